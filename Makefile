@@ -1,0 +1,63 @@
+# Each target works as the only command on a fresh clone: it makes .venv and installs what it needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL: # the targets share one environment
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: figures
+figures: $(VENV)/.installed-figures ## draw the figures into figures/ (one: ONLY=name)
+	$(BIN)/python -m otm.figures $(ONLY)
+
+.PHONY: test
+test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+.PHONY: check
+check: $(VENV)/.installed-check ## check style and types: ruff, mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/.installed-check ## put the code into the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: bench
+bench: $(VENV)/.installed-benchmarks ## run the benchmarks
+	@set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+.PHONY: examples
+examples: $(VENV)/.installed-figures ## run the examples
+	@set -e; for script in examples/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+.PHONY: clean
+clean: ## remove .venv, caches and builds; the figures stay
+	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each extra of pyproject.toml. The variables hold the build of the package to the
+# constraints too, under their old name (pip before 25.3) and their new one.
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/.created
+	@echo "Installing otm[$*] into $(VENV): a minute or two the first time"
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+		$(BIN)/python -m pip install -c constraints.txt -e ".[$*]"
+	@touch $@
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "OTM needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+		echo "Name another one: make PYTHON=python3.12 ..."; exit 1; } >&2
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu the package python3-venv has it;"; \
+		echo "or name another Python: make PYTHON=python3.12 ..."; exit 1; } >&2
+	@touch $@

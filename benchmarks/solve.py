@@ -1,0 +1,225 @@
+"""How long the main job takes, in multiples of `np.argsort`, and how exact its results are.
+
+    python -m benchmarks.solve
+
+Everything is measured in one run, the contestants in turns, and written to
+benchmarks/results/solve.json.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+import otm
+from otm.coupling import OptimalPlan
+from otm.membership.cut import minimum_cut
+
+RESULTS = Path(__file__).parent / "results" / "solve.json"
+LAWS = ("random", "peaked", "language model", "flat", "sparse", "disjoint", "equal")
+
+
+def pair_of_laws(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """A draft and a target law of a named shape, reproducible."""
+    rng = np.random.default_rng(7)
+
+    def zipf(exponent: float) -> np.ndarray:
+        return rng.permutation(1 / np.arange(1, n + 1) ** exponent)
+
+    if kind == "random":
+        p, q = rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(n))
+    elif kind == "peaked":
+        p, q = zipf(2), zipf(2)
+    elif kind == "language model":
+        p = zipf(1.2)
+        q = p * np.exp(rng.normal(size=n))
+    elif kind == "flat":
+        p, q = np.ones(n), rng.uniform(0.9, 1.1, n)
+    elif kind == "sparse":
+        p, q = rng.dirichlet(np.full(n, 0.01)), rng.dirichlet(np.full(n, 0.01))
+    elif kind == "disjoint":
+        p, q = zipf(1.2), zipf(1.2)
+        p[::2], q[1::2] = 0, 0
+    else:  # equal
+        p = zipf(1.2)
+        q = p.copy()
+    return p / p.sum(), q / q.sum()
+
+
+def solve_with_plan(p: np.ndarray, q: np.ndarray, k: int) -> otm.Solution:
+    """Solve, and build the plan down to the tables that a selection looks up."""
+    solution = otm.solve(p, q, k)
+    plan = solution.plan
+    drafts = p.argmax().repeat(k)
+    plan.select(drafts, np.full(plan.uniforms_per_selection, 0.5))
+    return solution
+
+
+def solve_with_certificate(p: np.ndarray, q: np.ndarray, k: int) -> otm.Solution:
+    """Solve, build the plan, and check the certificate."""
+    solution = solve_with_plan(p, q, k)
+    solution.certificate.check()
+    return solution
+
+
+def in_turns(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median seconds of each contestant, all of them once a round."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, contestant in contestants.items():
+            start = time.perf_counter()
+            contestant()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def speed(n: int, rounds: int) -> Iterator[dict[str, object]]:
+    """Times as multiples of sorting one random array of that length."""
+    for kind in LAWS[:3]:
+        p, q = pair_of_laws(kind, n)
+        keys = np.random.default_rng(1).random(n)
+        for k in (2, 8, 64):
+            times = in_turns(
+                {
+                    "argsort": lambda keys=keys: np.argsort(keys),
+                    "alpha": lambda p=p, q=q, k=k: otm.alpha(p, q, k),
+                    "plan": lambda p=p, q=q, k=k: solve_with_plan(p, q, k),
+                    "certificate": lambda p=p, q=q, k=k: solve_with_certificate(p, q, k),
+                },
+                rounds,
+            )
+            sort = times["argsort"]
+            yield {
+                "laws": kind,
+                "k": k,
+                "argsort ms": sort * 1e3,
+                "alpha": times["alpha"] / sort,
+                "plan": times["plan"] / sort,
+                "certificate": times["certificate"] / sort,
+            }
+
+
+def accuracy(n: int) -> Iterator[dict[str, object]]:
+    """How far the plan's laws and the certificate are from exact."""
+    for kind in LAWS:
+        p, q = pair_of_laws(kind, n)
+        for k in (2, 8, 64):
+            solution = otm.solve(p, q, k)
+            law = solution.plan.output_law()
+            solution.certificate.check()
+            yield {
+                "laws": kind,
+                "k": k,
+                "alpha": solution.alpha,
+                "acceptance": abs(solution.plan.acceptance - solution.alpha),
+                "output law": float(np.abs(law - solution.problem.target).max()),
+                "TV": float(np.abs(law - solution.problem.target).sum() / 2),
+                "gap": solution.certificate.gap,
+            }
+
+
+def memory(n: int) -> float:
+    """Peak bytes that `otm.alpha` allocates for each byte of its two laws."""
+    p, q = pair_of_laws("random", n)
+    tracemalloc.start()
+    otm.alpha(p, q, 8)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / (p.nbytes + q.nbytes)
+
+
+def stand_alone_checker(n: int, k: int) -> float:
+    """Seconds that the standard library takes on the certificate of a large instance."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "certificate.json"
+        otm.solve(*pair_of_laws("language model", n), k).certificate.save(path)
+        checker = Path(otm.__file__).parent / "certificate.py"
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-I", "-S", checker, path], check=True, capture_output=True)
+        return time.perf_counter() - start
+
+
+def exact_mode(n: int, k: int) -> dict[str, float]:
+    """Seconds for value, plan and checked certificate in fractions."""
+    rng = np.random.default_rng(3)
+    weights = [rng.integers(0, 2**30, n).tolist() for _ in range(2)]
+    p, q = ([Fraction(w, sum(law)) for w in law] for law in weights)
+    start = time.perf_counter()
+    solution = otm.solve(p, q, k)
+    value = time.perf_counter() - start
+    exact = solution.plan.acceptance == solution.alpha == minimum_cut(solution.problem).value
+    plan = time.perf_counter() - start
+    solution.certificate.check()
+    total = time.perf_counter() - start
+    if not (exact and solution.certificate.gap == 0 and isinstance(solution.plan, OptimalPlan)):
+        raise SystemExit("exact mode was not exact")
+    return {"value s": value, "with plan s": plan, "with certificate s": total}
+
+
+def import_time(rounds: int = 15) -> float:
+    """Time of `import otm` over that of `import numpy`, interpreter start taken off."""
+
+    def run(code: str) -> Callable[[], object]:
+        return lambda: subprocess.run([sys.executable, "-c", code], check=True)
+
+    times = in_turns(
+        {"none": run("pass"), "numpy": run("import numpy"), "otm": run("import otm")}, rounds
+    )
+    return (times["otm"] - times["none"]) / (times["numpy"] - times["none"])
+
+
+def table(title: str, rows: list[dict[str, object]]) -> None:
+    """Print rows under their common keys."""
+    print(f"\n{title}")
+    print("  ".join(f"{name:>14}" for name in rows[0]))
+    for row in rows:
+        cells = (f"{v:14.3g}" if isinstance(v, float) else f"{v!s:>14}" for v in row.values())
+        print("  ".join(cells))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, results not kept")
+    quick = parser.parse_args().quick
+    n = 5_000 if quick else 150_000
+    rounds = 3 if quick else 15
+
+    times = list(speed(n, rounds))
+    table(f"Time at n = {n:,}, as multiples of np.argsort of n random numbers", times)
+    errors = list(accuracy(n))
+    table(f"Distance from exact at n = {n:,}", errors)
+    single: dict[str, object] = {
+        "alpha, bytes per byte": memory(n),
+        "stand-alone checker, k = 8, s": stand_alone_checker(n, 8),
+        "stand-alone checker, k = 64, s": stand_alone_checker(n, 64),
+        "import otm / import numpy": import_time(3 if quick else 15),
+        **{f"exact mode, {name}": t for name, t in exact_mode(n // 15, 8).items()},
+    }
+    print()
+    for name, value in single.items():
+        print(f"{name:<40}{value:.3g}")
+    if not quick:
+        RESULTS.parent.mkdir(exist_ok=True)
+        machine = {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+        }
+        record = {"n": n, "times": times, "accuracy": errors, **single, "versions": machine}
+        RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Arithmetic that is exact for fractions and does not cancel in floats.
+
+Everything in OTM is written once for two kinds of numbers: float64, and `fractions.Fraction`
+held in NumPy object arrays.  The functions here are the ones in which the two kinds would
+otherwise part: powers near one, their differences, and long sums.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Law",
+    "Number",
+    "as_number",
+    "at_least_once",
+    "is_exact",
+    "power_slopes",
+    "running_sum",
+    "scatter_sum",
+    "sum_error",
+    "zeros",
+]
+
+Law: TypeAlias = npt.NDArray[Any]
+"""One number a token: float64, or `fractions.Fraction` in an object array."""
+
+Number: TypeAlias = float | Fraction
+
+_T = TypeVar("_T")
+
+SUM_BLOCK = 512
+"""Terms that `running_sum` adds in one run; its rounding error grows with this, not with n."""
+
+
+def is_exact(array: Law) -> bool:
+    """Whether an array holds fractions rather than floats."""
+    return array.dtype == object
+
+
+def as_number(value: Any) -> Number:
+    """Turn a NumPy scalar into a Python float; let fractions pass through."""
+    number: Number = value.item() if isinstance(value, np.generic) else value
+    return number
+
+
+def zeros(size: int, like: Law) -> Law:
+    """Zeros of the kind of numbers that `like` holds."""
+    if is_exact(like):
+        return np.full(size, Fraction(0), dtype=object)
+    return np.zeros(size)
+
+
+def at_least_once(mass: _T, k: int) -> _T:
+    """Probability 1 − (1 − mass)^k that k independent draws hit a set of this mass.
+
+    Binary powering on the complement: every step adds non-negative terms, so a float result keeps
+    full relative accuracy however small the mass or large k, and a fraction stays exact.
+
+    Parameters
+    ----------
+    mass : float, Fraction or array
+        Probability of one draw hitting the set, in [0, 1].
+    k : int
+        Number of draws, at least 1.
+
+    Returns
+    -------
+    float, Fraction or array
+        Of the kind and shape of `mass`.
+
+    Examples
+    --------
+    >>> at_least_once(0.5, 3)
+    0.875
+    >>> at_least_once(1e-300, 4)
+    4e-300
+    """
+    once: Any = mass
+    hit = once
+    for bit in bin(k)[3:]:  # the binary digits of k after the leading one
+        hit = hit * (2 - hit)
+        if bit == "1":
+            hit = hit + (1 - hit) * once
+    result: _T = hit
+    return result
+
+
+def power_slopes(points: Law, k: int) -> Law:
+    """Slopes (b^k − a^k) / (b − a) between neighbouring points a ≤ b, also where a = b.
+
+    Equal to the sum of a^i b^(k−1−i), but in log2(k) steps; no step subtracts.
+
+    Parameters
+    ----------
+    points : array [m + 1]
+        Ascending numbers of at least zero.
+    k : int
+        The power, at least 1.
+
+    Returns
+    -------
+    array [m]
+        Of the kind of the points; ascending.
+
+    Examples
+    --------
+    >>> power_slopes(np.array([0.25, 0.5, 0.5]), 2)
+    array([0.75, 1.  ])
+    """
+    high = points[1:]
+    slopes = 0 * high + 1
+    powers = points.copy()
+    for bit in bin(k)[3:]:
+        slopes *= powers[:-1] + powers[1:]
+        powers *= powers
+        if bit == "1":  # b^(m+1) − a^(m+1) = b (b^m − a^m) + a^m (b − a)
+            slopes *= high
+            slopes += powers[:-1]
+            powers *= points
+    return slopes
+
+
+def running_sum(terms: Law, *, from_zero: bool = False) -> Law:
+    """Cumulative sum; equivalent to `np.cumsum`, but more accurate.
+
+    Floats are added in blocks, so that the relative error for terms of at least zero is below
+    `sum_error(n)`, about (`SUM_BLOCK` + n / `SUM_BLOCK`) · 2^−53 instead of n · 2^−53.  Like
+    `np.cumsum`, the result never decreases when no term is negative.
+
+    Parameters
+    ----------
+    terms : array [n]
+        Floats or fractions.
+    from_zero : bool, optional
+        Whether the empty sum 0 stands before the others.
+
+    Returns
+    -------
+    array [n], or [n + 1] from zero
+        Of the same kind.
+
+    Examples
+    --------
+    >>> running_sum(np.array([0.5, 0.25, 0.25]), from_zero=True)
+    array([0.  , 0.5 , 0.75, 1.  ])
+    """
+    n = terms.size
+    sums = zeros(n + 1, terms)
+    if is_exact(terms) or n <= SUM_BLOCK:
+        np.cumsum(terms, out=sums[1:])
+    else:
+        whole = n - n % SUM_BLOCK
+        blocks, rest = sums[1 : whole + 1].reshape(-1, SUM_BLOCK), sums[whole + 1 :]
+        np.cumsum(terms[:whole].reshape(-1, SUM_BLOCK), axis=1, out=blocks)
+        np.cumsum(terms[whole:], out=rest)
+        totals = np.cumsum(blocks[:, -1])
+        blocks[1:] += totals[:-1, None]
+        rest += totals[-1]
+    return sums if from_zero else sums[1:]
+
+
+def sum_error(n: int) -> float:
+    """Bound on the relative error of `running_sum` over n terms of at least zero.
+
+    It leaves room for a dozen more rounded operations on each term and on the result.
+    """
+    return (min(n, SUM_BLOCK) + n // SUM_BLOCK + 16) * 2.0**-53
+
+
+def scatter_sum(index: npt.NDArray[np.int64], terms: Law, size: int) -> Law:
+    """Sum of the terms that share an index: array [size].
+
+    Parameters
+    ----------
+    index : int array [s]
+        Where each term goes, in [0, size).
+    terms : array [s]
+        Floats or fractions.
+    size : int
+        Length of the result.
+
+    Returns
+    -------
+    array [size]
+        Of the kind of the terms.
+    """
+    if is_exact(terms):
+        sums = zeros(size, terms)
+        np.add.at(sums, index, terms)
+        return sums
+    return np.bincount(index, weights=terms, minlength=size)

@@ -1,0 +1,271 @@
+"""Check a certificate of optimality; the standard library alone, nothing of the solver.
+
+Run it on a file that `Certificate.save` wrote, with no package installed::
+
+    python -I -S otm/certificate.py FILE
+
+For k i.i.d. drafts with law p = draft/Σdraft and a target q = target/Σtarget, every set H of
+tokens and every accepted mass v enclose the optimal acceptance probability α_k:
+
+- ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token lies in H, or some draft outside H.
+- ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all A (such a v is the mass that
+  some selection rule accepts).  Here v = min(q, cap · p), and it is enough to look at the sets A of
+  the tokens of largest v/p.
+- ``plan``: on small instances, such a rule written out: the mass of every (drafts, output).
+
+All of it is recomputed from the inputs in integers, so that no rounding can hide a mistake.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from fractions import Fraction
+from functools import cmp_to_key
+from itertools import accumulate, product
+from typing import Any
+
+SCHEMA = "otm-certificate-1"
+METHODS = ("closed-form", "lp-highs", "lp-cvxpy")
+FIELDS = {
+    "schema", "sha256", "inputs_sha256", "draft", "target", "k", "draft_law", "cut", "cap",
+    "plan", "lower", "upper", "gap", "interval", "status", "method", "versions",
+}  # fmt: skip
+LARGEST_PLAN = 4096
+"""Most draft tuples for which a plan is written out."""
+
+LARGEST_POWER_BITS = 1 << 25
+"""Most bits that p(H)^k may need; a larger k is refused instead of running for hours."""
+
+GUARD_BITS = 192
+"""Precision of the first look at each inequality; what it cannot settle is compared exactly."""
+
+
+class CertificateRefusedError(Exception):
+    """The certificate does not prove what it claims."""
+
+
+def check(document: dict[str, Any]) -> None:
+    """Check a certificate.
+
+    Parameters
+    ----------
+    document : dict
+        The decoded JSON of a certificate.
+
+    Raises
+    ------
+    CertificateRefusedError
+        If anything is missing, malformed or not proved.
+    """
+    _require(set(_fields(document)) == FIELDS, f"the fields are not those of {SCHEMA}")
+    _require(document["schema"] == SCHEMA, f"the schema is not {SCHEMA}")
+    _require(document["sha256"] == digest(document), "the digest of the document is wrong")
+    _require(document["inputs_sha256"] == inputs_digest(document), "the inputs' digest is wrong")
+    _require(document["draft_law"] == "iid", "the draft law is not 'iid'")
+    _require(document["method"] in METHODS, f"the method is none of {METHODS}")
+    versions = document["versions"]
+    _require(isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values()),
+             "the versions are not strings")  # fmt: skip
+    k = document["k"]
+    _require(type(k) is int and k >= 1, "k is not an integer of at least one")
+    draft, target = _weights(document["draft"], "draft"), _weights(document["target"], "target")
+    _require(len(draft) == len(target), "the laws differ in length")
+    _require(k * sum(draft).bit_length() <= LARGEST_POWER_BITS, "k is too large to check exactly")
+
+    lower, upper = parse(document["lower"]), parse(document["upper"])
+    low, high = (_float(value, "interval") for value in _list(document["interval"], "interval", 2))
+    _require(parse(document["gap"]) == upper - lower >= 0, "the gap is not upper − lower ≥ 0")
+    _require(Fraction(low) <= lower and upper <= Fraction(high), "the interval is too narrow")
+    status = "exact" if upper == lower else "bounded"
+    _require(document["status"] == status, f"the status should be '{status}'")
+
+    _require(cut_value(draft, target, k, document["cut"]) <= upper, "the cut does not prove upper")
+    cap = parse(document["cap"])
+    _require(accepted_mass(draft, target, k, cap) >= lower, "the accepted mass is below lower")
+    if document["plan"] is not None:
+        accepted = _check_plan(draft, target, k, document["plan"])
+        _require(accepted >= lower, "the plan's acceptance is below lower")
+
+
+def cut_value(draft: list[int], target: list[int], k: int, cut: Any) -> Fraction:
+    """q(H) + 1 − p(H)^k for the tokens H of the cut, an upper bound on α_k."""
+    tokens = _list(cut, "cut")
+    _require(all(type(x) is int and 0 <= x < len(draft) for x in tokens), "the cut holds no tokens")
+    _require(len(set(tokens)) == len(tokens), "the cut holds a token twice")
+    inside = Fraction(sum(draft[x] for x in tokens), sum(draft))
+    return Fraction(sum(target[x] for x in tokens), sum(target)) + 1 - inside**k
+
+
+def accepted_mass(draft: list[int], target: list[int], k: int, cap: Fraction) -> Fraction:
+    """Σ min(q, cap · p), a lower bound on α_k, after checking that some rule accepts this mass."""
+    _require(cap >= 0, "the cap is negative")
+    total = sum(draft)
+    target_unit, draft_unit = total * cap.denominator, sum(target) * cap.numerator
+    unit = target_unit * sum(target)  # masses are integers over this
+    capped = [min(q * target_unit, p * draft_unit) for p, q in zip(draft, target, strict=True)]
+
+    def by_ratio(i: int, j: int) -> int:
+        return target[i] * draft[j] - target[j] * draft[i]
+
+    # Sets A of largest v/p: everything but the first tokens in the order of q/p, up to the cap.
+    # Subsets of the capped tokens follow: there v(A) is linear in p(A), and the bound is concave.
+    below_cap = [i for i, p in enumerate(draft) if p and capped[i] < p * draft_unit]
+    shift = 64 + total.bit_length() - sum(target).bit_length()
+    below_cap.sort(key=lambda i: _shifted(target[i], shift) // draft[i])
+    below_cap.sort(key=cmp_to_key(by_ratio))
+    masses = accumulate((-capped[i] for i in below_cap), initial=sum(capped))
+    drafted = accumulate((-draft[i] for i in below_cap), initial=total)
+    for mass, above in zip(masses, drafted, strict=True):
+        _require(
+            _surely_at_most(mass, unit, above, total, k)
+            or mass * total**k <= unit * (total**k - (total - above) ** k),
+            "the accepted mass exceeds what any rule can accept on some set of tokens",
+        )
+    return Fraction(sum(capped), unit)
+
+
+def _surely_at_most(mass: int, unit: int, above: int, total: int, k: int) -> bool:
+    """Whether mass/unit ≤ 1 − (1 − above/total)^k can be seen in fixed point, rounded safely."""
+    one = 1 << GUARD_BITS
+    hit = once = (above << GUARD_BITS) // total
+    for bit in bin(k)[3:]:
+        hit = hit * (2 * one - hit) >> GUARD_BITS
+        if bit == "1":
+            hit += (one - hit) * once >> GUARD_BITS
+    return mass << GUARD_BITS <= hit * unit
+
+
+def _check_plan(draft: list[int], target: list[int], k: int, plan: Any) -> Fraction:
+    """Return the acceptance of a plan written out, after checking that it is one from p^k to q."""
+    _require(set(_fields(plan)) == {"denominator", "entries"}, "the plan has other fields")
+    denominator, total = plan["denominator"], sum(draft)
+    _require(type(denominator) is int and denominator > 0, "the plan's denominator is not positive")
+    n = len(draft)
+    _require(n**k <= LARGEST_PLAN, "the plan is written out for too large an instance")
+    by_drafts = dict.fromkeys(product(range(n), repeat=k), 0)
+    by_token, accepted = [0] * n, 0
+    for entry in _list(plan["entries"], "plan"):
+        drafts, token, mass = _list(entry, "plan entry", 3)
+        drafts = tuple(_list(drafts, "plan entry's drafts", k))
+        _require(drafts in by_drafts, "the plan has drafts that are not tokens")
+        _require(type(token) is int and 0 <= token < n, "the plan has an output that is no token")
+        _require(type(mass) is int and mass >= 0, "the plan has a mass that is no natural number")
+        by_drafts[drafts] += mass
+        by_token[token] += mass
+        accepted += mass if token in drafts else 0
+    for drafts, mass in by_drafts.items():
+        probability = math.prod(draft[x] for x in drafts)
+        _require(mass * total**k == probability * denominator, "the plan's drafts are not p^k")
+    for mass, weight in zip(by_token, target, strict=True):
+        _require(mass * sum(target) == weight * denominator, "the plan's output law is not q")
+    return Fraction(accepted, denominator)
+
+
+def digest(document: dict[str, Any]) -> str:
+    """SHA-256 of everything in a certificate but this digest itself."""
+    return _sha256({field: value for field, value in document.items() if field != "sha256"})
+
+
+def inputs_digest(document: dict[str, Any]) -> str:
+    """SHA-256 of what was asked: the two laws, k and the kind of draft law."""
+    return _sha256({field: document[field] for field in ("draft", "target", "k", "draft_law")})
+
+
+def _sha256(value: Any) -> str:
+    import hashlib  # on use, like all that `import otm` can do without
+
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def parse(text: Any) -> Fraction:
+    """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers."""
+    try:
+        numerator, denominator = text.split("/")
+        return Fraction(int(numerator, 0), int(denominator, 0))
+    except (AttributeError, ValueError, ZeroDivisionError):
+        raise CertificateRefusedError(f"{str(text)[:60]!r} is not a fraction a/b") from None
+
+
+def _weights(values: Any, name: str) -> list[int]:
+    """Read a law as integers over a common unit, from integers or hexadecimal floats."""
+    if all(type(value) is int for value in _list(values, name)):
+        weights = list(values)
+    else:
+        ratios = [_float(value, name).as_integer_ratio() for value in values]
+        unit = max(denominator for _, denominator in ratios)  # all are powers of two
+        weights = [numerator * (unit // denominator) for numerator, denominator in ratios]
+    _require(bool(weights) and min(weights) >= 0 and sum(weights) > 0, f"the {name} is no law")
+    return weights
+
+
+def _float(value: Any, name: str) -> float:
+    try:
+        number = float.fromhex(value)
+    except (TypeError, ValueError, OverflowError):
+        raise CertificateRefusedError(f"{name}: {value!r:.60} is no hexadecimal float") from None
+    _require(math.isfinite(number), f"{name}: {value!r} is not finite")
+    return number
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    _require(isinstance(value, dict), "not a JSON object")
+    fields: dict[str, Any] = value
+    return fields
+
+
+def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
+    _require(isinstance(value, list) and length in (None, len(value)), f"{name}: no such list")
+    items: list[Any] = value
+    return items
+
+
+def _shifted(number: int, bits: int) -> int:
+    return number << bits if bits >= 0 else number >> -bits
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise CertificateRefusedError(message)
+
+
+def load(text: str) -> dict[str, Any]:
+    """Decode a certificate's JSON strictly: no duplicate keys, no NaN."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        _require(len(dict(pairs)) == len(pairs), "a key stands twice")
+        return dict(pairs)
+
+    def refuse(constant: str) -> None:
+        raise CertificateRefusedError(f"{constant} is not a number of JSON")
+
+    try:
+        document: dict[str, Any] = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise CertificateRefusedError(f"not JSON: {error}") from None
+    return document
+
+
+def main(arguments: list[str]) -> int:
+    """Check the one file named on the command line; 0 if it proves its claims, otherwise 1 or 2."""
+    from pathlib import Path
+
+    if len(arguments) != 1:
+        print("usage: python -I -S otm/certificate.py FILE", file=sys.stderr)
+        return 2
+    try:
+        document = load(Path(arguments[0]).read_text(encoding="utf-8"))
+        check(document)
+    except (CertificateRefusedError, OSError, UnicodeDecodeError) as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return 1
+    low, high = document["interval"]
+    low, high = float.fromhex(low), float.fromhex(high)
+    print(f"proved ({document['status']}): {low!r} <= alpha <= {high!r}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,16 @@
+"""Selection rules as transport plans: each rule is a file, all of them share one protocol."""
+
+from otm.coupling.k_seq import KSeq
+from otm.coupling.maximal import MaximalCoupling
+from otm.coupling.optimal import OptimalPlan
+from otm.coupling.plan import Selection, TransportPlan
+from otm.coupling.recursive_rejection import RecursiveRejection
+
+__all__ = [
+    "KSeq",
+    "MaximalCoupling",
+    "OptimalPlan",
+    "RecursiveRejection",
+    "Selection",
+    "TransportPlan",
+]

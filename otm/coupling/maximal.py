@@ -1,0 +1,55 @@
+"""Maximal coupling of one draft with the target (SpecTr Algorithm 1; Leviathan Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from otm.arithmetic import as_number
+from otm.coupling.k_seq import KSeq
+from otm.errors import InvalidParameterError
+
+__all__ = ["MaximalCoupling"]
+
+
+@dataclass(frozen=True, eq=False)
+class MaximalCoupling(KSeq):
+    """Token-level maximal coupling: accept the draft x with probability min(1, q(x)/p(x)).
+
+    The optimal rule for one draft, with acceptance Σ min(p, q) = 1 − TV(p, q) ([sun2023]_,
+    Algorithm 1; [leviathan2023]_, section 2.3).  It is k-Seq at k = 1 and ρ = 1.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        With k = 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the problem has more than one draft, or ρ is not 1.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr", NeurIPS 2023.
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> plan = MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))
+    >>> plan.acceptance
+    0.75
+    >>> plan.select([1], [0.6, 0.0])  # q(1)/p(1) = 0.5: rejected, the residual is token 0
+    Selection(token=np.int64(0), index=np.int64(-1))
+    """
+
+    def __post_init__(self) -> None:
+        if self.problem.k != 1:
+            raise InvalidParameterError(
+                f"the maximal coupling takes one draft, the problem has k = {self.problem.k}; "
+                "use KSeq, RecursiveRejection or OptimalPlan for several"
+            )
+        if self.rho not in (None, 1):
+            raise InvalidParameterError(f"the maximal coupling has ρ = 1, not {self.rho}")
+        object.__setattr__(self, "rho", as_number(0 * self.problem.draft[0] + 1))

@@ -1,0 +1,114 @@
+"""An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: slots and swaps.
+
+That an optimal rule of this kind exists follows from Strassen's theorem: choosing the highest of k
+independent uniform priorities U gives Y the law p(y) E[k U^(k−1) | y], so a martingale coupling of
+the wanted ratio under p with k U^(k−1) is enough.  Slots and swaps are an explicit one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, zeros
+from otm.coupling.plan import Drafts, TransportPlan, Uniforms, acceptance_ratio
+from otm.coupling.slots import Ranks, SlotTable
+from otm.coupling.swaps import match_swaps
+
+__all__ = ["OptimalPlan"]
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalPlan(TransportPlan):
+    """The optimal transport plan of OTM-k, with acceptance probability α_k.
+
+    A draft takes the slot of its own token in the order of q/p or, with a probability from a
+    table of at most n − 1 swaps, the slot of a partner.  The draft in the highest slot wins (the
+    first of them, if several share it) and is accepted with probability min(1, q/v), where v is
+    the law of the winner; otherwise the output is drawn from the residual ∝ max(q − v, 0).
+
+    The law v is recomputed from the stored table, so that the output law is q up to the rounding
+    of cumulative sums whatever the precision of the swaps: they can cost acceptance, never
+    correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in exact mode, equal
+    to it and to α_k.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law and the number of drafts.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from otm import MembershipProblem
+    >>> quarter = Fraction(1, 4)
+    >>> plan = OptimalPlan(MembershipProblem([3 * quarter, quarter], [quarter, 3 * quarter], k=2))
+    >>> plan.acceptance
+    Fraction(11, 16)
+    >>> plan.output_law().tolist()
+    [Fraction(1, 4), Fraction(3, 4)]
+    """
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One uniform a draft for its slot, one coin, one for the residual: k + 2."""
+        return self.problem.k + 2
+
+    @cached_property
+    def slots(self) -> SlotTable:
+        """Which slots the drafts of each token take."""
+        return SlotTable(self.problem.by_ratio.draft, match_swaps(self.problem))
+
+    @cached_property
+    def winning_law(self) -> Law:
+        """Law v of the draft that wins, computed from the stored table: array [n]."""
+        law = zeros(self.problem.n, self.problem.draft)
+        law[self.problem.by_ratio.tokens] = self.slots.winning_law(self.problem.k)
+        return law
+
+    @cached_property
+    def accept_probability(self) -> Law:
+        """Probability min(1, q/v) of accepting each token when it wins: array [n]."""
+        return acceptance_ratio(self.problem.target, self.winning_law)
+
+    @cached_property
+    def accepted_mass(self) -> Law:
+        """Mass of each token output as an accepted draft: array [n]."""
+        return self.winning_law * self.accept_probability
+
+    @cached_property
+    def _rank(self) -> Ranks:
+        """Rank of each token in the order of q/p: array [n]; 0 where p = 0, never used."""
+        rank = np.zeros(self.problem.n, dtype=np.int64)
+        tokens = self.problem.by_ratio.tokens
+        rank[tokens] = np.arange(tokens.size)
+        return rank
+
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        slots = self.slots.slot_of(self._rank[drafts], uniforms[:, :-1])
+        winner = slots.argmax(axis=1)
+        token = np.take_along_axis(drafts, winner[:, None], axis=1)[:, 0]
+        return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
+
+    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+        winning = np.stack([self._winning_probabilities(row) for row in self._rank[drafts]])
+        return winning * self.accept_probability[drafts]
+
+    def _winning_probabilities(self, ranks: Ranks) -> Law:
+        """Probability that each draft of one set sits in the highest slot, before all equals."""
+        laws = [self.slots.slot_law(rank) for rank in ranks]
+        zero = 0 * self.problem.draft[:1]
+        cumulative = [np.concatenate([zero, np.cumsum(law)]) for _, law in laws]
+        wins = np.resize(zero, ranks.size)
+        for i, (slots, law) in enumerate(laws):
+            beaten = law
+            for j, (others, _) in enumerate(laws):
+                if j != i:  # an earlier draft must sit strictly lower, a later one not higher
+                    side: Literal["left", "right"] = "left" if j < i else "right"
+                    beaten = beaten * cumulative[j][np.searchsorted(others, slots, side=side)]
+            wins[i] = beaten.sum()
+        return wins

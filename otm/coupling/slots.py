@@ -1,0 +1,188 @@
+"""The table of who sits in which slot, and the law of the winner that it really produces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, is_exact, power_slopes, running_sum, scatter_sum
+from otm.coupling.swaps import Swaps
+
+__all__ = ["Ranks", "SlotTable"]
+
+Ranks = npt.NDArray[np.int64]
+
+KEY_BITS = 62
+"""Bits of a key: the row of a token above, a cumulative probability below."""
+
+MASS_SCALE = 2.0**62
+"""Masses are summed along a row as integers of this scale."""
+
+
+@dataclass(frozen=True, eq=False)
+class SlotTable:
+    """Slots that the drafts of each token take: its own or, by a swap, a partner's.
+
+    The swaps of a token are a row of ascending cumulative probabilities, and all rows stand in one
+    sorted array of keys (row, cumulative probability), so that one binary search finds the slot of
+    a draft however many swaps its token has.  Floats are rounded to a grid that divides the grid
+    of the uniforms, and every law is computed from the rounded table: it is the law of what
+    `slot_of` does, not of what was intended.
+
+    Parameters
+    ----------
+    draft : array [m]
+        Draft law in the order of ranks.
+    swaps : Swaps
+        The s swaps between slots.
+    """
+
+    draft: Law
+    swaps: Swaps
+
+    @cached_property
+    def row(self) -> Ranks:
+        """Row of each token: its rank, plus m if it swaps as the higher one; array [m]."""
+        row = np.arange(self.draft.size)
+        row[self.swaps.high] += self.draft.size
+        return row
+
+    @cached_property
+    def keys(self) -> Law:
+        """Sorted keys (row, cumulative probability up to this move): array [2s]."""
+        low = self._key(self.swaps.low, self._low.ends)
+        return np.concatenate([low, self._key(self.swaps.high + self.draft.size, self._high.ends)])
+
+    @cached_property
+    def owner(self) -> Ranks:
+        """Rank of the token whose drafts make each move: array [2s]."""
+        return np.concatenate([self.swaps.low, self.swaps.high])
+
+    @cached_property
+    def partner(self) -> Ranks:
+        """Rank of the slot that each move leads to: array [2s]."""
+        return np.concatenate([self.swaps.high, self.swaps.low])
+
+    def slot_of(self, ranks: Ranks, uniforms: npt.NDArray[Any]) -> Ranks:
+        """Slot taken by each draft, one uniform a draft; both arrays have the same shape."""
+        keys = self.keys
+        if keys.size == 0:
+            return ranks
+        if not is_exact(self.draft):
+            uniforms = _on_grid(uniforms, self._grid_bits)
+        sought = self._key(self.row[ranks], uniforms)
+        found = np.searchsorted(keys, sought, side="right")
+        move = np.minimum(found, keys.size - 1)
+        moves = (self.owner[move] == ranks) & (found < keys.size)
+        return np.where(moves, self.partner[move], ranks)
+
+    def slot_law(self, rank: int) -> tuple[Ranks, Law]:
+        """Slots that drafts of one token can take, ascending, with their probabilities."""
+        lower = self.row[rank] < self.draft.size
+        side, partners = (self._low, self.swaps.high) if lower else (self._high, self.swaps.low)
+        start, stop = np.searchsorted(side.owner, [rank, rank + 1])
+        moves = side.steps[start:stop] * self._grid
+        slots = np.append(partners[start:stop], rank)
+        law = np.append(moves, 1 - moves.sum())
+        ascending = np.argsort(slots)
+        return slots[ascending], law[ascending]
+
+    def winning_law(self, k: int) -> Law:
+        """Law of the token that sits in the highest slot among k drafts: array [m].
+
+        Drafts in the same slot are exchangeable, so that it does not matter which of them wins.
+        """
+        low, high, m = self.swaps.low, self.swaps.high, self.draft.size
+        if is_exact(self.draft):  # slots swap equal masses and so keep their own
+            upward, downward, slot_mass = self.swaps.mass, self.swaps.mass, self.draft
+        else:
+            unit = self.draft * self._grid
+            upward, downward = self._low.steps * unit[low], self._high.steps * unit[high]
+            surplus = downward - upward  # zero but for the rounding to the grid
+            slot_mass = self.draft + scatter_sum(low, surplus, m)
+            slot_mass -= scatter_sum(high, surplus, m)
+        slope = power_slopes(running_sum(slot_mass, from_zero=True), k)
+        gain = slope[high]
+        gain -= slope[low]
+        law: Law = slope * self.draft
+        law += scatter_sum(low, upward * gain, m)
+        law -= scatter_sum(high, downward * gain, m)
+        return law
+
+    @cached_property
+    def _low(self) -> _Side:
+        return _Side.build(self.draft, self.swaps.low, self.swaps.mass, self._grid_bits)
+
+    @cached_property
+    def _high(self) -> _Side:
+        return _Side.build(self.draft, self.swaps.high, self.swaps.mass, self._grid_bits)
+
+    @property
+    def _grid_bits(self) -> int:
+        """Bits of a key below the row."""
+        return min(53, KEY_BITS - int(2 * self.draft.size).bit_length())
+
+    @property
+    def _grid(self) -> float | int:
+        """Unit of the cumulative probabilities in keys; fractions need no grid."""
+        return 1 if is_exact(self.draft) else 2.0**-self._grid_bits
+
+    def _key(self, rows: Ranks, ends: npt.NDArray[Any]) -> Law:
+        """Numbers that sort by row first and by a cumulative probability within a row."""
+        key: Law = rows.astype(object) if is_exact(self.draft) else rows << self._grid_bits
+        key += ends
+        return key
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """The moves of all tokens that swap as the lower ones, or of all that swap as the higher.
+
+    Attributes
+    ----------
+    owner : int array [s]
+        Rank of the token that makes each move, ascending.
+    first : int array
+        Where the moves of each owner start.
+    ends : array [s]
+        Cumulative probability of an owner's moves, below one: in units of the grid, or fractions.
+    """
+
+    owner: Ranks
+    first: Ranks
+    ends: Law
+
+    @classmethod
+    def build(cls, draft: Law, owner: Ranks, mass: Law, grid_bits: int) -> _Side:
+        starts = np.ones(owner.size, dtype=bool)
+        np.not_equal(owner[1:], owner[:-1], out=starts[1:])
+        first = np.flatnonzero(starts)
+        if is_exact(draft):
+            sums = np.concatenate([np.cumsum(run) for run in np.split(mass, first[1:])])
+            return cls(owner, first, sums / draft[owner])
+        # in integers, so that no rounding builds up along the rows: 2^−63 a move
+        scaled = np.rint(mass * MASS_SCALE).astype(np.int64)
+        sums = np.cumsum(scaled)
+        sums -= np.repeat(sums[first] - scaled[first], np.diff(first, append=owner.size))
+        ends = sums / (draft * MASS_SCALE)[owner]
+        # below one, so that a cumulative probability never spills into the next row
+        np.minimum(ends, 1 - 2.0**-53, out=ends)
+        return cls(owner, first, _on_grid(ends, grid_bits))
+
+    @cached_property
+    def steps(self) -> Law:
+        """Probability of each move of an owner's draft, in the units of `ends`: array [s]."""
+        steps = self.ends.copy()
+        steps[1:] -= self.ends[:-1]
+        steps[self.first] = self.ends[self.first]
+        return steps
+
+
+def _on_grid(fractions: npt.NDArray[np.float64], grid_bits: int) -> npt.NDArray[np.int64]:
+    """Numbers in [0, 1) in units of the grid, rounded down."""
+    units: npt.NDArray[np.int64] = (fractions * 2.0**grid_bits).astype(np.int64)
+    return units

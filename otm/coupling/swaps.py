@@ -1,0 +1,91 @@
+"""The swaps that turn "the highest draft wins" into an optimal rule.
+
+Rank the tokens by q/p and let slot j be the interval (P_{j−1}, P_j] of their cumulative draft
+mass.  If every draft sat in its own token's slot and the draft in the highest slot won, token j
+would win with probability p_j W_j, where W_j = (P_j^k − P_{j−1}^k) / p_j.  Tokens that win too
+rarely for the optimum swap mass with higher slots of tokens that win too often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, power_slopes, running_sum
+from otm.membership.cut import optimal_cap
+from otm.problem import MembershipProblem
+
+__all__ = ["Swaps", "match_swaps", "optimal_win_ratio"]
+
+
+@dataclass(frozen=True, eq=False)
+class Swaps:
+    """Equal masses that pairs of tokens exchange between their slots.
+
+    Ranks count the m draftable tokens in ascending order of q/p.  A token swaps either always
+    as the lower one or always as the higher one, and both columns ascend.
+
+    Attributes
+    ----------
+    low, high : int array [s]
+        Ranks of the two tokens of each swap, low < high where the mass is positive; s < m.
+    mass : array [s]
+        Mass of each of the two tokens that moves to the other's slot.
+    """
+
+    low: npt.NDArray[np.int64]
+    high: npt.NDArray[np.int64]
+    mass: Law
+
+
+def optimal_win_ratio(problem: MembershipProblem) -> Law:
+    """Ratio r = max(min(q/p, c*), b) of winning to drafting along the order: array [m].
+
+    The winning law p·r covers the optimal accepted mass min(q, c* p); the floor b ≤ 1 raises the
+    low end until Σ p r = 1, since some draft always wins.
+    """
+    order = problem.by_ratio
+    cap = optimal_cap(problem)
+    ratio: Law = np.minimum(order.ratio, np.asarray(cap))
+    missing = 1 - order.capped_mass(cap)
+    if missing > 0:
+        floor = min(order.floor_of_mass(missing), 0 * missing + 1)
+        np.maximum(ratio, np.asarray(floor), out=ratio)
+    return ratio
+
+
+def match_swaps(problem: MembershipProblem) -> Swaps:
+    """Match the tokens that lack winning mass with those that have too much of it.
+
+    By cumulative amount, in order (north-west corner rule).  A pair matched for the amount δ swaps
+    the mass δ / (W_high − W_low), which moves exactly δ of winning probability.
+    """
+    order = problem.by_ratio
+    slope = power_slopes(order.draft_below, problem.k)
+    lacking = optimal_win_ratio(problem)
+    lacking -= slope
+    lacking *= order.draft
+    poor, rich = np.flatnonzero(lacking > 0), np.flatnonzero(lacking < 0)
+    if not (poor.size and rich.size):
+        return Swaps(poor[:0], rich[:0], slope[:0])
+
+    ends = np.concatenate([running_sum(lacking[poor]), running_sum(-lacking[rich])])
+    merged = np.argsort(ends, kind="stable")
+    last_poor, last_rich = np.argmax(merged == poor.size - 1), np.argmax(merged == ends.size - 1)
+    merged = merged[: min(last_poor, last_rich) + 1]  # then one side is used up
+    is_poor = merged < poor.size
+    poor_before: npt.NDArray[np.int64] = np.cumsum(is_poor)
+    poor_before -= is_poor
+    low, high = poor[poor_before], rich[np.arange(merged.size) - poor_before]
+
+    mass = ends[merged]
+    mass[1:] -= ends[merged[:-1]]
+    gain = slope[high]
+    gain -= slope[low]
+    useless = (low >= high) | (gain <= 0)  # by rounding alone
+    if useless.any():
+        mass[useless], gain[useless] = 0 * mass[0], 0 * gain[0] + 1
+    mass /= gain
+    return Swaps(low, high, mass)

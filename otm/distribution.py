@@ -1,0 +1,161 @@
+"""Probability laws on a vocabulary: checked, normalised, compared.
+
+A law comes in as anything array-like and is held as a read-only float64 array, or as an object
+array of `fractions.Fraction` when it was given in fractions (exact mode).
+"""
+
+from __future__ import annotations
+
+import numbers
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from otm.arithmetic import Law, Number, as_number, is_exact, zeros
+from otm.errors import InvalidLawError
+
+__all__ = ["as_law_pair", "residual_weights", "to_exact", "total_variation"]
+
+SUM_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}
+"""How far a law may sum from one before it is refused, by the type that it was given in."""
+
+DEFAULT_SUM_TOLERANCE = 1e-6
+
+
+def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
+    """Check and normalise a draft and a target law.
+
+    Parameters
+    ----------
+    draft, target : array-like [n]
+        Lists, NumPy arrays, torch tensors on any device, or sequences of `fractions.Fraction`
+        (whole numbers may stand among the fractions).  If one of the two holds floats, both are
+        taken as floats.
+
+    Returns
+    -------
+    tuple of arrays [n]
+        Read-only, each summing to one: float64 up to rounding, fractions exactly.
+
+    Raises
+    ------
+    InvalidLawError
+        If a law is not one-dimensional, is empty, holds anything but finite numbers of at least
+        zero, does not sum to one within the tolerance of its type, or the lengths differ.
+    """
+    raw_draft, draft_type = _as_array(draft, "draft")
+    raw_target, target_type = _as_array(target, "target")
+    if raw_draft.size != raw_target.size:
+        raise InvalidLawError(
+            f"the draft law has {raw_draft.size} tokens and the target law {raw_target.size}; "
+            "both must be laws on the same vocabulary: give absent tokens probability 0"
+        )
+    if is_exact(raw_draft) != is_exact(raw_target):
+        raw_draft, raw_target = raw_draft.astype(np.float64), raw_target.astype(np.float64)
+    return _normalise(raw_draft, draft_type, "draft"), _normalise(raw_target, target_type, "target")
+
+
+def to_exact(law: Law) -> Law:
+    """Return a float law as fractions, divided by their exact sum (what exact mode works on)."""
+    if is_exact(law):
+        return law
+    values = [Fraction(value) for value in law.tolist()]
+    total = sum(values)
+    return np.array([value / total for value in values], dtype=object)
+
+
+def total_variation(a: Law, b: Law) -> Number:
+    """Total variation distance Σ |a − b| / 2 of two laws.
+
+    Examples
+    --------
+    >>> total_variation(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
+    0.25
+    """
+    return as_number(np.abs(a - b).sum() / 2)
+
+
+def residual_weights(target: Law, accepted: Law) -> Law:
+    """Weights max(target − accepted, 0) of the token drawn when every draft is rejected.
+
+    Parameters
+    ----------
+    target, accepted : array [n]
+        The target law, and for each token the probability that it is output as an accepted draft.
+
+    Returns
+    -------
+    array [n]
+        Weights, not normalised; the target law itself where nothing is left to draw (then a
+        rejection has probability zero up to rounding, and any law of the target's support serves).
+    """
+    left: Law = target - accepted
+    np.maximum(left, zeros(1, target), out=left)
+    return left if left.any() else target
+
+
+def _as_array(values: Any, name: str) -> tuple[Law, str]:
+    """Turn anything array-like into a float64 or Fraction vector; also name the type given."""
+    if type(values).__module__.partition(".")[0] == "torch":
+        given = str(values.dtype).removeprefix("torch.")
+        array: Law = values.detach().cpu().double().numpy()
+    else:
+        try:
+            array = np.asarray(values)
+        except (ValueError, TypeError) as error:
+            raise InvalidLawError(
+                f"the {name} law is not array-like ({error}); give a flat sequence of numbers"
+            ) from error
+        given = array.dtype.name
+    if array.ndim != 1 or array.size == 0:
+        raise InvalidLawError(
+            f"the {name} law has shape {array.shape}; give one law as a flat, non-empty sequence "
+            "with one probability a token"
+        )
+    if array.dtype == object:
+        return _from_objects(array, name)
+    if array.dtype.kind not in "fiu":
+        raise InvalidLawError(
+            f"the {name} law has entries of type {given}; allowed are real numbers and fractions"
+        )
+    return array.astype(np.float64, copy=False), given
+
+
+def _from_objects(array: Law, name: str) -> tuple[Law, str]:
+    """Take an object array as fractions if all entries are rational, otherwise as floats."""
+    for index, value in enumerate(array):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise InvalidLawError(
+                f"the {name} law has {value!r} of type {type(value).__name__} at index {index}; "
+                "allowed are real numbers and fractions"
+            )
+    if all(isinstance(value, numbers.Rational) for value in array):
+        return np.array([Fraction(value) for value in array], dtype=object), "Fraction"
+    return array.astype(np.float64), "float64"
+
+
+def _normalise(array: Law, given: str, name: str) -> Law:
+    """Check the entries and the sum, and divide by the sum."""
+    total = array.sum()
+    # one comparison each settles the usual case: NaN and infinity show in the sum
+    if not (array.min() >= 0 and total < np.inf):
+        wrong = ~((array >= 0) & (array < np.inf))
+        index = int(np.flatnonzero(wrong)[0])
+        raise InvalidLawError(
+            f"the {name} law has {array[index]} at index {index}; every probability must be a "
+            "finite number of at least 0 (if these are logits, apply a softmax first)"
+        )
+    tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
+    if total == 0:
+        raise InvalidLawError(
+            f"the {name} law is zero everywhere; at least one token needs a positive probability"
+        )
+    if abs(total - 1) > tolerance:
+        raise InvalidLawError(
+            f"the {name} law sums to {float(total):.9g}; a law given as {given} must sum to one "
+            f"within {tolerance:g}: divide it by its sum if that is what you mean"
+        )
+    law: Law = array / total
+    law.flags.writeable = False
+    return law

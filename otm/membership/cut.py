@@ -1,0 +1,90 @@
+"""OTM-k in closed form: the minimum cut over prefixes in q/p, and the cap that attains it.
+
+OTM-k is a maximum flow from draft tuples to tokens.  A finite cut is a set H of tokens, and for
+k i.i.d. drafts the best one is a prefix in the order of q/p, so that
+
+    α_k(p, q) = min over H of  q(H) + 1 − p(H)^k
+
+is a minimum over n + 1 numbers.  Along the prefixes it is not unimodal: all of them are scanned.
+The same value was found by Hu et al., "Towards Optimal Multi-draft Speculative Decoding",
+ICLR 2025.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Number, as_number, at_least_once
+from otm.problem import MembershipProblem
+from otm.ratio_order import RatioOrder
+
+__all__ = ["Cut", "minimum_cut", "optimal_cap", "optimal_value"]
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A set H of tokens with its upper bound on α_k; a minimum one proves optimality.
+
+    Attributes
+    ----------
+    value : float or Fraction
+        q(H) + 1 − p(H)^k, at least α_k for every H and equal to it for a minimum cut.
+    tokens : int array [|H|]
+        The tokens of H.
+    """
+
+    value: Number
+    tokens: npt.NDArray[np.int64]
+
+
+def optimal_value(order: RatioOrder, k: int) -> tuple[Number, int]:
+    """Optimal acceptance probability α_k and the size of the prefix that attains it.
+
+    Parameters
+    ----------
+    order : RatioOrder
+        The two laws along q/p.
+    k : int
+        The number of drafts.
+
+    Returns
+    -------
+    tuple
+        α_k, and the number j of tokens in a minimum cut.
+    """
+    values = order.target_below + at_least_once(order.draft_above, k)
+    size = int(values.argmin())
+    value = as_number(values[size])
+    return min(value, 0 * value + 1), size
+
+
+def minimum_cut(problem: MembershipProblem) -> Cut:
+    """Minimum cut H of the problem; its value is α_k.
+
+    Examples
+    --------
+    >>> cut = minimum_cut(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> round(cut.value, 12), cut.tokens.tolist()
+    (0.6875, [0])
+    """
+    value, size = optimal_value(problem.by_ratio, problem.k)
+    return Cut(value, problem.by_ratio.tokens[:size])
+
+
+def optimal_cap(problem: MembershipProblem) -> Number:
+    """Cap c* such that the accepted mass min(q, c* p) is optimal: 1 ≤ c* ≤ k.
+
+    The same family holds the other rules: c = 1 is the maximal coupling, c = ρ* is k-Seq.
+
+    Examples
+    --------
+    >>> round(optimal_cap(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)), 12)
+    1.75
+    """
+    value, _ = optimal_value(problem.by_ratio, problem.k)
+    cap = problem.by_ratio.cap_of_mass(value)
+    largest = 0 * value + problem.k
+    return largest if cap is None else min(cap, largest)

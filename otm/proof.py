@@ -1,0 +1,275 @@
+"""Certificates in memory: made from a solution, checked at speed, written to and read from JSON.
+
+The mathematics of the check, and its slow but plain form, are in `otm.certificate`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm import certificate
+from otm.arithmetic import Law, Number, at_least_once, running_sum, sum_error
+from otm.coupling.optimal import OptimalPlan
+from otm.errors import CertificateError
+from otm.membership.cut import Cut
+from otm.problem import MembershipProblem
+from otm.ratio_order import RatioOrder
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["Certificate"]
+
+Document = dict[str, Any]
+
+LARGEST_WRITTEN_PLAN = 256
+"""Most draft tuples for which a certificate carries the plan itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Proof that the optimal acceptance probability α_k lies in [lower, upper].
+
+    A cut H proves the upper end and an accepted mass v = min(q, cap · p) the lower one
+    (`otm.certificate` says why).  In exact mode the gap is zero; in floats the two ends are rounded
+    outwards, and the statement is about the laws p/Σp and q/Σq in exact arithmetic.
+
+    Attributes
+    ----------
+    problem : MembershipProblem
+        The laws and k.
+    cut : int array [|H|]
+        The tokens of H.
+    cap : float or Fraction
+        The cap of the accepted mass.
+    lower, upper : float or Fraction
+        What is proved: lower ≤ α_k ≤ upper.
+    method : str
+        How the solution was found; no part of the proof.
+    """
+
+    problem: MembershipProblem
+    cut: npt.NDArray[np.int64]
+    cap: Number
+    lower: Number
+    upper: Number
+    method: str
+
+    @classmethod
+    def build(cls, problem: MembershipProblem, alpha: Number, cut: Cut, method: str) -> Certificate:
+        """Make a certificate from a value that some rule attains and a cut.
+
+        Parameters
+        ----------
+        problem : MembershipProblem
+            What was solved.
+        alpha : float or Fraction
+            An acceptance probability that can be attained.
+        cut : Cut
+            The cut for the upper bound.
+        method : str
+            The name of the method that found them.
+        """
+        order = problem.by_ratio
+        if problem.exact:
+            cap = order.cap_of_mass(alpha)
+            cap = Fraction(problem.k) if cap is None else cap
+            return cls(problem, cut.tokens, cap, order.capped_mass(cap), cut.value, method)
+        # accept a little less than α, so that no inequality is too tight for floats
+        cap = order.cap_of_mass(alpha * (1 - 4 * sum_error(problem.n)))
+        cap = float(problem.k) if cap is None else max(float(cap), 0.0)
+        lower, upper = _bounds(order, problem, cut.tokens, cap)
+        return cls(problem, cut.tokens, cap, lower, upper, method)
+
+    @property
+    def gap(self) -> Number:
+        """Width upper − lower of what is proved; 0 proves optimality."""
+        return self.upper - self.lower
+
+    def check(self) -> None:
+        """Check the proof; return nothing if it holds.
+
+        Floats are checked in arrays with rounding error bounds, equivalent to but faster than
+        `otm.certificate.check`, which has the last word where they leave a doubt and on fractions.
+
+        Raises
+        ------
+        CertificateError
+            If the certificate does not prove lower ≤ α_k ≤ upper.
+        """
+        if not self.problem.exact and self._holds_in_floats():
+            return
+        _check_document(self.to_document())
+
+    def to_document(self) -> Document:
+        """Return the certificate as a JSON document for `otm.certificate.check`."""
+        import platform
+
+        lower, upper = Fraction(self.lower), Fraction(self.upper)
+        draft, target = self._inputs()
+        document: Document = {
+            "schema": certificate.SCHEMA,
+            "draft": draft,
+            "target": target,
+            "k": self.problem.k,
+            "draft_law": "iid",
+            "cut": self.cut.tolist(),
+            "cap": _text(Fraction(self.cap)),
+            "plan": self._written_out_plan(),
+            "lower": _text(lower),
+            "upper": _text(upper),
+            "gap": _text(upper - lower),
+            "interval": [_rounded(lower, -math.inf).hex(), _rounded(upper, math.inf).hex()],
+            "status": "exact" if lower == upper else "bounded",
+            "method": self.method,
+            "versions": {"python": platform.python_version(), "numpy": np.__version__},
+        }
+        document["inputs_sha256"] = certificate.inputs_digest(document)
+        document["sha256"] = certificate.digest(document)
+        return document
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the certificate as JSON."""
+        from pathlib import Path
+
+        fields = [
+            f"{json.dumps(name)}: {json.dumps(value, allow_nan=False)}"
+            for name, value in self.to_document().items()
+        ]  # a line a field
+        Path(path).write_text("{" + ",\n ".join(fields) + "}\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Certificate:
+        """Read and check a certificate.
+
+        Raises
+        ------
+        CertificateError
+            If the file is no certificate or proves less than it claims.
+        """
+        from pathlib import Path
+
+        try:
+            document = certificate.load(Path(path).read_text(encoding="utf-8"))
+        except (certificate.CertificateRefusedError, UnicodeDecodeError) as error:
+            raise CertificateError(f"{path} is not a certificate: {error}") from error
+        _check_document(document)
+        return cls._from_document(document)
+
+    @classmethod
+    def _from_document(cls, document: Document) -> Certificate:
+        exact = all(isinstance(value, int) for value in document["draft"])
+        draft, target = (
+            [Fraction(x, sum(law)) for x in law] if exact else [float.fromhex(x) for x in law]
+            for law in (document["draft"], document["target"])
+        )
+        kind: Callable[[Fraction], Number] = Fraction if exact else float
+        cap, lower, upper = (
+            kind(certificate.parse(document[name])) for name in ("cap", "lower", "upper")
+        )
+        problem = MembershipProblem(draft, target, document["k"])
+        cut = np.array(document["cut"], dtype=np.int64)
+        return cls(problem, cut, cap, lower, upper, document["method"])
+
+    def _holds_in_floats(self) -> bool:
+        """Whether the claims follow in floats, every rounding error bounded."""
+        problem = self.problem
+        order = RatioOrder(problem.draft, problem.target)  # sorted anew: nothing is taken over
+        lower, upper = _bounds(order, problem, self.cut, float(self.cap))
+        return bool(
+            self.lower <= lower
+            and upper <= self.upper
+            and _can_be_accepted(order, float(self.cap), problem.k)
+        )
+
+    def _inputs(self) -> tuple[list[Any], list[Any]]:
+        if not self.problem.exact:
+            return [x.hex() for x in self.problem.draft.tolist()], [
+                x.hex() for x in self.problem.target.tolist()
+            ]
+        return _as_integers(self.problem.draft), _as_integers(self.problem.target)
+
+    def _written_out_plan(self) -> Document | None:
+        """Write an optimal plan as integers over a common denominator, on small instances."""
+        if self.problem.n**self.problem.k > LARGEST_WRITTEN_PLAN:
+            return None
+        problem = self.problem.to_exact()
+        plan = OptimalPlan(problem)
+        masses = [
+            (drafts, token, math.prod(problem.draft[list(drafts)]) * share)
+            for drafts in product(np.flatnonzero(problem.draft).tolist(), repeat=problem.k)
+            for token, share in enumerate(plan.conditional(drafts))
+            if share
+        ]
+        denominator = math.lcm(*(mass.denominator for _, _, mass in masses))
+        entries = [[list(drafts), y, int(mass * denominator)] for drafts, y, mass in masses]
+        return {"denominator": denominator, "entries": entries}
+
+
+def _bounds(
+    order: RatioOrder, problem: MembershipProblem, cut: npt.NDArray[np.int64], cap: float
+) -> tuple[float, float]:
+    """Mass accepted under the cap and value of the cut, each rounded outwards."""
+    error = 2 * sum_error(problem.n)
+    inside = np.zeros(problem.n, dtype=bool)
+    inside[cut] = True
+    above = running_sum(problem.draft[~inside])[-1:].sum()
+    upper = running_sum(problem.target[inside])[-1:].sum() + at_least_once(above, problem.k)
+    lower = float(order.capped_mass(cap)) * (1 - error)
+    smallest = math.ulp(0.0) if upper > 0 else 0.0
+    return max(0.0, lower), min(1.0, float(upper) * (1 + error) + smallest)
+
+
+def _can_be_accepted(order: RatioOrder, cap: float, k: int) -> bool:
+    """Whether v = min(q, cap · p) surely satisfies v(A) ≤ 1 − (1 − p(A))^k on its level sets.
+
+    Each set is looked at in two ways, since one loses its digits where p(A) is near one and the
+    other where it is near zero.  Sorting by rounded ratios does no harm: between two level sets
+    v is linear along the order up to the error bound, and the right-hand side is concave.
+    """
+    error = sum_error(order.tokens.size)
+    last = int(np.searchsorted(order.ratio, cap, side="right")) + 1  # sets of capped tokens follow
+    mass = order.target_below[:last]
+    total = float(order.capped_mass(cap)) * (1 + error)
+    capped = cap * order.draft_above[last - 1]
+    kept = np.minimum(order.target, cap * order.draft)[: last - 1]
+    mass_above = np.append(running_sum(kept[::-1])[::-1] + capped, capped)
+    surely = mass_above * (1 + 2 * error) <= at_least_once(order.draft_above[:last], k)
+    if not surely.all():
+        missed = np.power(order.draft_below[:last], k) * (1 + 2 * k * error)
+        surely |= missed <= max(0.0, 1 - total) + mass * (1 - error)
+    return bool(surely.all())
+
+
+def _check_document(document: Document) -> None:
+    try:
+        certificate.check(document)
+    except certificate.CertificateRefusedError as error:
+        raise CertificateError(f"the certificate is refused: {error}") from error
+
+
+def _as_integers(law: Law) -> list[int]:
+    unit = math.lcm(*(value.denominator for value in law))
+    return [int(value * unit) for value in law]
+
+
+def _text(value: Fraction) -> str:
+    """Write a fraction in decimal or, where Python limits decimal digits, in hexadecimal."""
+    parts = (value.numerator, value.denominator)
+    return "/".join(str(x) if x.bit_length() <= 1024 else hex(x) for x in parts)
+
+
+def _rounded(value: Fraction, towards: float) -> float:
+    """Nearest float on the given side of a fraction."""
+    nearest = float(value)
+    outside = Fraction(nearest) < value if towards > 0 else Fraction(nearest) > value
+    return math.nextafter(nearest, towards) if outside else nearest

@@ -1,0 +1,108 @@
+"""Two laws seen along the likelihood ratio q/p.
+
+Optimal cuts, caps, k-Seq's division factor and the optimal plan all depend on the tokens only
+through their order by q/p and the cumulative masses along it.  They are computed here, once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, Number, as_number, running_sum
+
+__all__ = ["RatioOrder"]
+
+
+@dataclass(frozen=True, eq=False)
+class RatioOrder:
+    """The tokens that can be drafted, ascending by q/p, with cumulative masses.
+
+    Of the m tokens with p > 0, "the first j" are the j of least ratio; tokens with p = 0 appear
+    nowhere.  Ties are in no particular order.
+
+    Parameters
+    ----------
+    draft_law, target_law : array [n]
+        The laws p and q, normalised.
+    """
+
+    draft_law: Law
+    target_law: Law
+
+    @cached_property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Token ids with p > 0, ascending by q/p: array [m]."""
+        if self.draft_law.min() > 0:
+            return np.argsort(_divide(self.target_law, self.draft_law))
+        support = np.flatnonzero(self.draft_law)
+        ratio = _divide(self.target_law[support], self.draft_law[support])
+        return support[np.argsort(ratio)]
+
+    @cached_property
+    def draft(self) -> Law:
+        """Draft law along the order: array [m]."""
+        return self.draft_law[self.tokens]
+
+    @cached_property
+    def target(self) -> Law:
+        """Target law along the order: array [m]."""
+        return self.target_law[self.tokens]
+
+    @cached_property
+    def ratio(self) -> Law:
+        """Ratio q/p along the order, infinite where it overflows: array [m]."""
+        return _divide(self.target, self.draft)
+
+    @cached_property
+    def draft_below(self) -> Law:
+        """Draft mass P_j of the first j tokens: array [m + 1]."""
+        return running_sum(self.draft, from_zero=True)
+
+    @cached_property
+    def draft_above(self) -> Law:
+        """Draft mass T_j = 1 − P_j of all but the first j tokens: array [m + 1]."""
+        return running_sum(self.draft[::-1], from_zero=True)[::-1]
+
+    @cached_property
+    def target_below(self) -> Law:
+        """Target mass Q_j of the first j tokens: array [m + 1]."""
+        return running_sum(self.target, from_zero=True)
+
+    def capped_mass(self, cap: Number) -> Number:
+        """Capped mass Σ min(q, cap · p) over all tokens, in O(log n)."""
+        below = int(np.searchsorted(self.ratio, np.asarray(cap), side="right"))
+        return as_number(self.target_below[below] + cap * self.draft_above[below])
+
+    def cap_of_mass(self, mass: Number) -> Number | None:
+        """Smallest cap c with Σ min(q, c p) = mass; None if every c < max q/p falls short."""
+        below = bisect_right(range(self.tokens.size), mass, key=self._capped_mass_at)
+        if below == self.tokens.size:
+            return None
+        return as_number((mass - self.target_below[below]) / self.draft_above[below])
+
+    def floor_of_mass(self, mass: Number) -> Number:
+        """Ratio b with Σ max(b p − q, 0) = mass: raising q to at least b p adds this much."""
+        raised = bisect_right(range(self.tokens.size), mass, key=self._raised_mass_at)
+        return as_number((mass + self.target_below[raised]) / self.draft_below[max(raised, 1)])
+
+    def _capped_mass_at(self, j: int) -> Number:
+        """Capped mass at the cap q/p of the token at place j; ascends with j."""
+        above = self.draft_above[j]
+        mass: Number = self.target_below[j] + (self.ratio[j] * above if above > 0 else 0)
+        return mass
+
+    def _raised_mass_at(self, j: int) -> Number:
+        """Mass that is added by raising to the ratio of the token at place j; ascends with j."""
+        mass: Number = self.ratio[j] * self.draft_below[j + 1] - self.target_below[j + 1]
+        return mass
+
+
+def _divide(target: Law, draft: Law) -> Law:
+    with np.errstate(over="ignore"):
+        ratio: Law = target / draft
+    return ratio
