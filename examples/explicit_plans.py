@@ -1,0 +1,68 @@
+"""The explicit plans of SpecTr, appendix B.1, exact in fractions.
+
+A rule says, given the drafts, which of them is accepted with what probability.  `TablePlan` writes
+it out over all draft multisets and computes its exact law; `otm.solve` finds the optimum without
+it.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import otm
+from otm import MembershipProblem
+from otm.coupling.table import Rule, TablePlan
+
+
+def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> Rule:
+    """Plan for p = Ber(p) and q = Ber(q): only drafts that are all equal can be rejected."""
+    ones, zeros = p**k, (1 - p) ** k  # probabilities that all drafts are 1, that all are 0
+    ones_kept, zeros_kept = min(ones, q), min(zeros, 1 - q)
+
+    def rule(drafts: tuple[int, ...]) -> dict[int, Fraction]:
+        if drafts[0] == 1:  # the drafts come in ascending order: all are 1
+            return {1: ones_kept / ones}
+        if drafts[-1] == 0:
+            return {0: zeros_kept / zeros}
+        # mixed drafts give the 1s that the target still lacks once rejected 0s have become 1s
+        share = (q - ones_kept - (zeros - zeros_kept)) / (1 - ones - zeros)
+        return {0: 1 - share, 1: share}
+
+    return rule
+
+
+def uniform_rule(support: int) -> Rule:
+    """Plan for p = U(d) and q = U(support): any draft in the support, each equally likely."""
+
+    def rule(drafts: tuple[int, ...]) -> dict[int, Fraction]:
+        wanted = {x for x in drafts if x < support}
+        return {x: Fraction(1, len(wanted)) for x in wanted}
+
+    return rule
+
+
+def show(problem: MembershipProblem, rule: Rule, formula: Fraction) -> None:
+    plan = TablePlan.from_rule(problem, rule)
+    alpha = otm.solve(problem.draft, problem.target, problem.k).alpha
+    print(
+        f"  k = {problem.k}  acceptance {plan.acceptance!s:<11}"
+        f" = formula: {plan.acceptance == formula}, = optimum: {plan.acceptance == alpha},"
+        f" output law = q: {(plan.output_law() == problem.target).all()}"
+    )
+
+
+p = Fraction(1, 4)
+for q in (Fraction(1, 10), Fraction(1, 4), Fraction(3, 4), Fraction(1)):
+    print(f"p = Ber({p}), q = Ber({q})")
+    for k in (1, 2, 4, 8):
+        problem = MembershipProblem([1 - p, p], [1 - q, q], k)
+        equation_10 = min(q, 1 - (1 - p) ** k) + min(1 - q, 1 - p**k)
+        show(problem, bernoulli_rule(p, q, k), equation_10)
+
+d = 12
+for r in (2, 3, 6):
+    print(f"p = U({d}), q = U({d // r})")
+    for k in (1, 2, 3):
+        target = [Fraction(r, d)] * (d // r) + [Fraction(0)] * (d - d // r)
+        problem = MembershipProblem([Fraction(1, d)] * d, target, k)
+        show(problem, uniform_rule(d // r), 1 - (1 - Fraction(1, r)) ** k)

@@ -1,0 +1,44 @@
+"""First steps: solve one problem, prove the answer, use the plan."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import otm
+
+# What a small draft model and a large target model say about the next word.
+words = ["the", "a", "his", "every", "no"]
+draft = [0.55, 0.25, 0.12, 0.05, 0.03]
+target = [0.10, 0.15, 0.30, 0.25, 0.20]
+
+solution = otm.solve(draft, target, k=3)
+print(solution)
+
+# The proof needs no trust in the solver: check() raises unless it holds.
+solution.certificate.check()
+print("\nThe certificate holds.")
+
+print("\nMore drafts, more acceptance:")
+counts = [1, 2, 3, 4, 6, 8]
+for k, alpha in zip(counts, otm.alpha(draft, target, counts), strict=True):
+    print(f"  k = {k}  alpha = {alpha:.6f}  {'#' * round(40 * alpha)}")
+
+# One selection: three drafts in, one word of the target law out.
+rng = np.random.default_rng(seed=1)
+drafts = rng.choice(len(words), size=3, p=draft)
+token, index = solution.plan.select(drafts, rng.random(solution.plan.uniforms_per_selection))
+verdict = f"draft {index + 1} accepted" if index >= 0 else "no draft accepted"
+print(f"\nDrafted {[words[x] for x in drafts]}, output '{words[token]}': {verdict}.")
+
+# Many selections in one call: the output follows the target law, whatever was drafted.
+drafts = rng.choice(len(words), size=(200_000, 3), p=draft)
+tokens, indices = solution.plan.sample(drafts, rng)
+frequency = np.bincount(tokens, minlength=len(words)) / len(tokens)
+print("\nOver 200,000 selections:")
+for word, wanted, seen in zip(words, target, frequency, strict=True):
+    print(f"  {word:<6} target {wanted:.3f}  output {seen:.3f}")
+print(f"  accepted {np.mean(indices >= 0):.3f}, alpha = {solution.alpha:.3f}")
+
+print("\nWhat the SpecTr paper proves about alpha:")
+for bound in sorted(solution.bounds, key=lambda bound: bound.value):
+    print(f"  {bound.kind} {bound.value:.4f}  {bound.formula}  ({bound.source})")

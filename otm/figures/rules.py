@@ -1,0 +1,40 @@
+"""The selection rules that the figures compare, by the names that they have there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy.typing as npt
+
+from otm.arithmetic import Number
+from otm.coupling import KSeq, RecursiveRejection
+from otm.membership.cut import optimal_value
+from otm.problem import MembershipProblem
+
+__all__ = ["K_SEQ", "MULTI_ROUND", "OPTIMUM", "acceptance"]
+
+OPTIMUM = "OTM-k"
+K_SEQ = "k-Seq"
+MULTI_ROUND = "recursive rejection"
+"""The rule that SpecTr calls multi-round rejection sampling."""
+
+
+def acceptance(rule: str, draft: npt.ArrayLike, target: npt.ArrayLike, k: int) -> float:
+    """Compute the acceptance probability of a rule for k i.i.d. drafts.
+
+    Examples
+    --------
+    >>> for rule in (OPTIMUM, K_SEQ, MULTI_ROUND):
+    ...     print(f"{acceptance(rule, [0.75, 0.25], [0.25, 0.75], k=2):.4f}  {rule}")
+    0.6875  OTM-k
+    0.6483  k-Seq
+    0.6250  recursive rejection
+    """
+    return float(_ACCEPTANCE[rule](MembershipProblem(draft, target, k)))
+
+
+_ACCEPTANCE: dict[str, Callable[[MembershipProblem], Number]] = {
+    OPTIMUM: lambda problem: optimal_value(problem.by_ratio, problem.k)[0],
+    K_SEQ: lambda problem: KSeq(problem).acceptance,
+    MULTI_ROUND: lambda problem: RecursiveRejection(problem).acceptance,
+}

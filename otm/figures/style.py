@@ -1,0 +1,118 @@
+"""The look of all figures: one column of a paper wide, legible in print and without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from otm.errors import MissingDependencyError
+from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLOURS",
+    "RULE_LABELS",
+    "RULE_LINES",
+    "blank_figure",
+    "journal_style",
+    "label_point",
+    "rule_legend",
+]
+
+COLUMN_WIDTH = 3.4
+"""Inches."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
+"""Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
+
+RULE_LINES: dict[str, dict[str, Any]] = {
+    OPTIMUM: {"linestyle": "-", "marker": "o", "markersize": 2.4},
+    K_SEQ: {"linestyle": "--", "marker": "s", "markersize": 4, "markerfacecolor": "none"},
+    MULTI_ROUND: {"linestyle": ":", "marker": "^", "markersize": 5.5, "markerfacecolor": "none"},
+}
+"""How the line of each rule is drawn in every figure; colours are left to the figure."""
+
+RULE_LABELS = {OPTIMUM: "OTM-$k$", K_SEQ: "$k$-Seq", MULTI_ROUND: "recursive rejection"}
+
+_SETTINGS: dict[str, Any] = {
+    "font.family": "STIXGeneral",
+    "font.size": 9,
+    "mathtext.fontset": "stix",
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.4,
+    "grid.color": "#DDDDDD",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 8,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 1,
+    "legend.handlelength": 2.6,
+    "lines.linewidth": 1,
+    "lines.markeredgewidth": 0.7,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,  # TrueType, embedded: Type 3 fonts are refused by many publishers
+    "svg.fonttype": "path",  # looks the same where the font is not installed
+    "svg.hashsalt": "otm",  # otherwise the names inside are drawn at random
+}
+
+
+@contextmanager
+def journal_style() -> Iterator[None]:
+    """Draw or save in the style of the figures, whatever the user's own settings are.
+
+    Raises
+    ------
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib import style
+    except ImportError as error:
+        raise MissingDependencyError(
+            "figures need matplotlib; install it with: pip install 'otm[figures]'"
+        ) from error
+    with style.context(["default", _SETTINGS]):
+        yield
+
+
+def blank_figure(height: float) -> Figure:
+    """Start a figure that is one column wide and some inches high."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(COLUMN_WIDTH, height), layout="constrained")
+
+
+def label_point(
+    axes: Axes, point: tuple[float, float], text: str, colour: str, side: Literal["left", "right"]
+) -> None:
+    """Write the name of a curve beside one of its points."""
+    axes.annotate(
+        text,
+        point,
+        xytext=(-5 if side == "left" else 8, 0),
+        textcoords="offset points",
+        horizontalalignment="right" if side == "left" else "left",
+        verticalalignment="center",
+        fontsize=8,
+        color=colour,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+    )
+
+
+def rule_legend(axes: Axes, rules: Sequence[str]) -> None:
+    """Say which kind of line is which rule, where the colours mean something else."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color="#444444", **RULE_LINES[rule]) for rule in rules]
+    axes.legend(handles, [RULE_LABELS[rule] for rule in rules], loc="lower right")
