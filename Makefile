@@ -34,7 +34,13 @@ format: $(VENV)/.installed-check ## put the code into the project's format
 
 .PHONY: bench
 bench: $(VENV)/.installed-benchmarks ## run the benchmarks
-	@set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in benchmarks/[!_]*.py; do name=$$(basename "$$script" .py); \
+		echo "== benchmarks.$$name"; $(BIN)/python -m "benchmarks.$$name"; done
+
+.PHONY: docs
+docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -d docs/_build/doctrees docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 .PHONY: examples
 examples: $(VENV)/.installed-figures ## run the examples
@@ -42,7 +48,7 @@ examples: $(VENV)/.installed-figures ## run the examples
 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; the figures stay
-	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/_build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of pyproject.toml. The variables hold the build of the package to the

@@ -31,7 +31,7 @@ LAWS = ("random", "peaked", "language model", "flat", "sparse", "disjoint", "equ
 
 
 def pair_of_laws(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """A draft and a target law of a named shape, reproducible."""
+    """Make a draft and a target law of a named shape, reproducibly."""
     rng = np.random.default_rng(7)
 
     def zipf(exponent: float) -> np.ndarray:
@@ -85,7 +85,7 @@ def in_turns(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[
 
 
 def speed(n: int, rounds: int) -> Iterator[dict[str, object]]:
-    """Times as multiples of sorting one random array of that length."""
+    """Measure times as multiples of sorting one random array of that length."""
     for kind in LAWS[:3]:
         p, q = pair_of_laws(kind, n)
         keys = np.random.default_rng(1).random(n)
@@ -111,7 +111,7 @@ def speed(n: int, rounds: int) -> Iterator[dict[str, object]]:
 
 
 def accuracy(n: int) -> Iterator[dict[str, object]]:
-    """How far the plan's laws and the certificate are from exact."""
+    """Measure how far the plan's laws and the certificate are from exact."""
     for kind in LAWS:
         p, q = pair_of_laws(kind, n)
         for k in (2, 8, 64):

@@ -39,7 +39,8 @@ LARGEST_POWER_BITS = 1 << 25
 """Most bits that p(H)^k may need; a larger k is refused instead of running for hours."""
 
 GUARD_BITS = 192
-"""Precision of the first look at each inequality; what it cannot settle is compared exactly."""
+"""Precision of the first look at each inequality, beyond the leading zeros or ones of its sides;
+what it cannot settle is compared exactly."""
 
 
 class CertificateRefusedError(Exception):
@@ -70,7 +71,7 @@ def check(document: dict[str, Any]) -> None:
              "the versions are not strings")  # fmt: skip
     k = document["k"]
     _require(type(k) is int and k >= 1, "k is not an integer of at least one")
-    draft, target = _weights(document["draft"], "draft"), _weights(document["target"], "target")
+    draft, target = weights(document["draft"], "draft"), weights(document["target"], "target")
     _require(len(draft) == len(target), "the laws differ in length")
     _require(k * sum(draft).bit_length() <= LARGEST_POWER_BITS, "k is too large to check exactly")
 
@@ -81,7 +82,8 @@ def check(document: dict[str, Any]) -> None:
     status = "exact" if upper == lower else "bounded"
     _require(document["status"] == status, f"the status should be '{status}'")
 
-    _require(cut_value(draft, target, k, document["cut"]) <= upper, "the cut does not prove upper")
+    value = cut_value(draft, target, k, document["cut"])
+    _require(upper >= min(value, Fraction(1)), "the cut does not prove upper")
     cap = parse(document["cap"])
     _require(accepted_mass(draft, target, k, cap) >= lower, "the accepted mass is below lower")
     if document["plan"] is not None:
@@ -128,30 +130,33 @@ def accepted_mass(draft: list[int], target: list[int], k: int, cap: Fraction) ->
 
 def _surely_at_most(mass: int, unit: int, above: int, total: int, k: int) -> bool:
     """Whether mass/unit ≤ 1 − (1 − above/total)^k can be seen in fixed point, rounded safely."""
-    one = 1 << GUARD_BITS
-    hit = once = (above << GUARD_BITS) // total
+    leading_zeros = total.bit_length() - above.bit_length()
+    leading_ones = unit.bit_length() - abs(unit - mass).bit_length()
+    bits = GUARD_BITS + max(leading_zeros, leading_ones)
+    one = 1 << bits
+    hit = once = (above << bits) // total
     for bit in bin(k)[3:]:
-        hit = hit * (2 * one - hit) >> GUARD_BITS
+        hit = hit * (2 * one - hit) >> bits
         if bit == "1":
-            hit += (one - hit) * once >> GUARD_BITS
-    return mass << GUARD_BITS <= hit * unit
+            hit += (one - hit) * once >> bits
+    return mass << bits <= hit * unit
 
 
 def _check_plan(draft: list[int], target: list[int], k: int, plan: Any) -> Fraction:
     """Return the acceptance of a plan written out, after checking that it is one from p^k to q."""
     _require(set(_fields(plan)) == {"denominator", "entries"}, "the plan has other fields")
-    denominator, total = plan["denominator"], sum(draft)
-    _require(type(denominator) is int and denominator > 0, "the plan's denominator is not positive")
-    n = len(draft)
-    _require(n**k <= LARGEST_PLAN, "the plan is written out for too large an instance")
+    denominator, total, n = _integer(plan["denominator"], "plan"), sum(draft), len(draft)
+    _require(denominator > 0, "the plan's denominator is not positive")
+    small = k < LARGEST_PLAN.bit_length() and n**k <= LARGEST_PLAN  # no power is taken of a large k
+    _require(small, "the plan is written out for too large an instance")
     by_drafts = dict.fromkeys(product(range(n), repeat=k), 0)
     by_token, accepted = [0] * n, 0
     for entry in _list(plan["entries"], "plan"):
         drafts, token, mass = _list(entry, "plan entry", 3)
-        drafts = tuple(_list(drafts, "plan entry's drafts", k))
-        _require(drafts in by_drafts, "the plan has drafts that are not tokens")
-        _require(type(token) is int and 0 <= token < n, "the plan has an output that is no token")
-        _require(type(mass) is int and mass >= 0, "the plan has a mass that is no natural number")
+        drafts, mass = tuple(_list(drafts, "plan entry's drafts", k)), _integer(mass, "plan")
+        for x in (*drafts, token):
+            _require(type(x) is int and 0 <= x < n, "the plan has drafts or outputs of no token")
+        _require(mass >= 0, "the plan has a negative mass")
         by_drafts[drafts] += mass
         by_token[token] += mass
         accepted += mass if token in drafts else 0
@@ -176,7 +181,10 @@ def inputs_digest(document: dict[str, Any]) -> str:
 def _sha256(value: Any) -> str:
     import hashlib  # on use, like all that `import otm` can do without
 
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError) as error:  # a number like 1e999, or too deep a nesting
+        raise CertificateRefusedError(f"no digest can be taken: {error}") from None
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -186,27 +194,43 @@ def parse(text: Any) -> Fraction:
         numerator, denominator = text.split("/")
         return Fraction(int(numerator, 0), int(denominator, 0))
     except (AttributeError, ValueError, ZeroDivisionError):
-        raise CertificateRefusedError(f"{str(text)[:60]!r} is not a fraction a/b") from None
+        raise CertificateRefusedError(f"{_shown(text)} is not a fraction a/b") from None
 
 
-def _weights(values: Any, name: str) -> list[int]:
-    """Read a law as integers over a common unit, from integers or hexadecimal floats."""
-    if all(type(value) is int for value in _list(values, name)):
-        weights = list(values)
-    else:
+def weights(values: Any, name: str) -> list[int]:
+    """Read a law as integers over a common unit, from integers or hexadecimal floats (0x…p…)."""
+    if any(isinstance(value, str) and "p" in value for value in _list(values, name)):
         ratios = [_float(value, name).as_integer_ratio() for value in values]
         unit = max(denominator for _, denominator in ratios)  # all are powers of two
-        weights = [numerator * (unit // denominator) for numerator, denominator in ratios]
-    _require(bool(weights) and min(weights) >= 0 and sum(weights) > 0, f"the {name} is no law")
-    return weights
+        law = [numerator * (unit // denominator) for numerator, denominator in ratios]
+    else:
+        law = [_integer(value, name) for value in values]
+    _require(bool(law) and min(law) >= 0 and sum(law) > 0, f"the {name} is no law")
+    return law
+
+
+def _integer(value: Any, name: str) -> int:
+    """Read an integer, or a hexadecimal one ("0x…") where Python limits decimal digits."""
+    if type(value) is int:
+        return value
+    _require(isinstance(value, str) and value[:2] == "0x", f"{name}: {_shown(value)} is no integer")
+    try:
+        return int(value, 16)
+    except ValueError:
+        raise CertificateRefusedError(f"{name}: {_shown(value)} is no integer") from None
+
+
+def _shown(value: Any) -> str:
+    """Text for an error message, on one line and short whatever the value is."""
+    return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
 
 def _float(value: Any, name: str) -> float:
     try:
         number = float.fromhex(value)
     except (TypeError, ValueError, OverflowError):
-        raise CertificateRefusedError(f"{name}: {value!r:.60} is no hexadecimal float") from None
-    _require(math.isfinite(number), f"{name}: {value!r} is not finite")
+        raise CertificateRefusedError(f"{name}: {_shown(value)} is no float") from None
+    _require(math.isfinite(number), f"{name}: {_shown(value)} is not finite")
     return number
 
 

@@ -7,6 +7,7 @@ array of `fractions.Fraction` when it was given in fractions (exact mode).
 from __future__ import annotations
 
 import numbers
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +22,12 @@ SUM_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}
 """How far a law may sum from one before it is refused, by the type that it was given in."""
 
 DEFAULT_SUM_TOLERANCE = 1e-6
+
+LARGEST_ENTRY = 1e200
+"""Whole numbers and fractions beyond this are refused, before their sum can exceed all floats."""
+
+ROUNDING = 2.0**-50
+"""A float law that sums to one within this is left as it is: normalising twice changes nothing."""
 
 
 def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
@@ -97,17 +104,19 @@ def residual_weights(target: Law, accepted: Law) -> Law:
 
 def _as_array(values: Any, name: str) -> tuple[Law, str]:
     """Turn anything array-like into a float64 or Fraction vector; also name the type given."""
-    if type(values).__module__.partition(".")[0] == "torch":
-        given = str(values.dtype).removeprefix("torch.")
-        array: Law = values.detach().cpu().double().numpy()
-    else:
-        try:
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and isinstance(values, torch.Tensor):
+            given = str(values.dtype).removeprefix("torch.")
+            tensor = values.detach().cpu()
+            array: Law = (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+        else:
             array = np.asarray(values)
-        except (ValueError, TypeError) as error:
-            raise InvalidLawError(
-                f"the {name} law is not array-like ({error}); give a flat sequence of numbers"
-            ) from error
-        given = array.dtype.name
+            given = array.dtype.name
+    except Exception as error:  # whatever a foreign object raises when it is asked for its entries
+        raise InvalidLawError(
+            f"the {name} law is not array-like ({error}); give a flat sequence of numbers"
+        ) from error
     if array.ndim != 1 or array.size == 0:
         raise InvalidLawError(
             f"the {name} law has shape {array.shape}; give one law as a flat, non-empty sequence "
@@ -119,28 +128,42 @@ def _as_array(values: Any, name: str) -> tuple[Law, str]:
         raise InvalidLawError(
             f"the {name} law has entries of type {given}; allowed are real numbers and fractions"
         )
-    return array.astype(np.float64, copy=False), given
+    with np.errstate(over="ignore"):  # to infinity, which is refused below
+        return array.astype(np.float64, copy=False), given
 
 
 def _from_objects(array: Law, name: str) -> tuple[Law, str]:
     """Take an object array as fractions if all entries are rational, otherwise as floats."""
+    entries: list[Any] = []
     for index, value in enumerate(array):
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            kind = type(value).__name__
             raise InvalidLawError(
-                f"the {name} law has {value!r} of type {type(value).__name__} at index {index}; "
-                "allowed are real numbers and fractions"
+                f"the {name} law has {value!r:.60} of type {kind} at index {index}; allowed are "
+                "real numbers and fractions"
             )
-    if all(isinstance(value, numbers.Rational) for value in array):
-        return np.array([Fraction(value) for value in array], dtype=object), "Fraction"
-    return array.astype(np.float64), "float64"
+        if not isinstance(value, numbers.Rational):
+            entries.append(value)
+            continue
+        # over Python's own integers: those of NumPy would overflow
+        entries.append(Fraction(int(value.numerator), int(value.denominator)))
+        if abs(entries[-1]) > LARGEST_ENTRY:
+            raise InvalidLawError(
+                f"the {name} law has a number beyond {LARGEST_ENTRY:g} at index {index}; every "
+                "probability must be at least 0 and at most 1"
+            )
+    if all(isinstance(entry, Fraction) for entry in entries):
+        return np.array(entries, dtype=object), "Fraction"
+    return np.array(entries, dtype=np.float64), "float64"
 
 
 def _normalise(array: Law, given: str, name: str) -> Law:
     """Check the entries and the sum, and divide by the sum."""
-    total = array.sum()
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()
     # one comparison each settles the usual case: NaN and infinity show in the sum
-    if not (array.min() >= 0 and total < np.inf):
-        wrong = ~((array >= 0) & (array < np.inf))
+    wrong = () if array.min() >= 0 and total < np.inf else ~((array >= 0) & (array < np.inf))
+    if np.any(wrong):  # not so where finite entries sum to infinity
         index = int(np.flatnonzero(wrong)[0])
         raise InvalidLawError(
             f"the {name} law has {array[index]} at index {index}; every probability must be a "
@@ -156,6 +179,7 @@ def _normalise(array: Law, given: str, name: str) -> Law:
             f"the {name} law sums to {float(total):.9g}; a law given as {given} must sum to one "
             f"within {tolerance:g}: divide it by its sum if that is what you mean"
         )
-    law: Law = array / total
+    settled = not is_exact(array) and abs(total - 1) <= ROUNDING
+    law: Law = array / (1 if settled else total)
     law.flags.writeable = False
     return law

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import operator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law, is_exact
+from otm.arithmetic import Law, Number, is_exact
 from otm.distribution import as_law_pair, to_exact
-from otm.errors import InvalidDraftCountError
+from otm.errors import InvalidDraftCountError, InvalidParameterError
 from otm.ratio_order import RatioOrder
 
-__all__ = ["MembershipProblem", "as_draft_count"]
+__all__ = ["MembershipProblem", "as_draft_count", "as_parameter"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -92,6 +95,21 @@ class MembershipProblem:
         if self.exact:
             return self
         return MembershipProblem(to_exact(self.draft), to_exact(self.target), self.k)
+
+
+def as_parameter(problem: MembershipProblem, value: Any, name: str) -> Number:
+    """Return a rule's parameter in the numbers of the problem: float, or Fraction in exact mode.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not a finite real number.
+    """
+    if not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise InvalidParameterError(f"{name} = {value!r:.60}; it must be a finite real number")
+    if problem.exact:
+        return Fraction(value) if isinstance(value, numbers.Rational) else Fraction(float(value))
+    return float(value)
 
 
 def as_draft_count(k: Any) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -32,7 +31,10 @@ __all__ = ["Certificate"]
 Document = dict[str, Any]
 
 LARGEST_WRITTEN_PLAN = 256
-"""Most draft tuples for which a certificate carries the plan itself."""
+"""Most draft tuples for which a certificate carries the plan itself, with at most 8 drafts each."""
+
+TINY = 2.0**-1000
+"""More than all that can get lost below the smallest normal float, where errors are absolute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,7 @@ class Certificate:
             cap = Fraction(problem.k) if cap is None else cap
             return cls(problem, cut.tokens, cap, order.capped_mass(cap), cut.value, method)
         # accept a little less than α, so that no inequality is too tight for floats
-        cap = order.cap_of_mass(alpha * (1 - 4 * sum_error(problem.n)))
+        cap = order.cap_of_mass(alpha * (1 - 4 * _error(problem)) - TINY)
         cap = float(problem.k) if cap is None else max(float(cap), 0.0)
         lower, upper = _bounds(order, problem, cut.tokens, cap)
         return cls(problem, cut.tokens, cap, lower, upper, method)
@@ -106,9 +108,13 @@ class Certificate:
         CertificateError
             If the certificate does not prove lower ≤ α_k ≤ upper.
         """
-        if not self.problem.exact and self._holds_in_floats():
-            return
-        _check_document(self.to_document())
+        try:
+            if not self.problem.exact and self._holds_in_floats():
+                return
+            document = self.to_document()
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CertificateError(f"the certificate is malformed: {error}") from error
+        _check_document(document)
 
     def to_document(self) -> Document:
         """Return the certificate as a JSON document for `otm.certificate.check`."""
@@ -167,28 +173,43 @@ class Certificate:
 
     @classmethod
     def _from_document(cls, document: Document) -> Certificate:
-        exact = all(isinstance(value, int) for value in document["draft"])
-        draft, target = (
-            [Fraction(x, sum(law)) for x in law] if exact else [float.fromhex(x) for x in law]
-            for law in (document["draft"], document["target"])
-        )
-        kind: Callable[[Fraction], Number] = Fraction if exact else float
-        cap, lower, upper = (
-            kind(certificate.parse(document[name])) for name in ("cap", "lower", "upper")
-        )
-        problem = MembershipProblem(draft, target, document["k"])
+        """Take over a checked document: as floats if that changes nothing, otherwise exactly."""
+        k, method = document["k"], document["method"]
         cut = np.array(document["cut"], dtype=np.int64)
-        return cls(problem, cut, cap, lower, upper, document["method"])
+        cap, lower, upper = (certificate.parse(document[x]) for x in ("cap", "lower", "upper"))
+        try:
+            draft, target = ([float.fromhex(x) for x in document[y]] for y in ("draft", "target"))
+            problem = MembershipProblem(draft, target, k)
+            found = cls(problem, cut, float(cap), float(lower), float(upper), method)
+            laws_kept = (problem.draft.tolist(), problem.target.tolist()) == (draft, target)
+            if laws_kept and (found.cap, found.lower, found.upper) == (cap, lower, upper):
+                return found
+        except (TypeError, ValueError, OverflowError):
+            pass  # integers, weights that do not sum to one, or ends that no float can hold
+        problem = MembershipProblem(
+            _exact_law(document, "draft"), _exact_law(document, "target"), k
+        )
+        return cls(problem, cut, cap, lower, upper, method)
 
     def _holds_in_floats(self) -> bool:
-        """Whether the claims follow in floats, every rounding error bounded."""
-        problem = self.problem
+        """Whether the claims surely follow, in floats with every rounding error bounded."""
+        problem, cap = self.problem, float(self.cap)
         order = RatioOrder(problem.draft, problem.target)  # sorted anew: nothing is taken over
-        lower, upper = _bounds(order, problem, self.cut, float(self.cap))
+        if not (self._is_well_formed() and _can_be_accepted(order, problem, cap)):
+            return False
+        lower, upper = _bounds(order, problem, self.cut, cap)
+        return bool(self.lower <= lower and upper <= self.upper)
+
+    def _is_well_formed(self) -> bool:
+        """Whether the cut is a set of tokens, the numbers are finite and the method is known."""
+        if self.cut.dtype.kind not in "iu" or self.cut.ndim != 1:
+            return False
+        in_range = self.cut[(self.cut >= 0) & (self.cut < self.problem.n)]
         return bool(
-            self.lower <= lower
-            and upper <= self.upper
-            and _can_be_accepted(order, float(self.cap), problem.k)
+            np.unique(in_range).size == self.cut.size
+            and self.cap >= 0
+            and all(math.isfinite(x) for x in (self.cap, self.lower, self.upper))
+            and self.method in certificate.METHODS
         )
 
     def _inputs(self) -> tuple[list[Any], list[Any]]:
@@ -200,7 +221,7 @@ class Certificate:
 
     def _written_out_plan(self) -> Document | None:
         """Write an optimal plan as integers over a common denominator, on small instances."""
-        if self.problem.n**self.problem.k > LARGEST_WRITTEN_PLAN:
+        if self.problem.k > 8 or self.problem.n**self.problem.k > LARGEST_WRITTEN_PLAN:
             return None
         problem = self.problem.to_exact()
         plan = OptimalPlan(problem)
@@ -211,42 +232,54 @@ class Certificate:
             if share
         ]
         denominator = math.lcm(*(mass.denominator for _, _, mass in masses))
-        entries = [[list(drafts), y, int(mass * denominator)] for drafts, y, mass in masses]
-        return {"denominator": denominator, "entries": entries}
+        entries = [
+            [list(drafts), y, _integer(int(mass * denominator))] for drafts, y, mass in masses
+        ]
+        return {"denominator": _integer(denominator), "entries": entries}
+
+
+def _error(problem: MembershipProblem) -> float:
+    """Bound on the relative error of a sum over tokens, or of its `at_least_once`.
+
+    On top of the sum: what Σp and Σq differ from one by, and five roundings for each bit of k.
+    """
+    return sum_error(problem.n) + (32 + 5 * problem.k.bit_length()) * 2.0**-53
 
 
 def _bounds(
     order: RatioOrder, problem: MembershipProblem, cut: npt.NDArray[np.int64], cap: float
 ) -> tuple[float, float]:
     """Mass accepted under the cap and value of the cut, each rounded outwards."""
-    error = 2 * sum_error(problem.n)
+    error = 2 * _error(problem)
     inside = np.zeros(problem.n, dtype=bool)
     inside[cut] = True
     above = running_sum(problem.draft[~inside])[-1:].sum()
     upper = running_sum(problem.target[inside])[-1:].sum() + at_least_once(above, problem.k)
-    lower = float(order.capped_mass(cap)) * (1 - error)
-    smallest = math.ulp(0.0) if upper > 0 else 0.0
-    return max(0.0, lower), min(1.0, float(upper) * (1 + error) + smallest)
+    upper = float(upper) * (1 + error) + TINY if upper > 0 else 0.0  # a sum of zeros is exact
+    lower = float(order.capped_mass(cap)) * (1 - error) - TINY
+    return max(0.0, lower), min(1.0, upper)
 
 
-def _can_be_accepted(order: RatioOrder, cap: float, k: int) -> bool:
+def _can_be_accepted(order: RatioOrder, problem: MembershipProblem, cap: float) -> bool:
     """Whether v = min(q, cap · p) surely satisfies v(A) ≤ 1 − (1 − p(A))^k on its level sets.
 
     Each set is looked at in two ways, since one loses its digits where p(A) is near one and the
     other where it is near zero.  Sorting by rounded ratios does no harm: between two level sets
     v is linear along the order up to the error bound, and the right-hand side is concave.
     """
-    error = sum_error(order.tokens.size)
+    k, error = problem.k, _error(problem)
     last = int(np.searchsorted(order.ratio, cap, side="right")) + 1  # sets of capped tokens follow
     mass = order.target_below[:last]
     total = float(order.capped_mass(cap)) * (1 + error)
     capped = cap * order.draft_above[last - 1]
     kept = np.minimum(order.target, cap * order.draft)[: last - 1]
     mass_above = np.append(running_sum(kept[::-1])[::-1] + capped, capped)
-    surely = mass_above * (1 + 2 * error) <= at_least_once(order.draft_above[:last], k)
-    if not surely.all():
-        missed = np.power(order.draft_below[:last], k) * (1 + 2 * k * error)
-        surely |= missed <= max(0.0, 1 - total) + mass * (1 - error)
+    hit = at_least_once(order.draft_above[:last], k)
+    surely = (mass_above * (1 + 2 * error) + TINY <= hit) | (mass_above == 0)
+    if not surely.all() and k * error < 100:
+        below = order.draft_below[:last]
+        missed = np.power(below, k) * math.exp(2 * k * error) + TINY
+        surely |= np.where(below > 0, missed, 0) <= max(0.0, 1 - total) + mass * (1 - error)
     return bool(surely.all())
 
 
@@ -257,15 +290,24 @@ def _check_document(document: Document) -> None:
         raise CertificateError(f"the certificate is refused: {error}") from error
 
 
-def _as_integers(law: Law) -> list[int]:
+def _exact_law(document: Document, name: str) -> list[Fraction]:
+    weights = certificate.weights(document[name], name)
+    total = sum(weights)
+    return [Fraction(weight, total) for weight in weights]
+
+
+def _as_integers(law: Law) -> list[int | str]:
     unit = math.lcm(*(value.denominator for value in law))
-    return [int(value * unit) for value in law]
+    return [_integer(int(value * unit)) for value in law]
+
+
+def _integer(value: int) -> int | str:
+    """Write an integer in decimal or, where Python limits decimal digits, in hexadecimal."""
+    return value if value.bit_length() <= 1024 else hex(value)
 
 
 def _text(value: Fraction) -> str:
-    """Write a fraction in decimal or, where Python limits decimal digits, in hexadecimal."""
-    parts = (value.numerator, value.denominator)
-    return "/".join(str(x) if x.bit_length() <= 1024 else hex(x) for x in parts)
+    return f"{_integer(value.numerator)}/{_integer(value.denominator)}"
 
 
 def _rounded(value: Fraction, towards: float) -> float:

@@ -83,22 +83,14 @@ class RatioOrder:
         below = bisect_right(range(self.tokens.size), mass, key=self._capped_mass_at)
         if below == self.tokens.size:
             return None
-        return as_number((mass - self.target_below[below]) / self.draft_above[below])
-
-    def floor_of_mass(self, mass: Number) -> Number:
-        """Ratio b with Σ max(b p − q, 0) = mass: raising q to at least b p adds this much."""
-        raised = bisect_right(range(self.tokens.size), mass, key=self._raised_mass_at)
-        return as_number((mass + self.target_below[raised]) / self.draft_below[max(raised, 1)])
+        cap = (mass - self.target_below[below]) / self.draft_above[below]
+        # the difference can cancel where little mass is above: never leave the piece downwards
+        return as_number(max(cap, self.ratio[below - 1]) if below else cap)
 
     def _capped_mass_at(self, j: int) -> Number:
         """Capped mass at the cap q/p of the token at place j; ascends with j."""
         above = self.draft_above[j]
         mass: Number = self.target_below[j] + (self.ratio[j] * above if above > 0 else 0)
-        return mass
-
-    def _raised_mass_at(self, j: int) -> Number:
-        """Mass that is added by raising to the ratio of the token at place j; ascends with j."""
-        mass: Number = self.ratio[j] * self.draft_below[j + 1] - self.target_below[j + 1]
         return mass
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 
 from otm.arithmetic import Number
@@ -58,12 +59,13 @@ class Solution:
 
     def _rows(self) -> list[tuple[str, str]]:
         problem = self.problem
-        exact = f" = {self.alpha}" if problem.exact and len(str(self.alpha)) <= 40 else ""
+        short = isinstance(self.alpha, Fraction) and self.alpha.denominator < 10**20
+        exact = f" = {self.alpha}" if short else ""
         return [
             ("problem", f"n = {problem.n:,} tokens, k = {problem.k} drafts"),
             ("numbers", "exact fractions" if problem.exact else "float64"),
             ("α", f"{float(self.alpha):.12g}{exact}"),
-            ("gap", f"{float(self.certificate.gap):.2g} (certificate)"),
+            ("gap", f"{float(self.certificate.gap):.0g} (certificate)"),
             ("method", f"{self.method}: {self.why}"),
         ]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from otm.arithmetic import Law, Number, as_number, at_least_once, power_slopes
+from otm.arithmetic import Law, Number, as_number, at_least_once
 from otm.coupling.plan import Drafts, acceptance_ratio
-from otm.coupling.sequential import SequentialPlan
+from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.errors import InvalidParameterError
 from otm.membership.division_factor import excess, optimal_division_factor
+from otm.problem import as_parameter
 
 __all__ = ["KSeq"]
 
@@ -36,7 +35,8 @@ class KSeq(SequentialPlan):
     Raises
     ------
     InvalidParameterError
-        If ρ is below ρ*, where the rule would not be a transport plan.
+        If ρ is not a number, or below ρ*: there the output law is in general not the target, and
+        where it is, the accepted mass is no larger than at ρ*.
 
     References
     ----------
@@ -56,8 +56,10 @@ class KSeq(SequentialPlan):
         if self.rho is None:
             object.__setattr__(self, "rho", optimal_division_factor(self.problem))
             return
+        given = as_parameter(self.problem, self.rho, "rho")
+        object.__setattr__(self, "rho", given)
         tolerance = 0 if self.problem.exact else VALIDITY_TOLERANCE
-        if not (self.rho >= 1 and excess(self.problem, self.rho) <= tolerance):
+        if not (given >= 1 and excess(self.problem, given) <= tolerance):
             raise InvalidParameterError(
                 f"ρ = {self.rho} is not a valid division factor for these laws and "
                 f"k = {self.problem.k}; it must be at least "
@@ -73,10 +75,7 @@ class KSeq(SequentialPlan):
     def accepted_mass(self) -> Law:
         """Mass min(p, q/ρ) · p_acc/β of each token output as an accepted draft: array [n]."""
         one_draft = self.problem.draft * self.accept_probability
-        # p_acc/β as the slope of t^k from 1 − β to 1: k at β = 0 (disjoint supports), not 0/0
-        rejected = np.array([1 - self._beta, 1 + 0 * self._beta])
-        mass: Law = one_draft * power_slopes(rejected, self.problem.k)[0]
-        return mass
+        return one_draft * first_pass_factor(self._beta, self.problem.k)
 
     @property
     def acceptance_by_test(self) -> Number:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from otm.arithmetic import Law, zeros
 from otm.coupling.plan import Drafts, TransportPlan, Uniforms, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable
-from otm.coupling.swaps import match_swaps
+from otm.coupling.swaps import match_swaps, optimal_win_ratio
 
 __all__ = ["OptimalPlan"]
 
@@ -61,7 +61,18 @@ class OptimalPlan(TransportPlan):
     @cached_property
     def slots(self) -> SlotTable:
         """Which slots the drafts of each token take."""
-        return SlotTable(self.problem.by_ratio.draft, match_swaps(self.problem))
+        order = self.problem.by_ratio
+        return SlotTable(order.draft, match_swaps(order, self.problem.k, self.win_ratio))
+
+    @property
+    def win_ratio(self) -> Law:
+        """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
+        return optimal_win_ratio(self.problem)
+
+    @property
+    def wanted_mass(self) -> Law:
+        """Mass of each token that is accepted as far as it wins: array [n]."""
+        return self.problem.target
 
     @cached_property
     def winning_law(self) -> Law:
@@ -73,7 +84,7 @@ class OptimalPlan(TransportPlan):
     @cached_property
     def accept_probability(self) -> Law:
         """Probability min(1, q/v) of accepting each token when it wins: array [n]."""
-        return acceptance_ratio(self.problem.target, self.winning_law)
+        return acceptance_ratio(self.wanted_mass, self.winning_law)
 
     @cached_property
     def accepted_mass(self) -> Law:
@@ -95,8 +106,9 @@ class OptimalPlan(TransportPlan):
         return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Law:
-        winning = np.stack([self._winning_probabilities(row) for row in self._rank[drafts]])
-        return winning * self.accept_probability[drafts]
+        winning = [self._winning_probabilities(row) for row in self._rank[drafts]]
+        law: Law = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
+        return law
 
     def _winning_probabilities(self, ranks: Ranks) -> Law:
         """Probability that each draft of one set sits in the highest slot, before all equals."""

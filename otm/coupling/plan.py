@@ -11,23 +11,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, Number, as_number, zeros
+from otm.coupling.input_checks import Drafts, Uniforms, check_drafts, check_uniforms
 from otm.distribution import residual_weights
-from otm.errors import InvalidDraftsError, InvalidUniformsError
 from otm.problem import MembershipProblem
 from otm.sampling import InverseCdf
 
 __all__ = ["Drafts", "Selection", "TransportPlan", "Uniforms", "acceptance_ratio"]
-
-Drafts = npt.NDArray[np.int64]
-Uniforms = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +128,7 @@ class TransportPlan(ABC):
         InvalidDraftsError
             If the drafts have a wrong shape or type, or could not have been drawn.
         """
-        checked = self._check_drafts(drafts)
+        checked = check_drafts(self.problem, drafts)
         rows = checked.reshape(-1, self.problem.k)
         accepted = zeros(rows.shape[0] * self.problem.n, self.problem.draft)
         accepted = accepted.reshape(rows.shape[0], self.problem.n)
@@ -165,9 +160,10 @@ class TransportPlan(ABC):
         InvalidUniformsError
             If the uniforms have a wrong shape or do not lie in [0, 1).
         """
-        checked = self._check_drafts(drafts)
+        checked = check_drafts(self.problem, drafts)
         leading = checked.shape[:-1]
-        numbers = self._check_uniforms(uniforms, leading)
+        expected = (*leading, self.uniforms_per_selection)
+        numbers = check_uniforms(uniforms, expected, self.problem.exact)
         rows = checked.reshape(-1, self.problem.k)
         numbers = numbers.reshape(-1, self.uniforms_per_selection)
 
@@ -191,54 +187,9 @@ class TransportPlan(ABC):
         law: Law = accepted + rejected * self.residual.law(self.problem.n)
         return law
 
-    def _check_drafts(self, drafts: npt.ArrayLike) -> Drafts:
-        array = np.asarray(drafts)
-        problem = self.problem
-        if array.ndim == 0 or array.shape[-1] != problem.k:
-            raise InvalidDraftsError(
-                f"drafts of shape {array.shape}; the last axis must hold the k = {problem.k} "
-                "drafts of one selection"
-            )
-        if array.dtype.kind not in "iu":
-            raise InvalidDraftsError(
-                f"drafts of type {array.dtype}; draft tokens must be integers in [0, {problem.n})"
-            )
-        if array.size and not (0 <= array.min() and array.max() < problem.n):
-            bad = array[(array < 0) | (array >= problem.n)].flat[0]
-            raise InvalidDraftsError(
-                f"draft token {bad}; draft tokens must be integers in [0, {problem.n})"
-            )
-        array = array.astype(np.int64, copy=False)
-        if not (problem.draft[array] > 0).all():
-            bad = array[~(problem.draft[array] > 0)].flat[0]
-            raise InvalidDraftsError(
-                f"draft token {bad} has probability 0 under the draft law, so it cannot have been "
-                "drawn from it; pass the law that the drafts were really sampled from"
-            )
-        return array
-
-    def _check_uniforms(self, uniforms: npt.ArrayLike, leading: tuple[int, ...]) -> Uniforms:
-        array: Uniforms = np.asarray(uniforms)
-        expected = (*leading, self.uniforms_per_selection)
-        if array.shape != expected:
-            raise InvalidUniformsError(
-                f"uniforms of shape {array.shape}; drafts of leading shape {leading} need "
-                f"uniforms of shape {expected}"
-            )
-        if self.problem.exact:
-            entries = [Fraction(u) if isinstance(u, float | int) else u for u in array.flat]
-            array = np.empty(len(entries), dtype=object)
-            array[:] = entries
-            array = array.reshape(expected)
-        else:
-            array = array.astype(np.float64, copy=False)
-        if not ((array >= 0) & (array < 1)).all():
-            raise InvalidUniformsError("every uniform must lie in [0, 1), which excludes NaN and 1")
-        return array
-
 
 def acceptance_ratio(wanted: Law, offered: Law) -> Law:
-    """Probability min(1, wanted / offered) of accepting each token, and 1 where none is offered.
+    """Probability min(1, wanted / offered) of accepting each token; for 0/0 it is 0.
 
     Parameters
     ----------
@@ -251,6 +202,6 @@ def acceptance_ratio(wanted: Law, offered: Law) -> Law:
     array [...]
         Of the same kind.
     """
-    none = offered <= 0
-    ratio: Law = (np.minimum(wanted, offered) + none) / (offered + none)
+    none = offered <= 0  # perhaps only underflowed: what has target probability 0 stays rejected
+    ratio: Law = (np.minimum(wanted, offered) + (none & (wanted > 0))) / (offered + none)
     return ratio

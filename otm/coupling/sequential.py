@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law
+from otm.arithmetic import Law, Number, power_slopes
 from otm.coupling.plan import Drafts, TransportPlan, Uniforms
 
-__all__ = ["SequentialPlan"]
+__all__ = ["SequentialPlan", "first_pass_factor"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,3 +37,12 @@ class SequentialPlan(TransportPlan):
         reached[:, 1:] = np.cumprod(1 - passes[:, :-1], axis=1)
         law: Law = passes * reached
         return law
+
+
+def first_pass_factor(one_draft: Number, k: int) -> Number:
+    """Mass accepted among k drafts over that of one, when each passes with this probability.
+
+    (1 − (1 − β)^k) / β as the slope of t^k between 1 − β and 1: it is k at β = 0, not 0/0.
+    """
+    factor: Number = power_slopes(np.array([1 - one_draft, 1 + 0 * one_draft]), k)[0]
+    return factor

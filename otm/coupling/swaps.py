@@ -8,7 +8,9 @@ rarely for the optimum swap mass with higher slots of tokens that win too often.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +18,9 @@ import numpy.typing as npt
 from otm.arithmetic import Law, power_slopes, running_sum
 from otm.membership.cut import optimal_cap
 from otm.problem import MembershipProblem
+from otm.ratio_order import RatioOrder
 
-__all__ = ["Swaps", "match_swaps", "optimal_win_ratio"]
+__all__ = ["Swaps", "match_swaps", "optimal_win_ratio", "raise_to_one"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,29 +46,50 @@ class Swaps:
 def optimal_win_ratio(problem: MembershipProblem) -> Law:
     """Ratio r = max(min(q/p, c*), b) of winning to drafting along the order: array [m].
 
-    The winning law p·r covers the optimal accepted mass min(q, c* p); the floor b ≤ 1 raises the
-    low end until Σ p r = 1, since some draft always wins.
+    The winning law p·r covers the optimal accepted mass min(q, c* p).
     """
-    order = problem.by_ratio
-    cap = optimal_cap(problem)
-    ratio: Law = np.minimum(order.ratio, np.asarray(cap))
-    missing = 1 - order.capped_mass(cap)
-    if missing > 0:
-        floor = min(order.floor_of_mass(missing), 0 * missing + 1)
-        np.maximum(ratio, np.asarray(floor), out=ratio)
-    return ratio
+    return raise_to_one(
+        problem.by_ratio, np.minimum(problem.by_ratio.ratio, np.asarray(optimal_cap(problem)))
+    )
 
 
-def match_swaps(problem: MembershipProblem) -> Swaps:
+def raise_to_one(order: RatioOrder, ratio: Law) -> Law:
+    """Raise the low end of an ascending ratio r to a floor b ≤ 1, so that Σ p r = 1.
+
+    Some draft always wins; the floor makes up for what the rule does not want to accept.
+    """
+    mass = running_sum(ratio * order.draft, from_zero=True)
+    missing = 1 - mass[-1]
+    if missing <= 0:
+        return ratio
+
+    def gained(j: int) -> Any:
+        """Mass gained by raising to the ratio of place j; ascends with j."""
+        return ratio[j] * order.draft_below[j + 1] - mass[j + 1]
+
+    raised = max(1, bisect_right(range(ratio.size), missing, key=gained))
+    floor = (missing + mass[raised]) / order.draft_below[raised]
+    higher: Law = np.maximum(ratio, min(floor, 0 * floor + 1))
+    return higher
+
+
+def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:
     """Match the tokens that lack winning mass with those that have too much of it.
 
     By cumulative amount, in order (north-west corner rule).  A pair matched for the amount δ swaps
     the mass δ / (W_high − W_low), which moves exactly δ of winning probability.
+
+    Parameters
+    ----------
+    order : RatioOrder
+        The laws along q/p.
+    k : int
+        The number of drafts.
+    win_ratio : array [m]
+        Wanted ratio r of winning to drafting, ascending, with Σ p r = 1.
     """
-    order = problem.by_ratio
-    slope = power_slopes(order.draft_below, problem.k)
-    lacking = optimal_win_ratio(problem)
-    lacking -= slope
+    slope = power_slopes(order.draft_below, k)
+    lacking = win_ratio - slope
     lacking *= order.draft
     poor, rich = np.flatnonzero(lacking > 0), np.flatnonzero(lacking < 0)
     if not (poor.size and rich.size):

@@ -1,5 +1,9 @@
-"""Batched selection on tensors, in torch and Triton.  Empty in this version.
+"""Verification of drafts on tensors: tensors and uniforms in, decisions out.
 
-It will hold the rules of `otm.coupling` on the GPU, with the verification kernels of
-Wagner et al. (2024).
+- `definition`: chains of drafts as the papers write it, on NumPy arrays, exact on fractions;
+- `reference`: the same decisions, batched, in torch on any device;
+- `baseline`: the usual step-by-step version in torch, to measure against;
+- `checks`: what they refuse.
+
+Triton kernels with the signature of `reference` are to follow.
 """

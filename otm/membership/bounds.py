@@ -126,11 +126,12 @@ def lemma_3_by_definition(problem: MembershipProblem) -> Number:
     """
     n, k = problem.n, problem.k
     p, q = problem.draft.tolist(), problem.target.tolist()
-    pairs = 2**n * n**k
-    if pairs > LARGEST_ENUMERATION:
+    digits = n * math.log10(2) + k * math.log10(n)
+    if digits > math.log10(LARGEST_ENUMERATION):
         raise ProblemTooLargeError(
-            f"n = {n} tokens and k = {k} drafts have {pairs:.3g} pairs of a set and a tuple, "
-            f"above the limit of {LARGEST_ENUMERATION}; the bound equals α_k: use otm.alpha"
+            f"n = {n} tokens and k = {k} drafts have 2^n n^k pairs of a set and a tuple, about "
+            f"10^{digits:.1f} and above the limit of {LARGEST_ENUMERATION}; the bound equals α_k: "
+            "use otm.alpha"
         )
     tuples = [(set(x), math.prod(p[i] for i in x)) for x in product(range(n), repeat=k)]
     drafted = [min(q[y], at_least_once(p[y], k)) for y in range(n)]

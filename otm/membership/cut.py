@@ -23,6 +23,9 @@ from otm.ratio_order import RatioOrder
 
 __all__ = ["Cut", "minimum_cut", "optimal_cap", "optimal_value"]
 
+ROUNDING = 2.0**-50
+"""A float value this close to q(supp p) is taken to be equal to it: then no cap is needed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Cut:
@@ -84,7 +87,9 @@ def optimal_cap(problem: MembershipProblem) -> Number:
     >>> round(optimal_cap(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)), 12)
     1.75
     """
-    value, _ = optimal_value(problem.by_ratio, problem.k)
-    cap = problem.by_ratio.cap_of_mass(value)
+    order = problem.by_ratio
+    value, _ = optimal_value(order, problem.k)
     largest = 0 * value + problem.k
+    everything = order.target_below[-1] * (1 if problem.exact else 1 - ROUNDING)
+    cap = None if value >= everything else order.cap_of_mass(value)
     return largest if cap is None else min(cap, largest)

@@ -68,16 +68,18 @@ def bisection_steps(k: int, delta: float) -> int:
     Raises
     ------
     InvalidParameterError
-        If delta is not positive.
+        If delta is not positive and finite.
 
     Examples
     --------
     >>> bisection_steps(9, 2**-10)
     13
     """
-    if not delta > 0:
-        raise InvalidParameterError(f"delta = {delta}; the width of the bracket must be positive")
-    return max(0, math.ceil(math.log2((k - 1) / delta))) if k > 1 else 0
+    if not 0 < delta < math.inf:
+        raise InvalidParameterError(
+            f"delta = {delta}; the width of the bracket must be positive and finite"
+        )
+    return max(0, math.ceil(math.log2(k - 1) - math.log2(delta))) if k > 1 else 0
 
 
 def excess(problem: MembershipProblem, rho: Number) -> Number:

@@ -1,0 +1,1 @@
+"""What `benchmarks.kernels` measures: inputs, contestants, the gate and the clocks."""

@@ -1,0 +1,150 @@
+"""Clocks and yardsticks: copy rate, launch cost, wall time, kernel time, traffic."""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+GATHERS = {"gather", "index", "index_select", "searchsorted"}
+"""Operations that read no more of their first argument than they write."""
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def cache_bytes(device: torch.device) -> int:
+    """Size of the last cache before memory; 32 MiB where the system does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    units = {"K": 2**10, "M": 2**20}
+    folders = sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))
+    sizes = [path.read_text(encoding="utf-8").strip() for path in folders]
+    return max((int(size[:-1]) * units[size[-1]] for size in sizes), default=32 * 2**20)
+
+
+def median_time(call: Callable[[], object], device: torch.device, rounds: int) -> float:
+    """Median seconds from the call until the device is done."""
+    times = []
+    for _ in range(rounds + 1):
+        wait(device)
+        start = time.perf_counter()
+        call()
+        wait(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def copy_rate(device: torch.device, size: int, rounds: int = 10) -> float:
+    """Bytes read and written a second by a copy of `size` bytes."""
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    copy = torch.empty_like(source)
+    return 2 * size / median_time(lambda: copy.copy_(source), device, rounds)
+
+
+def launch_cost(device: torch.device) -> dict[str, float | None]:
+    """Seconds of an operation on one number: issued one by one, and replayed in a graph."""
+    x = torch.zeros(1, device=device)
+
+    def many() -> None:
+        for _ in range(500):
+            x.add_(1)
+
+    return {
+        "eager": median_time(many, device, 10) / 500,
+        "graph": graph_time([lambda: x.add_(1)] * 500, device, 10),
+    }
+
+
+def graph_time(
+    calls: Sequence[Callable[[], object]], device: torch.device, replays: int
+) -> float | None:
+    """Median seconds of one of the calls, all of them replayed as one CUDA graph."""
+    if device.type != "cuda":
+        return None
+    # an operation that waits would break the capture and leave torch in disorder: look for it first
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        calls[0]()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for call in calls[:3]:
+            call()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in calls:
+            call()
+    times = []
+    for _ in range(replays + 1):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / 1e3 / len(calls))
+    return statistics.median(times[1:])
+
+
+def wall_times(
+    contestants: dict[str, Sequence[Callable[[], object]]], device: torch.device, rounds: int
+) -> dict[str, float]:
+    """Median seconds of one call of each contestant, waiting for each; in turns, inputs rotated."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    rotated = {name: itertools.cycle(calls) for name, calls in contestants.items()}
+    for calls in rotated.values():
+        median_time(next(calls), device, 1)
+    for _ in range(rounds):
+        for name, calls in rotated.items():
+            call = next(calls)
+            start = time.perf_counter()
+            call()
+            wait(device)
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+class Traffic(TorchDispatchMode):
+    """Counts the operations of torch that compute something, and the bytes they read and write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+        self.bytes = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        written, read = tensors(result), tensors([args, kwargs])
+        name = func.overloadpacket.__name__
+        places = {x.untyped_storage().data_ptr() for x in read}
+        views = all(x.untyped_storage().data_ptr() in places for x in written)
+        if (views and not func._schema.is_mutable) or name.startswith("empty"):
+            return result  # nothing was computed
+        self.operations += 1
+        if name in GATHERS:
+            read = [*read[1:], *written]
+        for x in [*read, *written]:  # an expanded tensor is read once
+            self.bytes += min(x.numel() * x.element_size(), x.untyped_storage().nbytes())
+        return result
+
+
+def tensors(nested: Any) -> list[torch.Tensor]:
+    """All tensors in lists, tuples and dictionaries."""
+    if isinstance(nested, torch.Tensor):
+        return [nested]
+    if isinstance(nested, dict):
+        nested = nested.values()
+    elif not isinstance(nested, list | tuple):
+        return []
+    return [x for part in nested for x in tensors(part)]

@@ -1,0 +1,169 @@
+"""Who takes part: one table.  Other projects are used where they are installed, never copied.
+
+A contestant draws its own random numbers inside the measured call, as it does in use.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from benchmarks.chain.inputs import Inputs
+from otm.kernels import baseline, reference
+
+PROBABILITIES = "probabilities -> tokens"
+LOGITS = "logits -> tokens"
+ONE_SEQUENCE = "logits -> tokens, one sequence"
+
+Verify = Callable[[Any], tuple[Tensor, Tensor]]
+"""Takes what `prepare` returned; returns tokens [B, γ + 1], padded with −1, and accepted [B]."""
+
+
+class Entry(NamedTuple):
+    """A contestant that is present.
+
+    Attributes
+    ----------
+    verify : callable
+        The measured call.
+    prepare : callable
+        Brings `Inputs` into the contestant's form, outside the measured call.
+    """
+
+    verify: Verify
+    prepare: Callable[[Inputs], Any] = lambda inputs: inputs
+
+
+class Contestant(NamedTuple):
+    """A line of the table.
+
+    Attributes
+    ----------
+    name : str
+        As it is reported.
+    tiers : tuple of str
+        What it can be measured in.
+    load : callable
+        Imports it for a device; raises if it is not there.
+    plain_torch : bool
+        Whether it consists of torch's own operations, so that their traffic can be counted.
+    """
+
+    name: str
+    tiers: tuple[str, ...]
+    load: Callable[[torch.device], Entry]
+    plain_torch: bool
+
+
+def of_otm(module: ModuleType) -> Callable[[torch.device], Entry]:
+    """Load a module with the functions of `otm.kernels.reference`."""
+
+    def verify(inputs: Inputs) -> tuple[Tensor, Tensor]:
+        batch, gamma = inputs.tokens.shape
+        uniforms = torch.rand(batch, gamma + 2, dtype=torch.float64, device=inputs.tokens.device)
+        run = module.verify_chain_from_logits if inputs.logits else module.verify_chain
+        return run(inputs.target, inputs.draft, inputs.tokens, uniforms, validate=False)
+
+    return lambda device: Entry(verify)
+
+
+def of_transformers(device: torch.device) -> Entry:
+    """Hugging Face's assisted generation; one sequence at a time."""
+    from transformers.generation.utils import _speculative_sampling
+
+    older = "is_done_candidate" in inspect.signature(_speculative_sampling).parameters
+
+    def verify(inputs: Inputs) -> tuple[Tensor, Tensor]:
+        gamma = inputs.tokens.shape[1]
+        rest = (False,) if older else ()
+        tokens, accepted = _speculative_sampling(
+            inputs.tokens, inputs.draft, gamma, inputs.target, *rest
+        )
+        return pad(tokens, (0, gamma + 1 - tokens.shape[1]), value=-1), accepted.reshape(1)
+
+    return Entry(verify)
+
+
+def of_flashinfer(device: torch.device) -> Entry:
+    """FlashInfer's kernel; its first use compiles it, which takes minutes."""
+    from flashinfer.sampling import chain_speculative_sampling
+
+    _need_cuda(device)
+
+    def verify(inputs: Inputs) -> tuple[Tensor, Tensor]:
+        tokens = chain_speculative_sampling(inputs.draft, inputs.tokens, inputs.target)[0]
+        return tokens, (tokens >= 0).sum(1) - 1
+
+    return Entry(verify, lambda inputs: replace(inputs, tokens=inputs.tokens.int()))
+
+
+def of_vllm(device: torch.device) -> Entry:
+    """Sampler of vLLM V1, with the draft's softmax and the bonus token's row at hand."""
+    from vllm.v1.sample.rejection_sampler import rejection_sample
+
+    _need_cuda(device)
+    takes_logits = "target_logits" in inspect.signature(rejection_sample).parameters
+
+    def prepare(inputs: Inputs) -> SimpleNamespace:
+        batch, gamma = inputs.tokens.shape
+        size = inputs.target.shape[2]
+        target = inputs.target.float()
+        ends = torch.arange(gamma, (batch + 1) * gamma, gamma, dtype=torch.int32, device=device)
+        return SimpleNamespace(
+            shape=(batch, gamma),
+            tokens=inputs.tokens.int().reshape(-1),
+            ends=ends[:batch],
+            target=target[:, :gamma].reshape(-1, size).contiguous(),
+            bonus=target[:, gamma].contiguous(),
+            draft=inputs.draft.float().softmax(-1).reshape(-1, size).contiguous(),
+            metadata=SimpleNamespace(
+                all_greedy=False,
+                all_random=True,
+                temperature=torch.ones(batch, device=device),
+                generators={},
+                top_k=None,
+                top_p=None,
+            ),
+        )
+
+    def verify(given: SimpleNamespace) -> tuple[Tensor, Tensor]:
+        batch, gamma = given.shape
+        law = given.bonus.softmax(-1)
+        bonus = (law / torch.empty_like(law).exponential_()).argmax(-1, keepdim=True).int()
+        tokens = rejection_sample(
+            given.tokens,
+            [gamma] * batch,
+            gamma,
+            given.ends,
+            given.draft,
+            given.target.clone() if takes_logits else given.target.softmax(-1),
+            bonus,
+            given.metadata,
+        )
+        return tokens, (tokens >= 0).sum(1) - 1
+
+    return Entry(verify, prepare)
+
+
+def _need_cuda(device: torch.device) -> None:
+    if device.type != "cuda":
+        raise RuntimeError("runs on CUDA only")
+
+
+CONTESTANTS = (
+    Contestant(
+        "otm reference", (PROBABILITIES, LOGITS, ONE_SEQUENCE), of_otm(reference), plain_torch=True
+    ),
+    Contestant(
+        "otm baseline", (PROBABILITIES, LOGITS, ONE_SEQUENCE), of_otm(baseline), plain_torch=True
+    ),
+    Contestant("flashinfer", (PROBABILITIES,), of_flashinfer, plain_torch=False),
+    Contestant("vllm v1", (LOGITS, ONE_SEQUENCE), of_vllm, plain_torch=False),
+    Contestant("transformers", (ONE_SEQUENCE,), of_transformers, plain_torch=True),
+)
+"""In the order of the report."""

@@ -1,0 +1,99 @@
+"""The gate: whose law is not the target's is not timed.
+
+Two drafts on four tokens, with laws that rank the tokens in opposite order.  The joint law of the
+output, with its length, is known in closed form; draws are judged by the statistic G, whose limit
+holds at any number of draws.  A verifier with one slip must be rejected after as many draws.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.chain.contestants import Entry, of_otm
+from benchmarks.chain.inputs import Inputs
+from otm.kernels import reference
+from otm.testing.statistics import g_limit, g_statistic
+
+LEVEL = 1e-8
+"""Probability that a right contestant is turned away, of each check."""
+
+SIZE, GAMMA = 4, 2
+DRAFT = np.array([[8, 4, 2, 2], [2, 2, 4, 8]]) / 16
+TARGET = np.array([[0, 2, 4, 10], [9, 4, 2, 1], [1, 2, 3, 10]]) / 16
+
+
+class Verdict(NamedTuple):
+    """Outcome of a check.
+
+    Attributes
+    ----------
+    passed : bool
+        Whether the statistic is within the limit.
+    draws : int
+        Number of blocks that were verified.
+    statistic, limit : float
+        G of the draws, and what it exceeds with probability at most `LEVEL`.
+    """
+
+    passed: bool
+    draws: int
+    statistic: float
+    limit: float
+
+
+def joint_law(bonus: np.ndarray) -> np.ndarray:
+    """Law of the output, by the code of its tokens, if the bonus token has the given law."""
+    accepted = np.minimum(DRAFT, TARGET[:GAMMA])
+    residual = TARGET[:GAMMA] - accepted
+    law = np.zeros((SIZE + 1) ** (GAMMA + 1))
+    for x in range(SIZE):
+        law[code([x])] += residual[0, x]
+        for y in range(SIZE):
+            law[code([x, y])] += accepted[0, x] * residual[1, y]
+            for z in range(SIZE):
+                law[code([x, y, z])] += accepted[0, x] * accepted[1, y] * bonus[z]
+    return law
+
+
+def code(tokens: list[int]) -> int:
+    return sum((token + 1) * (SIZE + 1) ** i for i, token in enumerate(tokens))
+
+
+RIGHT, WRONG = joint_law(TARGET[GAMMA]), joint_law(TARGET[GAMMA - 1])
+SLIP = float(abs(RIGHT - WRONG).sum() / 2)
+"""Distance (TV) of the law of `slip` from the right one."""
+
+
+def slip(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Verify with one slip: the bonus token comes from the row before."""
+    tokens, accepted = of_otm(reference)(inputs.tokens.device).verify(inputs)
+    drawn = torch.multinomial(inputs.target[:, GAMMA - 1], 1)[:, 0]
+    tokens[:, GAMMA] = torch.where(accepted == GAMMA, drawn, tokens[:, GAMMA])
+    return tokens, accepted
+
+
+def check(
+    entry: Entry, *, logits: bool, one_by_one: bool, draws: int, device: torch.device
+) -> Verdict:
+    """Check the law of a contestant."""
+    rng = torch.Generator(device).manual_seed(11)
+    law = torch.tensor(DRAFT, dtype=torch.float32, device=device)
+    tokens = torch.multinomial(law, draws, replacement=True, generator=rng).T.contiguous()
+    target = torch.tensor(TARGET, dtype=torch.float32, device=device)
+    if logits:
+        target, law = target.log(), law.log()
+    outputs = []
+    batch = 1 if one_by_one else draws
+    laws = [x.expand(batch, -1, -1).contiguous() for x in (target, law)]
+    for drafts in tokens.split(batch):
+        outputs.append(entry.verify(entry.prepare(Inputs(*laws, drafts, logits)))[0])
+    found = torch.cat(outputs).long().cpu().numpy() + 1
+    limit = g_limit(int(np.count_nonzero(RIGHT)), LEVEL)
+    if found.min() < 0 or found.max() > SIZE:
+        return Verdict(False, draws, np.inf, limit)
+    codes = found @ (SIZE + 1) ** np.arange(GAMMA + 1)
+    counts = np.bincount(codes, minlength=(SIZE + 1) ** (GAMMA + 1))
+    statistic = g_statistic(counts, RIGHT)
+    return Verdict(statistic <= limit, draws, statistic, limit)

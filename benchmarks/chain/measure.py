@@ -1,0 +1,127 @@
+"""Measure contestants on one set of inputs, and show what came out."""
+
+from typing import Any, NamedTuple
+
+import torch
+
+from benchmarks.chain import clocks
+from benchmarks.chain.contestants import Contestant, Entry, of_otm
+from benchmarks.chain.inputs import Inputs
+from otm.kernels import reference
+
+
+class Machine(NamedTuple):
+    """Where it is measured, and what the machine can do.
+
+    Attributes
+    ----------
+    device : torch.device
+        The device.
+    cache : int
+        Bytes of its last cache.
+    copy_rate : float
+        Bytes that a copy reads and writes in a second.
+    launch : dict
+        Seconds of the smallest operation, "eager" and in a "graph".
+    """
+
+    device: torch.device
+    cache: int
+    copy_rate: float
+    launch: dict[str, float | None]
+
+
+class Effort(NamedTuple):
+    """How long it is measured.
+
+    Attributes
+    ----------
+    rounds : int
+        Calls of each contestant, of which the median time is taken.
+    replays : int
+        Replays of a graph with one call for each copy of the inputs, likewise.
+    copies : int
+        Copies of the inputs, at most.
+    memory : int
+        Bytes for all of them, at most.
+    """
+
+    rounds: int
+    replays: int
+    copies: int
+    memory: int
+
+
+def measure(
+    machine: Machine, effort: Effort, inputs: Inputs, contestants: dict[Contestant, Entry]
+) -> list[dict[str, Any]]:
+    """Return one row for each contestant."""
+    accepted = of_otm(reference)(machine.device).verify(inputs)[1]
+    floor = inputs.bytes_to_read(accepted)
+    sets = rotated(inputs, floor, machine.cache, effort)
+    rows: dict[str, dict[str, Any]] = {}
+    calls = {}
+    for contestant, entry in contestants.items():
+        row = rows[contestant.name] = {
+            "contestant": contestant.name,
+            "accepted": float(accepted.double().mean()),
+            "copies": len(sets),
+            "floor bytes": floor,
+        }
+        try:
+            ready = [entry.prepare(each) for each in sets]
+            mine = [lambda e=entry, r=each: e.verify(r) for each in ready]
+            mine[0]()
+            if contestant.plain_torch:
+                with clocks.Traffic() as traffic:
+                    mine[0]()
+                row |= {"operations": traffic.operations, "traffic bytes": traffic.bytes}
+            calls[contestant.name] = mine
+        except Exception as error:  # whatever it is, the others run
+            row["failed"] = in_short(error)
+    for name, seconds in clocks.wall_times(calls, machine.device, effort.rounds).items():
+        row = rows[name]
+        try:
+            kernel = clocks.graph_time(calls[name], machine.device, effort.replays)
+        except Exception as error:  # it waits for the device
+            kernel, row["no graph"] = None, in_short(error)
+        moved, best = row.get("traffic bytes", floor), kernel or seconds
+        row |= {
+            "kernel s": kernel,
+            "wall s": seconds,
+            "GB/s": moved / best / 1e9,
+            "of copy rate": moved / best / machine.copy_rate,
+            "of floor": floor / best / machine.copy_rate,
+        }
+    return list(rows.values())
+
+
+def rotated(inputs: Inputs, floor: int, cache: int, effort: Effort) -> list[Inputs]:
+    """Copy the inputs until what must be read fills the last cache five times, if memory allows."""
+    wanted = -(-5 * cache // floor)
+    count = max(1, min(wanted, effort.copies, effort.memory // inputs.bytes))
+    return [inputs, *(inputs.copy() for _ in range(count - 1))]
+
+
+def in_short(error: Exception) -> str:
+    """Type and first line of an error."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:200]
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print the rows of one measurement."""
+    print(
+        f"\n{title}\n  {'':<14}{'kernel µs':>11}{'wall µs':>11}{'torch ops':>11}"
+        f"{'traffic MB':>12}{'floor MB':>10}{'GB/s':>9}{'of copy':>9}{'of floor':>10}"
+    )
+    for row in rows:
+        if "failed" in row:
+            print(f"  {row['contestant']:<14}failed: {row['failed']}")
+            continue
+        kernel = f"{row['kernel s'] * 1e6:.1f}" if row["kernel s"] else "-"
+        traffic = f"{row['traffic bytes'] / 1e6:.2f}" if "traffic bytes" in row else "-"
+        print(
+            f"  {row['contestant']:<14}{kernel:>11}{row['wall s'] * 1e6:>11.1f}"
+            f"{row.get('operations', '-'):>11}{traffic:>12}{row['floor bytes'] / 1e6:>10.2f}"
+            f"{row['GB/s']:>9.1f}{row['of copy rate']:>9.1%}{row['of floor']:>10.1%}"
+        )

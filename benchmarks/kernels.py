@@ -1,0 +1,233 @@
+"""How fast chains of drafts are verified, beside a copy of the same bytes.
+
+    python -m benchmarks.kernels [--quick] [--device cuda] [--output FOLDER]
+
+Three tiers, never mixed: probabilities to tokens, logits to tokens, and logits to tokens for one
+sequence, where Hugging Face transformers takes part.  Before a contestant is timed, the law of its
+output is checked.  Other projects are measured where they are installed and reported as absent
+where not.
+
+In the tables "kernel" is the time of a call in the replay of a CUDA graph, without the cost of
+launches; "wall" the time of a call from Python until the device is done, always.  Inputs are
+rotated, so that they come from memory and not from a cache.  "traffic" is what torch's operations
+read and write, intermediate results included (from a cache where they fit, hence at times faster
+than a copy); "floor" what no verifier can do without.  "of floor" is the time of a copy of so many
+bytes over the contestant's time.  The results go to benchmarks/results/kernels-<device>.json.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import math
+import platform
+import re
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+if not __package__:
+    # Run by its path.  The folder of this file must not be searched for modules: transformers
+    # would take the file for a package of that name, which it uses.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+try:
+    import torch
+except ImportError:
+    sys.exit("the benchmark of kernels needs torch: pip install 'otm[torch]'")
+
+from benchmarks.chain import clocks, gate
+from benchmarks.chain.contestants import (
+    CONTESTANTS,
+    LOGITS,
+    ONE_SEQUENCE,
+    PROBABILITIES,
+    Contestant,
+    Entry,
+)
+from benchmarks.chain.inputs import REJECTIONS, make_inputs
+from benchmarks.chain.measure import Effort, Machine, in_short, measure, show
+
+RESULTS = Path(__file__).parent / "results"
+TIERS = (PROBABILITIES, LOGITS, ONE_SEQUENCE)
+TYPES = (torch.float32, torch.bfloat16)  # of logits; probabilities are float32
+
+
+class Plan(NamedTuple):
+    """What is measured."""
+
+    sizes: tuple[int, ...]  # of the vocabulary
+    batches: tuple[int, ...]
+    gamma: int
+    rejections: tuple[str, ...]
+    types: tuple[torch.dtype, ...]
+    effort: Effort
+    draws: int  # of the gate
+    draws_one_by_one: int
+
+
+QUICK = Plan(
+    (4_096,), (1, 4), 4, ("first", "typical"), TYPES[:1], Effort(15, 3, 32, 2**26), 2**15, 1_500
+)
+ON_CPU = Plan((32_000,), (1, 8), 4, REJECTIONS, TYPES, Effort(30, 5, 1500, 2**30), 2**18, 20_000)
+ON_GPU = Plan(
+    (32_000, 151_936), (1, 8, 64), 4, REJECTIONS, TYPES, Effort(50, 5, 1500, 2**34), 2**18, 20_000
+)
+
+
+def look_at(device: torch.device, plan: Plan) -> Machine:
+    """Measure the machine and say what it is."""
+    cache = clocks.cache_bytes(device)
+    size = 2**30 if device.type == "cuda" else min(5 * cache, plan.effort.memory)
+    rate = clocks.copy_rate(device, size)
+    machine = Machine(device, cache, rate, clocks.launch_cost(device))
+    print(f"{name_of(device)}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    if device.type != "cuda":
+        print("These are figures of a CPU: they say nothing about a GPU, and there are no kernels.")
+    graph = machine.launch["graph"]
+    print(
+        f"copy rate {rate / 1e9:.1f} GB/s ({size / 2**20:.0f} MiB), last cache "
+        f"{cache / 2**20:.0f} MiB, one operation {machine.launch['eager'] * 1e6:.2f} µs"
+        + (f", in a graph {graph * 1e6:.2f} µs" if graph else "")
+    )
+    return machine
+
+
+def name_of(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU {platform.machine()}"
+
+
+def load(device: torch.device) -> tuple[dict[Contestant, Entry], dict[str, str]]:
+    """Load the contestants that are there, and give the reason for the others."""
+    present, absent = {}, {}
+    for contestant in CONTESTANTS:
+        try:
+            present[contestant] = contestant.load(device)
+        except Exception as error:  # whatever it is, the others run
+            absent[contestant.name] = in_short(error)
+            print(f"absent: {contestant.name} ({absent[contestant.name]})")
+    return present, absent
+
+
+def pass_gate(
+    present: dict[Contestant, Entry], plan: Plan, device: torch.device
+) -> list[dict[str, Any]]:
+    """Check the law of each contestant in each tier, and that a wrong law would be seen."""
+    print(f"\nLaw of the output, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
+    rows = []
+    for tier in TIERS:
+        single = tier == ONE_SEQUENCE
+        draws = plan.draws_one_by_one if single else plan.draws
+        blind = gate.check(
+            Entry(gate.slip), logits=False, one_by_one=False, draws=draws, device=device
+        )
+        if blind.passed:
+            raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong law")
+        for contestant, entry in present.items():
+            if tier not in contestant.tiers:
+                continue
+            row: dict[str, Any] = {"tier": tier, "contestant": contestant.name, "passed": False}
+            try:
+                verdict = gate.check(
+                    entry,
+                    logits=tier != PROBABILITIES,
+                    one_by_one=single,
+                    draws=draws,
+                    device=device,
+                )
+                row |= {**verdict._asdict(), "statistic": finite(verdict.statistic)}
+                why = f"G = {verdict.statistic:.1f}, limit {verdict.limit:.1f}, {draws:,} draws"
+            except Exception as error:
+                why = row["failed"] = in_short(error)
+            outcome = "passed" if row["passed"] else "NOT PASSED"
+            print(f"  {contestant.name:<14}{tier:<32}{outcome:<12}{why}")
+            rows.append(row)
+    return rows
+
+
+def finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None
+
+
+def cases(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield what is measured: tier, shape, type and place of the rejection."""
+    for tier in TIERS:
+        for dtype in plan.types if tier == LOGITS else TYPES[:1]:
+            for size in plan.sizes:
+                for batch in (1,) if tier == ONE_SEQUENCE else plan.batches:
+                    for rejection in plan.rejections:
+                        shape = {"B": batch, "gamma": plan.gamma, "V": size}
+                        yield {"tier": tier, **shape, "dtype": dtype, "rejection": rejection}
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "cuda": str(torch.version.cuda)}
+    for name in ("torch", "numpy", "triton", "transformers", "flashinfer-python", "vllm"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, results not kept")
+    parser.add_argument("--device", help="as torch names it; by default the GPU if there is one")
+    parser.add_argument("--output", type=Path, help="folder to keep the results in")
+    options = parser.parse_args()
+    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    plan = QUICK if options.quick else ON_GPU if device.type == "cuda" else ON_CPU
+
+    start = time.perf_counter()
+    torch.manual_seed(0)
+    machine = look_at(device, plan)
+    present, absent = load(device)
+    gates = pass_gate(present, plan, device)
+    through = {(row["tier"], row["contestant"]) for row in gates if row["passed"]}
+    results = []
+    for case in cases(plan):
+        tier, dtype = case["tier"], case["dtype"]
+        inputs = make_inputs(
+            (case["B"], case["gamma"], case["V"]),
+            dtype,
+            case["rejection"],
+            logits=tier != PROBABILITIES,
+            device=device,
+        )
+        measured = {c: entry for c, entry in present.items() if (tier, c.name) in through}
+        rows = measure(machine, plan.effort, inputs, measured)
+        case["dtype"] = str(dtype).removeprefix("torch.")
+        title = "{tier}: B = {B}, γ = {gamma}, V = {V:,}, {dtype}, rejection: {rejection}"
+        show(title.format(**case), rows)
+        results += [{**case, **row} for row in rows]
+    print(f"\n{time.perf_counter() - start:.0f} s")
+
+    folder = options.output or (None if options.quick else RESULTS)
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        record = {
+            "device": name_of(device),
+            "threads": torch.get_num_threads(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "versions": versions(),
+            "cache bytes": machine.cache,
+            "copy bytes/s": machine.copy_rate,
+            "launch s": machine.launch,
+            "absent": absent,
+            "gate": {"slip TV": gate.SLIP, "level": gate.LEVEL, "checks": gates},
+            "results": results,
+        }
+        slug = re.sub(r"[^a-z0-9]+", "-", name_of(device).lower()).strip("-")
+        path = folder / f"kernels-{slug}.json"
+        path.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()

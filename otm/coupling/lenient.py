@@ -1,0 +1,210 @@
+"""Lenient rules: more acceptance, and an output law that is no longer the target's.
+
+Leviathan et al., appendix A.5, for one draft and for k.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from otm.arithmetic import Law, Number, as_number, zeros
+from otm.coupling.optimal import OptimalPlan
+from otm.coupling.plan import Drafts, TransportPlan
+from otm.coupling.sequential import SequentialPlan, first_pass_factor
+from otm.coupling.swaps import raise_to_one
+from otm.distribution import residual_weights, total_variation
+from otm.errors import InvalidParameterError
+from otm.membership.lenience import check_lenience, closest_ratio, lenient_cap
+from otm.sampling import InverseCdf
+
+__all__ = ["ArgmaxLenientPlan", "Distance", "LenientPlan", "distance_to_target"]
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far the output law of a plan is from a law.
+
+    Attributes
+    ----------
+    total_variation : float or Fraction
+        Σ |Y − q| / 2.
+    divergence : float
+        Kullback–Leibler divergence Σ Y ln(Y/q) in nats, infinite where Y > 0 = q.
+    largest_ratio : float or Fraction
+        Largest Y/q, infinite where Y > 0 = q.
+    """
+
+    total_variation: Number
+    divergence: float
+    largest_ratio: Number
+
+
+def distance_to_target(plan: TransportPlan) -> Distance:
+    """Distance of a plan's output law from the target law, integrated from what the plan does.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> plan = LenientPlan(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=1), 0.5)
+    >>> distance_to_target(plan)
+    Distance(total_variation=0.25, divergence=0.14384103622589042, largest_ratio=2.0)
+    """
+    law, target = plan.output_law(), plan.problem.target
+    seen = law > 0
+    if (target[seen] == 0).any():
+        return Distance(total_variation(law, target), math.inf, math.inf)
+    ratio = law[seen] / target[seen]
+    logarithms = np.log(ratio.astype(np.float64))
+    divergence = float((law[seen].astype(np.float64) * logarithms).sum())
+    return Distance(total_variation(law, target), divergence, as_number(ratio.max()))
+
+
+@dataclass(frozen=True, eq=False)
+class LenientPlan(OptimalPlan):
+    """The rule of largest acceptance among those with Pr(Y = y) ≤ q(y)/l for every token.
+
+    Not lossless for l < 1.  Built from slots and swaps like the optimal plan, with another accepted
+    mass v.  Two residuals:
+
+    - "closest": v = min(q/l, max(min(q, c* p), B p)) and a residual ∝ max(q − v, 0), best in
+      acceptance and in total variation at once;
+    - "paper": v = min(q/l, c_l p) and a residual ∝ max(q − l c_l p, 0), which for k = 1 is the
+      rule of [leviathan2023]_, appendix A.5: accept with probability min(1, q/(l p)).
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law and the number of drafts.
+    lenience : float or Fraction
+        l in (0, 1]; at 1 both are the optimal lossless plan.
+    residual_of : "closest" or "paper"
+        Which of the two.
+
+    Raises
+    ------
+    InvalidParameterError
+        If l is not in (0, 1] or the residual has another name.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> for lenience in (1, 0.5, 0.25):
+    ...     plan = LenientPlan(problem, lenience)
+    ...     print(f"{plan.acceptance:.4f} {distance_to_target(plan).total_variation:.4f}")
+    0.6875 0.0000
+    0.9375 0.2500
+    1.0000 0.3125
+    """
+
+    lenience: Number
+    residual_of: Literal["closest", "paper"] = "closest"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
+        if self.residual_of not in ("closest", "paper"):
+            raise InvalidParameterError(
+                f"residual_of = {self.residual_of!r}; known are 'closest' and 'paper'"
+            )
+
+    @cached_property
+    def accepted_ratio(self) -> Law:
+        """Ratio v/p of the wanted accepted mass, along the order of q/p: array [m]."""
+        if self.residual_of == "closest":
+            return closest_ratio(self.problem, self.lenience)
+        cap = lenient_cap(self.problem, self.lenience)
+        capped: Law = np.minimum(self.problem.by_ratio.ratio / self.lenience, np.asarray(cap))
+        return capped
+
+    @property
+    def win_ratio(self) -> Law:
+        """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
+        return raise_to_one(self.problem.by_ratio, self.accepted_ratio)
+
+    @property
+    def wanted_mass(self) -> Law:
+        """Mass v of each token that is accepted as far as it wins: array [n]."""
+        mass = zeros(self.problem.n, self.problem.draft)
+        order = self.problem.by_ratio
+        mass[order.tokens] = np.minimum(
+            self.accepted_ratio * order.draft, order.target / self.lenience
+        )
+        return mass
+
+    @cached_property
+    def residual(self) -> InverseCdf:
+        """The law of the output where no draft is accepted."""
+        if self.residual_of == "closest":
+            accepted = self.accepted_mass
+        else:
+            cap = lenient_cap(self.problem, self.lenience)
+            accepted = self.lenience * cap * self.problem.draft
+        return InverseCdf.from_weights(residual_weights(self.problem.target, accepted))
+
+
+@dataclass(frozen=True, eq=False)
+class ArgmaxLenientPlan(SequentialPlan):
+    """Lenience for greedy decoding: accept the first draft x with q(x) ≥ l · max q.
+
+    Where no draft passes the output is the likeliest token, so that at l = 1 (and no ties) the
+    output is that of greedy decoding.  [leviathan2023]_, appendix A.5, prints the inequality the
+    other way round, which would accept the unlikely tokens.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law before taking its argmax, and the number of drafts.
+    lenience : float or Fraction
+        l in (0, 1].
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> problem = MembershipProblem([0.5, 0.3, 0.2], [0.3, 0.6, 0.1], k=1)
+    >>> [float(ArgmaxLenientPlan(problem, l).acceptance) for l in (1, 0.5)]
+    [0.3, 0.8]
+    """
+
+    lenience: Number
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
+
+    @cached_property
+    def accept_probability(self) -> Law:
+        """1 for the tokens that are accepted when they are drafted, otherwise 0: array [n]."""
+        accepted = self.problem.target >= self.lenience * self.problem.target.max()
+        ones: Law = zeros(self.problem.n, self.problem.draft)
+        ones[accepted] += 1
+        return ones
+
+    @cached_property
+    def accepted_mass(self) -> Law:
+        """Mass of each token output as an accepted draft: array [n]."""
+        one_draft = self.problem.draft * self.accept_probability
+        return one_draft * first_pass_factor(one_draft.sum(), self.problem.k)
+
+    @cached_property
+    def residual(self) -> InverseCdf:
+        """The likeliest token of the target law, the first of them where there are ties."""
+        weights = zeros(self.problem.n, self.problem.draft)
+        weights[self.problem.target.argmax()] += 1
+        return InverseCdf.from_weights(weights)
+
+    def _pass_probability(self, drafts: Drafts) -> Law:
+        return self.accept_probability[drafts]

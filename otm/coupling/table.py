@@ -1,0 +1,266 @@
+"""A transport plan written out as a table over draft multisets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, Number, scatter_sum
+from otm.coupling.plan import Drafts, TransportPlan, Uniforms, acceptance_ratio
+from otm.errors import InvalidParameterError
+from otm.membership.linear_program import LinearProgramSolution
+from otm.membership.multisets import (
+    Multisets,
+    first_occurrences,
+    multiset_count,
+    multiset_probabilities,
+    multiset_rank,
+    multisets,
+)
+from otm.problem import MembershipProblem
+
+__all__ = ["Rule", "TablePlan"]
+
+Rule = Callable[[tuple[int, ...]], Mapping[int, Any]]
+"""From the drafts in ascending order to the probability of accepting each of the tokens."""
+
+ROW_SUM_TOLERANCE = 1e-9
+"""How far the probabilities of a row of floats may sum above one; the excess is cut off."""
+
+
+@dataclass(frozen=True, eq=False)
+class TablePlan(TransportPlan):
+    """The plan that accepts drafts with the probabilities of an explicit table.
+
+    For i.i.d. drafts an optimal plan need not look at their order, so that a table over the
+    multisets of drafts holds any plan worth having, such as the solution of a linear program.
+
+    Lossless whatever the table: the accepted mass of each token is recomputed from table and draft
+    law, and where it exceeds the target the entries of the token are scaled down to it.  The output
+    of a rejected row is drawn from the residual ∝ q − v, and so may well be one of the drafts if
+    the table is not optimal; `acceptance` counts that, `acceptance_by_test` does not.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law and the number of drafts.
+    accept : array-like [R, k]
+        Given the drafts in row r of `multisets(m, k)` over the m draftable tokens
+        `np.flatnonzero(problem.draft)`, the probability that the draft in column i is accepted.
+        A token that occurs several times in a row is written at its first column.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the table has a wrong shape, a negative entry or a row that sums to more than one.
+    ProblemTooLargeError
+        If there are too many multisets to list.
+
+    Examples
+    --------
+    >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> plan = TablePlan(problem, [[4 / 9, 0], [0, 1], [1, 0]])  # drafts {0,0}, {0,1}, {1,1}
+    >>> round(float(plan.acceptance), 12)
+    0.6875
+    >>> token, index = plan.select([1, 0], [0.5, 0.5])
+    >>> int(token), int(index)
+    (1, 0)
+    """
+
+    accept: Law
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accept", _checked(self.problem, self.accept))
+
+    @classmethod
+    def from_rule(cls, problem: MembershipProblem, rule: Rule) -> Self:
+        """Write out a rule that is given as a function of the drafts.
+
+        Parameters
+        ----------
+        problem : MembershipProblem
+            The draft law, the target law and the number of drafts.
+        rule : callable
+            From a tuple of k drafts in ascending order to a mapping from tokens among them to
+            the probability of accepting them; a token that is left out is not accepted.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rule accepts a token that was not drafted or its probabilities are not valid.
+        ProblemTooLargeError
+            If there are too many multisets to list.
+
+        Examples
+        --------
+        SpecTr's plan for Bernoulli laws, appendix B.1, with p = Ber(1/4) and q = Ber(3/4):
+
+        >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+        >>> rule = {(0, 0): {0: 4 / 9}, (0, 1): {1: 1}, (1, 1): {1: 1}}
+        >>> float(TablePlan.from_rule(problem, rule.__getitem__).output_law()[1])
+        0.75
+        """
+        support = np.flatnonzero(problem.draft)
+        sets = support[multisets(support.size, problem.k)]
+        accept = np.full(sets.shape, 0 * problem.draft[0])
+        for row, drafts in enumerate(map(tuple, sets.tolist())):
+            for token, probability in rule(drafts).items():
+                if token not in drafts:
+                    raise InvalidParameterError(
+                        f"the rule accepts token {token!r} when the drafts are {drafts}; only a "
+                        "draft can be accepted, other tokens are left to the residual"
+                    )
+                accept[row, drafts.index(token)] = probability
+        return cls(problem, accept)
+
+    @classmethod
+    def from_linear_program(cls, solution: LinearProgramSolution) -> Self:
+        """Plan that the flow of a solved linear program describes, in the numbers of its problem.
+
+        Parameters
+        ----------
+        solution : LinearProgramSolution
+            From `solve_highs` or `solve_cvxpy`.
+
+        Raises
+        ------
+        ProblemTooLargeError
+            If there are too many multisets to list.
+
+        Examples
+        --------
+        >>> from otm.membership.highs_ import solve_highs
+        >>> from otm.membership.linear_program import packing_form
+        >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+        >>> plan = TablePlan.from_linear_program(solve_highs(packing_form(problem)))
+        >>> round(float(plan.acceptance), 12)
+        0.6875
+        """
+        problem = solution.program.problem
+        accept: Law = solution.acceptance_table()
+        if problem.exact:  # rounded quotients may sum to a little more than one
+            fractions = np.array([Fraction(value) for value in accept.flat], dtype=object)
+            accept = fractions.reshape(accept.shape)
+            sums = accept.sum(axis=1, keepdims=True)
+            sums[sums < 1] = Fraction(1)
+            accept = accept / sums
+        return cls(problem, accept)
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One uniform for the accepted draft, one for the residual."""
+        return 2
+
+    @cached_property
+    def accepted_mass(self) -> Law:
+        """Mass of each token output as an accepted draft: array [n]."""
+        return self._mass(self._per_column)
+
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), residual draws that hit included."""
+        by_residual = self.residual.law(self.problem.n)[self._sets]
+        hit = (by_residual * first_occurrences(self._sets)).sum(axis=1)
+        rejected = 1 - self._cumulative[:, -1]
+        total: Number = (self._set_law * rejected * hit).sum()
+        return self.acceptance_by_test + total
+
+    @cached_property
+    def _support(self) -> npt.NDArray[np.int64]:
+        return np.flatnonzero(self.problem.draft)
+
+    @cached_property
+    def _sets(self) -> Multisets:
+        """Tokens of each row: array [R, k]."""
+        return self._support[multisets(self._support.size, self.problem.k)]
+
+    @cached_property
+    def _set_law(self) -> Law:
+        """Probability of each row: array [R]."""
+        return multiset_probabilities(self.problem.draft, self._sets)
+
+    @cached_property
+    def _cumulative(self) -> Law:
+        """Cumulative probability of accepting a column, scaled to the target: array [R, k].
+
+        This is the table that is stored and used; all laws are computed from it.
+        """
+        scale = acceptance_ratio(self.problem.target, self._mass(self.accept))
+        cumulative = np.cumsum(self.accept * scale[self._sets], axis=1)
+        whole: Law = np.asarray(0 * self.problem.draft[0] + 1)
+        capped: Law = np.minimum(cumulative, whole)
+        return capped
+
+    @cached_property
+    def _per_column(self) -> Law:
+        """Probability of accepting each column, as `_accept` does it: array [R, k]."""
+        return np.diff(self._cumulative, axis=1, prepend=0 * self._cumulative[:, :1])
+
+    def _mass(self, accept: Law) -> Law:
+        """Mass of each token that a table accepts: array [n]."""
+        mass = (self._set_law[:, None] * accept).ravel()
+        return scatter_sum(self._sets.ravel(), mass, self.problem.n)
+
+    def _rows_of(self, drafts: Drafts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Row of each set of drafts: [B], and where its columns came from: [B, k]."""
+        order = np.argsort(drafts, axis=1)
+        ascending = np.take_along_axis(drafts, order, axis=1)
+        return multiset_rank(np.searchsorted(self._support, ascending)), order
+
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        row, order = self._rows_of(drafts)
+        column = (self._cumulative[row] <= uniforms).sum(axis=1)
+        last = self.problem.k - 1
+        position = np.take_along_axis(order, np.minimum(column, last)[:, None], axis=1)[:, 0]
+        return np.where(column <= last, position, -1)
+
+    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+        row, order = self._rows_of(drafts)
+        in_order = self._per_column[row]
+        law = np.empty_like(in_order)
+        np.put_along_axis(law, order, in_order, axis=1)
+        return law
+
+
+def _checked(problem: MembershipProblem, accept: Any) -> Law:
+    """Check a table and bring it to the numbers of the problem, read-only."""
+    m = int(np.count_nonzero(problem.draft))
+    shape = (multiset_count(m, problem.k), problem.k)
+    try:
+        table: Law = np.asarray(accept)
+        if problem.exact:
+            fractions = [_as_fraction(value) for value in table.flat]
+            table = np.array(fractions, dtype=object).reshape(table.shape)
+        else:
+            table = table.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidParameterError(
+            f"the table is not an array of probabilities ({error}); give one of shape {shape}"
+        ) from error
+    if table.shape != shape:
+        raise InvalidParameterError(
+            f"a table of shape {table.shape}; k = {problem.k} drafts of {m} tokens with p > 0 need "
+            f"one of shape {shape}, a row for each multiset"
+        )
+    tolerance = 0 if problem.exact else ROW_SUM_TOLERANCE
+    valid = (table >= 0).all(axis=1)
+    valid &= table.sum(axis=1) <= 1 + tolerance
+    if not valid.all():
+        row = int(np.flatnonzero(~valid)[0])
+        raise InvalidParameterError(
+            f"row {row} of the table is {table[row].tolist()}; the probabilities of accepting "
+            "each draft must be at least 0 and sum to at most 1"
+        )
+    table.flags.writeable = False
+    return table
+
+
+def _as_fraction(value: Any) -> Fraction:
+    # a NumPy integer inside a fraction would overflow
+    return Fraction(value.item() if isinstance(value, np.generic) else value)

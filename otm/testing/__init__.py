@@ -1,0 +1,37 @@
+"""Instruments for testing selection rules, also those of other projects.
+
+- `exact`: exact laws in fractions, by enumeration and by exploring every path of the code that
+  decides, with the symbolic uniforms of `symbolic`;
+- `monte_carlo`: Monte Carlo checks under one budget of false alarms;
+- `strategies`: Hypothesis strategies for laws, problems and uniforms.  This module alone needs the
+  extra `otm[testing]`, and is imported by its full name.
+"""
+
+from otm.testing.exact import (
+    Path,
+    assert_lossless,
+    enumerate_drafts,
+    exact_acceptance,
+    exact_law_of_select,
+    exact_output_law,
+    explore,
+    paths,
+)
+from otm.testing.monte_carlo import BUDGET, Budget, Control, Verdict
+from otm.testing.symbolic import SymbolicUniform
+
+__all__ = [
+    "BUDGET",
+    "Budget",
+    "Control",
+    "Path",
+    "SymbolicUniform",
+    "Verdict",
+    "assert_lossless",
+    "enumerate_drafts",
+    "exact_acceptance",
+    "exact_law_of_select",
+    "exact_output_law",
+    "explore",
+    "paths",
+]

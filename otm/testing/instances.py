@@ -1,0 +1,49 @@
+"""Small named problems on which rules and solvers have gone wrong."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from otm.errors import UnknownMethodError
+from otm.problem import MembershipProblem
+
+__all__ = ["INSTANCES", "instance"]
+
+INSTANCES: dict[str, tuple[list[int], list[int], int]] = {
+    "Bernoulli": ([3, 1], [1, 3], 2),
+    "three drafts": ([5, 2, 3], [1, 4, 5], 3),
+    "four tokens": ([1, 2, 3, 4], [4, 3, 1, 2], 2),
+    "zeros": ([2, 2, 0, 0, 4], [0, 1, 3, 0, 4], 2),
+    "two cuts": ([7, 2, 6, 2], [1, 1, 4, 3], 2),  # two local minima along the prefixes in q/p
+    "one token drafted": ([0, 1, 0], [1, 2, 3], 2),
+    "one token wanted": ([1, 2, 3], [0, 1, 0], 2),
+    "ties": ([1, 1, 1, 1], [1, 1, 3, 3], 2),
+    "equal": ([1, 2, 3], [1, 2, 3], 2),
+    "disjoint": ([1, 2, 0, 0], [0, 0, 2, 1], 2),
+    "V = 1": ([1], [1], 3),
+}
+"""By name: weights of the draft law, weights of the target law, and k."""
+
+
+def instance(name: str, *, exact: bool = True) -> MembershipProblem:
+    """Problem of a name in `INSTANCES`, in fractions or in floats.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no instance of this name.
+
+    Examples
+    --------
+    >>> instance("Bernoulli", exact=False).draft
+    array([0.75, 0.25])
+    """
+    if name not in INSTANCES:
+        raise UnknownMethodError(f"instance {name!r}; known instances are {', '.join(INSTANCES)}")
+    *weights, k = INSTANCES[name]
+    draft, target = ([Fraction(w, sum(law)) for w in law] for law in weights)
+    if exact:
+        return MembershipProblem(draft, target, k)
+    return MembershipProblem(np.array(draft, np.float64), np.array(target, np.float64), k)

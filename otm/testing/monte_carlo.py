@@ -1,0 +1,214 @@
+"""Monte Carlo checks under one budget of false alarms.
+
+Exact laws come first; this is for what they cannot reach, such as real random streams and whole
+decoding loops.  A run of a test suite gives at most 10^−6 false alarms, shared by a declared number
+of checks, each at the level α = 10^−10.  A check cannot choose its level: it declares the smallest
+deviation δ that it must see, which determines the number of draws, and brings a negative control, a
+sampler that deviates by at least δ and must be rejected.  Seeds come from the names of the checks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law
+from otm.distribution import total_variation
+from otm.errors import InvalidInputError, InvalidParameterError
+from otm.testing.statistics import (
+    Criterion,
+    criterion_for_law,
+    criterion_for_mean,
+    criterion_for_probability,
+)
+
+__all__ = ["BUDGET", "Budget", "Control", "Sampler", "Verdict"]
+
+Sampler = Callable[[np.random.Generator, int], npt.NDArray[Any]]
+"""Takes a generator and a number of draws, returns an array [draws] of independent draws."""
+
+
+class Control(NamedTuple):
+    """A negative control: a sampler that a check must reject.
+
+    Attributes
+    ----------
+    sampler : Sampler
+        What to check instead, for example the same code with one slip.
+    truth : array [n] or float
+        What it really has instead of the expected law, probability or mean, computed and not
+        sampled: it must differ from the expected one by at least the δ of the check.
+    """
+
+    sampler: Sampler
+    truth: Law | float
+
+
+class Verdict(NamedTuple):
+    """Numbers of a check that passed.
+
+    Attributes
+    ----------
+    draws : int
+        Number of draws, for the sampler and again for its negative control.
+    statistic, limit : float
+        The statistic of the sampler; the check fails above the limit.
+    """
+
+    draws: int
+    statistic: float
+    limit: float
+
+
+@dataclass
+class Budget:
+    """False alarms that one run of a test suite may give, and the checks that share them.
+
+    All checks have these parameters:
+
+    name : str
+        Given once in a run; it seeds the draws.
+    sampler : Sampler
+        What to check.
+    delta : float
+        The deviation that the check must see with probability 1 − 10^−3; sets the draws.
+    control : Control
+        A sampler that is at least delta away, and which must be rejected.
+
+    They return a `Verdict` and raise
+
+    AssertionError
+        if the sampler is rejected, or its negative control is not;
+    InvalidInputError
+        if the name was used before, the budget is used up, or a sampler returns a wrong shape;
+    InvalidParameterError
+        if delta is out of range, or the control is closer than delta.
+
+    Parameters
+    ----------
+    false_alarms : float
+        Bound on the probability that a run fails although every sampler is right.
+    capacity : int
+        Number of checks that share it; declared ahead, so that a new check changes no other.
+
+    Examples
+    --------
+    >>> fair = lambda rng, draws: rng.integers(0, 2, size=draws)
+    >>> loaded = lambda rng, draws: (rng.random(draws) < 0.75).astype(int)
+    >>> verdict = Budget().check_law(
+    ...     "a coin", fair, [0.5, 0.5], delta=0.25, control=Control(loaded, [0.25, 0.75])
+    ... )
+    >>> verdict.draws, verdict.statistic < verdict.limit
+    (440, True)
+    """
+
+    false_alarms: float = 1e-6
+    capacity: int = 10_000
+    _names: set[str] = field(default_factory=set, init=False, repr=False)
+
+    @property
+    def level(self) -> float:
+        """Probability α of a false alarm of one check."""
+        return self.false_alarms / self.capacity
+
+    def check_law(
+        self, name: str, sampler: Sampler, law: npt.ArrayLike, *, delta: float, control: Control
+    ) -> Verdict:
+        """Check that a sampler of tokens has a law [n]; delta is a total variation distance.
+
+        A token of probability zero fails at once, the rest is judged by the statistic G.
+        """
+        expected = np.asarray(law, dtype=np.float64)
+        distance = total_variation(np.asarray(control.truth, dtype=np.float64), expected)
+        criterion = criterion_for_law(expected, delta, self.level)
+        self._enter(name, float(distance), delta)
+        return self._judge(name, sampler, criterion, control)
+
+    def check_probability(
+        self, name: str, sampler: Sampler, probability: float, *, delta: float, control: Control
+    ) -> Verdict:
+        """Check that a sampler of true and false has a probability of true, such as acceptance.
+
+        By the exact two-sided binomial test; delta is a difference of probabilities.
+        """
+        criterion = criterion_for_probability(probability, delta, self.level)
+        self._enter(name, abs(float(control.truth) - probability), delta)
+        return self._judge(name, sampler, criterion, control)
+
+    def check_mean(
+        self,
+        name: str,
+        sampler: Sampler,
+        mean: float,
+        *,
+        bounds: tuple[float, float],
+        delta: float,
+        control: Control,
+    ) -> Verdict:
+        """Check the mean of a bounded quantity, such as the tokens that a block gains.
+
+        A draw outside the bounds fails at once, the rest is judged by Hoeffding's inequality;
+        delta is a difference of means.
+        """
+        criterion = criterion_for_mean(mean, bounds, delta, self.level)
+        self._enter(name, abs(float(control.truth) - mean), delta)
+        return self._judge(name, sampler, criterion, control)
+
+    def _enter(self, name: str, distance: float, delta: float) -> None:
+        """Enter a check into the budget."""
+        if distance < delta * (1 - 1e-9):
+            raise InvalidParameterError(
+                f"the negative control of the check {name!r} is {distance:g} away from what is "
+                f"expected; it must be at least delta = {delta:g} away, to show that the check "
+                "sees so much"
+            )
+        if name in self._names:
+            raise InvalidInputError(
+                f"the check {name!r} was made before in this run; every check needs a name of its "
+                "own, and none is repeated until it passes"
+            )
+        if len(self._names) == self.capacity:
+            raise InvalidInputError(
+                f"all {self.capacity} checks of the budget are used; declare a larger capacity, "
+                "or test exact laws instead"
+            )
+        self._names.add(name)
+
+    def _judge(
+        self, name: str, sampler: Sampler, criterion: Criterion, control: Control
+    ) -> Verdict:
+        draws, limit, statistic = criterion
+        seed = int.from_bytes(hashlib.sha256(name.encode()).digest(), "big")
+        for_sampler, for_control = np.random.default_rng(seed).spawn(2)
+        found = statistic(_draw(sampler, for_sampler, draws))
+        if not found <= limit:
+            raise AssertionError(
+                f"{name}: the statistic is {found:.6g} after {draws} draws, above the limit "
+                f"{limit:.6g} that a right sampler exceeds with probability {self.level:g}"
+            )
+        missed = statistic(_draw(control.sampler, for_control, draws))
+        if missed <= limit:
+            raise AssertionError(
+                f"{name}: the check is blind: the statistic of its negative control is "
+                f"{missed:.6g} after {draws} draws, not above the limit {limit:.6g}"
+            )
+        return Verdict(draws, found, limit)
+
+
+BUDGET = Budget()
+"""The budget of the run; a test suite uses this one alone."""
+
+
+def _draw(sampler: Sampler, rng: np.random.Generator, draws: int) -> npt.NDArray[Any]:
+    drawn = np.asarray(sampler(rng, draws))
+    if drawn.shape != (draws,):
+        raise InvalidInputError(
+            f"a sampler returned an array of shape {drawn.shape} for {draws} draws; it must return "
+            f"shape ({draws},), one entry a draw"
+        )
+    return drawn

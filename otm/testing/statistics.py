@@ -1,0 +1,186 @@
+"""The statistics behind Monte Carlo checks: limits that hold at any number of draws, and power.
+
+Every limit is a proved bound on false alarms, none an asymptotic one: at levels such as 10^−10 the
+difference is not small.  Power is computed for the limit, and may be asymptotic, since negative
+controls show it in each check anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law
+from otm.errors import InvalidParameterError
+
+__all__ = [
+    "MISS_RATE",
+    "Criterion",
+    "criterion_for_law",
+    "criterion_for_mean",
+    "criterion_for_probability",
+    "g_limit",
+    "g_statistic",
+]
+
+MISS_RATE = 1e-3
+"""Probability with which a criterion may miss a deviation of the declared size."""
+
+
+class Criterion(NamedTuple):
+    """What is computed from how many draws, and from where on they are rejected.
+
+    Attributes
+    ----------
+    draws : int
+        Number of independent draws.
+    limit : float
+        Draws are rejected if their statistic is above it.
+    statistic : callable
+        From an array [draws] to a float; infinite for draws that cannot happen.
+    """
+
+    draws: int
+    limit: float
+    statistic: Callable[[npt.NDArray[Any]], float]
+
+
+def g_statistic(counts: npt.NDArray[np.int64], law: Law) -> float:
+    """Statistic G = 2 Σ c ln(c / (draws · law)); infinite if a token of probability 0 was drawn.
+
+    Parameters
+    ----------
+    counts : int array [n]
+        How often each token was drawn; tokens beyond the law are of probability 0.
+    law : array [n]
+        The expected law.
+    """
+    drawn = np.flatnonzero(counts)
+    if drawn.size and (drawn[-1] >= law.size or not (law[drawn] > 0).all()):
+        return math.inf
+    seen = counts[drawn]
+    return float(2 * (seen * np.log(seen / (counts.sum() * law[drawn]))).sum())
+
+
+def g_limit(categories: int, level: float) -> float:
+    """Limit that G exceeds with probability at most `level`, whatever the law and the draws.
+
+    With m = categories − 1 and for G > 2m, the probability is at most e^(−G/2+m) (G/2m)^m.
+
+    Examples
+    --------
+    >>> round(g_limit(2, 1e-10), 1), round(g_limit(64, 1e-10), 1)
+    (54.7, 266.4)
+    """
+    if categories < 2:
+        raise InvalidParameterError(
+            f"a law with {categories} possible tokens leaves nothing to chance; compare the draws "
+            "with the token instead"
+        )
+    m = categories - 1
+    ratio = 1.0  # limit / 2m solves ratio = 1 + ln ratio − ln(level) / m, a contraction
+    for _ in range(200):
+        ratio = 1 + math.log(ratio) - math.log(level) / m
+    return 2 * m * ratio
+
+
+def criterion_for_law(law: Law, delta: float, level: float) -> Criterion:
+    """Likelihood ratio test of a law that sees a total variation distance of delta.
+
+    At that distance G is about a noncentral χ² with noncentrality at least 4 · draws · delta².
+    Pearson's statistic is not used: on skewed laws its false alarms are far above the level.
+
+    Parameters
+    ----------
+    law : array [n]
+        The expected law of the draws, which are tokens in [0, n).
+    delta : float
+        The deviation that is seen with probability 1 − `MISS_RATE`.
+    level : float
+        Bound on the probability of a false alarm.
+    """
+    from scipy.optimize import brentq
+    from scipy.stats import ncx2
+
+    _check_delta(delta, 1)
+    categories = int(np.count_nonzero(law))
+    limit = g_limit(categories, level)
+
+    def misses_too_often(noncentrality: float) -> float:
+        return float(ncx2.cdf(limit, categories - 1, noncentrality)) - MISS_RATE
+
+    # at 4 · limit + 100 the noncentral χ² is many deviations above the limit
+    noncentrality = float(brentq(misses_too_often, 1e-3, 4 * limit + 100))
+
+    def statistic(tokens: npt.NDArray[Any]) -> float:
+        if tokens.min() < 0:
+            return math.inf
+        return g_statistic(np.bincount(tokens, minlength=law.size), law)
+
+    return Criterion(math.ceil(noncentrality / (4 * delta**2)), limit, statistic)
+
+
+def criterion_for_probability(probability: float, delta: float, level: float) -> Criterion:
+    """Exact two-sided binomial test that sees a difference of delta, up or down.
+
+    Its statistic is −ln of the p-value.  Parameters as for `criterion_for_law`; the draws are
+    true or false, and `probability` is that of true.
+    """
+    from scipy.stats import binom
+
+    _check_delta(delta, max(probability, 1 - probability))
+
+    def sees_delta(draws: int) -> bool:
+        low = binom.ppf(level / 2, draws, probability)
+        high = binom.isf(level / 2, draws, probability)
+        missed = [
+            float(binom.cdf(high, draws, other) - binom.cdf(low - 1, draws, other))
+            for other in (probability - delta, probability + delta)
+            if 0 <= other <= 1
+        ]
+        return max(missed) <= MISS_RATE
+
+    draws = 1
+    while not sees_delta(draws):
+        draws *= 2
+
+    def statistic(hits: npt.NDArray[Any]) -> float:
+        count = int(np.count_nonzero(hits))
+        tails = binom.cdf(count, draws, probability), binom.sf(count - 1, draws, probability)
+        p_value = 2 * float(min(tails))
+        return -math.log(p_value) if p_value > 0 else math.inf
+
+    return Criterion(draws, -math.log(level), statistic)
+
+
+def criterion_for_mean(
+    mean: float, bounds: tuple[float, float], delta: float, level: float
+) -> Criterion:
+    """Hoeffding's test of the mean of bounded draws that sees a difference of delta.
+
+    Its statistic is the distance of the two means.  Parameters as for `criterion_for_law`, with
+    the bounds of a draw; delta is a distance of means.
+    """
+    low, high = bounds
+    _check_delta(delta, high - low)
+    deviations = math.sqrt(math.log(2 / level)) + math.sqrt(math.log(1 / MISS_RATE))
+    draws = math.ceil(((high - low) * deviations / delta) ** 2 / 2)
+    limit = (high - low) * math.sqrt(math.log(2 / level) / (2 * draws))
+
+    def statistic(values: npt.NDArray[Any]) -> float:
+        if values.min() < low or values.max() > high:
+            return math.inf
+        return abs(float(values.mean()) - mean)
+
+    return Criterion(draws, limit, statistic)
+
+
+def _check_delta(delta: float, largest: float) -> None:
+    if not 0 < delta <= largest:
+        raise InvalidParameterError(
+            f"delta = {delta}; the deviation to see must be positive and at most {largest:g}"
+        )

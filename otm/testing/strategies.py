@@ -1,0 +1,301 @@
+"""Hypothesis strategies for laws, pairs of laws, problems, drafts and uniforms.
+
+All of them lean towards what breaks selection rules: zeros, ties, laws that are equal, disjoint or
+one rounding apart, subnormal probabilities, and uniforms that lie exactly on a boundary.  Each kind
+has a name, so that a test can ask for it alone.
+
+Examples
+--------
+>>> from hypothesis import given
+>>> @given(problems(max_tokens=3, max_drafts=2, exact=True))
+... def test_laws_are_laws(problem):
+...     assert problem.draft.sum() == problem.target.sum() == 1
+>>> test_laws_are_laws()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from otm.arithmetic import Law, Number, is_exact
+from otm.distribution import to_exact
+from otm.errors import MissingDependencyError
+from otm.problem import MembershipProblem
+
+try:
+    from hypothesis import strategies as st
+except ImportError as error:
+    raise MissingDependencyError(
+        "otm.testing.strategies needs Hypothesis; install it with: pip install 'otm[testing]'"
+    ) from error
+
+__all__ = ["LAW_KINDS", "PAIR_KINDS", "drafts", "laws", "pairs", "problems", "uniforms"]
+
+LAW_KINDS = {
+    "dense": 1,  # every token has a probability of at least 10^−4
+    "sparse": 2,  # at least one token has probability zero
+    "one token": 1,  # all others have probability zero
+    "ties": 2,  # at least two tokens have the same positive probability
+    "one ulp": 2,  # two tokens differ by one unit in the last place of a float64
+    "subnormal": 2,  # a probability is positive and below 2^−1022
+    "skewed": 2,  # the largest and the smallest probability are a factor 10^6 or more apart
+}
+"""Kinds of laws, with the least number of tokens that each needs."""
+
+PAIR_KINDS = {
+    "independent": 1,  # two laws of any kind
+    "equal": 1,  # the same law twice
+    "disjoint": 2,  # no token can come from both
+    "overlapping": 3,  # some tokens can come from both, some from one or the other alone
+    "near": 2,  # not equal, and at most one rounding apart at each token
+}
+"""Kinds of pairs of laws, with the least number of tokens that each needs."""
+
+ULP = Fraction(1, 2**53)
+
+
+@st.composite
+def laws(
+    draw: st.DrawFn,
+    min_tokens: int = 1,
+    max_tokens: int = 5,
+    *,
+    exact: bool = False,
+    kinds: Sequence[str] = tuple(LAW_KINDS),
+) -> Law:
+    """Probability laws.
+
+    Parameters
+    ----------
+    min_tokens, max_tokens : int
+        Bounds of the size of the vocabulary.
+    exact : bool
+        Whether to give object arrays of `fractions.Fraction` that sum to exactly one, rather than
+        float64 arrays that sum to one up to rounding.
+    kinds : sequence of str
+        Kinds to choose from, see `LAW_KINDS`; those that need more tokens are left out.
+
+    Returns
+    -------
+    strategy of arrays [n]
+    """
+    n = draw(st.integers(max(min_tokens, min(LAW_KINDS[kind] for kind in kinds)), max_tokens))
+    kind = draw(st.sampled_from([kind for kind in kinds if LAW_KINDS[kind] <= n]))
+    law: Law = draw(_LAWS[kind](n))
+    if exact:
+        return law if is_exact(law) else to_exact(law)
+    return law.astype(np.float64)
+
+
+@st.composite
+def pairs(
+    draw: st.DrawFn,
+    min_tokens: int = 1,
+    max_tokens: int = 5,
+    *,
+    exact: bool = False,
+    kinds: Sequence[str] = tuple(PAIR_KINDS),
+) -> tuple[Law, Law]:
+    """Pairs of a draft law and a target law on the same vocabulary.
+
+    Parameters
+    ----------
+    min_tokens, max_tokens : int
+        Bounds of the size of the vocabulary.
+    exact : bool
+        Whether to give fractions rather than floats.
+    kinds : sequence of str
+        Kinds to choose from, see `PAIR_KINDS`; those that need more tokens are left out.
+
+    Returns
+    -------
+    strategy of tuples of two arrays [n]
+    """
+    n = draw(st.integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
+    kind = draw(st.sampled_from([kind for kind in kinds if PAIR_KINDS[kind] <= n]))
+    if kind == "independent":
+        return draw(laws(n, n, exact=exact)), draw(laws(n, n, exact=exact))
+    if kind == "equal":
+        law = draw(laws(n, n, exact=exact))
+        return law, law.copy()
+    if kind == "near":
+        law = draw(laws(n, n, exact=exact))
+        return law, draw(_moved_by_one_rounding(law))
+    order = draw(st.permutations(range(n)))
+    if kind == "disjoint":
+        first = draw(st.integers(1, n - 1))
+        supports = order[:first], order[first:]
+    else:
+        first = draw(st.integers(1, n - 2))
+        shared = draw(st.integers(1, n - 1 - first))
+        supports = order[: first + shared], order[first:]
+    draft, target = (draw(_law_on(support, n)) for support in supports)
+    return (draft, target) if exact else (draft.astype(np.float64), target.astype(np.float64))
+
+
+@st.composite
+def problems(
+    draw: st.DrawFn,
+    max_tokens: int = 5,
+    max_drafts: int = 3,
+    *,
+    exact: bool = False,
+    kinds: Sequence[str] = tuple(PAIR_KINDS),
+) -> MembershipProblem:
+    """Membership problems: a pair of laws and a number of drafts.
+
+    Parameters
+    ----------
+    max_tokens, max_drafts : int
+        Bounds of n and of k.
+    exact : bool
+        Whether the laws are fractions.
+    kinds : sequence of str
+        Kinds of pairs, see `PAIR_KINDS`.
+
+    Returns
+    -------
+    strategy of MembershipProblem
+    """
+    draft, target = draw(pairs(max_tokens=max_tokens, exact=exact, kinds=kinds))
+    return MembershipProblem(draft, target, draw(st.integers(1, max_drafts)))
+
+
+def drafts(problem: MembershipProblem) -> st.SearchStrategy[list[int]]:
+    """Draft sets that can be drawn, as lists of k tokens; not distributed like draws."""
+    support = np.flatnonzero(problem.draft > 0).tolist()
+    return st.lists(st.sampled_from(support), min_size=problem.k, max_size=problem.k)
+
+
+def uniforms(
+    boundaries: Sequence[Number] = (), *, exact: bool = False
+) -> st.SearchStrategy[Number]:
+    """Uniforms in [0, 1), half of them edge values; not distributed uniformly.
+
+    Parameters
+    ----------
+    boundaries : sequence of numbers
+        Values at which a decision changes.  Those in [0, 1) are given exactly, with their
+        neighbours: the next floats, or 2^−53 below and above in exact mode.
+    exact : bool
+        Whether to give fractions rather than floats.
+
+    Returns
+    -------
+    strategy of float or Fraction
+        Among them 0 and 1 − 2^−53, the largest that a 53-bit generator gives.
+    """
+    edges: list[Number] = [Fraction(0), 1 - ULP]
+    for boundary in boundaries:
+        if exact:
+            edges += [Fraction(boundary) + step for step in (-ULP, Fraction(0), ULP)]
+        else:
+            place = float(boundary)
+            edges += [np.nextafter(place, -1).item(), place, np.nextafter(place, 2).item()]
+    inside = [Fraction(edge) if exact else float(edge) for edge in edges if 0 <= edge < 1]
+    interior = st.integers(0, 2**53 - 1).map(lambda i: i * ULP if exact else i * 2.0**-53)
+    return st.one_of(st.sampled_from(inside), interior)
+
+
+def _from_weights(weights: Sequence[int]) -> Law:
+    """Whole weights as fractions of their sum."""
+    return np.array([Fraction(weight, sum(weights)) for weight in weights], dtype=object)
+
+
+def _dense(n: int) -> st.SearchStrategy[Law]:
+    weights = st.one_of(st.integers(1, 9), st.integers(1, 1000))
+    return st.lists(weights, min_size=n, max_size=n).map(_from_weights)
+
+
+@st.composite
+def _law_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Law:
+    """Draw a law on n tokens with the given support."""
+    law = np.full(n, Fraction(0), dtype=object)
+    law[list(support)] = draw(_dense(len(support)))
+    return law
+
+
+@st.composite
+def _sparse(draw: st.DrawFn, n: int) -> Law:
+    support = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
+    law: Law = draw(_law_on(support, n))
+    return law
+
+
+@st.composite
+def _one_token(draw: st.DrawFn, n: int) -> Law:
+    law: Law = draw(_law_on([draw(st.integers(0, n - 1))], n))
+    return law
+
+
+@st.composite
+def _ties(draw: st.DrawFn, n: int) -> Law:
+    """Few different weights, at least two of them equal."""
+    weights = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    i, j = draw(_two_tokens(n))
+    weights[i] = weights[j] = draw(st.integers(1, 3))
+    return _from_weights(weights)
+
+
+@st.composite
+def _one_ulp(draw: st.DrawFn, n: int) -> Law:
+    law = draw(_dense(n)).astype(np.float64)
+    i, j = draw(_two_tokens(n))
+    law[i] = law[j] = (law[i] + law[j]) / 2
+    law[j] = np.nextafter(law[i], 2)
+    return law
+
+
+@st.composite
+def _subnormal(draw: st.DrawFn, n: int) -> Law:
+    law = draw(_dense(n)).astype(np.float64)
+    small = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
+    law[small] = 0
+    law /= law.sum()
+    law[small] = draw(st.lists(st.integers(1, 100), min_size=len(small), max_size=len(small)))
+    law[small] *= 2.0**-1074
+    return law
+
+
+@st.composite
+def _skewed(draw: st.DrawFn, n: int) -> Law:
+    """Powers of two, the largest and the smallest at least 2^20 apart."""
+    powers = draw(st.lists(st.integers(0, 60), min_size=n, max_size=n))
+    i, j = draw(_two_tokens(n))
+    powers[j] = powers[i] + draw(st.integers(20, 60))
+    return _from_weights([2**power for power in powers])
+
+
+@st.composite
+def _two_tokens(draw: st.DrawFn, n: int) -> tuple[int, int]:
+    order = draw(st.permutations(range(n)))
+    return order[0], order[1]
+
+
+@st.composite
+def _moved_by_one_rounding(draw: st.DrawFn, law: Law) -> Law:
+    """Draw a law that differs from the given one in a single token (floats) or two (fractions)."""
+    positive = np.flatnonzero(law > 0).tolist()
+    i = draw(st.sampled_from(positive))
+    moved = law.copy()
+    if is_exact(law):
+        j = draw(st.sampled_from([token for token in range(law.size) if token != i]))
+        step = min(law[i], ULP)
+        moved[i], moved[j] = moved[i] - step, moved[j] + step
+    else:
+        moved[i] = np.nextafter(moved[i], draw(st.sampled_from([0, 2])))
+    return moved
+
+
+_LAWS: dict[str, Callable[[int], st.SearchStrategy[Law]]] = {
+    "dense": _dense,
+    "sparse": _sparse,
+    "one token": _one_token,
+    "ties": _ties,
+    "one ulp": _one_ulp,
+    "subnormal": _subnormal,
+    "skewed": _skewed,
+}

@@ -1,0 +1,205 @@
+"""k-Seq: golden division factors, validity from ρ* on, and what Theorem 1 promises."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from otm.arithmetic import Law, at_least_once
+from otm.coupling.k_seq import KSeq
+from otm.errors import InvalidParameterError
+from otm.membership.cut import minimum_cut
+from otm.membership.division_factor import bisection_steps, excess, optimal_division_factor
+from otm.problem import MembershipProblem
+from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing.instances import instance
+from otm.testing.strategies import pairs, problems
+
+F = Fraction
+fewer = settings(max_examples=settings.default.max_examples // 4)
+
+
+def beta(problem: MembershipProblem, rho: Fraction) -> Fraction:
+    return sum(min(p, q / rho) for p, q in zip(problem.draft, problem.target, strict=True))
+
+
+def meets(problem: MembershipProblem) -> bool:
+    """Whether some token can come from both laws."""
+    return bool(((problem.draft > 0) & (problem.target > 0)).any())
+
+
+@pytest.mark.parametrize(("d", "r"), [(2, 2), (6, 3), (12, 4), (5, 5)])
+@pytest.mark.parametrize("k", [2, 3, 8])
+def test_the_factor_of_uniform_laws(d: int, r: int, k: int) -> None:
+    # p = U(d), q = U(d/r): ρ* = r (1 − (1 − 1/r)^k), and k-Seq is optimal
+    laws = [F(1, d)] * d, [F(r, d)] * (d // r) + [F(0)] * (d - d // r)
+    expected = r * (1 - (1 - F(1, r)) ** k)
+    problem = MembershipProblem(*laws, k)
+    assert 0 <= optimal_division_factor(problem) - expected <= F(1, 2**50)
+    plan = KSeq(problem, rho=expected)
+    assert plan.acceptance == minimum_cut(problem).value == 1 - (1 - F(1, r)) ** k
+    floats = MembershipProblem(*[[float(x) for x in law] for law in laws], k)
+    assert optimal_division_factor(floats) == pytest.approx(float(expected), abs=1e-14)
+
+
+@given(pairs(kinds=["independent", "overlapping"]))
+def test_the_factor_for_two_drafts_solves_a_quadratic(pair: tuple[Law, Law]) -> None:
+    # ρ² − (2 − a) ρ + B = 0 with a = p(q/p > ρ), B = q(q/p ≤ ρ, p > 0), on the piece of ρ
+    problem = MembershipProblem(*pair, 2)
+    assume(meets(problem) and problem.draft[problem.draft > 0].min() > 1e-9)
+    rho = optimal_division_factor(problem)
+    order = problem.by_ratio
+    roots = []
+    for j in range(order.tokens.size + 1):
+        a, b = order.draft_above[j], order.target_below[j]
+        discriminant = (2 - a) ** 2 - 4 * b
+        low = order.ratio[j - 1] if j else 0
+        high = order.ratio[j] if j < order.tokens.size else math.inf
+        if discriminant >= 0:
+            root = (2 - a + math.sqrt(discriminant)) / 2
+            if low - 1e-9 <= root <= high + 1e-9 and root >= 1:
+                roots.append(root)
+    assert (
+        min(abs(root - rho) for root in [1, *roots]) <= 1e-7
+    )  # a double root loses half the digits
+    assert abs(excess(problem, rho)) <= 1e-14 or rho == 1
+
+
+@given(problems(exact=True, max_drafts=4))
+def test_the_factor_is_the_upper_end_of_a_tight_bracket(problem: MembershipProblem) -> None:
+    rho = optimal_division_factor(problem)
+    assert 1 <= rho <= problem.k
+    value = beta(problem, rho)
+    assert excess(problem, rho) == at_least_once(value, problem.k) - rho * value <= 0
+    if meets(problem) and rho > 1:
+        assert excess(problem, rho - F(1, 2**50)) > 0
+
+
+@given(problems(exact=True, max_drafts=4), st.integers(1, 30))
+def test_a_coarse_bracket_errs_upwards(problem: MembershipProblem, bits: int) -> None:
+    # SpecTr, Lemma 4: k-Seq is valid from ρ* on, so that the upper end is the safe one
+    rho = optimal_division_factor(problem, delta=2.0**-bits)
+    assert excess(problem, rho) <= 0
+    assert 0 <= rho - optimal_division_factor(problem) <= F(1, 2**bits)
+
+
+@pytest.mark.parametrize(
+    ("k", "delta", "steps"), [(1, 0.1, 0), (2, 1, 0), (2, 0.5, 1), (9, 2**-10, 13), (3, 5.0, 0)]
+)
+def test_steps_for_a_width(k: int, delta: float, steps: int) -> None:
+    # SpecTr, Theorem 1: log((k − 1)/δ) evaluations of f
+    assert bisection_steps(k, delta) == steps
+
+
+@pytest.mark.parametrize("delta", [0.0, -1.0, math.nan, math.inf])
+def test_a_width_that_is_none_is_refused(delta: float) -> None:
+    with pytest.raises(InvalidParameterError, match="delta"):
+        bisection_steps(2, delta)
+
+
+@fewer
+@given(problems(max_tokens=3, max_drafts=2, exact=True), st.fractions(0, 3, max_denominator=5))
+def test_every_factor_from_the_best_on_is_lossless(
+    problem: MembershipProblem, more: Fraction
+) -> None:
+    plan = KSeq(problem, rho=optimal_division_factor(problem) + more)
+    assert exact_output_law(plan).tolist() == problem.target.tolist()
+    assert plan.acceptance == exact_acceptance(plan)
+    assert_lossless(plan)
+
+
+@given(problems(exact=True, kinds=["independent", "overlapping"]), st.integers(1, 40))
+def test_a_factor_below_the_best_is_refused(problem: MembershipProblem, bits: int) -> None:
+    rho = optimal_division_factor(problem) - F(1, 2**bits)
+    assume(meets(problem))
+    with pytest.raises(InvalidParameterError, match="valid division factor"):
+        KSeq(problem, rho=rho)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.99, -1.0])
+def test_a_factor_below_one_is_refused(rho: float) -> None:
+    with pytest.raises(InvalidParameterError, match="valid division factor"):
+        KSeq(MembershipProblem([0.5, 0.5], [0.5, 0.5], 2), rho=rho)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_factor_of_another_kind_of_number_is_converted(exact: bool) -> None:
+    plan = KSeq(instance("Bernoulli", exact=exact), rho=1.75 if exact else F(7, 4))
+    kind = F if exact else float
+    assert isinstance(plan.rho, kind)
+    assert isinstance(plan.acceptance, kind)
+    assert isinstance(plan.accepted_mass[0], kind)
+
+
+@pytest.mark.parametrize("rho", [math.inf, math.nan, "2"])
+def test_a_factor_that_is_no_number_is_refused(rho: Any) -> None:
+    with pytest.raises(InvalidParameterError):
+        KSeq(instance("Bernoulli", exact=False), rho=rho)
+
+
+def test_below_the_best_factor_the_output_would_be_wrong() -> None:
+    class Unchecked(KSeq):
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "rho", F(1))
+
+    plan = Unchecked(MembershipProblem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 2))
+    with pytest.raises(AssertionError, match="the output law is"):
+        assert_lossless(plan)
+
+
+def test_the_residual_can_hit_a_draft_above_the_best_factor() -> None:
+    problem = MembershipProblem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], 2)
+    plan = KSeq(problem, rho=F(2))
+    assert plan.acceptance == exact_acceptance(plan) > plan.acceptance_by_test
+
+
+@given(problems(exact=True, max_drafts=4))
+def test_acceptance_by_test_is_that_of_the_paper(problem: MembershipProblem) -> None:
+    plan = KSeq(problem)
+    assert plan.rho is not None
+    assert plan.acceptance_by_test == 1 - (1 - beta(problem, plan.rho)) ** problem.k
+    assert plan.acceptance_by_test == plan.accepted_mass.sum()
+
+
+@given(problems(exact=True, max_drafts=4))
+def test_theorem_1_holds_against_the_optimum(problem: MembershipProblem) -> None:
+    # Inputs: k-Seq ≥ (1 − (1 − 1/k)^k) α, here even for the acceptance by its test
+    factor = 1 - (1 - F(1, problem.k)) ** problem.k
+    plan = KSeq(problem)
+    slack = F(1, 2**48)  # ρ* is rounded up
+    assert plan.acceptance_by_test >= factor * minimum_cut(problem).value - slack
+
+
+@given(problems(exact=True, kinds=["equal"]))
+def test_equal_laws(problem: MembershipProblem) -> None:
+    # Degenerate laws: ρ* = 1, no residual
+    plan = KSeq(problem)
+    assert plan.rho == plan.acceptance == 1
+
+
+@given(problems(exact=True, kinds=["disjoint"]))
+def test_disjoint_laws(problem: MembershipProblem) -> None:
+    # Degenerate laws: p_acc/β would be 0/0
+    plan = KSeq(problem)
+    assert plan.rho == 1
+    assert plan.acceptance == 0
+    assert plan.residual.law(problem.n).tolist() == problem.target.tolist()
+
+
+def test_one_draft_needs_no_factor() -> None:
+    problem = MembershipProblem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], 1)
+    assert KSeq(problem).rho == 1
+    assert KSeq(problem).acceptance == F(3, 4)
+
+
+def test_the_ratio_bound_narrows_the_bracket() -> None:
+    # Lemma 4: ρ* ≤ max q/p, which is far below k here
+    draft, target = np.array([0.5, 0.5]), np.array([0.5 + 1e-9, 0.5 - 1e-9])
+    rho = optimal_division_factor(MembershipProblem(draft, target, 64), delta=0.5)
+    assert 1 < rho <= (0.5 + 1e-9) / 0.5 + 1e-15

@@ -1,0 +1,210 @@
+"""Wrong rules that the checks of the right ones must find: the negative controls of exact laws."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.arithmetic import Law, at_least_once
+from otm.coupling.k_seq import KSeq
+from otm.coupling.maximal import MaximalCoupling
+from otm.coupling.optimal import OptimalPlan
+from otm.coupling.plan import TransportPlan, acceptance_ratio
+from otm.coupling.recursive_rejection import RecursiveRejection
+from otm.coupling.sequential import SequentialPlan
+from otm.coupling.slots import SlotTable
+from otm.coupling.swaps import Swaps, optimal_win_ratio
+from otm.problem import MembershipProblem
+from otm.sampling import InverseCdf
+from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing.instances import instance
+
+F = Fraction
+
+
+class RepeatedAlgorithm1(SequentialPlan):
+    """SpecTr, section 4: Algorithm 1's test applied to each draft in turn, with its residual."""
+
+    @property
+    def accepted_mass(self) -> Law:
+        one_draft = np.minimum(self.problem.draft, self.problem.target)
+        beta = one_draft.sum()
+        mass: Law = one_draft * at_least_once(beta, self.problem.k) / beta
+        return mass
+
+    @property
+    def residual(self) -> InverseCdf:
+        problem = self.problem
+        left = problem.target - np.minimum(problem.draft, problem.target)
+        return InverseCdf.from_weights(left)
+
+    def _pass_probability(self, drafts: Any) -> Law:
+        return acceptance_ratio(self.problem.target, self.problem.draft)[drafts]
+
+
+class AcceptsAtZero(KSeq):
+    """`u <= ratio` for `u < ratio`: accepts what has target probability 0 if u = 0."""
+
+    def _accept(self, drafts: Any, uniforms: Any) -> Any:
+        passed = uniforms <= self._pass_probability(drafts)
+        return np.where(passed.any(axis=1), passed.argmax(axis=1), -1)
+
+
+class ResidualOfOneDraft(KSeq):
+    """The residual max(q − p, 0) of the maximal coupling, where k-Seq needs max(q − v, 0)."""
+
+    @property
+    def residual(self) -> InverseCdf:
+        return InverseCdf.from_weights(np.maximum(self.problem.target - self.problem.draft, F(0)))
+
+
+class ResidualOfTheDraft(KSeq):
+    """Draft and target swapped in the residual."""
+
+    @property
+    def residual(self) -> InverseCdf:
+        return InverseCdf.from_weights(np.maximum(self.problem.draft - self.accepted_mass, F(0)))
+
+
+class NoResidual(KSeq):
+    """The target itself, drawn after a rejection."""
+
+    @property
+    def residual(self) -> InverseCdf:
+        return InverseCdf.from_weights(self.problem.target)
+
+
+class UniformResidual(KSeq):
+    """Any token alike, drawn after a rejection."""
+
+    @property
+    def residual(self) -> InverseCdf:
+        return InverseCdf.from_weights(0 * self.problem.target + 1)
+
+
+class SwappedLaws(MaximalCoupling):
+    """Draft and target swapped in the test."""
+
+    def _pass_probability(self, drafts: Any) -> Law:
+        return acceptance_ratio(self.problem.draft, self.problem.target)[drafts]
+
+
+class SharedCoin(KSeq):
+    """One coin for all drafts."""
+
+    def _accept(self, drafts: Any, uniforms: Any) -> Any:
+        return super()._accept(drafts, uniforms[:, :1])
+
+
+class CoinReusedForTheResidual(KSeq):
+    """The first coin draws the residual too: one stream for two purposes."""
+
+    def select(self, drafts: Any, uniforms: Any) -> Any:
+        reused = np.array(uniforms)
+        reused[..., -1] = reused[..., 0]
+        return super().select(drafts, reused)
+
+
+class LastDraftFirst(RecursiveRejection):
+    """Drafts taken from the end, with the targets of the rounds from the start."""
+
+    def _accept(self, drafts: Any, uniforms: Any) -> Any:
+        passed = uniforms < self._pass_probability(drafts)
+        last = passed.shape[1] - 1 - passed[:, ::-1].argmax(axis=1)
+        return np.where(passed.any(axis=1), last, -1)
+
+
+class OneRoundTooFew(RecursiveRejection):
+    """The second draft tested against the target of the first."""
+
+    def _pass_probability(self, drafts: Any) -> Law:
+        return self._accept_probability(0, drafts)
+
+
+class NoSwaps(OptimalPlan):
+    """The highest draft wins, and is trusted to win with the law that was wanted."""
+
+    @property
+    def slots(self) -> SlotTable:
+        none = np.array([], dtype=np.int64)
+        draft = self.problem.by_ratio.draft
+        return SlotTable(draft, Swaps(none, none, draft[:0]))
+
+    @property
+    def winning_law(self) -> Law:
+        law = 0 * self.problem.draft
+        order = self.problem.by_ratio
+        law[order.tokens] = order.draft * optimal_win_ratio(self.problem)
+        return law
+
+
+class LowestSlotWins(OptimalPlan):
+    """The order of the slots upside down in the code that decides."""
+
+    def _accept(self, drafts: Any, uniforms: Any) -> Any:
+        slots = self.slots.slot_of(self._rank[drafts], uniforms[:, :-1])
+        winner = slots.argmin(axis=1)
+        token = np.take_along_axis(drafts, winner[:, None], axis=1)[:, 0]
+        return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
+
+
+class AlwaysAccepts(OptimalPlan):
+    """The winner output without its coin."""
+
+    @property
+    def accept_probability(self) -> Law:
+        return 0 * self.problem.draft + 1
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name", "message"),
+    [
+        (RepeatedAlgorithm1, "Bernoulli", "the output law is"),
+        (AcceptsAtZero, "zeros", "token 0 has target probability 0"),
+        (ResidualOfOneDraft, "four tokens", "the output law is"),
+        (ResidualOfTheDraft, "Bernoulli", "the output law is"),
+        (NoResidual, "Bernoulli", "the output law is"),
+        (UniformResidual, "zeros", "target probability 0"),
+        (UniformResidual, "four tokens", "the output law is"),
+        (SwappedLaws, "Bernoulli", "the output law is"),
+        (SharedCoin, "Bernoulli", "conditional says"),
+        (CoinReusedForTheResidual, "one token drafted", "conditional says"),
+        (LastDraftFirst, "four tokens", "conditional says"),
+        (OneRoundTooFew, "Bernoulli", "the output law is"),
+        (NoSwaps, "four tokens", "the output law is"),
+        (LowestSlotWins, "four tokens", "conditional says"),
+        (AlwaysAccepts, "Bernoulli", "the output law is"),
+    ],
+)
+def test_a_wrong_rule_is_found(mutant: type[TransportPlan], name: str, message: str) -> None:
+    problem = instance(name)
+    if mutant is SwappedLaws:
+        problem = MembershipProblem(problem.draft, problem.target, 1)
+    with pytest.raises(AssertionError, match=message):
+        assert_lossless(mutant(problem))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_counterexample_of_the_paper(k: int) -> None:
+    # SpecTr, section 4: p = Ber(1), q = Ber(1/2); the output is 1 with probability 1 − 1/2^k
+    plan = RepeatedAlgorithm1(MembershipProblem([F(0), F(1)], [F(1, 2), F(1, 2)], k))
+    assert exact_output_law(plan).tolist() == [F(1, 2**k), 1 - F(1, 2**k)]
+    with pytest.raises(AssertionError, match="the output law is"):
+        assert_lossless(plan)
+    assert_lossless(RepeatedAlgorithm1(MembershipProblem([F(0), F(1)], [F(1, 2), F(1, 2)], 1)))
+
+
+def test_what_a_wrong_residual_does_in_floats() -> None:
+    # the law is integrated from what the plan does: v + (q − v) would be q whatever it does
+    problem = instance("four tokens", exact=False)
+    wrong = ResidualOfOneDraft(problem).output_law()
+    assert abs(wrong - problem.target).sum() / 2 > 1e-3
+    assert abs(KSeq(problem).output_law() - problem.target).max() < 1e-15
+
+
+def test_more_acceptance_than_the_optimum_is_a_sign_of_a_wrong_rule() -> None:
+    problem = instance("Bernoulli")
+    assert exact_acceptance(AlwaysAccepts(problem)) == 1 > OptimalPlan(problem).acceptance

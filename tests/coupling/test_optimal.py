@@ -1,0 +1,227 @@
+"""Slots and swaps: exactly optimal in fractions, and to 1e-11 at 20,000 tokens in floats."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+
+from otm.arithmetic import Law
+from otm.coupling.k_seq import KSeq
+from otm.coupling.optimal import OptimalPlan
+from otm.coupling.recursive_rejection import RecursiveRejection
+from otm.coupling.swaps import match_swaps, optimal_win_ratio
+from otm.membership.cut import minimum_cut
+from otm.problem import MembershipProblem
+from otm.testing import exact_acceptance, exact_output_law
+from otm.testing.instances import instance
+from otm.testing.strategies import problems
+
+F = Fraction
+fewer = settings(max_examples=settings.default.max_examples // 4)
+
+
+@fewer
+@given(problems(max_tokens=5, max_drafts=3, exact=True))
+def test_acceptance_is_exactly_alpha(problem: MembershipProblem) -> None:
+    plan = OptimalPlan(problem)
+    assert plan.acceptance == plan.acceptance_by_test == minimum_cut(problem).value
+    assert plan.output_law().tolist() == problem.target.tolist()
+    assert plan.winning_law.sum() == 1
+    assert exact_acceptance(plan) == minimum_cut(problem).value
+    assert exact_output_law(plan).tolist() == problem.target.tolist()
+
+
+@given(problems(max_tokens=8, max_drafts=8, exact=True))
+def test_the_winning_law_is_the_wanted_one(problem: MembershipProblem) -> None:
+    plan = OptimalPlan(problem)
+    wanted = problem.by_ratio.draft * optimal_win_ratio(problem)
+    assert plan.winning_law[problem.by_ratio.tokens].tolist() == wanted.tolist()
+
+
+@given(problems(max_tokens=8, max_drafts=8, exact=True))
+def test_swaps_are_few_and_sorted(problem: MembershipProblem) -> None:
+    swaps = match_swaps(problem.by_ratio, problem.k, optimal_win_ratio(problem))
+    m = problem.by_ratio.tokens.size
+    assert swaps.low.size == swaps.high.size == swaps.mass.size < max(m, 1)
+    assert (np.diff(swaps.low) >= 0).all()
+    assert (np.diff(swaps.high) >= 0).all()
+    assert (swaps.low < swaps.high)[swaps.mass > 0].all()
+    assert not set(swaps.low) & set(swaps.high)
+    assert (swaps.mass >= 0).all()
+
+
+@given(problems(max_tokens=8, max_drafts=8, exact=True))
+def test_slot_laws_are_laws_that_keep_the_mass_of_every_slot(problem: MembershipProblem) -> None:
+    slots, draft = OptimalPlan(problem).slots, problem.by_ratio.draft
+    mass = [F(0)] * draft.size
+    for rank in range(draft.size):
+        places, law = slots.slot_law(rank)
+        assert (law >= 0).all()
+        assert law.sum() == 1
+        assert (np.diff(places) > 0).all()
+        for place, probability in zip(places, law, strict=True):
+            mass[place] += draft[rank] * probability
+    assert mass == draft.tolist()
+
+
+@given(problems(max_tokens=8, max_drafts=8))
+def test_slot_laws_of_floats_are_what_the_uniforms_find(problem: MembershipProblem) -> None:
+    slots, m = OptimalPlan(problem).slots, problem.by_ratio.tokens.size
+    for rank in range(m):
+        places, law = slots.slot_law(rank)
+        assert law.sum() == pytest.approx(1, abs=1e-15)
+        grid = (np.arange(64) + 0.5) / 64
+        found = slots.slot_of(np.full(64, rank), grid)
+        frequencies = [np.count_nonzero(found == place) / 64 for place in places]
+        assert sum(frequencies) == 1
+        assert abs(np.array(frequencies) - law).max() <= len(places) / 64
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_uniform_on_the_edge_of_a_slot_takes_the_next(exact: bool) -> None:
+    # Sampling: every move owns [start, end), down to the last bit of the grid
+    plan = OptimalPlan(instance("three drafts", exact=exact))
+    slots, m = plan.slots, plan.problem.n
+    assert slots.keys.size
+    for rank in range(m):
+        places, law = slots.slot_law(rank)
+        order = [place for place in slots.partner[slots.owner == rank] if place != rank] + [rank]
+        ends = np.cumsum([law[places == place].sum() for place in order])[:-1]
+        for end, place, following in zip(ends, order[:-1], order[1:], strict=True):
+            below = end - F(1, 2**53) if exact else np.nextafter(end, 0) - 2.0**-53
+            edges = np.array([below, end], dtype=law.dtype)
+            assert slots.slot_of(np.array([rank, rank]), edges).tolist() == [place, following]
+
+
+@given(problems(max_tokens=8, max_drafts=6, exact=True))
+def test_no_rule_accepts_more(problem: MembershipProblem) -> None:
+    best = OptimalPlan(problem).acceptance
+    assert KSeq(problem).acceptance <= best
+    assert RecursiveRejection(problem).acceptance <= best
+
+
+@pytest.mark.parametrize("b", [F(0), F(1, 8), F(1, 4), F(3, 4), F(1)])
+@pytest.mark.parametrize("k", [1, 2, 8])
+def test_bernoulli_laws(b: Fraction, k: int) -> None:
+    # SpecTr, equation 10
+    expected = min(b, 1 - F(3, 4) ** k) + min(1 - b, 1 - F(1, 4) ** k)
+    problem = MembershipProblem([F(3, 4), F(1, 4)], [1 - b, b], k)
+    assert OptimalPlan(problem).acceptance == expected
+
+
+@pytest.mark.parametrize("rare", [1e-30, 1e-300, 4e-322, 5e-324])
+def test_a_draft_that_is_almost_never_drawn_costs_nothing(rare: float) -> None:
+    # Floats: the mass above the cap cancels, and the cap once came out as zero
+    problem = MembershipProblem([0.4, 0.6, rare], [0.5, 0.45, 0.05], 2)
+    assert OptimalPlan(problem).acceptance == pytest.approx(0.95, abs=1e-15)
+
+
+@pytest.mark.parametrize("rare", [1e-30, 1e-200, 5e-324])
+def test_a_win_that_underflows_is_still_rejected(rare: float) -> None:
+    # Degenerate laws: t(x) = 0 and x drafted, where p(x)^k is zero in floats
+    plan = OptimalPlan(MembershipProblem([rare, 1.0], [0.0, 1.0], 2))
+    assert tuple(plan.select([0, 0], [0.5, 0.5, 0.0, 0.5])) == (1, -1)
+
+
+def large_laws(n: int) -> dict[str, tuple[Law, Law]]:
+    """Draft and target laws of language-model size, in pairs that differ in kind."""
+    rng = np.random.default_rng(0)
+
+    def normalised(weights: npt.NDArray[np.float64]) -> Law:
+        return weights / weights.sum()
+
+    peaked = normalised(rng.permutation(1 / np.arange(1, n + 1) ** 1.5))
+    near = normalised(peaked * rng.lognormal(sigma=0.7, size=n))
+    flat = normalised(rng.random(n) + 0.5), normalised(rng.random(n) + 0.5)
+    kept = rng.random((2, n)) < 0.5
+    even = np.arange(n) % 2 == 0
+    return {
+        "peaked": (peaked, near),
+        "opposed": (np.sort(peaked), np.sort(peaked)[::-1]),
+        "flat": flat,
+        "sparse": (normalised(peaked * kept[0]), normalised(near * kept[1])),
+        "disjoint": (normalised(flat[0] * even), normalised(flat[1] * ~even)),
+        "equal": (peaked, peaked.copy()),
+        "steep": (normalised(np.exp(-rng.permutation(n) / 30.0)), near),
+    }
+
+
+LARGE = large_laws(20_000)
+
+
+def winning_law_of_the_table(plan: OptimalPlan) -> Law:
+    """Law of the winner from the keys and partners that `slot_of` searches, and nothing else.
+
+    A key is (row << bits) + (cumulative probability in units of 2^−bits).  With m_{i,x} the mass
+    of token x in slot i, g_i = Σ_x m_{i,x} and G_i its running sum, token x wins with probability
+    Σ_i (m_{i,x} / g_i) (G_i^k − G_{i−1}^k).
+    """
+    order, keys, partner = plan.problem.by_ratio, plan.slots.keys, plan.slots.partner
+    m, k = order.tokens.size, plan.problem.k
+    bits = min(53, 62 - (2 * m).bit_length())
+    draft = order.draft.astype(np.longdouble)
+
+    row, end = keys >> bits, keys & (2**bits - 1)
+    start = np.where(np.diff(row, prepend=-1) != 0, 0, np.roll(end, 1))
+    owner = row % m
+    moved = draft[owner] * (end - start) / np.longdouble(2**bits)
+    own = draft.copy()
+    np.subtract.at(own, owner, moved)
+
+    slot = np.concatenate([np.arange(m), partner])
+    token = np.concatenate([np.arange(m), owner])
+    mass = np.concatenate([own, moved])
+    in_slot = np.zeros(m, dtype=np.longdouble)
+    np.add.at(in_slot, slot, mass)
+    power = np.concatenate([[0], np.cumsum(in_slot)]) ** k
+    law = np.zeros(m, dtype=np.longdouble)
+    used = mass > 0
+    np.add.at(law, token[used], mass[used] / in_slot[slot[used]] * np.diff(power)[slot[used]])
+    everywhere: Law = np.zeros(plan.problem.n)
+    everywhere[order.tokens] = law
+    return everywhere
+
+
+@pytest.mark.parametrize("k", [2, 8, 64])
+@pytest.mark.parametrize("name", LARGE)
+def test_large_vocabularies(name: str, k: int) -> None:
+    problem = MembershipProblem(*LARGE[name], k)
+    plan = OptimalPlan(problem)
+    swaps = plan.slots.swaps
+    assert abs(plan.acceptance - minimum_cut(problem).value) <= 1e-11
+    assert abs(plan.output_law() - problem.target).max() <= 1e-12
+    assert abs(plan.output_law() - problem.target).sum() <= 1e-11
+    assert abs(plan.winning_law - winning_law_of_the_table(plan)).max() <= 1e-12
+    assert swaps.mass.size < problem.by_ratio.tokens.size
+    assert (swaps.mass >= 0).all()
+    assert (swaps.low < swaps.high)[swaps.mass > 0].all()
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_selections_stay_in_both_supports(name: str) -> None:
+    # Sampling: zeros of the target are never output, also at extreme uniforms
+    problem = MembershipProblem(*LARGE[name], 8)
+    plan = OptimalPlan(problem)
+    rng = np.random.default_rng(0)
+    drafts = rng.choice(np.flatnonzero(problem.draft), size=(2_000, 8))
+    numbers = rng.random((2_000, plan.uniforms_per_selection))
+    numbers[::5], numbers[1::5] = 0, 1 - 2.0**-53
+    token, index = plan.select(drafts, numbers)
+    assert (problem.target[token] > 0).all()
+    found = np.take_along_axis(drafts, np.maximum(index, 0)[:, None], axis=1)[:, 0]
+    assert ((found == token) == (index >= 0)).all()
+
+
+@pytest.mark.parametrize("k", [2, 8, 64])
+@pytest.mark.parametrize("name", LARGE)
+def test_other_rules_are_lossless_on_large_vocabularies(name: str, k: int) -> None:
+    problem = MembershipProblem(*LARGE[name], k)
+    alpha = minimum_cut(problem).value
+    for plan in (KSeq(problem), RecursiveRejection(problem)):
+        assert abs(plan.output_law() - problem.target).max() <= 1e-12
+        assert plan.acceptance_by_test <= plan.acceptance + 1e-12 <= alpha + 2e-12
+    assert KSeq(problem).acceptance >= (1 - (1 - 1 / k) ** k) * alpha - 1e-12

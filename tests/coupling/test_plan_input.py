@@ -1,0 +1,160 @@
+"""What every selection rule takes, in what shapes, and what it refuses.
+
+The rules are those of the fixture `rule` in `conftest.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.coupling.plan import TransportPlan
+from otm.errors import InvalidDraftsError, InvalidUniformsError
+from otm.problem import MembershipProblem
+from otm.testing.instances import instance
+
+F = Fraction
+Rule = Callable[[MembershipProblem], TransportPlan]
+
+
+# Shapes
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_many_selections_are_as_one_by_one(rule: Rule, exact: bool) -> None:
+    plan = rule(instance("four tokens", exact=exact))
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, plan.problem.n, size=(60, plan.problem.k))
+    numbers = rng.random((60, plan.uniforms_per_selection))
+    together = plan.select(chosen, numbers)
+    assert together.token.shape == together.index.shape == (60,)
+    conditional = plan.conditional(chosen)
+    for i in range(60):
+        one = plan.select(chosen[i], numbers[i])
+        assert (one.token, one.index) == (together.token[i], together.index[i])
+        assert (plan.conditional(chosen[i]) == conditional[i]).all()
+
+
+def test_leading_axes_are_kept(rule: Rule) -> None:
+    plan = rule(instance("four tokens", exact=False))
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, plan.problem.n, size=(2, 0, 3, plan.problem.k))
+    numbers = rng.random((2, 0, 3, plan.uniforms_per_selection))
+    assert plan.select(chosen, numbers).token.shape == (2, 0, 3)
+    chosen = rng.integers(0, plan.problem.n, size=(2, 5, plan.problem.k))
+    numbers = rng.random((2, 5, plan.uniforms_per_selection))
+    selection = plan.select(chosen, numbers)
+    assert selection.token.shape == selection.index.shape == (2, 5)
+    flat = plan.select(chosen.reshape(10, -1), numbers.reshape(10, -1))
+    assert selection.token.ravel().tolist() == flat.token.tolist()
+    assert plan.conditional(chosen).shape == (2, 5, plan.problem.n)
+
+
+def test_conditional_laws_of_no_drafts(rule: Rule) -> None:
+    plan = rule(instance("Bernoulli", exact=False))
+    assert plan.conditional(np.empty((0, plan.problem.k), dtype=np.int64)).shape == (0, 2)
+
+
+def test_the_index_is_that_of_the_first_equal_draft(rule: Rule) -> None:
+    plan = rule(instance("three drafts", exact=False))
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, plan.problem.n, size=(500, plan.problem.k))
+    selection = plan.select(chosen, rng.random((500, plan.uniforms_per_selection)))
+    for row, token, index in zip(chosen.tolist(), selection.token, selection.index, strict=True):
+        assert index == (row.index(token) if token in row else -1)
+    assert {-1, 0} <= set(selection.index.tolist())
+
+
+def test_sampling_is_selecting_with_uniforms_of_the_generator(rule: Rule) -> None:
+    plan = rule(instance("four tokens", exact=False))
+    chosen = np.random.default_rng(0).integers(0, 4, size=(20, plan.problem.k))
+    numbers = np.random.default_rng(7).random((20, plan.uniforms_per_selection))
+    sampled = plan.sample(chosen, np.random.default_rng(7))
+    assert sampled.token.tolist() == plan.select(chosen, numbers).token.tolist()
+
+
+@pytest.mark.parametrize("zero", [0, np.int64(0), F(0), 0.0, np.float64(0), np.float32(0)])
+def test_uniforms_of_an_exact_plan_are_numbers_of_any_kind(rule: Rule, zero: Any) -> None:
+    # with the long fractions of a float law, which overflow beside a NumPy integer
+    plan = rule(MembershipProblem([1e-9, 0.3, 0.7 - 1e-9], [0.1, 0.2, 0.7], 2).to_exact())
+    chosen = [0] * plan.problem.k
+    expected = plan.select(chosen, [F(0)] * plan.uniforms_per_selection)
+    found = plan.select(chosen, np.array([zero] * plan.uniforms_per_selection))
+    assert (found.token, found.index) == (expected.token, expected.index)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        (0.0, "float64; draft tokens must be integers"),
+        (True, "bool; draft tokens must be integers"),
+        ("a", "draft tokens must be integers"),
+        (5, r"draft token 5; .* in \[0, 5\)"),
+        (-1, "draft token -1;"),
+        (2, "draft token 2 has probability 0 under the draft law"),
+    ],
+)
+def test_drafts_that_cannot_be_are_refused(
+    rule: Rule, exact: bool, token: Any, message: str
+) -> None:
+    # Degenerate laws: d(x) = 0 yet drafted
+    plan = rule(instance("zeros", exact=exact))
+    chosen = [token] * plan.problem.k
+    with pytest.raises(InvalidDraftsError, match=message):
+        plan.select(chosen, [0.5] * plan.uniforms_per_selection)
+    with pytest.raises(InvalidDraftsError, match=message):
+        plan.conditional(chosen)
+
+
+@pytest.mark.parametrize("chosen", [[0, 1, 1, 4], 0, []])
+def test_another_number_of_drafts_is_refused(rule: Rule, chosen: Any) -> None:
+    plan = rule(instance("zeros", exact=False))
+    with pytest.raises(InvalidDraftsError, match="last axis must hold"):
+        plan.select(chosen, [0.5] * plan.uniforms_per_selection)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("bad", [1.0, -1e-300, 1.5, np.inf, -np.inf, np.nan, None, "a"])
+def test_what_is_not_a_uniform_is_refused(rule: Rule, exact: bool, bad: Any) -> None:
+    plan = rule(instance("Bernoulli", exact=exact))
+    with pytest.raises(InvalidUniformsError, match=r"in \[0, 1\)"):
+        plan.select([0] * plan.problem.k, [0.5] * (plan.uniforms_per_selection - 1) + [bad])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 5), (9,)])
+def test_uniforms_of_a_wrong_shape_are_refused(rule: Rule, shape: tuple[int, ...]) -> None:
+    plan = rule(instance("Bernoulli", exact=False))
+    with pytest.raises(InvalidUniformsError, match="need uniforms of shape"):
+        plan.select([0] * plan.problem.k, np.zeros(shape))
+
+
+def test_ragged_drafts_are_refused(rule: Rule) -> None:
+    plan = rule(instance("Bernoulli", exact=False))
+    with pytest.raises(InvalidDraftsError):
+        plan.select([[0], [0, 1]], [0.5] * plan.uniforms_per_selection)
+
+
+def test_ragged_uniforms_are_refused(rule: Rule) -> None:
+    plan = rule(instance("Bernoulli", exact=False))
+    with pytest.raises(InvalidUniformsError):
+        plan.select([0] * plan.problem.k, [[0.5], [0.5, 0.5]])
+
+
+def test_tensors_are_taken_as_arrays(rule: Rule) -> None:
+    torch = pytest.importorskip("torch")
+    plan = rule(instance("four tokens", exact=False))
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, plan.problem.n, size=(9, plan.problem.k))
+    numbers = rng.random((9, plan.uniforms_per_selection))
+    expected = plan.select(chosen, numbers)
+    found = plan.select(torch.from_numpy(chosen).int(), torch.from_numpy(numbers))
+    assert found.token.tolist() == expected.token.tolist()
+    assert found.index.tolist() == expected.index.tolist()

@@ -1,0 +1,249 @@
+"""What every selection rule must do, shown for all of them: laws, decisions, degenerate laws.
+
+The rules are those of the fixture `rule` in `conftest.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from otm.coupling.k_seq import KSeq
+from otm.coupling.optimal import OptimalPlan
+from otm.coupling.plan import TransportPlan, acceptance_ratio
+from otm.coupling.recursive_rejection import RecursiveRejection
+from otm.membership.cut import minimum_cut
+from otm.problem import MembershipProblem
+from otm.testing import (
+    assert_lossless,
+    enumerate_drafts,
+    exact_acceptance,
+    exact_output_law,
+    paths,
+)
+from otm.testing.instances import INSTANCES, instance
+from otm.testing.strategies import drafts, problems, uniforms
+
+F = Fraction
+fewer = settings(max_examples=settings.default.max_examples // 4)
+Rule = Callable[[MembershipProblem], TransportPlan]
+
+UNTIED = ["Bernoulli", "three drafts", "four tokens", "zeros", "two cuts"]  # no ties in q/p
+
+
+def well_conditioned(problem: MembershipProblem) -> bool:
+    """Whether no two ratios q/p tie and no draft is so rare that its ratio is mostly rounding."""
+    ratio = problem.by_ratio.ratio
+    common = problem.draft[problem.draft > 0].min() > 1e-6
+    return bool(common and (np.diff(ratio) > 1e-6 * (1 + ratio[:-1])).all())
+
+
+# Exact laws
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_the_code_that_decides_is_lossless(rule: Rule, name: str) -> None:
+    # includes: u = 0 with target probability 0 is rejected, and the index is the first equal draft
+    assert_lossless(rule(instance(name)))
+
+
+@fewer
+@given(problem=problems(max_tokens=3, max_drafts=2, exact=True))
+def test_the_code_that_decides_is_lossless_on_any_laws(
+    rule: Rule, problem: MembershipProblem
+) -> None:
+    assert_lossless(rule(problem))
+
+
+@fewer
+@given(problem=problems(max_tokens=4, max_drafts=3, exact=True))
+def test_enumerated_laws_are_exact(rule: Rule, problem: MembershipProblem) -> None:
+    plan = rule(problem)
+    target = problem.target.tolist()
+    assert exact_output_law(plan).tolist() == target
+    assert plan.output_law().tolist() == target
+    assert plan.acceptance == exact_acceptance(plan) <= minimum_cut(plan.problem).value
+    assert plan.acceptance_by_test <= plan.acceptance
+    assert (plan.accepted_mass <= plan.problem.target).all()
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_every_number_of_an_exact_plan_is_a_fraction(rule: Rule, name: str) -> None:
+    plan = rule(instance(name))
+    first = next(enumerate_drafts(plan.problem))[0]
+    numbers = [plan.acceptance, plan.acceptance_by_test, *plan.accepted_mass]
+    numbers += [*plan.output_law(), *plan.conditional(first)]
+    assert all(isinstance(number, Fraction) for number in numbers)
+
+
+@fewer
+@given(problem=problems(max_tokens=4, exact=True), data=st.data())
+def test_permuted_tokens_permute_the_plan(
+    rule: Rule, problem: MembershipProblem, data: st.DataObject
+) -> None:
+    # Inputs: permuted tokens
+    order = np.array(data.draw(st.permutations(range(problem.n))))
+    permuted = rule(MembershipProblem(problem.draft[order], problem.target[order], problem.k))
+    plan = rule(problem)
+    assert permuted.accepted_mass.tolist() == plan.accepted_mass[order].tolist()
+    assert permuted.acceptance == plan.acceptance
+
+
+# Floats
+
+
+@fewer
+@given(problem=problems(max_tokens=4, max_drafts=3))
+def test_floats_agree_with_fractions(rule: Rule, problem: MembershipProblem) -> None:
+    plan, exact = rule(problem), rule(problem.to_exact())
+    assert abs(plan.output_law() - plan.problem.target).max() <= 1e-12
+    assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
+    assert abs(plan.acceptance_by_test - float(exact.acceptance_by_test)) <= 1e-12
+    assert isinstance(plan.acceptance, float)
+    assert isinstance(plan.acceptance_by_test, float)
+    assert plan.acceptance_by_test <= plan.acceptance + 1e-15
+
+
+@fewer
+@given(problem=problems(max_tokens=4, max_drafts=2))
+def test_enumerated_laws_of_floats(rule: Rule, problem: MembershipProblem) -> None:
+    plan = rule(problem)
+    assert abs(exact_output_law(plan) - plan.problem.target).max() <= 1e-12
+    assert abs(exact_acceptance(plan) - plan.acceptance) <= 1e-12
+
+
+@fewer
+@given(problem=problems(max_tokens=4, max_drafts=2, kinds=["independent", "overlapping"]))
+def test_conditional_laws_of_floats_agree_with_fractions(
+    rule: Rule, problem: MembershipProblem
+) -> None:
+    assume(well_conditioned(problem))
+    plan, exact = rule(problem), rule(problem.to_exact())
+    for chosen, _ in enumerate_drafts(exact.problem):
+        law = plan.conditional(chosen)
+        assert law.sum() == pytest.approx(1, abs=1e-14)
+        assert abs(law - exact.conditional(chosen).astype(np.float64)).max() <= 1e-9
+
+
+# Decision for decision
+
+
+@pytest.mark.parametrize("name", UNTIED)
+def test_floats_decide_as_fractions_on_every_path(rule: Rule, name: str) -> None:
+    exact, plan = rule(instance(name)), rule(instance(name, exact=False))
+    for chosen, _ in enumerate_drafts(exact.problem):
+
+        def select(numbers: Any, chosen: Any = chosen) -> list[int]:
+            return [int(x) for x in exact.select(chosen, numbers)]
+
+        narrow = F(0)  # ρ* is rounded up, which leaves paths of this size
+        for path in paths(select, exact.uniforms_per_selection):
+            if path.width <= 1e-9:
+                narrow += path.probability
+            else:
+                example = [float(u) for u in path.example]
+                assert [int(x) for x in plan.select(chosen, example)] == path.outcome
+        assert narrow <= 1e-12
+
+
+@fewer
+@given(problem=problems(max_tokens=4, max_drafts=2), data=st.data())
+def test_floats_decide_as_fractions_but_for_rounding(
+    rule: Rule, problem: MembershipProblem, data: st.DataObject
+) -> None:
+    assume(well_conditioned(problem))
+    plan, exact = rule(problem), rule(problem.to_exact())
+    chosen = data.draw(drafts(plan.problem))
+    edges = acceptance_ratio(plan.problem.target, plan.problem.draft).tolist()
+    m = plan.uniforms_per_selection
+    drawn = data.draw(st.lists(uniforms(edges), min_size=m, max_size=m))
+    numbers = [min(u, 1 - 1e-6) for u in drawn]  # an acceptance of 1 can be rounded down
+    decision = tuple(plan.select(chosen, numbers))
+    near = itertools.product(*({u, max(u - 1e-9, 0.0), u + 1e-9} for u in numbers))
+    assert decision in {tuple(exact.select(chosen, list(point))) for point in near}
+
+
+def test_dyadic_laws_decide_alike_on_the_boundaries_themselves(rule: Rule) -> None:
+    # Sampling: u exactly at a boundary; p = (1/2, 1/2), q = (1/4, 3/4), where floats are exact
+    laws = [F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)]
+    exact = rule(MembershipProblem(*laws, 1))
+    plan = rule(MembershipProblem(*[[float(x) for x in law] for law in laws], 1))
+    grid = [F(i, 16) for i in range(16)]
+    for chosen in (0, 1):
+        for numbers in itertools.product(grid, repeat=plan.uniforms_per_selection):
+            expected = tuple(exact.select([chosen], list(numbers)))
+            assert tuple(plan.select([chosen], [float(u) for u in numbers])) == expected
+
+
+# Degenerate laws
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_draft_without_target_probability_is_always_rejected(rule: Rule, exact: bool) -> None:
+    # Degenerate laws: t(x) = 0 and x drafted; Sampling: also at u = 0
+    plan = rule(instance("zeros", exact=exact))
+    chosen = [0] * plan.problem.k
+    for u in (0.0, 0.5, 1 - 2.0**-53):
+        token, index = plan.select(chosen, [u] * plan.uniforms_per_selection)
+        assert plan.problem.target[token] > 0
+        assert index == -1
+
+
+@given(problem=problems(max_tokens=5, max_drafts=3), data=st.data())
+def test_the_output_is_always_in_the_support_of_the_target(
+    rule: Rule, problem: MembershipProblem, data: st.DataObject
+) -> None:
+    # Degenerate laws: also where the laws are equal, or one ulp apart; Floats: zeros of f16
+    plan = rule(problem)
+    m = plan.uniforms_per_selection
+    numbers = data.draw(st.lists(uniforms(), min_size=m, max_size=m))
+    token, _ = plan.select(data.draw(drafts(plan.problem)), numbers)
+    assert plan.problem.target[token] > 0
+
+
+@pytest.mark.parametrize("rule", [KSeq, RecursiveRejection, OptimalPlan])
+@given(problem=problems(kinds=["equal"]), data=st.data())
+def test_equal_laws_accept_a_draft(
+    rule: Rule, problem: MembershipProblem, data: st.DataObject
+) -> None:
+    # Degenerate laws: draft and target equal bit for bit
+    plan = rule(problem)
+    assert plan.acceptance == pytest.approx(1, abs=1e-14)
+    numbers = data.draw(
+        st.lists(st.floats(0, 1 - 1e-12), min_size=plan.problem.k + 2, max_size=plan.problem.k + 2)
+    )
+    chosen = data.draw(drafts(problem))
+    assert plan.select(chosen, numbers[: plan.uniforms_per_selection]).index >= 0
+
+
+@pytest.mark.parametrize("rule", [KSeq, RecursiveRejection, OptimalPlan])
+@given(problem=problems(kinds=["disjoint"]))
+def test_disjoint_laws_accept_nothing(rule: Rule, problem: MembershipProblem) -> None:
+    # Degenerate laws
+    plan = rule(problem)
+    assert plan.acceptance == plan.acceptance_by_test == 0
+    assert abs(plan.residual.law(problem.n) - problem.target).max() <= 1e-15
+
+
+# What is drafted must be what the plan was told
+
+
+def test_drafts_of_another_law_bias_the_output(rule: Rule) -> None:
+    # Floats: sampled in a coarse type, verified in a fine one
+    # Degenerate laws: a greedy or top-k draft, reported as its softmax
+    problem = instance("four tokens", exact=False)
+    plan = rule(problem)
+    coarse = np.round(problem.draft * 16)
+    top_2 = problem.draft * (problem.draft >= np.sort(problem.draft)[-2])
+    greedy = problem.draft == problem.draft.max()
+    for weights in (coarse, top_2, greedy):
+        drafted = MembershipProblem(weights / weights.sum(), problem.target, plan.problem.k)
+        law = exact_output_law(plan, enumerate_drafts(drafted))
+        assert abs(law - problem.target).sum() / 2 > 1e-3

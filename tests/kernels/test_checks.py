@@ -1,0 +1,138 @@
+"""What the verifiers refuse, in NumPy and in torch alike."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.errors import (
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidLawError,
+    InvalidParameterError,
+    InvalidUniformsError,
+    MissingDependencyError,
+)
+from otm.kernels import definition
+
+torch = pytest.importorskip("torch")
+
+from otm.kernels import reference  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tensors(*arrays: np.ndarray) -> list[Any]:
+    return [torch.from_numpy(array) for array in arrays]
+
+
+def arguments() -> dict[str, np.ndarray]:
+    laws = np.full((2, 3, 4), 0.25)
+    return {
+        "target": laws,
+        "draft": laws[:, :2].copy(),
+        "tokens": np.array([[0, 1], [2, -1]]),
+        "uniforms": np.full((2, 4), 0.5),
+    }
+
+
+def with_entry(name: str, index: tuple[int, ...], value: float) -> dict[str, np.ndarray]:
+    changed = arguments()
+    changed[name] = changed[name].copy()
+    changed[name][index] = value
+    return changed
+
+
+WRONG: list[tuple[dict[str, np.ndarray], type[Exception], str]] = [
+    ({"tokens": np.zeros(2, dtype=int)}, InvalidDraftsError, "shape"),
+    ({"tokens": np.zeros((2, 2))}, InvalidDraftsError, "float64"),
+    ({"tokens": np.zeros((2, 2), dtype=bool)}, InvalidDraftsError, "bool"),
+    (with_entry("tokens", (0, 0), 4), InvalidDraftsError, r"\[0, 4\)"),
+    (with_entry("tokens", (0, 0), -2), InvalidDraftsError, "-2 to 2"),
+    ({"target": np.full((2, 2, 4), 0.25)}, InvalidLawError, "one row more"),
+    ({"target": np.ones((2, 3, 0))}, InvalidLawError, "shape"),
+    ({"target": np.ones((2, 3, 4), dtype=int)}, InvalidLawError, "int64"),
+    ({"target": np.ones((2, 3, 4))}, InvalidLawError, "sum to one"),
+    (with_entry("target", (1, 0, 2), math.nan), InvalidLawError, "number 0 of chain 1"),
+    (with_entry("target", (0, 2, 2), math.inf), InvalidLawError, "number 1 of chain 0"),
+    (with_entry("target", (0, 1, 2), -0.1), InvalidLawError, "number 0 of chain 0"),
+    (with_entry("draft", (0, 1, 3), math.nan), InvalidLawError, "law of draft, number 1"),
+    ({"draft": np.full((2, 2, 5), 0.2)}, InvalidLawError, "at most the target's 4"),
+    ({"draft": np.full((2, 1, 4), 0.25)}, InvalidLawError, "shape"),
+    ({"draft": np.full((2, 2, 4), [0, 0.5, 0.5, 0])}, InvalidDraftsError, "probability 0"),
+    ({"uniforms": np.full((2, 3), 0.5)}, InvalidUniformsError, "residual"),
+    ({"uniforms": np.full((2, 4), 0.5, dtype=np.float32)}, InvalidUniformsError, "24 bits"),
+    (with_entry("uniforms", (1, 3), 1.0), InvalidUniformsError, "excludes"),
+    (with_entry("uniforms", (1, 3), math.nan), InvalidUniformsError, "excludes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), WRONG)
+def test_errors_are_the_same_in_numpy_and_torch(
+    changes: dict[str, np.ndarray], error: type[Exception], message: str
+) -> None:
+    given = list({**arguments(), **changes}.values())
+    with pytest.raises(error, match=message):
+        definition.verify_chain(*given)
+    with pytest.raises(error, match=message):
+        reference.verify_chain(*tensors(*given))
+
+
+WRONG_LOGITS: list[tuple[dict[str, np.ndarray], Any, type[Exception], str]] = [
+    (with_entry("target", (0, 1, 2), math.nan), 1.0, InvalidLawError, "NaN"),
+    (with_entry("target", (0, 1, 2), math.inf), 0.0, InvalidLawError, "NaN or"),
+    ({"target": np.full((2, 3, 4), -math.inf)}, 1.0, InvalidLawError, "everywhere"),
+    (with_entry("draft", (1, 0, 2), -math.inf), 1.0, InvalidDraftsError, "probability 0"),
+    (with_entry("draft", (1, 0, 1), math.nan), 1.0, InvalidLawError, "logits of draft"),
+    ({}, -1.0, InvalidParameterError, "at least 0"),
+    ({}, math.nan, InvalidParameterError, "at least 0"),
+    ({}, math.inf, InvalidParameterError, "finite"),
+    ({}, np.ones(3), InvalidParameterError, "shape"),
+    ({}, np.array([1.0, -1.0]), InvalidParameterError, "at least 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "temperature", "error", "message"), WRONG_LOGITS)
+def test_errors_of_logits_are_the_same(
+    changes: dict[str, np.ndarray], temperature: Any, error: type[Exception], message: str
+) -> None:
+    given = list({**arguments(), **changes}.values())
+    with pytest.raises(error, match=message):
+        definition.verify_chain_from_logits(*given, temperature)
+    if isinstance(temperature, np.ndarray):
+        temperature = torch.from_numpy(temperature)
+    with pytest.raises(error, match=message):
+        reference.verify_chain_from_logits(*tensors(*given), temperature)
+
+
+def test_torch_is_loaded_on_use_and_its_absence_is_explained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code = (
+        "import sys, otm.kernels.reference, otm.kernels.baseline; sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingDependencyError, match=r"otm\[torch\]"):
+        reference.verify_chain(None, None, None, None)
+
+
+def test_arrays_of_another_library_or_device_are_refused() -> None:
+    given = list(arguments().values())
+    with pytest.raises(InvalidInputError, match=r"otm\.kernels\.definition"):
+        reference.verify_chain(*given)
+    with pytest.raises(InvalidInputError, match="Tensor"):
+        definition.verify_chain(*tensors(*given))
+    mixed = tensors(*given)
+    with pytest.raises(InvalidInputError, match="devices"):
+        reference.verify_chain(mixed[0].to("meta"), *mixed[1:])
+    fractions = np.full((2, 3, 4), Fraction(1, 4), dtype=object)
+    with pytest.raises(InvalidLawError, match="fractions"):
+        definition.verify_chain(fractions, *given[1:])

@@ -1,0 +1,331 @@
+"""What is not an input: which error, and that its message says what, where and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import otm
+from otm.errors import (
+    InvalidDraftCountError,
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidLawError,
+    InvalidParameterError,
+    InvalidUniformsError,
+    OTMError,
+    UnknownMethodError,
+)
+from otm.membership.division_factor import bisection_steps, optimal_division_factor
+
+F = Fraction
+NAN, INF = float("nan"), float("inf")
+FINITE = "must be a finite number of at least 0"
+FLAT = "give one law as a flat, non-empty sequence"
+REAL = "allowed are real numbers and fractions"
+
+
+def nested() -> list[Any]:
+    """Return a list that holds itself."""
+    law: list[Any] = []
+    law.append(law)
+    return law
+
+
+def row(values: list[Any], dtype: str, **options: Any) -> Callable[[], Any]:
+    """Return a tensor, made only when the test runs."""
+
+    def make() -> Any:
+        torch = pytest.importorskip("torch")
+        return torch.tensor(values, dtype=getattr(torch, dtype), **options)
+
+    return make
+
+
+class Broken:
+    """An array-like that fails when it is asked for its entries."""
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        raise LookupError("the shard is gone")
+
+
+# what it is: the law, fragments of the message
+LAWS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "NaN": ([0.5, NAN, 0.5], ("nan", "index 1", FINITE)),
+    "infinite": ([0.5, 0.5, INF], ("inf", "index 2", FINITE)),
+    "minus infinity": ([-INF, 1.0], ("-inf", "index 0", FINITE)),
+    "both infinities": ([INF, -INF], ("index 0", FINITE)),
+    "NaN among fractions": ([F(1, 2), NAN], ("nan", "index 1", FINITE)),
+    "negative": ([0.5, 1.0, -0.5], ("-0.5", "index 2", FINITE)),
+    "negative by rounding": ([1.0, -1e-300], ("-1e-300", "index 1", FINITE)),
+    "negative fraction": ([F(3, 2), F(-1, 2)], ("-1/2", "index 1", FINITE)),
+    "negative integer": ([2, -1], ("-1", "index 1", FINITE)),
+    "logits": ([2.0, 1.0, -1.0], ("-1.0", "index 2", "logits, apply a softmax first")),
+    "all zero": ([0.0, 0.0], ("zero everywhere", "at least one token")),
+    "all zero fractions": ([F(0), F(0)], ("zero everywhere",)),
+    "all zero integers": ([0, 0, 0], ("zero everywhere",)),
+    "too much": ([0.5, 0.6], ("sums to 1.1", "within 1e-06", "divide it by its sum")),
+    "too little": ([0.5, 0.4], ("sums to 0.9", "divide it by its sum")),
+    "counts": ([3, 1], ("sums to 4", "divide it by its sum")),
+    "too much by a little": ([0.5, 0.500002], ("sums to 1.000002",)),
+    "positive logits": ([2.0, 1.0, 0.5], ("sums to 3.5",)),
+    "too much in float32": (np.float32([0.5, 0.50390625]), ("sums to 1.00390625", "float32")),
+    "too much in float16": (np.array([0.5, 0.52], dtype=np.float16), ("1.02", "within 0.01")),
+    "too much in fractions": ([F(1, 2), F(2, 3)], ("sums to 1.16666667", "Fraction")),
+    "a long double beyond all floats": (np.longdouble(["1e4000", "0"]), ("index 0", FINITE)),
+    "too much for a float": ([1.7e308, 1.7e308], ("sums to inf",)),
+    "integers beyond all floats": ([10**400, 1], ("index 0", "at most 1")),
+    "integers beyond all floats, and floats": ([0.5, 10**400], ("index 1", "at most 1")),
+    "integers of 5,000 digits": ([0, 10**5000], ("index 1", "at most 1")),
+    "fractions beyond all floats": ([F(1), F(10**400, 3)], ("index 1", "at most 1")),
+    "many integers that sum to more than a float": ([10**308] * 20, ("index 0", "at most 1")),
+    "empty": ([], ("shape (0,)", FLAT)),
+    "empty array": (np.zeros(0), ("shape (0,)", FLAT)),
+    "a number": (0.5, ("shape ()", FLAT)),
+    "None": (None, ("shape ()", FLAT)),
+    "two axes": ([[0.5, 0.5]], ("shape (1, 2)", FLAT)),
+    "a column": (np.full((2, 1), 0.5), ("shape (2, 1)", FLAT)),
+    "no rows": (np.zeros((0, 2)), ("shape (0, 2)", FLAT)),
+    "ragged": ([[0.5], [0.25, 0.25]], ("not array-like", "flat sequence")),
+    "a list of itself": (nested(), ("not array-like", "flat sequence")),
+    "a dictionary": ({0: 0.5, 1: 0.5}, ("shape ()", FLAT)),
+    "a set": ({0.25, 0.75}, ("shape ()", FLAT)),
+    "a generator": ((x for x in (0.5, 0.5)), ("shape ()", FLAT)),
+    "a string": ("0.5, 0.5", ("shape ()", FLAT)),
+    "bytes": (b"ab", ("shape ()", FLAT)),
+    "strings": (["0.5", "0.5"], ("str", REAL)),
+    "dates": (np.array(["2020-01-01"], dtype="datetime64[D]"), ("datetime64", REAL)),
+    "complex": ([0.5 + 0j, 0.5], ("complex128", REAL)),
+    "booleans": ([True, False], ("bool", REAL)),
+    "None inside": ([0.5, None], ("None", "NoneType", "index 1", REAL)),
+    "decimals": ([Decimal("0.5"), Decimal("0.5")], ("Decimal", "index 0", REAL)),
+    "a string inside": ([F(1, 2), "1/2"], ("'1/2'", "str", "index 1", REAL)),
+    "a long string inside": ([F(1), "x" * 10**6], ("'xxx", "index 1", REAL)),
+    "a boolean inside": ([F(1), False], ("False", "bool", "index 1", REAL)),
+    "a list inside": (np.array([[0.5], F(1)], dtype=object), ("list", "index 0", REAL)),
+    "an object": (object(), ("shape ()", FLAT)),
+    "an object that fails": (Broken(), ("not array-like", "the shard is gone")),
+    "a record": (np.zeros(2, dtype=[("p", float)]), ("void", REAL)),
+    "tensor of NaN": (row([NAN, 1.0], "float32"), ("nan", "index 0", FINITE)),
+    "bfloat16 tensor of logits": (row([3.0, -2.0], "bfloat16"), ("-2.0", "index 1", "softmax")),
+    "tensor of two axes": (row([[0.5, 0.5]], "float32"), ("shape (1, 2)", FLAT)),
+    "tensor without axes": (row(1.0, "float32"), ("shape ()", FLAT)),  # type: ignore[arg-type]
+    "complex tensor": (row([0.5 + 1j, 0.5], "complex64"), ("complex64", REAL)),
+    "boolean tensor": (row([True, False], "bool"), ("bool", REAL)),
+    "tensor without data": (row([0.5, 0.5], "float32", device="meta"), ("not array-like",)),
+    "sparse tensor": (lambda: row([0.5, 0.5], "float32")().to_sparse(), ("to_dense",)),
+    "a distribution of torch": (
+        lambda: pytest.importorskip("torch").distributions.Categorical(row([1.0], "float32")()),
+        ("shape ()", FLAT),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LAWS)
+def test_what_is_not_a_law_is_refused_on_both_sides(case: str) -> None:
+    """Catches a foreign exception, a silent answer, and a message without place or remedy."""
+    made, fragments = LAWS[case]
+    law = made() if callable(made) else made
+    size = len(law) if isinstance(law, list | np.ndarray) and len(law) else 2
+    good = [F(1, size)] * size
+    for arguments, name in (((law, good), "draft"), ((good, law), "target")):
+        for function in (otm.solve, otm.alpha, otm.MembershipProblem):
+            with pytest.raises(InvalidLawError) as caught:
+                function(*arguments, 2)
+            message = str(caught.value)
+            assert f"the {name} law" in message
+            assert [x for x in fragments if x not in message] == []
+            assert len(message) < 500
+            assert isinstance(caught.value, ValueError)  # for callers that do not know OTM
+
+
+COUNTS: dict[str, tuple[Any, str]] = {
+    "zero": (0, "k = 0; at least one draft"),
+    "negative": (-3, "k = -3; at least one draft"),
+    "NumPy's zero": (np.int64(0), "k = 0; at least one draft"),
+    "True": (True, "k = True of type bool; .* must be an integer"),
+    "False": (False, "of type bool"),
+    "NumPy's True": (np.True_, "of type bool"),
+    "float": (2.0, r"k = 2.0 of type float; .* must be an integer"),
+    "NumPy's float": (np.float32(2), "of type float32"),
+    "NaN": (NAN, "k = nan of type float"),
+    "fraction": (F(2), "of type Fraction"),
+    "decimal": (Decimal(2), "of type Decimal"),
+    "string": ("2", "k = '2' of type str"),
+    "None": (None, "k = None of type NoneType"),
+    "complex": (2 + 0j, "of type complex"),
+    "dictionary": ({}, "of type dict"),
+}
+
+
+@pytest.mark.parametrize("case", COUNTS)
+def test_what_is_not_a_count_of_drafts_is_refused(case: str) -> None:
+    k, message = COUNTS[case]
+    for function in (otm.solve, otm.alpha, otm.MembershipProblem):
+        with pytest.raises(InvalidDraftCountError, match=message):
+            function([0.5, 0.5], [0.5, 0.5], k)
+
+
+@pytest.mark.parametrize("k", [[2], [1, 2], np.array([1, 2])])
+def test_solve_takes_one_k(k: Any) -> None:
+    """Catches the k of one problem that is silently the first of several."""
+    with pytest.raises(InvalidDraftCountError, match="must be an integer"):
+        otm.solve([0.5, 0.5], [0.5, 0.5], k)
+
+
+@pytest.mark.parametrize("k", [10**6, 2**31, 2**53])
+def test_a_huge_k_is_one(k: int) -> None:
+    """Catches k turned into a 32-bit integer, a loop over drafts, and powers that overflow."""
+    solution = otm.solve([0.5, 0.25, 0.25], [0.25, 0.0, 0.75], k)
+    assert solution.alpha == 1
+    assert len(solution.bounds) == 10
+    solution.certificate.check()
+    assert otm.alpha([1 - 1e-17, 1e-17], [0.0, 1.0], k) == pytest.approx(-np.expm1(-k * 1e-17))
+
+
+def test_laws_of_different_lengths_are_refused() -> None:
+    for function in (otm.solve, otm.alpha, otm.MembershipProblem):
+        with pytest.raises(InvalidLawError) as caught:
+            function([0.5, 0.5], [0.5, 0.25, 0.25], 2)
+        for fragment in ("draft law has 2", "target law 3", "give absent tokens probability 0"):
+            assert fragment in str(caught.value)
+
+
+# What is a law, though it looks bad.
+GOOD: dict[str, tuple[Any, Any]] = {
+    "sum off by rounding": ([0.1] * 10, [0.1] * 10),
+    "sum off by less than the tolerance": ([0.5, 0.5 + 9e-7], [0.5, 0.5]),
+    "float32 softmax": (np.full(3, 1 / 3, dtype=np.float32), [1 / 3] * 3),
+    "negative zero": ([-0.0, 1.0], [0.5, 0.5]),
+    "subnormal": ([5e-324, 1.0], [1.0, 5e-324]),
+    "disjoint": ([1.0, 0.0], [0.0, 1.0]),
+    "equal": ([0.3, 0.7], [0.3, 0.7]),
+    "one ulp apart": ([0.3, 0.7], [np.nextafter(0.3, 1), np.nextafter(0.7, 0)]),
+    "one token": ([1.0], [1]),
+}
+
+
+@pytest.mark.parametrize("case", GOOD)
+@pytest.mark.parametrize("k", [1, 2, 64])
+def test_awkward_laws_are_taken(case: str, k: int) -> None:
+    """Catches 0/0 for equal laws, and a tolerance that refuses rounding."""
+    p, q = GOOD[case]
+    solution = otm.solve(p, q, k)
+    assert 0 <= solution.alpha <= 1
+    assert abs(solution.plan.output_law() - solution.problem.target).max() < 1e-15
+    assert solution.alpha == (0 if case == "disjoint" else pytest.approx(solution.plan.acceptance))
+    solution.certificate.check()
+    assert len(solution.bounds) == 10
+    assert repr(solution)
+
+
+PROBLEM = otm.MembershipProblem([0.5, 0.5, 0.0], [0.25, 0.5, 0.25], 2)
+SELECT = otm.solve([0.5, 0.5, 0.0], [0.25, 0.5, 0.25], 2).plan.select
+COINS = [0.5] * 4
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: SELECT([0, 1, 1], COINS), InvalidDraftsError, "last axis must hold the k = 2"),
+        (lambda: SELECT(0, COINS), InvalidDraftsError, r"shape \(\)"),
+        (lambda: SELECT([0, 3], COINS), InvalidDraftsError, r"draft token 3; .* in \[0, 3\)"),
+        (lambda: SELECT([-1, 0], COINS), InvalidDraftsError, "draft token -1"),
+        (lambda: SELECT([0, 2], COINS), InvalidDraftsError, "draft token 2 has probability 0"),
+        (lambda: SELECT([0.0, 1.0], COINS), InvalidDraftsError, "drafts of type float64"),
+        (lambda: SELECT(["a", "b"], COINS), InvalidDraftsError, "must be integers"),
+        (lambda: SELECT([0, 1], [0.5] * 3), InvalidUniformsError, r"need uniforms of shape \(4,\)"),
+        (lambda: SELECT([0, 1], [*COINS[1:], 1.0]), InvalidUniformsError, r"in \[0, 1\)"),
+        (lambda: SELECT([0, 1], [*COINS[1:], NAN]), InvalidUniformsError, "NaN"),
+        (lambda: SELECT([0, 1], [*COINS[1:], -1e-9]), InvalidUniformsError, r"in \[0, 1\)"),
+        (
+            lambda: otm.coupling.KSeq(PROBLEM, rho=1),
+            InvalidParameterError,
+            r"ρ = 1 is not a valid .* at least ρ\* = ",
+        ),
+        (lambda: otm.coupling.MaximalCoupling(PROBLEM), InvalidParameterError, "use KSeq"),
+        (lambda: optimal_division_factor(PROBLEM, 0.0), InvalidParameterError, "must be positive"),
+        (lambda: bisection_steps(9, NAN), InvalidParameterError, "delta = nan"),
+        (lambda: bisection_steps(9, INF), InvalidParameterError, "delta = inf"),
+        (lambda: bisection_steps(9, -1), InvalidParameterError, "delta = -1"),
+        (
+            lambda: otm.solve([1], [1], 1, method="linear"),
+            UnknownMethodError,
+            "'linear'; known methods are auto",
+        ),
+    ],
+)
+def test_other_bad_arguments_are_refused(
+    call: Callable[[], Any], error: type[OTMError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("delta", [5e-324, 1e-300, 1e300])
+def test_every_positive_width_of_a_bracket_has_its_number_of_steps(delta: float) -> None:
+    """Catches (k − 1)/delta that overflows, or has no logarithm."""
+    assert 0 <= bisection_steps(9, delta) <= 1100
+
+
+# Junk -------------------------------------------------------------------------------------------
+
+NUMBERS = (
+    st.floats()
+    | st.integers()
+    | st.fractions()
+    | st.sampled_from([0, 1, 0.5, F(1, 2), 10**400, -(10**400), F(10**400), 2**63, -0.0, 5e-324])
+)
+SCALARS = (
+    NUMBERS
+    | st.none()
+    | st.booleans()
+    | st.text(max_size=5)
+    | st.binary(max_size=5)
+    | st.complex_numbers()
+    | st.decimals()
+    | st.datetimes()
+    | st.sampled_from([object(), Broken(), np.float16(0.5), np.int64(1), np.str_("x"), type, len])
+)
+ARRAYS = hnp.arrays(
+    dtype=hnp.scalar_dtypes() | hnp.array_dtypes(), shape=hnp.array_shapes(max_dims=3, max_side=4)
+)
+JUNK = st.one_of(
+    SCALARS,
+    st.lists(NUMBERS, max_size=4),
+    st.lists(SCALARS, max_size=4),
+    st.lists(st.lists(SCALARS, max_size=2), max_size=3),
+    st.lists(NUMBERS, max_size=4).map(lambda x: np.array(x, dtype=object)),
+    st.dictionaries(st.integers(), SCALARS, max_size=2),
+    st.lists(st.sampled_from([0.5, F(1, 2), 0, 0.0, 1, -0.0, 5e-324]), min_size=1, max_size=4),
+    ARRAYS,
+)
+
+
+@given(p=JUNK, q=JUNK, k=SCALARS | st.integers(1, 5) | ARRAYS, method=SCALARS | st.just("auto"))
+def test_junk_ends_in_an_error_of_otm_or_in_an_answer(p: Any, q: Any, k: Any, method: Any) -> None:
+    """Catches every exception that is not OTM's own, warnings among them."""
+    for arguments in ((p, q, k), (p, p, 2), (q, q, k)):
+        errors = []
+        try:
+            solution = otm.solve(*arguments, method=method)
+            assert 0 <= solution.alpha <= 1
+            solution.certificate.check()
+            assert repr(solution)
+            assert len(solution.bounds) == 10
+        except InvalidInputError as error:
+            errors.append(error)
+        try:
+            values = np.asarray(otm.alpha(*arguments))
+            assert ((0 <= values) & (values <= 1)).all()
+        except InvalidInputError as error:
+            errors.append(error)
+        assert all(10 < len(str(error)) < 2_000 for error in errors)

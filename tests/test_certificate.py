@@ -1,0 +1,496 @@
+"""The stand-alone checker: it accepts what holds and refuses, in one line, whatever does not.
+
+The oracles are brute force over all sets of tokens, in fractions; they share no code with OTM.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import otm
+from otm import certificate
+
+CHECKER = Path(certificate.__file__)
+Document = dict[str, Any]
+
+DRAFT, TARGET = [4, 3, 2, 1], [1, 2, 3, 4]  # in tenths; tight, and p, q and their order differ
+
+
+def good_document(k: int = 2, exact: bool = True) -> Document:
+    tenths = [[Fraction(x, 10) if exact else x / 10 for x in law] for law in (DRAFT, TARGET)]
+    return otm.solve(*tenths, k).certificate.to_document()
+
+
+def sealed(document: Document) -> Document:
+    """Recompute the digests, so that they are not what gives a forgery away."""
+    document = dict(document)
+    inputs = {name: document.get(name) for name in ("draft", "target", "k", "draft_law")}
+    if "inputs_sha256" in document:
+        document["inputs_sha256"] = sha256(inputs)
+    if "sha256" in document:
+        document["sha256"] = sha256({k: v for k, v in document.items() if k != "sha256"})
+    return document
+
+
+def sha256(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verdict(content: str | bytes | Document, folder: Path) -> int:
+    """Exit status of the checker on a file; an exception of it would end the test."""
+    file = folder / "certificate.json"
+    if isinstance(content, dict):
+        content = json.dumps(content)
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return certificate.main([str(file)])
+
+
+def refused(content: str | bytes | Document, folder: Path, capsys: Any) -> str:
+    """Assert a refusal in one line on stderr alone, and return the line."""
+    capsys.readouterr()
+    assert verdict(content, folder) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("refused: ")
+    assert err.endswith("\n")
+    assert len(err.splitlines()) == 1
+    return str(err)
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the file as a user without OTM does: isolated, without site packages."""
+    command = [sys.executable, "-I", "-S", str(CHECKER), *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd="/")
+
+
+def test_it_imports_the_standard_library_alone() -> None:
+    """Catches a checker that trusts what it checks, or that needs something installed."""
+    tree = ast.parse(CHECKER.read_text(encoding="utf-8"))
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imported.add(str(node.module).partition(".")[0])
+    assert imported <= set(sys.stdlib_module_names)
+    assert {"importlib", "subprocess", "pickle"}.isdisjoint(imported)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_a_good_file_is_proved(tmp_path: Path, k: int, exact: bool) -> None:
+    certificate_of = otm.solve(
+        *[[Fraction(x, 10) if exact else x / 10 for x in law] for law in (DRAFT, TARGET)], k
+    ).certificate
+    certificate_of.save(tmp_path / "good.json")
+    done = run(tmp_path / "good.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    words = done.stdout.split()
+    assert words[:2] == ["proved", "(exact):" if exact else "(bounded):"]
+    alpha = brute_force_alpha(DRAFT, TARGET, k)
+    assert Fraction(float(words[2])) <= alpha <= Fraction(float(words[-1]))
+
+
+# A forgery: what is changed, and to what.  All are re-sealed, so that no digest helps.
+def edit(field: str, change: Callable[[Any], Any]) -> Callable[[Document], None]:
+    def apply(document: Document) -> None:
+        document[field] = change(document[field])
+
+    return apply
+
+
+def claim(field: str, by: Fraction) -> Callable[[Document], None]:
+    """Move one end of the interval, keeping gap, status and interval in line with it."""
+
+    def apply(document: Document) -> None:
+        ends = {name: certificate.parse(document[name]) for name in ("lower", "upper")}
+        ends[field] += by
+        gap = ends["upper"] - ends["lower"]
+        document[field], document["gap"] = str_of(ends[field]), str_of(gap)
+        document["status"] = "bounded"
+        document["interval"] = [(0.0).hex(), (1.0).hex()]
+
+    return apply
+
+
+def str_of(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
+
+
+def scaled(factor: Fraction) -> Callable[[Any], str]:
+    return lambda text: str_of(certificate.parse(text) * factor)
+
+
+def plan_edit(change: Callable[[Document], None]) -> Callable[[Document], None]:
+    return lambda document: change(document["plan"])
+
+
+def entry(index: int, drafts: Any = None, token: Any = None, mass: Any = None) -> Any:
+    def change(plan: Document) -> None:
+        for position, value in enumerate((drafts, token, mass)):
+            if value is not None:
+                plan["entries"][index][position] = value
+
+    return plan_edit(change)
+
+
+def move_mass(plan: Document) -> None:
+    """Give one draft pair's output token another name: p^k still holds, the output law does not."""
+    plan["entries"][0][1] = (plan["entries"][0][1] + 1) % 4
+
+
+def swap_outputs(plan: Document) -> None:
+    """Exchange mass between two outputs and two draft pairs: both marginals still hold."""
+    entries = plan["entries"]
+    first = next(e for e in entries if e[1] in e[0])
+    second = next(
+        e for e in entries if e[1] in e[0] and e[1] not in first[0] and first[1] not in e[0]
+    )
+    moved = min(first[2], second[2])
+    first[2] -= moved
+    second[2] -= moved
+    entries += [[first[0], second[1], moved], [second[0], first[1], moved]]
+
+
+def independent(plan: Document) -> None:
+    """Replace the plan by the independent coupling: a valid plan, of low acceptance."""
+    plan["denominator"] = 1000
+    plan["entries"] = [
+        [[i, j], y, DRAFT[i] * DRAFT[j] * TARGET[y]]
+        for i in range(4)
+        for j in range(4)
+        for y in range(4)
+    ]
+
+
+TINY = Fraction(1, 10**40)
+NANO = Fraction(1, 10**9)
+FORGERIES: dict[str, Callable[[Document], None]] = {
+    "schema of another version": edit("schema", lambda _: "otm-certificate-2"),
+    "draft law that the bounds are not for": edit("draft_law", lambda _: "without-replacement"),
+    "unknown method": edit("method", lambda _: "magic"),
+    "versions that are numbers": edit("versions", lambda _: {"python": 3}),
+    "fewer drafts than claimed for": edit("k", lambda k: k - 1),
+    "more drafts than the cut allows": edit("k", lambda k: k + 1),
+    "k = 0": edit("k", lambda _: 0),
+    "k negative": edit("k", lambda _: -2),
+    "k boolean": edit("k", lambda _: True),
+    "k too large to check": edit("k", lambda _: 10**9),
+    "k of four thousand digits": edit("k", lambda _: 10**4000),
+    "laws swapped for each other": lambda d: d.update(draft=d["target"], target=d["draft"]),
+    "draft probabilities permuted": edit("draft", lambda law: law[::-1]),
+    "target probability raised": edit("target", lambda law: [law[0] + 1, *law[1:]]),
+    "draft shorter than target": edit("draft", lambda law: law[:-1]),
+    "draft negative": edit("draft", lambda law: [-1, *law[1:]]),
+    "draft zero everywhere": edit("draft", lambda law: [0] * len(law)),
+    "draft of booleans": edit("draft", lambda law: [True] * len(law)),
+    "draft of floats that JSON rounds": edit("draft", lambda law: [0.25] * len(law)),
+    "draft that is NaN": edit("draft", lambda law: ["nan"] * len(law)),
+    "draft that is infinite": edit("draft", lambda law: ["inf", *["0x0.0p+0"] * (len(law) - 1)]),
+    "draft float beyond all floats": edit("draft", lambda law: ["0x1p+5000"] * len(law)),
+    "draft half integers, half floats": edit("draft", lambda law: ["0x1.0p+2", *law[1:]]),
+    "cut without a token": edit("cut", lambda cut: cut[1:]),
+    "cut with a token too many": edit("cut", lambda cut: [*cut, 3]),
+    "cut with a token twice": edit("cut", lambda cut: [*cut, cut[0]]),
+    "cut with a token twice, once as a boolean": edit("cut", lambda cut: [*cut, False]),
+    "cut with a token of the next vocabulary": edit("cut", lambda cut: [*cut, 4]),
+    "cut with a negative token": edit("cut", lambda cut: [-4, *cut[1:]]),
+    "cut with a float token": edit("cut", lambda cut: [float(cut[0]), *cut[1:]]),
+    "cap too large by a part in 1e9": edit("cap", scaled(1 + NANO)),
+    "cap too large by a part in 1e40": edit("cap", scaled(1 + TINY)),
+    "cap too small by a part in 1e9": edit("cap", scaled(1 - NANO)),
+    "cap negative": edit("cap", scaled(Fraction(-1))),
+    "cap over zero": edit("cap", lambda _: "1/0"),
+    "cap as a decimal": edit("cap", lambda _: "1.5"),
+    "cap with three parts": edit("cap", lambda _: "1/2/3"),
+    "cap not finite": edit("cap", lambda _: "inf/1"),
+    "lower too high by 1e-9": claim("lower", NANO),
+    "lower too high by 1e-40": claim("lower", TINY),
+    "upper too low by 1e-9": claim("upper", -NANO),
+    "upper too low by 1e-40": claim("upper", -TINY),
+    "gap that is not the difference": edit("gap", lambda _: "1/1000"),
+    "gap negative": lambda d: d.update(lower=d["upper"], upper="0/1", gap="-1/1"),
+    "interval inside the proof": edit("interval", lambda _: [(0.5).hex(), (0.5).hex()]),
+    "interval of one end": edit("interval", lambda ends: ends[:1]),
+    "interval that is NaN": edit("interval", lambda ends: ["nan", ends[1]]),
+    "interval that is infinite": edit("interval", lambda ends: [ends[0], "inf"]),
+    "status too modest": edit("status", lambda _: "bounded"),
+    "plan with mass moved to another output": plan_edit(move_mass),
+    "plan with mass exchanged between outputs": plan_edit(swap_outputs),
+    "plan of an independent output": plan_edit(independent),
+    "plan with an entry missing": plan_edit(lambda plan: plan["entries"].pop()),
+    "plan with an entry twice": plan_edit(lambda plan: plan["entries"].append(plan["entries"][0])),
+    "plan without entries": plan_edit(lambda plan: plan["entries"].clear()),
+    "plan of half the mass": plan_edit(lambda d: d.update(denominator=2 * d["denominator"])),
+    "plan with denominator 0": plan_edit(lambda plan: plan.update(denominator=0)),
+    "plan with negative denominator": plan_edit(lambda plan: plan.update(denominator=-1)),
+    "plan with another field": plan_edit(lambda plan: plan.update(note="trust me")),
+    "plan entry with a draft too many": entry(0, drafts=[0, 0, 0]),
+    "plan entry with a draft out of range": entry(0, drafts=[0, 4]),
+    "plan entry with boolean drafts": entry(0, drafts=[False, False]),
+    "plan entry with float drafts": entry(0, drafts=[0.0, 0.0]),
+    "plan entry with lists as drafts": entry(0, drafts=[[0], [0]]),
+    "plan entry with objects as drafts": entry(0, drafts=[{}, 0]),
+    "plan entry with an output out of range": entry(0, token=4),
+    "plan entry with a boolean output": entry(0, token=True),
+    "plan entry with a negative mass": entry(0, mass=-1),
+    "plan entry with a float mass": entry(0, mass=1.0),
+    "plan entry of two": plan_edit(lambda plan: plan["entries"][0].pop()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forgery_is_refused(forgery: str, tmp_path: Path, capsys: Any) -> None:
+    """Catches a check that is missing, or that crashes on what it should refuse."""
+    document = good_document()
+    assert verdict(sealed(document), tmp_path) == 0
+    FORGERIES[forgery](document)
+    line = refused(sealed(document), tmp_path, capsys)
+    assert "digest" not in line
+
+
+@pytest.mark.parametrize("forgery", [name for name in FORGERIES if "floats" not in name])
+def test_an_unsealed_forgery_is_refused_too(forgery: str, tmp_path: Path, capsys: Any) -> None:
+    document = good_document()
+    FORGERIES[forgery](document)
+    line = refused(document, tmp_path, capsys)
+    assert ("schema" if forgery.startswith("schema") else "digest") in line
+
+
+JUNK = [None, True, 0, -1, 2.5, 10**4000, "", "x", "1/2", [], [[]], [None], {}, {"a": {}}]
+LEGITIMATE = [("plan", None), ("versions", {})]
+
+
+@pytest.mark.parametrize("field", sorted(certificate.FIELDS))
+def test_every_field_is_needed_and_has_a_type(field: str, tmp_path: Path, capsys: Any) -> None:
+    """Catches a field that is not looked at, and a crash on a value of another type."""
+    for seal in (sealed, dict):
+        document = good_document()
+        del document[field]
+        refused(seal(document), tmp_path, capsys)
+        for junk in JUNK:
+            document = good_document()
+            if (field, junk) in LEGITIMATE or document[field] == junk:
+                continue
+            document[field] = junk
+            if seal is sealed and field in ("sha256", "inputs_sha256"):
+                document = {**sealed(document), field: junk}
+            refused(seal(document) if field[-6:] != "sha256" else document, tmp_path, capsys)
+
+
+def test_an_additional_field_is_refused(tmp_path: Path, capsys: Any) -> None:
+    refused(sealed(good_document() | {"note": "trust me"}), tmp_path, capsys)
+
+
+def bad_texts() -> Iterator[Any]:
+    text = json.dumps(good_document())
+    for length in (0, 1, 2, len(text) // 3, len(text) // 2, len(text) - 1):
+        yield pytest.param(text[:length], id=f"cut off after {length}")
+    yield pytest.param("certificate", id="not JSON")
+    yield pytest.param("[]", id="a list")
+    yield pytest.param("null", id="null")
+    yield pytest.param('"schema"', id="a string")
+    yield pytest.param(text + text, id="two documents")
+    yield pytest.param("\ufeff" + text, id="byte order mark")
+    yield pytest.param(text.encode("utf-16"), id="UTF-16")
+    yield pytest.param(b"\xff" + text.encode(), id="not UTF-8")
+    yield pytest.param(b"\x00" * 100, id="zeros")
+    for word in ("NaN", "Infinity", "-Infinity"):
+        yield pytest.param(text.replace('"k": 2', f'"k": {word}'), id=word)
+    yield pytest.param(text.replace('"k": 2', '"k": 1e999'), id="a float beyond all floats")
+    yield pytest.param(text.replace('"k": 2', '"k": 2, "k": 2'), id="a key twice")
+    yield pytest.param(
+        text.replace('"denominator"', '"entries": [], "denominator"'), id="an inner key twice"
+    )
+    yield pytest.param(text.replace('"k": 2', f'"k": {"9" * 5000}'), id="5,000 digits")
+    yield pytest.param(text.replace('"k": 2', r'"k": "\ud800"'), id="half a surrogate pair")
+    yield pytest.param("[" * 200_000 + "]" * 200_000, id="200,000 lists")
+
+
+@pytest.mark.parametrize("text", list(bad_texts()))
+def test_what_is_no_certificate_is_refused(text: Any, tmp_path: Path, capsys: Any) -> None:
+    """Catches a traceback where a line is due."""
+    refused(text, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_nesting_of_every_depth_is_refused(
+    opening: str, closing: str, tmp_path: Path, capsys: Any
+) -> None:
+    """Catches a RecursionError at the one depth that can be read but not be hashed or shown."""
+    text = json.dumps(good_document())
+    for depth in (100, *range(800, 1_010), 5_000):
+        nested = opening * depth + "1" + closing * depth
+        refused(text.replace('"k": 2', f'"k": {nested}'), tmp_path, capsys)
+        refused(text.replace('"interval": [', f'"interval": [{nested}, '), tmp_path, capsys)
+
+
+def test_refusals_of_the_program(tmp_path: Path) -> None:
+    """Exit status and streams as a shell sees them."""
+    forged = good_document()
+    FORGERIES["cap too large by a part in 1e9"](forged)
+    contents = {
+        "empty": "",
+        "forged": json.dumps(sealed(forged)),
+        "nested": "[" * 100_000,
+        "wide": json.dumps(good_document()).replace('"k": 2', '"k": 1e999'),
+    }
+    files = [tmp_path / name for name in (*contents, "missing")]
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    for file in (*files, tmp_path / "bytes", tmp_path):
+        done = run(file)
+        assert (done.returncode, done.stdout) == (1, ""), file
+        assert len(done.stderr.splitlines()) == 1
+        assert "Traceback" not in done.stderr
+    assert run().returncode == run("a", "b").returncode == 2
+
+
+def test_a_plan_for_too_large_an_instance_is_refused_at_once(tmp_path: Path, capsys: Any) -> None:
+    """Catches n^k computed before it is compared with the limit: years, at this n and k."""
+    document = good_document()
+    n, k = 20_000, 2**24
+    law = [1] + [0] * (n - 1)
+    document |= {"draft": law, "target": law, "k": k, "cut": [], "cap": "1/1", "status": "exact"}
+    document |= {"lower": "1/1", "upper": "1/1", "gap": "0/1", "interval": ["0x1p+0", "0x1p+0"]}
+    assert "too large an instance" in refused(sealed(document), tmp_path, capsys)
+    assert verdict(sealed(document | {"plan": None}), tmp_path) == 0
+
+
+# Soundness, against brute force ----------------------------------------------------------------
+
+
+def subsets(n: int) -> Iterator[list[int]]:
+    for mask in range(2**n):
+        yield [x for x in range(n) if mask >> x & 1]
+
+
+def brute_force_alpha(draft: list[int], target: list[int], k: int) -> Fraction:
+    """Return the least q(H) + 1 − p(H)^k over all sets H."""
+    return min(
+        Fraction(sum(target[x] for x in H), sum(target))
+        + 1
+        - Fraction(sum(draft[x] for x in H), sum(draft)) ** k
+        for H in subsets(len(draft))
+    )
+
+
+def can_be_accepted(draft: list[int], target: list[int], k: int, cap: Fraction) -> bool:
+    """Whether v = min(q, cap · p) satisfies v(A) ≤ 1 − (1 − p(A))^k for all sets A."""
+    p = [Fraction(x, sum(draft)) for x in draft]
+    q = [Fraction(x, sum(target)) for x in target]
+    v = [min(q_x, cap * p_x) for p_x, q_x in zip(p, q, strict=True)]
+    return all(sum(v[x] for x in A) <= 1 - (1 - sum(p[x] for x in A)) ** k for A in subsets(len(p)))
+
+
+def random_laws(rng: random.Random) -> tuple[list[int], list[int], int]:
+    """Small laws with zeros and ties, equal, disjoint and skewed ones among them."""
+    n = rng.randint(1, 6)
+    top = rng.choice([1, 2, 3, 10, 1000, 10**30])
+    draft, target = ([rng.randint(0, top) for _ in range(n)] for _ in range(2))
+    kind = rng.random()
+    if kind < 0.1:
+        target = draft[:]
+    elif kind < 0.2:
+        target = [x if not y else 0 for x, y in zip(target, draft, strict=True)]
+    elif kind < 0.3:
+        target = draft[::-1]
+    draft[rng.randrange(n)] += not any(draft)
+    target[rng.randrange(n)] += not any(target)
+    return draft, target, rng.choice([1, 2, 2, 3, 4, 7])
+
+
+def test_certificates_of_exact_problems_prove_the_optimum() -> None:
+    """Catches a closed form, a cap or a cut that is off on any kind of law."""
+    rng = random.Random(1)
+    for _ in range(300):
+        draft, target, k = random_laws(rng)
+        p, q = [[Fraction(x, sum(law)) for x in law] for law in (draft, target)]
+        proof = otm.solve(p, q, k).certificate
+        assert proof.gap == 0
+        assert proof.lower == brute_force_alpha(draft, target, k)
+        proof.check()
+
+
+def test_the_checker_accepts_exactly_the_caps_that_some_rule_attains() -> None:
+    """Catches a level set that is not looked at: caps above c*, also just above, must fall."""
+    rng = random.Random(2)
+    verdicts = []
+    for _ in range(400):
+        draft, target, k = random_laws(rng)
+        p, q = [[Fraction(x, sum(law)) for x in law] for law in (draft, target)]
+        optimal = Fraction(otm.solve(p, q, k).certificate.cap)
+        factors = [1 - TINY, 1 + TINY, 1 - NANO, 1 + NANO, Fraction(rng.randint(1, 300), 100)]
+        for cap in [optimal, *(optimal * factor for factor in factors)]:
+            try:
+                mass = certificate.accepted_mass(draft, target, k, cap)
+            except certificate.CertificateRefusedError:
+                accepted = False
+            else:
+                accepted = True
+                assert mass == sum(min(y, cap * x) for x, y in zip(p, q, strict=True))
+            assert accepted == can_be_accepted(draft, target, k, cap)
+            verdicts.append(accepted)
+    assert 300 < sum(verdicts) < len(verdicts) - 300
+
+
+DOCUMENTS = {exact: good_document(exact=exact) for exact in (True, False)}
+NUMBERS = st.integers(-3, 12) | st.sampled_from([2**70, 2**1100, 10**40])
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | NUMBERS
+    | st.floats()
+    | st.sampled_from(["1/2", "0/1", "1/0", "0x1.8p+0", "0x10", "nan", "exact", "bounded", ""])
+    | st.builds(lambda a, b: f"{a}/{b}", NUMBERS, NUMBERS)
+)
+
+
+def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    children: Any = (
+        value.items() if isinstance(value, dict)
+        else enumerate(value) if isinstance(value, list) else ()
+    )  # fmt: skip
+    for key, child in children:
+        yield from nodes(child, (*path, key))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@given(data=st.data())
+def test_no_edit_of_a_document_crashes_the_checker_or_proves_what_is_false(
+    exact: bool, data: st.DataObject
+) -> None:
+    """Catches both: an exception other than a refusal, and an unsound acceptance."""
+    document = copy.deepcopy(DOCUMENTS[exact])
+    for _ in range(data.draw(st.integers(1, 3))):
+        *path, last = data.draw(st.sampled_from([x for x in nodes(document) if x]))
+        parent = document
+        for key in path:
+            parent = parent[key]
+        parent[last] = data.draw(LEAVES | st.lists(LEAVES, max_size=3))
+    try:
+        document = sealed(certificate.load(json.dumps(document)))
+        certificate.check(document)
+    except certificate.CertificateRefusedError:
+        return
+    draft, target = (certificate.weights(document[name], name) for name in ("draft", "target"))
+    alpha = brute_force_alpha(draft, target, document["k"])
+    assert certificate.parse(document["lower"]) <= alpha <= certificate.parse(document["upper"])

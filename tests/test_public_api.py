@@ -1,0 +1,168 @@
+"""The public names, pinned: a name that goes, or comes by accident, fails here."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import otm
+import otm.coupling
+import otm.errors
+import otm.membership.bounds
+import otm.membership.cut
+from otm import Certificate, MembershipProblem, Solution
+from otm.coupling import Selection, TransportPlan
+
+NAMES = {
+    "otm": ["Certificate", "MembershipProblem", "OTMError", "Solution", "alpha", "solve"],
+    "otm.coupling": [
+        "ArgmaxLenientPlan",
+        "KSeq",
+        "LenientPlan",
+        "MaximalCoupling",
+        "OptimalPlan",
+        "RecursiveRejection",
+        "Selection",
+        "TablePlan",
+        "TransportPlan",
+        "distance_to_target",
+    ],
+    "otm.errors": [
+        "CertificateError",
+        "InvalidDraftCountError",
+        "InvalidDraftsError",
+        "InvalidInputError",
+        "InvalidLawError",
+        "InvalidParameterError",
+        "InvalidUniformsError",
+        "MissingDependencyError",
+        "OTMError",
+        "ProblemTooLargeError",
+        "SolverError",
+        "UnknownMethodError",
+    ],
+    "otm.membership.bounds": ["Bound", "bounds", "guarantee", "lemma_3_by_definition"],
+    "otm.membership.cut": ["Cut", "minimum_cut", "optimal_cap", "optimal_value"],
+    "otm.membership.division_factor": ["bisection_steps", "excess", "optimal_division_factor"],
+}
+
+ATTRIBUTES: dict[type, list[str]] = {
+    Solution: [
+        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "solver_plan", "why",
+    ],
+    Certificate: [
+        "build", "cap", "check", "cut", "gap", "load", "lower", "method", "problem", "save",
+        "to_document", "upper",
+    ],
+    MembershipProblem: ["by_ratio", "draft", "exact", "k", "n", "target", "to_exact"],
+    TransportPlan: [
+        "acceptance", "acceptance_by_test", "accepted_mass", "conditional", "output_law", "problem",
+        "residual", "sample", "select", "uniforms_per_selection",
+    ],
+    Selection: ["index", "token"],
+}  # fmt: skip
+
+SIGNATURES = {
+    "solve": "(p, q, k, *, method, memory_limit)",
+    "alpha": "(p, q, k)",
+    "MembershipProblem": "(draft, target, k)",
+}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_the_public_names_of_a_module(module: str) -> None:
+    found = importlib.import_module(module)
+    assert found.__all__ == NAMES[module]
+    assert found.__all__ == sorted(found.__all__)
+    for name in found.__all__:
+        assert hasattr(found, name)
+
+
+@pytest.mark.parametrize("cls", ATTRIBUTES, ids=lambda cls: cls.__name__)
+def test_the_public_attributes_of_a_class(cls: type) -> None:
+    fields = {field.name for field in dataclasses.fields(cls)}
+    names = {name for name in (*dir(cls), *fields) if not name.startswith("_")}
+    assert sorted(names) == ATTRIBUTES[cls]
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_the_names_of_arguments(name: str) -> None:
+    parameters = inspect.signature(getattr(otm, name)).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    bare = [parameter.replace(default=inspect.Parameter.empty) for parameter in bare]
+    assert str(inspect.Signature(bare)) == SIGNATURES[name]
+
+
+def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters() -> None:
+    """Catches a method on one rule that callers of the protocol would not find on the others."""
+    own = {"KSeq": {"rho", "accept_probability"}, "MaximalCoupling": {"rho", "accept_probability"}}
+    protocol = set(ATTRIBUTES[TransportPlan])
+    rules = [name for name in otm.coupling.__all__ if name.endswith(("Plan", "Seq", "Coupling"))]
+    assert len(rules) >= 7
+    for name in rules:
+        cls = getattr(otm.coupling, name)
+        assert issubclass(cls, TransportPlan)
+        public = {x for x in dir(cls) if x[0] != "_"} | {f.name for f in dataclasses.fields(cls)}
+        assert public >= protocol
+        if name in own:
+            assert public - protocol == own[name]
+
+
+def test_the_tree_of_errors() -> None:
+    """Catches an error that callers who know only Python's own would no longer catch."""
+    python = {
+        "InvalidInputError": ValueError,
+        "CertificateError": ValueError,
+        "ProblemTooLargeError": MemoryError,
+        "SolverError": RuntimeError,
+        "MissingDependencyError": ImportError,
+    }
+    for name in otm.errors.__all__:
+        error = getattr(otm.errors, name)
+        assert issubclass(error, otm.OTMError)
+        assert issubclass(error, python.get(name, Exception))
+        if name.startswith("Invalid") or name == "UnknownMethodError":
+            assert issubclass(error, otm.errors.InvalidInputError)
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """Every public module, function, class, method and property of the core."""
+    for module_name, names in NAMES.items():
+        module: ModuleType = importlib.import_module(module_name)
+        yield module_name, module
+        for name in names:
+            value = getattr(module, name)
+            yield f"{module_name}.{name}", value
+            if inspect.isclass(value):
+                for attribute, member in vars(value).items():
+                    described = callable(member) or hasattr(member, "__doc__")
+                    if attribute[0] != "_" and described and not is_plain(member):
+                        yield f"{module_name}.{name}.{attribute}", member
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a class attribute is the default of a field, whose docstring says nothing of it."""
+    return value is None or isinstance(value, str | int | float | tuple)
+
+
+@pytest.mark.parametrize(("name", "value"), list(public_objects()))
+def test_everything_public_has_a_docstring_of_its_own(name: str, value: Any) -> None:
+    text = getattr(value, "__doc__", None)
+    assert text, f"{name} has no docstring"
+    if inspect.isclass(value):
+        assert text != value.__base__.__doc__
+        assert not text.startswith(f"{value.__name__}(")  # what dataclass writes by itself
+
+
+@pytest.mark.parametrize("name", ["otm.solve", "otm.alpha", "otm.MembershipProblem"])
+def test_the_front_door_documents_its_errors_and_shows_an_example(name: str) -> None:
+    text = inspect.getdoc(getattr(otm, name.removeprefix("otm.")))
+    assert text is not None
+    for section in ("Parameters", "Raises", "Examples"):
+        assert f"{section}\n{'-' * len(section)}" in text

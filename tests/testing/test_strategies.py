@@ -1,0 +1,142 @@
+"""The strategies generate what they claim, every kind of it, and reach the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import find, given
+from hypothesis import strategies as st
+
+from otm.arithmetic import Law, is_exact
+from otm.problem import MembershipProblem
+from otm.testing.strategies import LAW_KINDS, PAIR_KINDS, drafts, laws, pairs, problems, uniforms
+
+TINY = 2.0**-1022  # the smallest normal float
+
+
+def has_tie(law: Law) -> bool:
+    positive = law[law > 0]
+    return len(set(positive)) < positive.size
+
+
+def has_neighbours(law: Law) -> bool:
+    """Whether two probabilities are one ulp apart; exact laws were scaled by about one."""
+    if not is_exact(law):
+        return any(np.nextafter(x, 2) in law for x in law)
+    gaps = np.diff(np.sort(law))
+    return any(0 < gap <= Fraction(1, 2**52) for gap in gaps)
+
+
+IS_OF_KIND: dict[str, Callable[[Law], bool]] = {
+    "dense": lambda law: law.min() >= 1e-4,
+    "sparse": lambda law: law.min() == 0,
+    "one token": lambda law: sorted(law)[-1] == 1 and np.count_nonzero(law) == 1,
+    "ties": has_tie,
+    "one ulp": has_neighbours,
+    "subnormal": lambda law: any(0 < float(x) < TINY for x in law),
+    "skewed": lambda law: law.max() >= 10**6 * law[law > 0].min(),
+}
+
+
+def is_law(law: Law, *, exact: bool) -> bool:
+    if exact:
+        fractions = all(isinstance(x, Fraction) for x in law)
+        return is_exact(law) and fractions and law.min() >= 0 and law.sum() == 1
+    return law.dtype == np.float64 and law.min() >= 0 and abs(law.sum() - 1) < 1e-14
+
+
+def support(law: Law) -> set[int]:
+    return set(np.flatnonzero(law > 0).tolist())
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", LAW_KINDS)
+@given(data=st.data())
+def test_every_kind_of_law_is_what_its_name_says(
+    kind: str, exact: bool, data: st.DataObject
+) -> None:
+    law = data.draw(laws(exact=exact, kinds=[kind]))
+    assert LAW_KINDS[kind] <= law.size <= 5
+    assert is_law(law, exact=exact)
+    assert IS_OF_KIND[kind](law), law
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", LAW_KINDS)
+def test_laws_reach_every_kind(kind: str, exact: bool) -> None:
+    find(laws(exact=exact), IS_OF_KIND[kind])
+
+
+@given(data=st.data())
+def test_laws_keep_to_the_bounds_of_their_size(data: st.DataObject) -> None:
+    low = data.draw(st.integers(1, 6))
+    high = data.draw(st.integers(low, 7))
+    assert low <= data.draw(laws(low, high)).size <= high
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", PAIR_KINDS)
+@given(data=st.data())
+def test_every_kind_of_pair_is_what_its_name_says(
+    kind: str, exact: bool, data: st.DataObject
+) -> None:
+    draft, target = data.draw(pairs(exact=exact, kinds=[kind]))
+    assert draft.size == target.size >= PAIR_KINDS[kind]
+    assert is_law(draft, exact=exact)
+    assert is_law(target, exact=exact)
+    both = support(draft) & support(target)
+    alone = support(draft) - support(target), support(target) - support(draft)
+    if kind == "equal":
+        assert (draft == target).all()
+        assert draft is not target
+    elif kind == "disjoint":
+        assert not both
+    elif kind == "overlapping":
+        assert both
+        assert all(alone)
+    elif kind == "near":
+        assert not (draft == target).all()
+        assert max(abs(draft - target)) <= 2.0**-52
+
+
+@given(problem=problems(max_tokens=4, max_drafts=2), exact=problems(exact=True))
+def test_problems_are_valid(problem: MembershipProblem, exact: MembershipProblem) -> None:
+    assert not problem.exact
+    assert problem.n <= 4
+    assert problem.k <= 2
+    assert exact.exact
+    assert exact.draft.sum() == exact.target.sum() == 1
+
+
+@given(data=st.data(), problem=problems())
+def test_drafts_can_be_drawn(data: st.DataObject, problem: MembershipProblem) -> None:
+    tokens = data.draw(drafts(problem))
+    assert len(tokens) == problem.k
+    assert all(problem.draft[token] > 0 for token in tokens)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@given(data=st.data())
+def test_uniforms_lie_in_the_unit_interval(exact: bool, data: st.DataObject) -> None:
+    uniform = data.draw(uniforms([0, 0.25, 1], exact=exact))
+    assert isinstance(uniform, Fraction if exact else float)
+    assert 0 <= uniform < 1
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("edge", [0, 1 - 2.0**-53, 0.25, "just below", "just above"], ids=str)
+def test_uniforms_reach_the_edges(exact: bool, edge: float | str) -> None:
+    third = Fraction(1, 3) if exact else 1 / 3
+    if edge == "just below":
+        find(uniforms([third], exact=exact), lambda u: 0 < third - u < 1e-15)
+    elif edge == "just above":
+        find(uniforms([third], exact=exact), lambda u: 0 < u - third < 1e-15)
+    else:
+        find(uniforms([0.25], exact=exact), lambda u: u == edge)
+
+
+def test_a_boundary_is_given_exactly() -> None:
+    assert find(uniforms([Fraction(1, 3)], exact=True), lambda u: u == Fraction(1, 3))
