@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from otm import certificate
-from otm.arithmetic import Law, Number, at_least_once, running_sum, sum_error
+from otm.arithmetic import Law, Number
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
+from otm.float_proof import TINY, relative_error, rounded_bounds, surely_accepted
 from otm.membership.cut import Cut
 from otm.problem import MembershipProblem
 from otm.ratio_order import RatioOrder
@@ -32,9 +33,6 @@ Document = dict[str, Any]
 
 LARGEST_WRITTEN_PLAN = 256
 """Most draft tuples for which a certificate carries the plan itself, with at most 8 drafts each."""
-
-TINY = 2.0**-1000
-"""More than all that can get lost below the smallest normal float, where errors are absolute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +85,9 @@ class Certificate:
             cap = Fraction(problem.k) if cap is None else cap
             return cls(problem, cut.tokens, cap, order.capped_mass(cap), cut.value, method)
         # accept a little less than α, so that no inequality is too tight for floats
-        cap = order.cap_of_mass(alpha * (1 - 4 * _error(problem)) - TINY)
+        cap = order.cap_of_mass(alpha * (1 - 4 * relative_error(problem)) - TINY)
         cap = float(problem.k) if cap is None else max(float(cap), 0.0)
-        lower, upper = _bounds(order, problem, cut.tokens, cap)
+        lower, upper = rounded_bounds(order, problem, cut.tokens, cap)
         return cls(problem, cut.tokens, cap, lower, upper, method)
 
     @property
@@ -195,9 +193,9 @@ class Certificate:
         """Whether the claims surely follow, in floats with every rounding error bounded."""
         problem, cap = self.problem, float(self.cap)
         order = RatioOrder(problem.draft, problem.target)  # sorted anew: nothing is taken over
-        if not (self._is_well_formed() and _can_be_accepted(order, problem, cap)):
+        if not (self._is_well_formed() and surely_accepted(order, problem, cap)):
             return False
-        lower, upper = _bounds(order, problem, self.cut, cap)
+        lower, upper = rounded_bounds(order, problem, self.cut, cap)
         return bool(self.lower <= lower and upper <= self.upper)
 
     def _is_well_formed(self) -> bool:
@@ -236,51 +234,6 @@ class Certificate:
             [list(drafts), y, _integer(int(mass * denominator))] for drafts, y, mass in masses
         ]
         return {"denominator": _integer(denominator), "entries": entries}
-
-
-def _error(problem: MembershipProblem) -> float:
-    """Bound on the relative error of a sum over tokens, or of its `at_least_once`.
-
-    On top of the sum: what Σp and Σq differ from one by, and five roundings for each bit of k.
-    """
-    return sum_error(problem.n) + (32 + 5 * problem.k.bit_length()) * 2.0**-53
-
-
-def _bounds(
-    order: RatioOrder, problem: MembershipProblem, cut: npt.NDArray[np.int64], cap: float
-) -> tuple[float, float]:
-    """Mass accepted under the cap and value of the cut, each rounded outwards."""
-    error = 2 * _error(problem)
-    inside = np.zeros(problem.n, dtype=bool)
-    inside[cut] = True
-    above = running_sum(problem.draft[~inside])[-1:].sum()
-    upper = running_sum(problem.target[inside])[-1:].sum() + at_least_once(above, problem.k)
-    upper = float(upper) * (1 + error) + TINY if upper > 0 else 0.0  # a sum of zeros is exact
-    lower = float(order.capped_mass(cap)) * (1 - error) - TINY
-    return max(0.0, lower), min(1.0, upper)
-
-
-def _can_be_accepted(order: RatioOrder, problem: MembershipProblem, cap: float) -> bool:
-    """Whether v = min(q, cap · p) surely satisfies v(A) ≤ 1 − (1 − p(A))^k on its level sets.
-
-    Each set is looked at in two ways, since one loses its digits where p(A) is near one and the
-    other where it is near zero.  Sorting by rounded ratios does no harm: between two level sets
-    v is linear along the order up to the error bound, and the right-hand side is concave.
-    """
-    k, error = problem.k, _error(problem)
-    last = int(np.searchsorted(order.ratio, cap, side="right")) + 1  # sets of capped tokens follow
-    mass = order.target_below[:last]
-    total = float(order.capped_mass(cap)) * (1 + error)
-    capped = cap * order.draft_above[last - 1]
-    kept = np.minimum(order.target, cap * order.draft)[: last - 1]
-    mass_above = np.append(running_sum(kept[::-1])[::-1] + capped, capped)
-    hit = at_least_once(order.draft_above[:last], k)
-    surely = (mass_above * (1 + 2 * error) + TINY <= hit) | (mass_above == 0)
-    if not surely.all() and k * error < 100:
-        below = order.draft_below[:last]
-        missed = np.power(below, k) * math.exp(2 * k * error) + TINY
-        surely |= np.where(below > 0, missed, 0) <= max(0.0, 1 - total) + mass * (1 - error)
-    return bool(surely.all())
 
 
 def _check_document(document: Document) -> None:

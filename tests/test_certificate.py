@@ -155,6 +155,18 @@ def move_mass(plan: Document) -> None:
     plan["entries"][0][1] = (plan["entries"][0][1] + 1) % 4
 
 
+def output_the_other_draft(plan: Document) -> None:
+    """Output another draft than before: p^k and the acceptance still hold, the output law does not."""
+    chosen = next(e for e in plan["entries"] if e[1] == e[0][0] != e[0][1])
+    chosen[1] = chosen[0][1]
+
+
+def repeat_a_draft(plan: Document) -> None:
+    """Repeat a draft that is output: the law and the acceptance still hold, p^k does not."""
+    chosen = next(e for e in plan["entries"] if e[1] == e[0][0] != e[0][1])
+    chosen[0] = [chosen[1], chosen[1]]
+
+
 def swap_outputs(plan: Document) -> None:
     """Exchange mass between two outputs and two draft pairs: both marginals still hold."""
     entries = plan["entries"]
@@ -216,6 +228,9 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "cap too large by a part in 1e40": edit("cap", scaled(1 + TINY)),
     "cap too small by a part in 1e9": edit("cap", scaled(1 - NANO)),
     "cap negative": edit("cap", scaled(Fraction(-1))),
+    "cap and lower end negative": lambda d: d.update(
+        cap="-1/1", lower="-1/1", gap="179/100", status="bounded", interval=["-0x1p+0", "0x1p+0"]
+    ),
     "cap over zero": edit("cap", lambda _: "1/0"),
     "cap as a decimal": edit("cap", lambda _: "1.5"),
     "cap with three parts": edit("cap", lambda _: "1/2/3"),
@@ -232,6 +247,8 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "interval that is infinite": edit("interval", lambda ends: [ends[0], "inf"]),
     "status too modest": edit("status", lambda _: "bounded"),
     "plan with mass moved to another output": plan_edit(move_mass),
+    "plan with the other draft as output": plan_edit(output_the_other_draft),
+    "plan with a draft repeated": plan_edit(repeat_a_draft),
     "plan with mass exchanged between outputs": plan_edit(swap_outputs),
     "plan of an independent output": plan_edit(independent),
     "plan with an entry missing": plan_edit(lambda plan: plan["entries"].pop()),
@@ -471,6 +488,16 @@ def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     )  # fmt: skip
     for key, child in children:
         yield from nodes(child, (*path, key))
+
+
+@pytest.mark.parametrize("names", [(0, 1), (1, 0)])
+def test_tokens_that_are_almost_tied_are_sorted_exactly(names: tuple[int, int]) -> None:
+    """Catches a sort by rounded ratios: the one violated set is the token of q/p just above 1."""
+    draft, target = [10**40, 10**40], [10**40 + 1, 10**40 - 1]
+    target = [target[x] for x in names]
+    assert not can_be_accepted(draft, target, 1, Fraction(2))
+    with pytest.raises(certificate.CertificateRefusedError):
+        certificate.accepted_mass(draft, target, 1, Fraction(2))
 
 
 @pytest.mark.parametrize("exact", [True, False])

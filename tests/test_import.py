@@ -28,6 +28,7 @@ FLOORS = [
     {"problem"},
     {"membership"},
     {"coupling"},
+    {"float_proof"},
     {"proof"},
     {"solution"},
     {"solve"},

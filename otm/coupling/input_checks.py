@@ -73,7 +73,9 @@ def check_uniforms(uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool)
     if not exact:
         return array.astype(np.float64, copy=False)
     fractions = np.empty(array.size, dtype=object)
-    fractions[:] = [Fraction(u) if isinstance(u, float | int) else u for u in array.flat]
+    fractions[:] = [
+        Fraction(u) if isinstance(u, float | int) else u for u in array.ravel().tolist()
+    ]
     return fractions.reshape(shape)
 
 

@@ -1,0 +1,54 @@
+"""Real random streams: drafts, coins and residuals drawn by one generator, against the target.
+
+Monte Carlo, since this is what exact laws cannot see.  The law of the negative control, which
+draws the drafts and flips the coins with the same numbers, is explored exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.coupling.plan import TransportPlan
+from otm.problem import MembershipProblem
+from otm.sampling import InverseCdf
+from otm.testing import BUDGET, Control, explore
+from otm.testing.instances import instance
+
+Rule = Callable[[MembershipProblem], TransportPlan]
+
+
+def select_with_shared_stream(plan: TransportPlan, numbers: Any) -> Any:
+    """Token selected where the uniforms that draw the drafts are the first coins too."""
+    drafts = InverseCdf.from_weights(plan.problem.draft).locate(numbers[..., : plan.problem.k])
+    coins = numbers.copy()[..., -plan.uniforms_per_selection :]
+    shared = min(plan.problem.k, plan.uniforms_per_selection - 1)
+    coins[..., :shared] = numbers[..., :shared]
+    return plan.select(drafts, coins).token
+
+
+def test_the_output_has_the_target_law(rule: Rule, request: pytest.FixtureRequest) -> None:
+    # Sampling: draft, coin and residual sharing one stream must fail
+    plan, exact = (rule(instance("two cuts", exact=exact)) for exact in (False, True))
+    k, m = plan.problem.k, plan.uniforms_per_selection
+    drawn_from = InverseCdf.from_weights(plan.problem.draft)
+
+    def sample(rng: np.random.Generator, draws: int) -> Any:
+        drafts = drawn_from.locate(rng.random((draws, k)))
+        return plan.sample(drafts, rng).token
+
+    def sample_with_shared_stream(rng: np.random.Generator, draws: int) -> Any:
+        return select_with_shared_stream(plan, rng.random((draws, k + m)))
+
+    law = explore(lambda u: int(select_with_shared_stream(exact, u)), k + m)
+    shared = np.array([float(law.get(token, 0)) for token in range(plan.problem.n)])
+    BUDGET.check_law(
+        request.node.nodeid,
+        sample,
+        plan.problem.target,
+        delta=0.03,
+        control=Control(sample_with_shared_stream, shared),
+    )
