@@ -249,7 +249,7 @@ COINS = [0.5] * 4
         (
             lambda: otm.coupling.KSeq(PROBLEM, rho=1),
             InvalidParameterError,
-            r"ρ = 1 is not a valid .* at least ρ\* = ",
+            r"ρ = 1.0 is not a valid .* at least ρ\* = ",
         ),
         (lambda: otm.coupling.MaximalCoupling(PROBLEM), InvalidParameterError, "use KSeq"),
         (lambda: optimal_division_factor(PROBLEM, 0.0), InvalidParameterError, "must be positive"),

@@ -156,7 +156,7 @@ def move_mass(plan: Document) -> None:
 
 
 def output_the_other_draft(plan: Document) -> None:
-    """Output another draft than before: p^k and the acceptance still hold, the output law does not."""
+    """Output another draft: p^k and the acceptance still hold, the output law does not."""
     chosen = next(e for e in plan["entries"] if e[1] == e[0][0] != e[0][1])
     chosen[1] = chosen[0][1]
 
@@ -490,14 +490,22 @@ def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from nodes(child, (*path, key))
 
 
-@pytest.mark.parametrize("names", [(0, 1), (1, 0)])
-def test_tokens_that_are_almost_tied_are_sorted_exactly(names: tuple[int, int]) -> None:
-    """Catches a sort by rounded ratios: the one violated set is the token of q/p just above 1."""
-    draft, target = [10**40, 10**40], [10**40 + 1, 10**40 - 1]
-    target = [target[x] for x in names]
-    assert not can_be_accepted(draft, target, 1, Fraction(2))
+@pytest.mark.parametrize("names", [(0, 1, 2, 3), (0, 2, 1, 3), (3, 2, 1, 0)])
+def test_tokens_that_are_almost_tied_are_sorted_exactly(names: tuple[int, ...]) -> None:
+    """Catches a sort by rounded ratios: tokens 1 and 2 are tied up to one part in 10^40.
+
+    The accepted mass is too large on the tokens {0, 1} alone: without token 1 and with token 2 it
+    is small enough, the slope of 1 − (1 − t)^2 at t = 1/3 being between their ratios.
+    """
+    delta, tie = Fraction(1, 10**50), Fraction(1, 10**40)
+    p = [Fraction(1, 3), delta, delta]
+    q = [Fraction(5, 9) - delta * tie / 2, delta * (1 + tie) * 4 / 3, delta * (1 - tie) * 4 / 3]
+    unit = 18 * 10**90
+    draft, target = ([int(x * unit) for x in (*law, 1 - sum(law))] for law in (p, q))
+    draft, target = ([law[x] for x in names] for law in (draft, target))
+    assert not can_be_accepted(draft, target, 2, Fraction(2))
     with pytest.raises(certificate.CertificateRefusedError):
-        certificate.accepted_mass(draft, target, 1, Fraction(2))
+        certificate.accepted_mass(draft, target, 2, Fraction(2))
 
 
 @pytest.mark.parametrize("exact", [True, False])

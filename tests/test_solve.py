@@ -109,6 +109,14 @@ def test_integers_of_numpy_do_not_overflow_among_fractions() -> None:
     assert otm.alpha(p, [F(0), F(1, 2), F(1, 2)], 1) == F(1, 2) + tiny
 
 
+@pytest.mark.parametrize("off", [F(1, 10**8), F(1, 10**30)])
+def test_fractions_are_normalised_exactly_however_little_they_are_off(off: Fraction) -> None:
+    """Catches the tolerance for the rounding of floats where there is none."""
+    problem = otm.MembershipProblem([F(1, 2), F(1, 2) + off], [F(1, 2), F(1, 2) - off], 1)
+    assert problem.draft.sum() == problem.target.sum() == 1
+    assert otm.alpha(problem.draft, problem.target, 1) == 1 - off / (1 - off**2)
+
+
 @pytest.mark.parametrize("law", [[1, 0], np.array([1, 0]), np.array([1, 0], dtype=np.uint8)])
 def test_integers_are_laws_of_one_token(law: Any) -> None:
     assert otm.alpha(law, [0.25, 0.75], 5) == 0.25

@@ -173,6 +173,13 @@ def test_the_guarantee_of_very_many_drafts_is_its_limit() -> None:
     assert guarantee(MembershipProblem([1.0], [1.0], 2**50)) == pytest.approx(1 - math.exp(-1))
 
 
+def test_the_limit_of_the_guarantee_is_rounded_down() -> None:
+    """Catches an upper bound in fractions that divides by a float above 1 − 1/e."""
+    k_seq, bound = values(MembershipProblem([F(1), F(0)], [F(1, 2), F(1, 2)], 1))[5:8:2]
+    in_decimals = F("0.63212055882855767840447622983853913255418886896823")
+    assert 0 < in_decimals - F(k_seq) / F(bound) < F(1, 10**15)
+
+
 def test_bounds_are_frozen_and_plain() -> None:
     bound = bounds(MembershipProblem([0.5, 0.5], [0.25, 0.75], 2))[0]
     assert bound == Bound("lower", bound.value, bound.formula, bound.source)
