@@ -150,7 +150,8 @@ def running_sum(terms: Law, *, from_zero: bool = False) -> Law:
     array([0.  , 0.5 , 0.75, 1.  ])
     """
     n = terms.size
-    sums = zeros(n + 1, terms)
+    sums = np.empty(n + 1, dtype=terms.dtype)
+    sums[0] = Fraction(0) if is_exact(terms) else 0.0
     if is_exact(terms) or n <= SUM_BLOCK:
         np.cumsum(terms, out=sums[1:])
     else:
@@ -193,4 +194,5 @@ def scatter_sum(index: npt.NDArray[np.int64], terms: Law, size: int) -> Law:
         sums = zeros(size, terms)
         np.add.at(sums, index, terms)
         return sums
-    return np.bincount(index, weights=terms, minlength=size)
+    # of no terms at all, bincount makes integers
+    return np.bincount(index, weights=terms, minlength=size).astype(np.float64, copy=False)

@@ -202,9 +202,10 @@ class Certificate:
         """Whether the cut is a set of tokens, the numbers are finite and the method is known."""
         if self.cut.dtype.kind not in "iu" or self.cut.ndim != 1:
             return False
-        in_range = self.cut[(self.cut >= 0) & (self.cut < self.problem.n)]
+        tokens = np.zeros(self.problem.n, dtype=bool)
+        tokens[self.cut[(self.cut >= 0) & (self.cut < self.problem.n)]] = True
         return bool(
-            np.unique(in_range).size == self.cut.size
+            np.count_nonzero(tokens) == self.cut.size
             and self.cap >= 0
             and all(math.isfinite(x) for x in (self.cap, self.lower, self.upper))
             and self.method in certificate.METHODS

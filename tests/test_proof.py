@@ -170,7 +170,9 @@ TINIEST = 5e-324
     ("draft", "target", "k", "changes"),
     [
         # what is lost below the normal floats is not relative
-        pytest.param([1.0, 0.0], [TINIEST, 1.0], 1, {"lower": TINIEST}, id="subnormal lower end"),
+        pytest.param(
+            [1.0, 0.0], [TINIEST, 1.0], 1, {"cap": 1.0, "lower": TINIEST}, id="subnormal lower"
+        ),
         pytest.param(
             [0.5, TINIEST, 0.5], [0.5, 3 * TINIEST, 0.5], 2, {"cap": 2.0}, id="subnormal draft"
         ),

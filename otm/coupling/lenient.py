@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from otm.arithmetic import Law, Number, as_number, zeros
+from otm.arithmetic import Law, Number, as_number, running_sum, zeros
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import Drafts, TransportPlan
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
@@ -129,7 +129,9 @@ class LenientPlan(OptimalPlan):
     @property
     def win_ratio(self) -> Law:
         """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
-        return raise_to_one(self.problem.by_ratio, self.accepted_ratio)
+        order = self.problem.by_ratio
+        mass = running_sum(self.accepted_ratio * order.draft, from_zero=True)
+        return raise_to_one(order, self.accepted_ratio.copy(), mass, 1 - mass[-1])
 
     @property
     def wanted_mass(self) -> Law:

@@ -202,6 +202,10 @@ def acceptance_ratio(wanted: Law, offered: Law) -> Law:
     array [...]
         Of the same kind.
     """
-    none = offered <= 0  # perhaps only underflowed: what has target probability 0 stays rejected
-    ratio: Law = (np.minimum(wanted, offered) + (none & (wanted > 0))) / (offered + none)
+    none = offered <= 0
+    ratio: Law = np.minimum(wanted, offered)
+    if none.any():  # perhaps only underflowed: what has target probability 0 stays rejected
+        ratio = ratio + (none & (wanted > 0))
+        offered = offered + none
+    ratio /= offered
     return ratio

@@ -57,28 +57,19 @@ class SlotTable:
         low = self._key(self.swaps.low, self._low.ends)
         return np.concatenate([low, self._key(self.swaps.high + self.draft.size, self._high.ends)])
 
-    @cached_property
-    def owner(self) -> Ranks:
-        """Rank of the token whose drafts make each move: array [2s]."""
-        return np.concatenate([self.swaps.low, self.swaps.high])
-
-    @cached_property
-    def partner(self) -> Ranks:
-        """Rank of the slot that each move leads to: array [2s]."""
-        return np.concatenate([self.swaps.high, self.swaps.low])
-
     def slot_of(self, ranks: Ranks, uniforms: npt.NDArray[Any]) -> Ranks:
         """Slot taken by each draft, one uniform a draft; both arrays have the same shape."""
-        keys = self.keys
-        if keys.size == 0:
+        keys, moves = self.keys, self.swaps.mass.size
+        if moves == 0:
             return ranks
         if not is_exact(self.draft):
             uniforms = _on_grid(uniforms, self._grid_bits)
-        sought = self._key(self.row[ranks], uniforms)
-        found = np.searchsorted(keys, sought, side="right")
-        move = np.minimum(found, keys.size - 1)
-        moves = (self.owner[move] == ranks) & (found < keys.size)
-        return np.where(moves, self.partner[move], ranks)
+        found = np.searchsorted(keys, self._key(self.row[ranks], uniforms), side="right")
+        place = np.minimum(found, keys.size - 1)
+        low, high = self.swaps.low[place % moves], self.swaps.high[place % moves]
+        owner = np.where(place < moves, low, high)  # otherwise the next key is of another row
+        moved = (owner == ranks) & (found < keys.size)
+        return np.where(moved, np.where(place < moves, high, low), ranks)
 
     def slot_law(self, rank: int) -> tuple[Ranks, Law]:
         """Slots that drafts of one token can take, ascending, with their probabilities."""
@@ -98,7 +89,8 @@ class SlotTable:
         """
         low, high, m = self.swaps.low, self.swaps.high, self.draft.size
         if is_exact(self.draft):  # slots swap equal masses and so keep their own
-            upward, downward, slot_mass = self.swaps.mass, self.swaps.mass, self.draft
+            upward, downward = self.swaps.mass.copy(), self.swaps.mass.copy()
+            slot_mass = self.draft
         else:
             unit = self.draft * self._grid
             upward, downward = self._low.steps * unit[low], self._high.steps * unit[high]
@@ -108,9 +100,11 @@ class SlotTable:
         slope = power_slopes(running_sum(slot_mass, from_zero=True), k)
         gain = slope[high]
         gain -= slope[low]
+        upward *= gain
+        downward *= gain
         law: Law = slope * self.draft
-        law += scatter_sum(low, upward * gain, m)
-        law -= scatter_sum(high, downward * gain, m)
+        law += scatter_sum(low, upward, m)
+        law -= scatter_sum(high, downward, m)
         return law
 
     @cached_property
@@ -167,7 +161,9 @@ class _Side:
         # in integers, so that no rounding builds up along the rows: 2^−63 a move
         scaled = np.rint(mass * MASS_SCALE).astype(np.int64)
         sums = np.cumsum(scaled)
-        sums -= np.repeat(sums[first] - scaled[first], np.diff(first, append=owner.size))
+        before = np.empty(draft.size, dtype=np.int64)
+        before[owner[first]] = sums[first] - scaled[first]
+        sums -= before[owner]
         ends = sums / (draft * MASS_SCALE)[owner]
         # below one, so that a cumulative probability never spills into the next row
         np.minimum(ends, 1 - 2.0**-53, out=ends)

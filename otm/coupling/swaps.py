@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, power_slopes, running_sum
+from otm.arithmetic import Law, Number, power_slopes, running_sum
 from otm.membership.cut import optimal_cap
 from otm.problem import MembershipProblem
 from otm.ratio_order import RatioOrder
@@ -48,29 +48,39 @@ def optimal_win_ratio(problem: MembershipProblem) -> Law:
 
     The winning law p·r covers the optimal accepted mass min(q, c* p).
     """
-    return raise_to_one(
-        problem.by_ratio, np.minimum(problem.by_ratio.ratio, np.asarray(optimal_cap(problem)))
-    )
+    order, cap = problem.by_ratio, optimal_cap(problem)
+    ratio: Law = np.minimum(order.ratio, np.asarray(cap))
+    # the floor stays below the cap, so that only tokens with r = q/p are raised
+    return raise_to_one(order, ratio, order.target_below, 1 - order.capped_mass(cap))
 
 
-def raise_to_one(order: RatioOrder, ratio: Law) -> Law:
+def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number) -> Law:
     """Raise the low end of an ascending ratio r to a floor b ≤ 1, so that Σ p r = 1.
 
     Some draft always wins; the floor makes up for what the rule does not want to accept.
+
+    Parameters
+    ----------
+    order : RatioOrder
+        The laws along q/p.
+    ratio : array [m]
+        r before it is raised; changed in place.
+    mass_below : array [m + 1]
+        Mass Σ p r of the first j tokens, as far as they can be raised.
+    missing : float or Fraction
+        1 − Σ p r.
     """
-    mass = running_sum(ratio * order.draft, from_zero=True)
-    missing = 1 - mass[-1]
     if missing <= 0:
         return ratio
 
     def gained(j: int) -> Any:
         """Mass gained by raising to the ratio of place j; ascends with j."""
-        return ratio[j] * order.draft_below[j + 1] - mass[j + 1]
+        return ratio[j] * order.draft_below[j + 1] - mass_below[j + 1]
 
     raised = max(1, bisect_right(range(ratio.size), missing, key=gained))
-    floor = (missing + mass[raised]) / order.draft_below[raised]
-    higher: Law = np.maximum(ratio, min(floor, 0 * floor + 1))
-    return higher
+    floor = (missing + mass_below[raised]) / order.draft_below[raised]
+    np.maximum(ratio, np.asarray(min(floor, 0 * floor + 1)), out=ratio)
+    return ratio
 
 
 def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:

@@ -15,8 +15,8 @@ from otm.problem import MembershipProblem
 __all__ = ["LinearProgramSize", "check_size", "size_of"]
 
 # The growth of the peak resident set of a fresh process that builds a program and solves it with
-# highspy 1.15 on Linux, bounded from above: k from 1 to 1,000, up to 260,000 variables, uniform,
-# Dirichlet and softmax laws.  The sum below was 1.05 to 1.7 times what was measured.
+# highspy 1.15 on Linux, bounded from above: k from 1 to 1,000, up to 360,000 variables, uniform,
+# Dirichlet and softmax laws.  The sum below was 1.1 to 1.6 times what was measured.
 BYTES_FIXED = 10_000_000
 BYTES_PER_VARIABLE = 1_000
 BYTES_PER_ROW = 500

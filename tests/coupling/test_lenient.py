@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otm.arithmetic import running_sum
 from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan, distance_to_target
 from otm.coupling.swaps import raise_to_one
 from otm.errors import InvalidParameterError
@@ -112,7 +113,8 @@ def test_argmax_lenience_accepts_the_likely_tokens(problem: MembershipProblem, l
 def test_raising_makes_a_law(problem: MembershipProblem) -> None:
     order = problem.by_ratio
     ratio = np.minimum(order.ratio, F(1, 2))
-    raised = raise_to_one(order, ratio)
+    mass = running_sum(ratio * order.draft, from_zero=True)
+    raised = raise_to_one(order, ratio.copy(), mass, 1 - mass[-1])
     assert (raised * order.draft).sum() == 1
     assert (raised >= ratio).all()
     assert len(set(raised[raised > ratio])) <= 1  # one floor for all that are raised

@@ -89,7 +89,11 @@ def test_a_uniform_on_the_edge_of_a_slot_takes_the_next(exact: bool) -> None:
     assert slots.keys.size
     for rank in range(m):
         places, law = slots.slot_law(rank)
-        order = [place for place in slots.partner[slots.owner == rank] if place != rank] + [rank]
+        moves = [
+            *slots.swaps.high[slots.swaps.low == rank],
+            *slots.swaps.low[slots.swaps.high == rank],
+        ]
+        order = [*moves, rank]
         ends = np.cumsum([law[places == place].sum() for place in order])[:-1]
         for end, place, following in zip(ends, order[:-1], order[1:], strict=True):
             below = end - F(1, 2**53) if exact else np.nextafter(end, 0) - 2.0**-53
@@ -154,13 +158,14 @@ LARGE = large_laws(20_000)
 
 
 def winning_law_of_the_table(plan: OptimalPlan) -> Law:
-    """Law of the winner from the keys and partners that `slot_of` searches, and nothing else.
+    """Law of the winner from the keys and swaps that `slot_of` searches, and nothing else.
 
     A key is (row << bits) + (cumulative probability in units of 2^−bits).  With m_{i,x} the mass
     of token x in slot i, g_i = Σ_x m_{i,x} and G_i its running sum, token x wins with probability
     Σ_i (m_{i,x} / g_i) (G_i^k − G_{i−1}^k).
     """
-    order, keys, partner = plan.problem.by_ratio, plan.slots.keys, plan.slots.partner
+    order, keys = plan.problem.by_ratio, plan.slots.keys
+    partner = np.concatenate([plan.slots.swaps.high, plan.slots.swaps.low])
     m, k = order.tokens.size, plan.problem.k
     bits = min(53, 62 - (2 * m).bit_length())
     draft = order.draft.astype(np.longdouble)

