@@ -6,6 +6,7 @@ import math
 import numbers
 import operator
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,9 @@ from otm.errors import InvalidDraftCountError, InvalidParameterError
 from otm.ratio_order import RatioOrder
 
 __all__ = ["MembershipProblem", "as_draft_count", "as_parameter"]
+
+LARGEST_DRAFT_COUNT = 2**53
+"""Most drafts that a problem may have."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -118,7 +122,8 @@ def as_draft_count(k: Any) -> int:
     Raises
     ------
     InvalidDraftCountError
-        If it is not; booleans and floats are refused even where they equal an integer.
+        If it is not, or is above `LARGEST_DRAFT_COUNT`; booleans and floats are refused even where
+        they equal an integer.
     """
     try:
         if isinstance(k, bool | np.bool_):
@@ -129,5 +134,10 @@ def as_draft_count(k: Any) -> int:
             f"k = {k!r} of type {type(k).__name__}; the number of drafts must be an integer"
         ) from None
     if count < 1:
-        raise InvalidDraftCountError(f"k = {count}; at least one draft is needed")
+        raise InvalidDraftCountError(f"k = {Decimal(count):.6g}; at least one draft is needed")
+    if count > LARGEST_DRAFT_COUNT:
+        raise InvalidDraftCountError(
+            f"k is above {LARGEST_DRAFT_COUNT}; from there on floats cannot tell numbers of drafts "
+            "apart, and α_k is its limit, the target mass of the tokens that can be drafted"
+        )
     return count

@@ -150,6 +150,8 @@ def test_what_is_not_a_law_is_refused_on_both_sides(case: str) -> None:
 COUNTS: dict[str, tuple[Any, str]] = {
     "zero": (0, "k = 0; at least one draft"),
     "negative": (-3, "k = -3; at least one draft"),
+    "hugely negative": (-(10**5000), "k = -1e+5000; at least one draft"),
+    "beyond the floats": (2**53 + 1, "k is above 9007199254740992"),
     "NumPy's zero": (np.int64(0), "k = 0; at least one draft"),
     "True": (True, "k = True of type bool; .* must be an integer"),
     "False": (False, "of type bool"),
