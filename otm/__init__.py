@@ -4,11 +4,15 @@
 certificate; `alpha` the probability alone.  Selection rules are in `otm.coupling`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from otm.errors import OTMError
 from otm.problem import MembershipProblem
-from otm.proof import Certificate
 from otm.solution import Solution
 from otm.solve import alpha, solve
+
+if TYPE_CHECKING:
+    from otm.proof import Certificate
 
 __all__ = [
     "Certificate",
@@ -18,3 +22,11 @@ __all__ = [
     "alpha",
     "solve",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Certificate":  # on use: `import otm` stays light
+        from otm.proof import Certificate
+
+        return Certificate
+    raise AttributeError(f"module 'otm' has no attribute {name!r}")

@@ -20,6 +20,7 @@ __all__ = [
     "at_least_once",
     "is_exact",
     "power_slopes",
+    "read_only",
     "running_sum",
     "scatter_sum",
     "sum_error",
@@ -46,6 +47,12 @@ def as_number(value: Any) -> Number:
     """Turn a NumPy scalar into a Python float; let fractions pass through."""
     number: Number = value.item() if isinstance(value, np.generic) else value
     return number
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Make an array that is handed out unwritable: changing a table would change laws silently."""
+    array.flags.writeable = False
+    return array
 
 
 def zeros(size: int, like: Law) -> Law:
@@ -113,11 +120,13 @@ def power_slopes(points: Law, k: int) -> Law:
     array([0.75, 1.  ])
     """
     high = points[1:]
-    slopes = 0 * high + 1
-    powers = points.copy()
-    for bit in bin(k)[3:]:
-        slopes *= powers[:-1] + powers[1:]
-        powers *= powers
+    if k == 1:
+        return 0 * high + 1
+    slopes, powers = points[:-1] + high, points * points
+    for step, bit in enumerate(bin(k)[3:]):
+        if step:
+            slopes *= powers[:-1] + powers[1:]
+            powers *= powers
         if bit == "1":  # b^(m+1) − a^(m+1) = b (b^m − a^m) + a^m (b − a)
             slopes *= high
             slopes += powers[:-1]

@@ -20,7 +20,7 @@ from otm.ratio_order import RatioOrder
 
 __all__ = ["MembershipProblem", "as_draft_count", "as_parameter"]
 
-LARGEST_DRAFT_COUNT = 2**53
+LARGEST_DRAFT_COUNT = 2**63 - 1
 """Most drafts that a problem may have."""
 
 
@@ -137,7 +137,7 @@ def as_draft_count(k: Any) -> int:
         raise InvalidDraftCountError(f"k = {Decimal(count):.6g}; at least one draft is needed")
     if count > LARGEST_DRAFT_COUNT:
         raise InvalidDraftCountError(
-            f"k is above {LARGEST_DRAFT_COUNT}; from there on floats cannot tell numbers of drafts "
-            "apart, and α_k is its limit, the target mass of the tokens that can be drafted"
+            f"k is above {LARGEST_DRAFT_COUNT}, a 64-bit integer; long before that α_k is "
+            "its limit, the target mass of the tokens that can be drafted"
         )
     return count

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, running_sum
+from otm.arithmetic import Law, Number, as_number, read_only, running_sum
 
 __all__ = ["RatioOrder"]
 
@@ -38,40 +38,40 @@ class RatioOrder:
     def tokens(self) -> npt.NDArray[np.int64]:
         """Token ids with p > 0, ascending by q/p: array [m]."""
         if self.draft_law.min() > 0:
-            return np.argsort(_divide(self.target_law, self.draft_law))
+            return read_only(np.argsort(_divide(self.target_law, self.draft_law)))
         support = np.flatnonzero(self.draft_law)
         ratio = _divide(self.target_law[support], self.draft_law[support])
-        return support[np.argsort(ratio)]
+        return read_only(support[np.argsort(ratio)])
 
     @cached_property
     def draft(self) -> Law:
         """Draft law along the order: array [m]."""
-        return self.draft_law[self.tokens]
+        return read_only(self.draft_law[self.tokens])
 
     @cached_property
     def target(self) -> Law:
         """Target law along the order: array [m]."""
-        return self.target_law[self.tokens]
+        return read_only(self.target_law[self.tokens])
 
     @cached_property
     def ratio(self) -> Law:
         """Ratio q/p along the order, infinite where it overflows: array [m]."""
-        return _divide(self.target, self.draft)
+        return read_only(_divide(self.target, self.draft))
 
     @cached_property
     def draft_below(self) -> Law:
         """Draft mass P_j of the first j tokens: array [m + 1]."""
-        return running_sum(self.draft, from_zero=True)
+        return read_only(running_sum(self.draft, from_zero=True))
 
     @cached_property
     def draft_above(self) -> Law:
         """Draft mass T_j = 1 − P_j of all but the first j tokens: array [m + 1]."""
-        return running_sum(self.draft[::-1], from_zero=True)[::-1]
+        return read_only(running_sum(self.draft[::-1], from_zero=True)[::-1])
 
     @cached_property
     def target_below(self) -> Law:
         """Target mass Q_j of the first j tokens: array [m + 1]."""
-        return running_sum(self.target, from_zero=True)
+        return read_only(running_sum(self.target, from_zero=True))
 
     def capped_mass(self, cap: Number) -> Number:
         """Capped mass Σ min(q, cap · p) over all tokens, in O(log n)."""

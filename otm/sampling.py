@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, running_sum, zeros
+from otm.arithmetic import Law, read_only, running_sum, zeros
 
 __all__ = ["InverseCdf"]
 
@@ -35,7 +35,7 @@ class InverseCdf:
     def from_weights(cls, weights: Law) -> InverseCdf:
         """Build from one non-negative weight a token, at least one of them positive."""
         tokens = np.flatnonzero(weights > 0)
-        return cls(tokens, running_sum(weights[tokens]))
+        return cls(read_only(tokens), read_only(running_sum(weights[tokens])))
 
     def locate(self, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Token drawn by each uniform in [0, 1); the shape is kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from otm.arithmetic import Number
 from otm.coupling.optimal import OptimalPlan
@@ -12,7 +13,9 @@ from otm.coupling.plan import TransportPlan
 from otm.membership.bounds import Bound, bounds
 from otm.membership.cut import Cut
 from otm.problem import MembershipProblem
-from otm.proof import Certificate
+
+if TYPE_CHECKING:
+    from otm.proof import Certificate
 
 __all__ = ["Solution"]
 
@@ -50,6 +53,8 @@ class Solution:
     @cached_property
     def certificate(self) -> Certificate:
         """Proof of optimality that trusts no solver: `check()`, `lower`, `upper`, `gap`."""
+        from otm.proof import Certificate  # on use, with the modules that write JSON
+
         return Certificate.build(self.problem, self.alpha, self.cut, self.method)
 
     @cached_property

@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, Number
-from otm.coupling.table import TablePlan
 from otm.errors import InvalidDraftCountError, UnknownMethodError
 from otm.membership.cut import minimum_cut, optimal_value
-from otm.membership.linear_program import cut_from_duals, packing_form
 from otm.membership.multisets import MEMORY_LIMIT
 from otm.problem import MembershipProblem, as_draft_count
 from otm.solution import Solution
@@ -56,6 +54,8 @@ def solve(
         If a linear program would exceed the memory limit; nothing is allocated then.
     SolverError
         If a linear program's solver does not end at an optimum.
+    MissingDependencyError
+        If a linear program's solver is not installed.
 
     Examples
     --------
@@ -124,11 +124,14 @@ def alpha(p: Any, q: Any, k: Any) -> Number | Law:
 
 def _by_closed_form(problem: MembershipProblem, memory_limit: int) -> Solution:
     cut = minimum_cut(problem)
-    why = "for i.i.d. drafts α is a minimum over n + 1 prefixes in q/p; exact, O(n log n)."
+    why = "for i.i.d. drafts α is a minimum over n + 1 prefixes in q/p: no solver, O(n log n)."
     return Solution(problem, cut.value, cut, "closed-form", why)
 
 
 def _by_linear_program(problem: MembershipProblem, memory_limit: int, solver: str) -> Solution:
+    from otm.coupling.table import TablePlan
+    from otm.membership.linear_program import cut_from_duals, packing_form
+
     if problem.exact:
         draft, target = problem.draft.astype(np.float64), problem.target.astype(np.float64)
         problem = MembershipProblem(draft, target, problem.k)

@@ -150,8 +150,8 @@ def test_what_is_not_a_law_is_refused_on_both_sides(case: str) -> None:
 COUNTS: dict[str, tuple[Any, str]] = {
     "zero": (0, "k = 0; at least one draft"),
     "negative": (-3, "k = -3; at least one draft"),
-    "hugely negative": (-(10**5000), "k = -1e+5000; at least one draft"),
-    "beyond the floats": (2**53 + 1, "k is above 9007199254740992"),
+    "hugely negative": (-(10**5000), r"k = -1.00000e\+5000; at least one draft"),
+    "beyond 64 bits": (2**63, "k is above 9223372036854775807"),
     "NumPy's zero": (np.int64(0), "k = 0; at least one draft"),
     "True": (True, "k = True of type bool; .* must be an integer"),
     "False": (False, "of type bool"),
@@ -251,7 +251,7 @@ COINS = [0.5] * 4
         (
             lambda: otm.coupling.KSeq(PROBLEM, rho=1),
             InvalidParameterError,
-            r"ρ = 1.0 is not a valid .* at least ρ\* = ",
+            r"ρ = 1 is not a valid .* at least ρ\* = ",
         ),
         (lambda: otm.coupling.MaximalCoupling(PROBLEM), InvalidParameterError, "use KSeq"),
         (lambda: optimal_division_factor(PROBLEM, 0.0), InvalidParameterError, "must be positive"),

@@ -45,8 +45,8 @@ class Inputs:
 
         From probabilities: of each sequence the target's row after the accepted drafts, and the
         draft's beside it if one was rejected.  From logits: all rows once, for their sums, and
-        these rows again, which do not fit into registers.  As in the floors of the design notes,
-        that is 2γ + 2 rows, the second reading of the draft's row being from a cache.
+        of the target's and draft's rows one pair again for the residual: γ + 1 target rows, γ draft
+        rows and one more, 2γ + 2, the second reading of the draft's row being from a cache.
         """
         batch, gamma = self.tokens.shape
         rejected = int((accepted < gamma).sum())

@@ -82,5 +82,5 @@ def check_uniforms(uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool)
 def _as_array(values: Any, name: str, error: type[InvalidInputError]) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
-    except (TypeError, ValueError) as reason:
+    except (RuntimeError, TypeError, ValueError) as reason:
         raise error(f"{name} are not array-like ({reason}); give an array") from reason

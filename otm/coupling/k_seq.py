@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from otm.arithmetic import Law, Number, as_number, at_least_once
+from otm.arithmetic import Law, Number, as_number, at_least_once, read_only
 from otm.coupling.plan import Drafts, acceptance_ratio
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.errors import InvalidParameterError
@@ -57,25 +58,25 @@ class KSeq(SequentialPlan):
             object.__setattr__(self, "rho", optimal_division_factor(self.problem))
             return
         given = as_parameter(self.problem, self.rho, "rho")
-        object.__setattr__(self, "rho", given)
         tolerance = 0 if self.problem.exact else VALIDITY_TOLERANCE
         if not (given >= 1 and excess(self.problem, given) <= tolerance):
             raise InvalidParameterError(
                 f"ρ = {self.rho} is not a valid division factor for these laws and "
                 f"k = {self.problem.k}; it must be at least "
-                f"ρ* = {float(optimal_division_factor(self.problem)):.12g}"
+                f"ρ* = {_rounded_up(optimal_division_factor(self.problem))!r}"
             )
+        object.__setattr__(self, "rho", given)
 
     @cached_property
     def accept_probability(self) -> Law:
         """Probability min(1, q/(ρp)) of accepting each token when it is drafted: array [n]."""
-        return acceptance_ratio(self.problem.target, self.rho * self.problem.draft)
+        return read_only(acceptance_ratio(self.problem.target, self.rho * self.problem.draft))
 
     @cached_property
     def accepted_mass(self) -> Law:
         """Mass min(p, q/ρ) · p_acc/β of each token output as an accepted draft: array [n]."""
         one_draft = self.problem.draft * self.accept_probability
-        return one_draft * first_pass_factor(self._beta, self.problem.k)
+        return read_only(one_draft * first_pass_factor(self._beta, self.problem.k))
 
     @property
     def acceptance_by_test(self) -> Number:
@@ -105,3 +106,9 @@ class KSeq(SequentialPlan):
 
     def _pass_probability(self, drafts: Drafts) -> Law:
         return self.accept_probability[drafts]
+
+
+def _rounded_up(rho: Number) -> float:
+    """Float that is at least ρ, so that the value which an error names is accepted."""
+    nearest = float(rho)
+    return nearest if nearest >= rho else math.nextafter(nearest, math.inf)

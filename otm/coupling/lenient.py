@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from otm.arithmetic import Law, Number, as_number, running_sum, zeros
+from otm.arithmetic import Law, Number, as_number, read_only, running_sum, zeros
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import Drafts, TransportPlan
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
@@ -123,7 +123,8 @@ class LenientPlan(OptimalPlan):
         if self.residual_of == "closest":
             return closest_ratio(self.problem, self.lenience)
         cap = lenient_cap(self.problem, self.lenience)
-        capped: Law = np.minimum(self.problem.by_ratio.ratio / self.lenience, np.asarray(cap))
+        with np.errstate(over="ignore"):
+            capped: Law = np.minimum(self.problem.by_ratio.ratio / self.lenience, np.asarray(cap))
         return capped
 
     @property
@@ -199,7 +200,7 @@ class ArgmaxLenientPlan(SequentialPlan):
     def accepted_mass(self) -> Law:
         """Mass of each token output as an accepted draft: array [n]."""
         one_draft = self.problem.draft * self.accept_probability
-        return one_draft * first_pass_factor(one_draft.sum(), self.problem.k)
+        return read_only(one_draft * first_pass_factor(one_draft.sum(), self.problem.k))
 
     @cached_property
     def residual(self) -> InverseCdf:

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, zeros
+from otm.arithmetic import Law, read_only, zeros
 from otm.coupling.plan import Drafts, TransportPlan, Uniforms, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
@@ -28,13 +28,13 @@ class OptimalPlan(TransportPlan):
 
     A draft takes the slot of its own token in the order of q/p or, with a probability from a
     table of at most n − 1 swaps, the slot of a partner.  The draft in the highest slot wins (the
-    first of them, if several share it) and is accepted with probability min(1, q/v), where v is
-    the law of the winner; otherwise the output is drawn from the residual ∝ max(q − v, 0).
+    first of them, if several share it) and is accepted with probability min(1, q/v'), where v' is
+    the law of the winner; otherwise the output is drawn from the residual ∝ max(q − v', 0).
 
-    The law v is recomputed from the stored table, so that the output law is q up to the rounding
-    of cumulative sums whatever the precision of the swaps: they can cost acceptance, never
-    correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in exact mode, equal
-    to it and to α_k.
+    The law v' is recomputed from the stored table, so that the output law is q up to the rounding
+    of cumulative sums and of k-th powers, whatever the precision of the swaps: they can cost
+    acceptance, never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in
+    exact mode, equal to it and to α_k.
 
     Parameters
     ----------
@@ -76,20 +76,20 @@ class OptimalPlan(TransportPlan):
 
     @cached_property
     def winning_law(self) -> Law:
-        """Law v of the draft that wins, computed from the stored table: array [n]."""
+        """Law v' of the draft that wins, computed from the stored table: array [n]."""
         law = zeros(self.problem.n, self.problem.draft)
         law[self.problem.by_ratio.tokens] = self.slots.winning_law(self.problem.k)
-        return law
+        return read_only(law)
 
     @cached_property
     def accept_probability(self) -> Law:
-        """Probability min(1, q/v) of accepting each token when it wins: array [n]."""
-        return acceptance_ratio(self.wanted_mass, self.winning_law)
+        """Probability min(1, q/v') of accepting each token when it wins: array [n]."""
+        return read_only(acceptance_ratio(self.wanted_mass, self.winning_law))
 
     @cached_property
     def accepted_mass(self) -> Law:
         """Mass of each token output as an accepted draft: array [n]."""
-        return self.winning_law * self.accept_probability
+        return read_only(self.winning_law * self.accept_probability)
 
     @cached_property
     def _rank(self) -> Ranks:

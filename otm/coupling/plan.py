@@ -178,7 +178,7 @@ class TransportPlan(ABC):
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
         """`select` with uniforms from a generator, for convenience."""
-        shape = np.shape(drafts)[:-1]
+        shape = check_drafts(self.problem, drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))
 
     def _complete(self, accepted: Law) -> Law:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number
+from otm.arithmetic import Law, Number, as_number, read_only
 from otm.coupling.plan import Drafts, acceptance_ratio
 from otm.coupling.sequential import SequentialPlan
 
@@ -74,7 +74,7 @@ class RecursiveRejection(SequentialPlan):
             of_round = draft * self._accept_probability(i, tokens)
             accepted = accepted + reached * of_round
             reached = reached * max(1 - of_round.sum(), 0)
-        return accepted
+        return read_only(accepted)
 
     def _accept_probability(self, i: int, tokens: npt.NDArray[np.int64]) -> Law:
         """Probability min(1, t_i/p) of accepting drafts of these tokens in round i, from 0."""

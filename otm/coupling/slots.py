@@ -54,8 +54,11 @@ class SlotTable:
     @cached_property
     def keys(self) -> Law:
         """Sorted keys (row, cumulative probability up to this move): array [2s]."""
-        low = self._key(self.swaps.low, self._low.ends)
-        return np.concatenate([low, self._key(self.swaps.high + self.draft.size, self._high.ends)])
+        moves = self.swaps.mass.size
+        keys = np.empty(2 * moves, dtype=self._low.ends.dtype)
+        keys[:moves] = self._key(self.swaps.low, self._low.ends)
+        keys[moves:] = self._key(self.swaps.high + self.draft.size, self._high.ends)
+        return keys
 
     def slot_of(self, ranks: Ranks, uniforms: npt.NDArray[Any]) -> Ranks:
         """Slot taken by each draft, one uniform a draft; both arrays have the same shape."""
@@ -172,8 +175,8 @@ class _Side:
     @cached_property
     def steps(self) -> Law:
         """Probability of each move of an owner's draft, in the units of `ends`: array [s]."""
-        steps = self.ends.copy()
-        steps[1:] -= self.ends[:-1]
+        steps = np.empty_like(self.ends)
+        np.subtract(self.ends[1:], self.ends[:-1], out=steps[1:])
         steps[self.first] = self.ends[self.first]
         return steps
 

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, scatter_sum
+from otm.arithmetic import Law, Number, as_number, read_only, scatter_sum
 from otm.coupling.plan import Drafts, TransportPlan, Uniforms, acceptance_ratio
 from otm.errors import InvalidParameterError
-from otm.membership.linear_program import LinearProgramSolution
 from otm.membership.multisets import (
     Multisets,
     first_occurrences,
@@ -24,6 +23,9 @@ from otm.membership.multisets import (
     multisets,
 )
 from otm.problem import MembershipProblem
+
+if TYPE_CHECKING:
+    from otm.membership.linear_program import LinearProgramSolution
 
 __all__ = ["Rule", "TablePlan"]
 
@@ -66,7 +68,7 @@ class TablePlan(TransportPlan):
     --------
     >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
     >>> plan = TablePlan(problem, [[4 / 9, 0], [0, 1], [1, 0]])  # drafts {0,0}, {0,1}, {1,1}
-    >>> round(float(plan.acceptance), 12)
+    >>> round(plan.acceptance, 12)
     0.6875
     >>> token, index = plan.select([1, 0], [0.5, 0.5])
     >>> int(token), int(index)
@@ -139,7 +141,7 @@ class TablePlan(TransportPlan):
         >>> from otm.membership.linear_program import packing_form
         >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
         >>> plan = TablePlan.from_linear_program(solve_highs(packing_form(problem)))
-        >>> round(float(plan.acceptance), 12)
+        >>> round(plan.acceptance, 12)
         0.6875
         """
         problem = solution.program.problem
@@ -160,7 +162,7 @@ class TablePlan(TransportPlan):
     @cached_property
     def accepted_mass(self) -> Law:
         """Mass of each token output as an accepted draft: array [n]."""
-        return self._mass(self._per_column)
+        return read_only(self._mass(self._per_column))
 
     @property
     def acceptance(self) -> Number:
@@ -168,8 +170,8 @@ class TablePlan(TransportPlan):
         by_residual = self.residual.law(self.problem.n)[self._sets]
         hit = (by_residual * first_occurrences(self._sets)).sum(axis=1)
         rejected = 1 - self._cumulative[:, -1]
-        total: Number = (self._set_law * rejected * hit).sum()
-        return self.acceptance_by_test + total
+        by_residual_draw = as_number((self._set_law * rejected * hit).sum())
+        return self.acceptance_by_test + by_residual_draw
 
     @cached_property
     def _support(self) -> npt.NDArray[np.int64]:

@@ -80,7 +80,13 @@ def verify_chain_from_logits(
     torch = import_torch()
     if validate:
         check_chain(
-            torch, target_logits, draft_logits, draft_tokens, uniforms, temperature=temperature
+            torch,
+            target_logits,
+            draft_logits,
+            draft_tokens,
+            uniforms,
+            logits=True,
+            temperature=temperature,
         )
     if isinstance(temperature, torch.Tensor):
         heat = temperature.float().clamp(min=1e-5).expand(len(draft_tokens))[:, None, None]

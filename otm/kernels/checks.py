@@ -42,7 +42,8 @@ def check_chain(
     tokens: Any,
     uniforms: Any,
     *,
-    temperature: Any = None,
+    logits: bool = False,
+    temperature: Any = 1.0,
 ) -> None:
     """Check all arguments of a verifier of chains.
 
@@ -51,9 +52,11 @@ def check_chain(
     library : module
         numpy or torch: whose arrays they must be.
     target, draft, tokens, uniforms
-        The arguments of `verify_chain`, or with a temperature of `verify_chain_from_logits`.
+        The arguments of `verify_chain`, or for logits of `verify_chain_from_logits`.
+    logits : bool, optional
+        Whether target and draft hold logits and not probabilities.
     temperature : float or array [B], optional
-        If given, target and draft hold logits and not probabilities.
+        The temperature of the logits.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def check_chain(
         raise InvalidInputError(f"the arguments are on different devices: {devices}; move them")
 
     _check_shapes(target, draft, tokens, uniforms)
-    _check_types(target, draft, tokens, uniforms, logits=temperature is not None)
+    _check_types(target, draft, tokens, uniforms, logits=logits)
     batch, gamma = tokens.shape
     size = (target if draft is None else draft).shape[2]
     if batch == 0:
@@ -93,7 +96,7 @@ def check_chain(
         raise InvalidUniformsError("every uniform must lie in [0, 1), which excludes NaN and 1")
 
     live = (tokens >= 0).cumprod(1) > 0
-    if temperature is None:
+    if not logits:
         _check_laws(library, target[:, :1], None, "the target's first row")
         _check_laws(library, target[:, 1:], live, "the target's row after draft")
         if draft is not None:
@@ -158,6 +161,12 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
 
 def _check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
     """Check the temperatures, and return them as a number or as an array [B, 1]."""
+    number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    if not number and type(temperature).__module__.partition(".")[0] != library.__name__:
+        raise InvalidParameterError(
+            f"a temperature of type {type(temperature).__name__}; give a number, or an array of "
+            f"{library.__name__} with one for each of the {batch} chains"
+        )
     heat = library.asarray(temperature)
     if tuple(heat.shape) not in ((), (batch,)):
         raise InvalidParameterError(

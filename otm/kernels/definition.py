@@ -180,7 +180,13 @@ def verify_chain_from_logits(
     """
     if validate:
         check_chain(
-            np, target_logits, draft_logits, draft_tokens, uniforms, temperature=temperature
+            np,
+            target_logits,
+            draft_logits,
+            draft_tokens,
+            uniforms,
+            logits=True,
+            temperature=temperature,
         )
     batch, vocabulary = target_logits.shape[0], np.arange(target_logits.shape[-1])
     heat = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (batch,))[:, None, None]

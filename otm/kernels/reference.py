@@ -156,7 +156,13 @@ def verify_chain_from_logits(
     torch = import_torch()
     if validate:
         check_chain(
-            torch, target_logits, draft_logits, draft_tokens, uniforms, temperature=temperature
+            torch,
+            target_logits,
+            draft_logits,
+            draft_tokens,
+            uniforms,
+            logits=True,
+            temperature=temperature,
         )
     batch, _, size = target_logits.shape
     vocabulary = torch.arange(size, device=target_logits.device)

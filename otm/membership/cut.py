@@ -92,4 +92,5 @@ def optimal_cap(problem: MembershipProblem) -> Number:
     largest = 0 * value + problem.k
     everything = order.target_below[-1] * (1 if problem.exact else 1 - ROUNDING)
     cap = None if value >= everything else order.cap_of_mass(value)
-    return largest if cap is None else min(cap, largest)
+    # rounding aside c* is at least 1
+    return largest if cap is None else min(max(cap, 0 * value + 1), largest)

@@ -92,7 +92,9 @@ def closest_ratio(problem: MembershipProblem, lenience: Number) -> Law:
         return as_number(order.target_below[whole] / lenience + bound * between + rest)
 
     # the sum is linear in B between the ratios and the ratios over l
-    ends = np.concatenate([order.ratio, order.ratio / lenience])
+    with np.errstate(over="ignore"):
+        largest = order.ratio / lenience
+    ends = np.concatenate([order.ratio, largest])
     ends = np.sort(np.append(ends[ends < cap], np.asarray(cap)))
     place = min(bisect_right(ends, value, key=mass), ends.size - 1)
     start = as_number(ends[place - 1]) if place else 0 * cap
@@ -101,7 +103,7 @@ def closest_ratio(problem: MembershipProblem, lenience: Number) -> Law:
     share = (value - low) / (high - low) if high > low else 1  # rounding aside, in [0, 1]
     bound = start + (stop - start) * max(0, min(share, 1))
     raised = np.maximum(np.minimum(order.ratio, np.asarray(cap)), np.asarray(bound))
-    ratio: Law = np.minimum(order.ratio / lenience, raised)
+    ratio: Law = np.minimum(largest, raised)
     return ratio
 
 
@@ -128,7 +130,8 @@ def acceptance_at_distance(problem: MembershipProblem, distance: Number) -> Numb
     >>> acceptance_at_distance(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=1), 0.125)
     0.625
     """
-    if not distance >= 0:
+    distance = as_parameter(problem, distance, "distance")
+    if distance < 0:
         raise InvalidParameterError(f"a total variation of {distance}; it must be at least 0")
     value, _ = optimal_value(problem.by_ratio, problem.k)
     return min(value + distance, 0 * value + 1)
