@@ -2,7 +2,7 @@
 
     python -m benchmarks.solve
 
-Everything is measured in one run, the contestants in turns, and written to
+Everything is measured in one run, the contestants in turns; with --save it is also written to
 benchmarks/results/solve.json.
 """
 
@@ -199,8 +199,10 @@ def table(title: str, rows: list[dict[str, object]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, results not kept")
-    quick = parser.parse_args().quick
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--save", action="store_true", help="keep the results in the repository")
+    arguments = parser.parse_args()
+    quick = arguments.quick
     n = 5_000 if quick else 150_000
     rounds = 3 if quick else 15
 
@@ -219,7 +221,7 @@ def main() -> None:
     print()
     for name, value in single.items():
         print(f"{name:<40}{value:.3g}")
-    if not quick:
+    if arguments.save:
         RESULTS.parent.mkdir(exist_ok=True)
         machine = {
             "python": platform.python_version(),

@@ -37,8 +37,8 @@ def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
     ----------
     draft, target : array-like [n]
         Lists, NumPy arrays, torch tensors on any device, or sequences of `fractions.Fraction`
-        (whole numbers may stand among the fractions).  If one of the two holds floats, both are
-        taken as floats.
+        (whole numbers may stand among the fractions, or for a law beside them).  If one of the two
+        holds floats, both are taken as floats.
 
     Returns
     -------
@@ -59,7 +59,9 @@ def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
             "both must be laws on the same vocabulary: give absent tokens probability 0"
         )
     if is_exact(raw_draft) != is_exact(raw_target):
-        raw_draft, raw_target = raw_draft.astype(np.float64), raw_target.astype(np.float64)
+        other = draft_type if is_exact(raw_target) else target_type
+        to_kind = _fractions if other.startswith(("int", "uint")) else _floats
+        raw_draft, raw_target = to_kind(raw_draft), to_kind(raw_target)
     return _normalise(raw_draft, draft_type, "draft"), _normalise(raw_target, target_type, "target")
 
 
@@ -67,9 +69,9 @@ def to_exact(law: Law) -> Law:
     """Return a float law as fractions, divided by their exact sum (what exact mode works on)."""
     if is_exact(law):
         return law
-    values = [Fraction(value) for value in law.tolist()]
-    total = sum(values)
-    return np.array([value / total for value in values], dtype=object)
+    exact = _fractions(law)
+    normalised: Law = exact / exact.sum()
+    return normalised
 
 
 def total_variation(a: Law, b: Law) -> Number:
@@ -132,6 +134,14 @@ def _as_array(values: Any, name: str) -> tuple[Law, str]:
         return array.astype(np.float64, copy=False), given
 
 
+def _fractions(array: Law) -> Law:
+    return np.array([Fraction(value) for value in array.tolist()], dtype=object)
+
+
+def _floats(array: Law) -> Law:
+    return array.astype(np.float64)
+
+
 def _from_objects(array: Law, name: str) -> tuple[Law, str]:
     """Take an object array as fractions if all entries are rational, otherwise as floats."""
     entries: list[Any] = []
@@ -177,7 +187,8 @@ def _normalise(array: Law, given: str, name: str) -> Law:
     if abs(total - 1) > tolerance:
         raise InvalidLawError(
             f"the {name} law sums to {float(total):.9g}; a law given as {given} must sum to one "
-            f"within {tolerance:g}: divide it by its sum if that is what you mean"
+            f"within {tolerance:g}: apply a softmax if these are logits, or divide it by its "
+            "sum if that is what you mean"
         )
     settled = not is_exact(array) and abs(total - 1) <= ROUNDING
     law: Law = array / (1 if settled else total)

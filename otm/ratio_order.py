@@ -89,8 +89,7 @@ class RatioOrder:
 
     def _capped_mass_at(self, j: int) -> Number:
         """Capped mass at the cap q/p of the token at place j; ascends with j."""
-        above = self.draft_above[j]
-        mass: Number = self.target_below[j] + (self.ratio[j] * above if above > 0 else 0)
+        mass: Number = self.target_below[j] + self.ratio[j] * self.draft_above[j]
         return mass
 
 

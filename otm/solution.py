@@ -64,7 +64,7 @@ class Solution:
 
     def _rows(self) -> list[tuple[str, str]]:
         problem = self.problem
-        short = isinstance(self.alpha, Fraction) and self.alpha.denominator < 10**20
+        short = isinstance(self.alpha, Fraction) and 1 < self.alpha.denominator < 10**20
         exact = f" = {self.alpha}" if short else ""
         return [
             ("problem", f"n = {problem.n:,} tokens, k = {problem.k} drafts"),

@@ -23,6 +23,17 @@ def as_law(values: Any) -> Law:
     return as_law_pair(values, values)[0]
 
 
+def test_whole_numbers_beside_fractions_are_exact() -> None:
+    # bug: a one-hot law written as [1, 0] turned exact mode off
+    half = [Fraction(1, 2), Fraction(1, 2)]
+    draft, target = as_law_pair(half, [1, 0])
+    assert draft.tolist() == half
+    assert target.tolist() == [Fraction(1), Fraction(0)]
+    assert as_law_pair([1, 0], [0.5, 0.5])[0].dtype == np.float64
+    with pytest.raises(InvalidLawError, match="sums to 2"):
+        as_law_pair(half, [1, 1])
+
+
 @pytest.mark.parametrize(
     ("law", "message"),
     [

@@ -62,7 +62,8 @@ def check_uniforms(uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool)
     array = _as_array(uniforms, "the uniforms", InvalidUniformsError)
     if array.shape != shape:
         raise InvalidUniformsError(
-            f"uniforms of shape {array.shape}; these drafts need uniforms of shape {shape}"
+            f"uniforms of shape {array.shape}; these drafts need uniforms of shape {shape}, "
+            "the last axis with plan.uniforms_per_selection of them"
         )
     try:
         valid = array.dtype.kind in "fiuO" and bool(((array >= 0) & (array < 1)).all())

@@ -48,7 +48,8 @@ def bounds(problem: MembershipProblem) -> tuple[Bound, ...]:
 
     Lemma 3's upper bound is stated there as a minimum over all sets of tokens.  It always equals
     α_k, so that the prefix formula of `otm.membership.cut` gives it in O(n log n);
-    `lemma_3_by_definition` evaluates it as it stands.
+    `lemma_3_by_definition` evaluates it as it stands.  Fractions are on the stated side exactly,
+    floats up to rounding.
 
     References
     ----------

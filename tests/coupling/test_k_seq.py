@@ -203,3 +203,14 @@ def test_the_ratio_bound_narrows_the_bracket() -> None:
     draft, target = np.array([0.5, 0.5]), np.array([0.5 + 1e-9, 0.5 - 1e-9])
     rho = optimal_division_factor(MembershipProblem(draft, target, 64), delta=0.5)
     assert 1 < rho <= (0.5 + 1e-9) / 0.5 + 1e-15
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_factor_that_an_error_names_is_accepted(seed: int) -> None:
+    # bug: ρ* printed with 12 digits, rounded down, and so refused in turn
+    rng = np.random.default_rng(seed)
+    problem = MembershipProblem(*rng.dirichlet(np.ones(5), 2), k=3)
+    with pytest.raises(InvalidParameterError, match="at least") as refused:
+        KSeq(problem, rho=1.0)
+    named = float(str(refused.value).rpartition("= ")[2])
+    assert KSeq(problem, rho=named).rho == named

@@ -248,3 +248,14 @@ def test_drafts_of_another_law_bias_the_output(rule: Rule) -> None:
         drafted = MembershipProblem(weights / weights.sum(), problem.target, plan.problem.k)
         law = exact_output_law(plan, enumerate_drafts(drafted))
         assert abs(law - problem.target).sum() / 2 > 1e-3
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_what_a_plan_hands_out_cannot_be_changed(rule: Rule, exact: bool) -> None:
+    # bug: sorting a cut's tokens in place permuted the plan's, whose laws stayed as they were
+    plan = rule(instance("Bernoulli", exact=exact))
+    order = plan.problem.by_ratio
+    handed_out = [plan.accepted_mass, plan.residual.tokens, plan.residual.cumulative]
+    handed_out += [order.tokens, order.draft, order.target, order.ratio, order.draft_below]
+    handed_out += [order.draft_above, order.target_below, minimum_cut(plan.problem).tokens]
+    assert not any(array.flags.writeable for array in handed_out)

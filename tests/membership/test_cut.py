@@ -174,3 +174,8 @@ def test_the_value_and_the_prefix_belong_together() -> None:
     problem = MembershipProblem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 2)
     assert optimal_value(problem.by_ratio, 2) == (F(11, 16), 1)
     assert optimal_value(problem.by_ratio, 1) == (F(1, 2), 1)
+
+
+def test_the_cap_is_at_least_one_where_floats_cancel() -> None:
+    problem = MembershipProblem([6e-32, 1.0], [0.157, 0.843], 3)
+    assert 1 <= optimal_cap(problem) <= 3

@@ -85,6 +85,7 @@ def test_acceptance_at_a_distance() -> None:
     assert acceptance_at_distance(problem, F(0)) == F(1, 2)
     assert acceptance_at_distance(problem, F(1, 8)) == F(5, 8)
     assert acceptance_at_distance(problem, F(3)) == 1
+    assert isinstance(acceptance_at_distance(problem, 0.125), F)
     with pytest.raises(InvalidParameterError, match="at least 0"):
         acceptance_at_distance(problem, F(-1, 8))
 
@@ -100,3 +101,8 @@ def test_a_lenience_outside_its_range_is_refused(lenience: float) -> None:
 def test_a_float_does_not_make_fractions_inexact() -> None:
     assert lenient_value(MembershipProblem([F(1)], [F(1)], 1), 0.5) == F(1)
     assert isinstance(lenient_value(MembershipProblem([F(1)], [F(1)], 1), 0.5), F)
+
+
+def test_ratios_that_overflow_do_so_silently() -> None:
+    problem = MembershipProblem([1.0, 1e-308], [0.5, 0.5], 2)
+    assert closest_ratio(problem, 0.25).max() <= 2
