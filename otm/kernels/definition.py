@@ -100,8 +100,9 @@ def verify_chain(
     -----
     Laws are not normalised, which would take a pass over rows that are not read otherwise.  With
     sums D of a draft law and T of a target law, the law of an output token is at most
-    abs(D − T) / max(D, T) away from the target (TV): 10^−6 for a float32 softmax, but up to 10^−3 for
-    one in half precision.  Give half-precision *logits* to `verify_chain_from_logits` instead.
+    abs(D − T) / max(D, T) away from the target (TV): 10^−6 for a float32 softmax, but up to
+    10^−3 for one in half precision.  Give half-precision *logits* to `verify_chain_from_logits`
+    instead.
 
     References
     ----------
