@@ -7,6 +7,7 @@ otherwise part: powers near one, their differences, and long sums.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 __all__ = [
     "Law",
     "Number",
+    "as_integers",
     "as_number",
     "at_least_once",
     "is_exact",
@@ -47,6 +49,12 @@ def as_number(value: Any) -> Number:
     """Turn a NumPy scalar into a Python float; let fractions pass through."""
     number: Number = value.item() if isinstance(value, np.generic) else value
     return number
+
+
+def as_integers(law: Law) -> tuple[list[int], int]:
+    """Write fractions as integers over their least common denominator, which comes second."""
+    unit = math.lcm(*(value.denominator for value in law))
+    return [int(value * unit) for value in law], unit
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

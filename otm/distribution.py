@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law, Number, as_number, is_exact, zeros
+from otm.arithmetic import Law, Number, as_number, is_exact, read_only, zeros
 from otm.errors import InvalidLawError
 
 __all__ = ["as_law_pair", "residual_weights", "to_exact", "total_variation"]
@@ -192,5 +192,4 @@ def _normalise(array: Law, given: str, name: str) -> Law:
         )
     settled = not is_exact(array) and abs(total - 1) <= ROUNDING
     law: Law = array / (1 if settled else total)
-    law.flags.writeable = False
-    return law
+    return read_only(law)

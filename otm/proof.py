@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm import certificate
-from otm.arithmetic import Law, Number
+from otm.arithmetic import Law, Number, as_integers
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
 from otm.float_proof import TINY, relative_error, rounded_bounds, surely_accepted
@@ -212,11 +212,12 @@ class Certificate:
         )
 
     def _inputs(self) -> tuple[list[Any], list[Any]]:
-        if not self.problem.exact:
-            return [x.hex() for x in self.problem.draft.tolist()], [
-                x.hex() for x in self.problem.target.tolist()
-            ]
-        return _as_integers(self.problem.draft), _as_integers(self.problem.target)
+        def written(law: Law) -> list[Any]:
+            if self.problem.exact:
+                return [_integer(value) for value in as_integers(law)[0]]
+            return [value.hex() for value in law.tolist()]
+
+        return written(self.problem.draft), written(self.problem.target)
 
     def _written_out_plan(self) -> Document | None:
         """Write an optimal plan as integers over a common denominator, on small instances."""
@@ -248,11 +249,6 @@ def _exact_law(document: Document, name: str) -> list[Fraction]:
     weights = certificate.weights(document[name], name)
     total = sum(weights)
     return [Fraction(weight, total) for weight in weights]
-
-
-def _as_integers(law: Law) -> list[int | str]:
-    unit = math.lcm(*(value.denominator for value in law))
-    return [_integer(int(value * unit)) for value in law]
 
 
 def _integer(value: int) -> int | str:

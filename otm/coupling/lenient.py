@@ -121,18 +121,22 @@ class LenientPlan(OptimalPlan):
     def accepted_ratio(self) -> Law:
         """Ratio v/p of the wanted accepted mass, along the order of q/p: array [m]."""
         if self.residual_of == "closest":
-            return closest_ratio(self.problem, self.lenience)
-        cap = lenient_cap(self.problem, self.lenience)
+            return read_only(closest_ratio(self.problem, self.lenience))
         with np.errstate(over="ignore"):
-            capped: Law = np.minimum(self.problem.by_ratio.ratio / self.lenience, np.asarray(cap))
-        return capped
+            largest = self.problem.by_ratio.ratio / self.lenience
+        return read_only(np.minimum(largest, np.asarray(self._cap)))
+
+    @cached_property
+    def _cap(self) -> Number:
+        """Cap c_l of the paper's rule."""
+        return lenient_cap(self.problem, self.lenience)
 
     @property
     def win_ratio(self) -> Law:
         """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
         order = self.problem.by_ratio
         mass = running_sum(self.accepted_ratio * order.draft, from_zero=True)
-        return raise_to_one(order, self.accepted_ratio.copy(), mass, 1 - mass[-1])
+        return raise_to_one(order, self.accepted_ratio, mass, 1 - mass[-1])
 
     @property
     def wanted_mass(self) -> Law:
@@ -150,8 +154,7 @@ class LenientPlan(OptimalPlan):
         if self.residual_of == "closest":
             accepted = self.accepted_mass
         else:
-            cap = lenient_cap(self.problem, self.lenience)
-            accepted = self.lenience * cap * self.problem.draft
+            accepted = self.lenience * self._cap * self.problem.draft
         return InverseCdf.from_weights(residual_weights(self.problem.target, accepted))
 
 
@@ -194,7 +197,7 @@ class ArgmaxLenientPlan(SequentialPlan):
         accepted = self.problem.target >= self.lenience * self.problem.target.max()
         ones: Law = zeros(self.problem.n, self.problem.draft)
         ones[accepted] += 1
-        return ones
+        return read_only(ones)
 
     @cached_property
     def accepted_mass(self) -> Law:

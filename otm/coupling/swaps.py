@@ -64,7 +64,7 @@ def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number
     order : RatioOrder
         The laws along q/p.
     ratio : array [m]
-        r before it is raised; changed in place.
+        r before it is raised.
     mass_below : array [m + 1]
         Mass Σ p r of the first j tokens, as far as they can be raised.
     missing : float or Fraction
@@ -79,8 +79,8 @@ def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number
 
     raised = max(1, bisect_right(range(ratio.size), missing, key=gained))
     floor = (missing + mass_below[raised]) / order.draft_below[raised]
-    np.maximum(ratio, np.asarray(min(floor, 0 * floor + 1)), out=ratio)
-    return ratio
+    higher: Law = np.maximum(ratio, np.asarray(min(floor, 0 * floor + 1)))
+    return higher
 
 
 def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:

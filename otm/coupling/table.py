@@ -259,8 +259,7 @@ def _checked(problem: MembershipProblem, accept: Any) -> Law:
             f"row {row} of the table is {table[row].tolist()}; the probabilities of accepting "
             "each draft must be at least 0 and sum to at most 1"
         )
-    table.flags.writeable = False
-    return table
+    return read_only(table)
 
 
 def _as_fraction(value: Any) -> Fraction:

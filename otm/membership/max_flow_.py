@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from otm.arithmetic import Law
+from otm.arithmetic import as_integers
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.problem import MembershipProblem
 
@@ -55,8 +55,8 @@ def alpha_by_max_flow(problem: MembershipProblem) -> Fraction:
         ) from error
     _check_size(problem)
     exact = problem.to_exact()
-    draft, draft_unit = _as_integers(exact.draft)
-    target, target_unit = _as_integers(exact.target)
+    draft, draft_unit = as_integers(exact.draft)
+    target, target_unit = as_integers(exact.target)
     sets_unit = draft_unit**problem.k
 
     graph = networkx.DiGraph()
@@ -69,12 +69,6 @@ def alpha_by_max_flow(problem: MembershipProblem) -> Fraction:
         graph.add_edge(token, "sink", capacity=weight * sets_unit)
     flow = networkx.maximum_flow_value(graph, "source", "sink")
     return Fraction(flow, sets_unit * target_unit)
-
-
-def _as_integers(law: Law) -> tuple[list[int], int]:
-    """Integers in the proportions of a law of fractions, and their sum."""
-    unit = math.lcm(*(probability.denominator for probability in law))
-    return [int(probability * unit) for probability in law], unit
 
 
 def _law_of_draft_sets(draft: list[int], k: int) -> dict[frozenset[int], int]:

@@ -114,7 +114,7 @@ def test_raising_makes_a_law(problem: MembershipProblem) -> None:
     order = problem.by_ratio
     ratio = np.minimum(order.ratio, F(1, 2))
     mass = running_sum(ratio * order.draft, from_zero=True)
-    raised = raise_to_one(order, ratio.copy(), mass, 1 - mass[-1])
+    raised = raise_to_one(order, ratio, mass, 1 - mass[-1])
     assert (raised * order.draft).sum() == 1
     assert (raised >= ratio).all()
     assert len(set(raised[raised > ratio])) <= 1  # one floor for all that are raised
