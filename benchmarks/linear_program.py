@@ -3,19 +3,16 @@
     python -m benchmarks.linear_program [--quick]
 
 The same instances go to the closed form, to SpecTr's linear program by HiGHS, to POT's network
-simplex (its `emd`, dense as usual and sparse) on the same rows merged by draft multisets, and to
-the exact maximum flow.  Errors are against the closed form in fractions.  Every solve has a process
-of its own, which is killed when its time is up.  Seconds are processor time of the solve, without
-imports; nothing here runs in parallel.  Draft and target law are softmaxes of correlated Gaussian
-logits.  Times, errors and the largest instance that each solves in the time limit go to
-benchmarks/results/linear_program.json.
+simplex (its `emd`, dense as usual and sparse) on the same rows merged by draft multisets, to the
+maximum flow of OR-Tools in 64-bit integers, and to the exact one.  Errors are against the closed
+form in fractions.  Every solve has a process of its own, which is killed when its time is up.
+Seconds are processor time of the solve, without imports; nothing here runs in parallel.  Draft and
+target law are softmaxes of correlated Gaussian logits.  Times, errors and the largest instance that
+each solves in the time limit go to benchmarks/results/linear_program.json.
 """
 
 import argparse
-import importlib.metadata
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -29,6 +26,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 
 import otm
+from benchmarks.machine import machine
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.membership.cut import minimum_cut
 from otm.membership.highs_ import solve_highs
@@ -83,6 +81,31 @@ def pot_sparse(problem: otm.MembershipProblem) -> float:
     return float(plan.tocsr()[:sets, :tokens].sum())
 
 
+def or_tools(problem: otm.MembershipProblem) -> float:
+    """Push-relabel of OR-Tools, with masses as whole numbers of 2^−52."""
+    require(200 * size_of(problem).variables)
+    try:
+        from ortools.graph.python import max_flow
+    except ImportError as error:
+        raise MissingDependencyError(
+            'OR-Tools is not installed: pip install "otm[benchmarks]"'
+        ) from error
+    program = packing_form(problem, MEMORY_LIMIT)
+    sets, tokens = len(program.sets), program.tokens.size
+    source, sink = sets + tokens, sets + tokens + 1
+    unit = 2.0**52
+    arcs = [
+        (np.full(sets, source), np.arange(sets), program.set_capacity * unit),
+        (program.set_of, sets + program.token_of, np.full(program.set_of.size, unit)),
+        (sets + np.arange(tokens), np.full(tokens, sink), program.token_capacity * unit),
+    ]
+    tails, heads, capacities = (np.concatenate(parts) for parts in zip(*arcs, strict=True))
+    flow = max_flow.SimpleMaxFlow()
+    flow.add_arcs_with_capacity(tails, heads, np.floor(capacities).astype(np.int64))
+    raise_if(None if flow.solve(source, sink) == flow.OPTIMAL else "no optimal flow")
+    return float(flow.optimal_flow() / unit)
+
+
 def max_flow(problem: otm.MembershipProblem) -> Fraction:
     return alpha_by_max_flow(problem)
 
@@ -92,6 +115,7 @@ METHODS: dict[str, Callable[[otm.MembershipProblem], float | Fraction]] = {
     "HiGHS": highs,
     "POT dense": pot_dense,
     "POT sparse": pot_sparse,
+    "OR-Tools": or_tools,
     "max flow": max_flow,
 }
 
@@ -156,7 +180,7 @@ def peak_memory() -> int:
 
 def solve_apart(method: str, n: int, k: int, limit: float) -> dict[str, Any]:
     """Solve in a process that can be killed."""
-    command = [sys.executable, __file__, "--one", method, str(n), str(k)]
+    command = [sys.executable, "-m", __spec__.name, "--one", method, str(n), str(k)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=2 * limit, check=False
@@ -224,25 +248,6 @@ def cell(result: dict[str, Any]) -> str:
     return f"{result['seconds']:.2g}{error}"
 
 
-def machine() -> dict[str, Any]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    model = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), None)
-    versions = {}
-    for package in ("numpy", "scipy", "highspy", "POT", "networkx"):
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
-    return {
-        "python": platform.python_version(),
-        "versions": versions,
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu": model or platform.processor(),
-        "cores": os.cpu_count(),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="tiny sizes; writes no file")
@@ -260,7 +265,7 @@ def main() -> None:
             "time limit": limit,
             "largest solved in time": largest(results),
             "results": results,
-            **machine(),
+            **machine("numpy", "scipy", "highspy", "POT", "ortools", "networkx"),
         }
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -8,8 +8,6 @@ benchmarks/results/solve.json.
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import otm
+from benchmarks.machine import machine
 from otm.coupling import OptimalPlan
 from otm.membership.cut import minimum_cut
 
@@ -223,13 +222,7 @@ def main() -> None:
         print(f"{name:<40}{value:.3g}")
     if arguments.save:
         RESULTS.parent.mkdir(exist_ok=True)
-        machine = {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-        }
-        record = {"n": n, "times": times, "accuracy": errors, **single, "versions": machine}
+        record = {"n": n, "times": times, "accuracy": errors, **single, **machine("numpy")}
         RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,32 +1,43 @@
 """OTM: the mathematics and the practice of lossless speculative decoding.
 
 `solve` finds the optimal acceptance probability for k drafts, an optimal transport plan and a
-certificate; `alpha` the probability alone.  Selection rules are in `otm.coupling`.
+certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of laws.
+Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.draft_laws`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from otm.errors import OTMError
+from otm.interval import Interval
 from otm.problem import MembershipProblem
 from otm.solution import Solution
 from otm.solve import alpha, solve
+from otm.sparse import SparseLaw
 
 if TYPE_CHECKING:
+    from otm.comparison import compare
     from otm.proof import Certificate
 
 __all__ = [
     "Certificate",
+    "Interval",
     "MembershipProblem",
     "OTMError",
     "Solution",
+    "SparseLaw",
     "alpha",
+    "compare",
     "solve",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Certificate":  # on use: `import otm` stays light
+def __getattr__(name: str) -> Any:  # on use: `import otm` stays light
+    if name == "Certificate":
         from otm.proof import Certificate
 
         return Certificate
+    if name == "compare":
+        from otm.comparison import compare
+
+        return compare
     raise AttributeError(f"module 'otm' has no attribute {name!r}")

@@ -16,7 +16,14 @@ import numpy as np
 from otm.arithmetic import Law, Number, as_number, is_exact, read_only, zeros
 from otm.errors import InvalidLawError
 
-__all__ = ["as_law_pair", "residual_weights", "to_exact", "total_variation"]
+__all__ = [
+    "as_law",
+    "as_law_pair",
+    "as_law_rows",
+    "residual_weights",
+    "to_exact",
+    "total_variation",
+]
 
 SUM_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}
 """How far a law may sum from one before it is refused, by the type that it was given in."""
@@ -53,16 +60,69 @@ def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
     """
     raw_draft, draft_type = _as_array(draft, "draft")
     raw_target, target_type = _as_array(target, "target")
-    if raw_draft.size != raw_target.size:
-        raise InvalidLawError(
-            f"the draft law has {raw_draft.size} tokens and the target law {raw_target.size}; "
-            "both must be laws on the same vocabulary: give absent tokens probability 0"
-        )
-    if is_exact(raw_draft) != is_exact(raw_target):
-        other = draft_type if is_exact(raw_target) else target_type
-        to_kind = _fractions if other.startswith(("int", "uint")) else _floats
-        raw_draft, raw_target = to_kind(raw_draft), to_kind(raw_target)
+    raw_draft, raw_target = _of_one_kind(raw_draft, draft_type, raw_target, target_type)
     return _normalise(raw_draft, draft_type, "draft"), _normalise(raw_target, target_type, "target")
+
+
+def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
+    """Check and normalise many draft and target laws; equivalent to `as_law_pair` row by row.
+
+    Parameters
+    ----------
+    draft, target : array-like [..., n]
+        Laws along the last axis, given as for `as_law_pair`.  The leading axes must broadcast;
+        either may be empty.
+
+    Returns
+    -------
+    tuple of arrays [..., n]
+        Read-only, each of the shape that it was given in: bit for bit what `as_law_pair` makes of
+        each row.
+
+    Raises
+    ------
+    InvalidLawError
+        If a row is not a law, which names the row and the token; if the vocabularies differ or the
+        leading axes do not broadcast.
+
+    Examples
+    --------
+    >>> draft, target = as_law_rows([[0.5, 0.5], [0.25, 0.75]], [0, 1])
+    >>> draft.shape, target.shape
+    ((2, 2), (2,))
+    """
+    raw_draft, draft_type = _as_array(draft, "draft", rows=True)
+    raw_target, target_type = _as_array(target, "target", rows=True)
+    raw_draft, raw_target = _of_one_kind(raw_draft, draft_type, raw_target, target_type)
+    try:
+        np.broadcast_shapes(raw_draft.shape[:-1], raw_target.shape[:-1])
+    except ValueError:
+        raise InvalidLawError(
+            f"draft laws of shape {raw_draft.shape} and target laws of shape {raw_target.shape}; "
+            "all axes but the last must broadcast"
+        ) from None
+    return (
+        _normalise_rows(raw_draft, draft_type, "draft"),
+        _normalise_rows(raw_target, target_type, "target"),
+    )
+
+
+def as_law(values: Any, name: str) -> Law:
+    """Check and normalise one law: `as_law_pair` for a law that has no partner.
+
+    Parameters
+    ----------
+    values : array-like [n]
+        As for `as_law_pair`.
+    name : str
+        What to call the law in messages: "draft", "target".
+
+    Raises
+    ------
+    InvalidLawError
+        As for `as_law_pair`.
+    """
+    return _normalise(*_as_array(values, name), name)
 
 
 def to_exact(law: Law) -> Law:
@@ -104,8 +164,8 @@ def residual_weights(target: Law, accepted: Law) -> Law:
     return left if left.any() else target
 
 
-def _as_array(values: Any, name: str) -> tuple[Law, str]:
-    """Turn anything array-like into a float64 or Fraction vector; also name the type given."""
+def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Law, str]:
+    """Turn a law, or rows of laws, into float64 or Fraction arrays; also name the type given."""
     torch = sys.modules.get("torch")
     try:
         if torch is not None and isinstance(values, torch.Tensor):
@@ -119,7 +179,12 @@ def _as_array(values: Any, name: str) -> tuple[Law, str]:
         raise InvalidLawError(
             f"the {name} law is not array-like ({error}); give a flat sequence of numbers"
         ) from error
-    if array.ndim != 1 or array.size == 0:
+    if rows and (array.ndim == 0 or array.shape[-1] == 0):
+        raise InvalidLawError(
+            f"the {name} laws have shape {array.shape}; the last axis must hold one probability a "
+            "token"
+        )
+    if not rows and (array.ndim != 1 or array.size == 0):
         raise InvalidLawError(
             f"the {name} law has shape {array.shape}; give one law as a flat, non-empty sequence "
             "with one probability a token"
@@ -134,8 +199,23 @@ def _as_array(values: Any, name: str) -> tuple[Law, str]:
         return array.astype(np.float64, copy=False), given
 
 
+def _of_one_kind(draft: Law, draft_type: str, target: Law, target_type: str) -> tuple[Law, Law]:
+    """Check that the vocabularies agree, and make both laws floats or both fractions."""
+    if draft.shape[-1] != target.shape[-1]:
+        raise InvalidLawError(
+            f"the draft law has {draft.shape[-1]} tokens and the target law {target.shape[-1]}; "
+            "both must be laws on the same vocabulary: give absent tokens probability 0"
+        )
+    if is_exact(draft) == is_exact(target):
+        return draft, target
+    other = draft_type if is_exact(target) else target_type
+    to_kind = _fractions if other.startswith(("int", "uint")) else _floats
+    return to_kind(draft), to_kind(target)
+
+
 def _fractions(array: Law) -> Law:
-    return np.array([Fraction(value) for value in array.tolist()], dtype=object)
+    entries = np.array([Fraction(value) for value in array.ravel().tolist()], dtype=object)
+    return entries.reshape(array.shape)
 
 
 def _floats(array: Law) -> Law:
@@ -145,12 +225,13 @@ def _floats(array: Law) -> Law:
 def _from_objects(array: Law, name: str) -> tuple[Law, str]:
     """Take an object array as fractions if all entries are rational, otherwise as floats."""
     entries: list[Any] = []
-    for index, value in enumerate(array):
+    for position, value in enumerate(array.flat):
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            row, index = _place(array, position)
             kind = type(value).__name__
             raise InvalidLawError(
-                f"the {name} law has {value!r:.60} of type {kind} at index {index}; allowed are "
-                "real numbers and fractions"
+                f"the {name} law{row} has {value!r:.60} of type {kind} at index {index}; allowed "
+                "are real numbers and fractions"
             )
         if not isinstance(value, numbers.Rational):
             entries.append(value)
@@ -158,16 +239,41 @@ def _from_objects(array: Law, name: str) -> tuple[Law, str]:
         # over Python's own integers: those of NumPy would overflow
         entries.append(Fraction(int(value.numerator), int(value.denominator)))
         if abs(entries[-1]) > LARGEST_ENTRY:
+            row, index = _place(array, position)
             raise InvalidLawError(
-                f"the {name} law has a number beyond {LARGEST_ENTRY:g} at index {index}; every "
-                "probability must be at least 0 and at most 1"
+                f"the {name} law{row} has a number beyond {LARGEST_ENTRY:g} at index {index}; "
+                "every probability must be at least 0 and at most 1"
             )
     if all(isinstance(entry, Fraction) for entry in entries):
-        return np.array(entries, dtype=object), "Fraction"
-    return np.array(entries, dtype=np.float64), "float64"
+        return np.array(entries, dtype=object).reshape(array.shape), "Fraction"
+    return np.array(entries, dtype=np.float64).reshape(array.shape), "float64"
 
 
-def _normalise(array: Law, given: str, name: str) -> Law:
+def _place(array: Law, position: int) -> tuple[str, int]:
+    """Row of a flat position in words, empty for a single law, and the index in the row."""
+    *row, index = (int(i) for i in np.unravel_index(position, array.shape))
+    if not row:
+        return "", index
+    return f" of row {row[0] if len(row) == 1 else tuple(row)}", index
+
+
+def _normalise_rows(array: Law, given: str, name: str) -> Law:
+    """Check every row, and divide it by its sum."""
+    array = np.ascontiguousarray(array)  # NumPy then adds each row as it does a single law
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum(axis=-1, keepdims=True)
+        wrong = abs(total - 1) > SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
+    valid = ~wrong & (array.min(axis=-1, keepdims=True) >= 0) & (total < np.inf)
+    if not valid.all():
+        first = int(valid.argmin())
+        row, _ = _place(array, first * array.shape[-1])
+        _normalise(array.reshape(-1, array.shape[-1])[first], given, name, row)  # says why
+    settled = np.zeros_like(valid) if is_exact(array) else abs(total - 1) <= ROUNDING
+    law: Law = array.copy() if settled.all() else array / np.where(settled, 1, total)
+    return read_only(law)
+
+
+def _normalise(array: Law, given: str, name: str, row: str = "") -> Law:
     """Check the entries and the sum, and divide by the sum."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = array.sum()
@@ -176,18 +282,19 @@ def _normalise(array: Law, given: str, name: str) -> Law:
     if np.any(wrong):  # not so where finite entries sum to infinity
         index = int(np.flatnonzero(wrong)[0])
         raise InvalidLawError(
-            f"the {name} law has {array[index]} at index {index}; every probability must be a "
+            f"the {name} law{row} has {array[index]} at index {index}; every probability must be a "
             "finite number of at least 0 (if these are logits, apply a softmax first)"
         )
     tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
     if total == 0:
         raise InvalidLawError(
-            f"the {name} law is zero everywhere; at least one token needs a positive probability"
+            f"the {name} law{row} is zero everywhere; at least one token needs a positive "
+            "probability"
         )
     if abs(total - 1) > tolerance:
         raise InvalidLawError(
-            f"the {name} law sums to {float(total):.9g}; a law given as {given} must sum to one "
-            f"within {tolerance:g}: apply a softmax if these are logits, or divide it by its "
+            f"the {name} law{row} sums to {float(total):.9g}; a law given as {given} must sum to "
+            f"one within {tolerance:g}: apply a softmax if these are logits, or divide it by its "
             "sum if that is what you mean"
         )
     settled = not is_exact(array) and abs(total - 1) <= ROUNDING

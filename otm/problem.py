@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import math
 import numbers
-import operator
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from otm.arithmetic import Law, Number, is_exact
 from otm.distribution import as_law_pair, to_exact
-from otm.errors import InvalidDraftCountError, InvalidParameterError
+from otm.draft_laws.iid import IID
+from otm.errors import InvalidParameterError
+from otm.input_checks import as_draft_count
 from otm.ratio_order import RatioOrder
 
-__all__ = ["MembershipProblem", "as_draft_count", "as_parameter"]
-
-LARGEST_DRAFT_COUNT = 2**63 - 1
-"""Most drafts that a problem may have."""
+__all__ = ["MembershipProblem", "as_parameter"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -90,6 +85,11 @@ class MembershipProblem:
         return is_exact(self.draft)
 
     @cached_property
+    def drafts(self) -> IID:
+        """The joint law p^k of the drafts."""
+        return IID(self.draft, self.k)
+
+    @cached_property
     def by_ratio(self) -> RatioOrder:
         """The tokens in ascending order of q/p, with cumulative masses."""
         return RatioOrder(self.draft, self.target)
@@ -114,30 +114,3 @@ def as_parameter(problem: MembershipProblem, value: Any, name: str) -> Number:
     if problem.exact:
         return Fraction(value) if isinstance(value, numbers.Rational) else Fraction(float(value))
     return float(value)
-
-
-def as_draft_count(k: Any) -> int:
-    """Check that k is a number of drafts: an integer of at least 1.
-
-    Raises
-    ------
-    InvalidDraftCountError
-        If it is not, or is above `LARGEST_DRAFT_COUNT`; booleans and floats are refused even where
-        they equal an integer.
-    """
-    try:
-        if isinstance(k, bool | np.bool_):
-            raise TypeError
-        count = operator.index(k)
-    except TypeError:
-        raise InvalidDraftCountError(
-            f"k = {k!r} of type {type(k).__name__}; the number of drafts must be an integer"
-        ) from None
-    if count < 1:
-        raise InvalidDraftCountError(f"k = {Decimal(count):.6g}; at least one draft is needed")
-    if count > LARGEST_DRAFT_COUNT:
-        raise InvalidDraftCountError(
-            f"k is above {LARGEST_DRAFT_COUNT}, a 64-bit integer; long before that α_k is "
-            "its limit, the target mass of the tokens that can be drafted"
-        )
-    return count

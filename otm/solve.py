@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
-from otm.arithmetic import Law, Number
-from otm.errors import InvalidDraftCountError, UnknownMethodError
+from otm.arithmetic import Number
+from otm.draft_laws import DraftLaw
+from otm.errors import (
+    InvalidDraftCountError,
+    InvalidLawError,
+    InvalidParameterError,
+    UnknownMethodError,
+)
+from otm.interval import Interval
 from otm.membership.cut import minimum_cut, optimal_value
 from otm.membership.multisets import MEMORY_LIMIT
-from otm.problem import MembershipProblem, as_draft_count
+from otm.problem import MembershipProblem
 from otm.solution import Solution
+from otm.sparse import SparseLaw, align
+
+if TYPE_CHECKING:
+    from otm.batch import SolutionRows
+    from otm.on_tokens import SparseSolution
 
 __all__ = ["alpha", "solve"]
 
+_Laws = Sequence[Any]  # one law as a flat sequence of numbers
 
+
+@overload
 def solve(
-    p: Any, q: Any, k: int, *, method: str = "auto", memory_limit: int = MEMORY_LIMIT
-) -> Solution:
+    p: SparseLaw, q: SparseLaw, k: int, *, method: str = ..., memory_limit: int = ...
+) -> SparseSolution: ...
+@overload
+def solve(
+    p: _Laws, q: _Laws, k: int, *, method: str = ..., memory_limit: int = ...
+) -> Solution: ...
+@overload
+def solve(p: Any, q: Any, k: Any, *, method: str = ..., memory_limit: int = ...) -> Any: ...
+def solve(
+    p: Any, q: Any, k: Any, *, method: str = "auto", memory_limit: int = MEMORY_LIMIT
+) -> Solution | SolutionRows | SparseSolution:
     """Solve OTM-k: the best way to turn k i.i.d. drafts from p into one token from q.
 
     Parameters
@@ -43,6 +67,10 @@ def solve(
     Solution
         With `alpha`, `plan`, `certificate`, `bounds`, `method` and `why`.  Laws given in fractions
         are solved exactly and give fractions; float laws give float64.
+    SolutionRows
+        Of laws [..., n], one a row, or of several k; all leading axes broadcast.
+    SparseSolution
+        Of two `SparseLaw`s: its plan takes and returns their token ids.
 
     Raises
     ------
@@ -50,6 +78,8 @@ def solve(
         If the laws or k are not valid.
     UnknownMethodError
         If the method does not exist.
+    InvalidParameterError
+        If a linear program is asked for with several rows.
     ProblemTooLargeError
         If a linear program would exceed the memory limit; nothing is allocated then.
     SolverError
@@ -70,31 +100,72 @@ def solve(
     >>> from fractions import Fraction
     >>> solve([Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)], k=2).alpha
     Fraction(11, 16)
+
+    One draft law beside two target laws, and laws by their support:
+
+    >>> solve([0.75, 0.25], [[0.25, 0.75], [0.5, 0.5]], k=2).alpha
+    array([0.6875, 0.9375])
+    >>> solve(SparseLaw([7, 900], [0.75, 0.25]), SparseLaw([7, 900], [0.25, 0.75]), k=2).alpha
+    0.6875
     """
     solve_by = _METHODS.get(str(method))
     if solve_by is None:
         raise UnknownMethodError(f"method {method!r}; known methods are {', '.join(_METHODS)}")
+    if isinstance(p, DraftLaw):
+        raise InvalidLawError(
+            "the draft law is a joint law of all drafts; `otm.alpha` has its optimum, and the "
+            "rules of `otm.coupling` have plans for such drafts"
+        )
+    if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
+        from otm.on_tokens import SparseSolution
+
+        tokens, draft, target = _aligned(p, q)
+        solution = solve_by(MembershipProblem(draft, target, k), memory_limit)
+        return SparseSolution(solution, tokens)
+    if _axes(p) > 1 or _axes(q) > 1 or _axes(k) > 0:
+        if solve_by is not _by_closed_form:
+            raise InvalidParameterError(
+                f"method {method!r} takes one pair of laws and one k; several rows are solved in "
+                'closed form: leave the method out, or use "closed-form"'
+            )
+        from otm.batch import solve_rows
+
+        return solve_rows(p, q, k)
     return solve_by(MembershipProblem(p, q, k), memory_limit)
 
 
 @overload
-def alpha(p: Any, q: Any, k: int) -> Number: ...
+def alpha(p: DraftLaw, q: Any) -> Number | Interval: ...
 @overload
-def alpha(p: Any, q: Any, k: Sequence[Any] | npt.NDArray[np.integer]) -> Law: ...
-def alpha(p: Any, q: Any, k: Any) -> Number | Law:
-    """Optimal acceptance probability α_k(p, q) for k i.i.d. drafts.
+def alpha(p: SparseLaw, q: SparseLaw, k: int) -> Number: ...
+@overload
+def alpha(p: _Laws, q: _Laws, k: int) -> Number: ...
+@overload
+def alpha(p: Any, q: Any, k: Any) -> Any: ...
+def alpha(p: Any, q: Any, k: Any = None) -> Any:
+    """Optimal acceptance probability α_k(p, q) for k i.i.d. drafts, or for any joint law of drafts.
 
     Parameters
     ----------
-    p, q : array-like [n]
-        Draft and target law, as for `solve`.
+    p, q : array-like [..., n]
+        Draft and target law, as for `solve`; two `SparseLaw`s; or for p a joint law of all drafts
+        (`otm.draft_laws`).
     k : int or int array-like [...]
-        Number of drafts, or several of them at once (the laws are sorted only once).
+        Number of i.i.d. drafts.  All leading axes broadcast; the laws are sorted only once for
+        several k.  To be left out for a joint law, which has its own number of drafts.
 
     Returns
     -------
-    float, Fraction or array [...]
-        α_k; an array of the shape of k if k is not a single number.
+    float or Fraction
+        α_k, of a single pair of laws and a single k.
+    array [...]
+        Of several, equal bit for bit to single calls.
+    tensor [...]
+        If both laws are torch tensors: float64, on their device, and differentiable.  The gradient
+        is that of a minimum cut H, dα/dq = 1_H and dα/dp = −k p(H)^(k−1) 1_H, taken through the
+        division by Σp and Σq.
+    Interval
+        For joint laws that have no closed form and are too large for an exact maximum flow.
 
     Raises
     ------
@@ -105,21 +176,58 @@ def alpha(p: Any, q: Any, k: Any) -> Number | Law:
     --------
     >>> alpha([0.5, 0.5, 0, 0], [0.25, 0.25, 0.25, 0.25], [1, 2, 8])
     array([0.5, 0.5, 0.5])
-    >>> alpha([0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0], [1, 2, 8])
-    array([0.5       , 0.75      , 0.99609375])
+    >>> alpha([[0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0]], [0.5, 0.5, 0, 0], 2)
+    array([0.75, 0.5 ])
+    >>> from otm.draft_laws import WithoutReplacement
+    >>> round(alpha(WithoutReplacement([0.5, 0.25, 0.25], k=2), [0, 0, 1]), 12)
+    0.583333333333
     """
-    try:
-        given = np.asarray(k)
-    except Exception as error:  # whatever a foreign object raises when it is asked for its entries
-        raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
-    if given.ndim == 0:
-        problem = MembershipProblem(p, q, k)
-        return optimal_value(problem.by_ratio, problem.k)[0]
-    counts = [as_draft_count(count) for count in given.flat]
-    problem = MembershipProblem(p, q, 1)
-    values = np.empty(len(counts), dtype=problem.draft.dtype)
-    values[:] = [optimal_value(problem.by_ratio, count)[0] for count in counts]
-    return values.reshape(given.shape)
+    if isinstance(p, DraftLaw):
+        if k is not None:
+            raise InvalidDraftCountError(
+                f"k = {k!r:.60} beside a joint law of {p.k} drafts, which says how many there "
+                "are; leave k out"
+            )
+        from otm.membership.other_drafts import optimal_value_of
+
+        return optimal_value_of(p, q)
+    if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
+        _, p, q = _aligned(p, q)
+    elif _is_tensor(p) and _is_tensor(q):
+        from otm.membership.torch_ import optimal_values
+
+        return optimal_values(p, q, k)[0]
+    if _axes(p) > 1 or _axes(q) > 1 or _axes(k) > 0:
+        from otm.membership.rows import alpha_rows
+
+        return alpha_rows(p, q, k)
+    problem = MembershipProblem(p, q, k)
+    return optimal_value(problem.by_ratio, problem.k)[0]
+
+
+def _aligned(p: Any, q: Any) -> tuple[Any, Any, Any]:
+    """Both laws on the union of their supports, behind its token ids."""
+    for law, name in ((p, "draft"), (q, "target")):
+        if not isinstance(law, SparseLaw):
+            raise InvalidLawError(
+                f"the {name} law is a {type(law).__name__} beside a SparseLaw; give both by their "
+                "support (`SparseLaw.from_dense`), or both on the whole vocabulary (`.dense(n)`)"
+            )
+    return align(p, q)
+
+
+def _is_tensor(values: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, torch.Tensor)
+
+
+def _axes(values: Any) -> int:
+    """Count the axes, as far as the first entry shows: 2 stands for more, and so 0 for none."""
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        first = values[0] if len(values) else None
+        nested = isinstance(first, list | tuple) or getattr(first, "ndim", 0) > 0
+        return 2 if nested else 1
+    return int(getattr(values, "ndim", 0))
 
 
 def _by_closed_form(problem: MembershipProblem, memory_limit: int) -> Solution:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from otm.arithmetic import Law, is_exact
-from otm.distribution import as_law_pair, residual_weights, to_exact, total_variation
+from otm.distribution import as_law_pair, as_law_rows, residual_weights, to_exact, total_variation
 from otm.errors import InvalidLawError
 from otm.testing.strategies import laws, pairs
 
@@ -142,6 +143,107 @@ def test_strided_arrays_are_as_contiguous_ones() -> None:
     assert as_law(wide[::2]).tolist() == [0.5, 0.25, 0.25]
     assert as_law(wide[::2][::-1]).tolist() == [0.25, 0.25, 0.5]
     assert as_law(np.broadcast_to(0.25, 4)).tolist() == [0.25] * 4
+
+
+# Rows of laws
+
+
+@given(st.lists(laws(3, 3), min_size=1, max_size=4), laws(3, 3))
+def test_rows_are_normalised_as_single_laws_bit_for_bit(drawn: list[Law], other: Law) -> None:
+    draft, target = as_law_rows(drawn, other)
+    for row, law in enumerate(drawn):
+        single = as_law_pair(law, other)
+        assert draft[row].tolist() == single[0].tolist()
+        assert target.tolist() == single[1].tolist()
+
+
+@pytest.mark.parametrize("change", [np.ascontiguousarray, np.asfortranarray, lambda x: x[:, ::-1]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_long_rows_are_added_as_single_laws(change: Any, dtype: Any) -> None:
+    """Catches sums down the columns of an array in Fortran's order, which round differently."""
+    rows = change(np.random.default_rng(0).dirichlet(np.ones(1_000), 5).astype(dtype))
+    for found, row in zip(as_law_rows(rows, rows)[0], rows, strict=True):
+        assert found.tolist() == as_law(row.copy()).tolist()
+
+
+@given(st.lists(laws(2, 2, exact=True), min_size=1, max_size=3))
+def test_rows_of_fractions_stay_fractions(drawn: list[Law]) -> None:
+    draft, target = as_law_rows([drawn, drawn], [[1, 0]])  # whole numbers beside fractions
+    assert draft.tolist() == [[law.tolist() for law in drawn]] * 2
+    assert target.tolist() == [[F(1), F(0)]]
+    assert is_exact(target)
+    assert as_law_rows(drawn, [0.5, 0.5])[0].dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("draft", "target"), [((0, 2), (2,)), ((2,), (0, 2)), ((3, 0, 2), (1, 2)), ((0, 2), (0, 2))]
+)
+@pytest.mark.parametrize("dtype", [float, object])
+def test_no_rows_are_no_error(draft: Any, target: Any, dtype: Any) -> None:
+    found = as_law_rows(*(np.full(shape, F(1, 2)).astype(dtype) for shape in (draft, target)))
+    assert [law.shape for law in found] == [draft, target]
+
+
+def test_rows_are_copies_and_read_only() -> None:
+    given_rows = np.array([HALVES, HALVES])
+    rows, _ = as_law_rows(given_rows, HALVES)
+    given_rows[:] = 0
+    assert rows.tolist() == [HALVES, HALVES]
+    with pytest.raises(ValueError, match="read-only"):
+        rows[0, 0] = 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([HALVES, [0.5, 0.7]], "the draft law of row 1 sums to 1.2;"),
+        ([[HALVES], [HALVES], [HALVES], [[0.5, 0.75]]], r"law of row \(3, 0\) sums to 1.25"),
+        ([[0.5, 0.7], [np.nan, 1]], "law of row 0 sums to 1.2"),  # the first that is wrong
+        ([HALVES, [0.5, np.nan]], "law of row 1 has nan at index 1; every probability"),
+        ([HALVES, [np.inf, -np.inf]], "law of row 1 has inf at index 0"),
+        ([HALVES, [1.5, -0.5]], "law of row 1 has -0.5 at index 1"),
+        ([HALVES, [0.0, 0.0]], "law of row 1 is zero everywhere"),
+        ([HALVES, [1.7e308, 1.7e308]], "law of row 1 sums to inf"),
+        ([[F(1), F(0)], [F(1, 2), F(1, 3)]], "law of row 1 sums to 0.833333333"),
+        ([[F(1), F(0)], [F(3, 2), F(-1, 2)]], "law of row 1 has -0.5 at index 1"),
+        ([[F(1), F(0)], [F(1), "x"]], "law of row 1 has 'x' of type str at index 1"),
+        ([[F(1), F(0)], [0, 10**400]], "law of row 1 has a number beyond 1e[+]200 at index 1"),
+        ([0.5, 0.25], "the draft law sums to 0.75;"),
+        (np.array([HALVES, [0.5, 0.499]], dtype=np.float32), "of row 1 sums .* within 0.0001"),
+        ([[], []], r"the draft laws have shape \(2, 0\)"),
+        (0.5, r"the draft laws have shape \(\)"),
+        ([HALVES, [1.0]], "not array-like"),
+    ],
+)
+def test_rows_that_are_no_laws_are_named(rows: Any, message: str) -> None:
+    target = HALVES
+    with pytest.raises(InvalidLawError, match=message):
+        as_law_rows(rows, target)
+    with pytest.raises(InvalidLawError, match=message.replace("draft", "target")):
+        as_law_rows(target, rows)
+
+
+@pytest.mark.parametrize(
+    ("draft", "target", "message"),
+    [
+        ((2, 3), (3, 3), "must broadcast"),
+        ((2, 3), (2, 4), "3 tokens and the target law 4"),
+        ((3,), (2, 1), "3 tokens and the target law 1"),  # the last axis does not broadcast
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(draft: Any, target: Any, message: str) -> None:
+    with pytest.raises(InvalidLawError, match=message):
+        as_law_rows(*(np.full(shape, 1 / shape[-1]) for shape in (draft, target)))
+
+
+def test_rows_of_tensors_are_taken_as_their_values() -> None:
+    torch = pytest.importorskip("torch")
+    rows = torch.softmax(torch.arange(12.0).reshape(3, 4), dim=1)
+    for kind in (torch.bfloat16, torch.float32):
+        expected = as_law(rows[2].to(kind)).tolist()
+        assert as_law_rows(rows.to(kind), rows[0])[0][2].tolist() == expected
+    with pytest.raises(InvalidLawError, match=r"law of row 1 sums to 2; .* bfloat16"):
+        as_law_rows(torch.tensor([[1.0], [2.0]], dtype=torch.bfloat16), [1.0])
 
 
 @given(laws())

@@ -24,14 +24,18 @@ HEAVY = [
 FLOORS = [
     {"errors"},
     {"arithmetic"},
-    {"distribution", "ratio_order", "sampling"},
+    {"interval"},
+    {"distribution", "input_checks", "ratio_order", "sampling"},
+    {"draft_laws", "sparse"},
     {"problem"},
     {"membership"},
     {"coupling"},
     {"float_proof"},
     {"proof"},
     {"solution"},
+    {"batch", "on_tokens"},
     {"solve"},
+    {"comparison"},
     {"otm"},
 ]
 ROOF = {"figures", "testing"}  # may use everything, nothing uses them

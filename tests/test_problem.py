@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 
 from otm.errors import InvalidDraftCountError, InvalidLawError
-from otm.problem import MembershipProblem, as_draft_count
+from otm.input_checks import as_draft_count
+from otm.problem import MembershipProblem
 from otm.testing.strategies import problems
 
 F = Fraction

@@ -16,22 +16,55 @@ import otm.coupling
 import otm.errors
 import otm.membership.bounds
 import otm.membership.cut
-from otm import Certificate, MembershipProblem, Solution
-from otm.coupling import Selection, TransportPlan
+from otm import Certificate, Interval, MembershipProblem, Solution, SparseLaw
+from otm.batch import SolutionRows
+from otm.coupling import RULES, ResidualPlan, Selection, TransportPlan
+from otm.on_tokens import SparseSolution
 
 NAMES = {
-    "otm": ["Certificate", "MembershipProblem", "OTMError", "Solution", "alpha", "solve"],
+    "otm": [
+        "Certificate",
+        "Interval",
+        "MembershipProblem",
+        "OTMError",
+        "Solution",
+        "SparseLaw",
+        "alpha",
+        "compare",
+        "solve",
+    ],
+    "otm.batch": ["SolutionRows", "solve_rows"],
+    "otm.comparison": ["ComparedRule", "Comparison", "compare"],
     "otm.coupling": [
+        "RULES",
         "ArgmaxLenientPlan",
+        "GreedyRule",
+        "ImportanceSelection",
         "KSeq",
         "LenientPlan",
+        "ListCoupling",
         "MaximalCoupling",
+        "NaiveTargetSampling",
+        "NonIterativeRejection",
         "OptimalPlan",
         "RecursiveRejection",
+        "RecursiveRejectionWithoutReplacement",
+        "ResidualPlan",
         "Selection",
+        "SpecHub",
         "TablePlan",
         "TransportPlan",
+        "TypicalAcceptance",
         "distance_to_target",
+    ],
+    "otm.draft_laws": [
+        "IID",
+        "DraftLaw",
+        "Greedy",
+        "HubPairs",
+        "Independent",
+        "Joint",
+        "WithoutReplacement",
     ],
     "otm.errors": [
         "CertificateError",
@@ -50,6 +83,9 @@ NAMES = {
     "otm.membership.bounds": ["Bound", "bounds", "guarantee", "lemma_3_by_definition"],
     "otm.membership.cut": ["Cut", "minimum_cut", "optimal_cap", "optimal_value"],
     "otm.membership.division_factor": ["bisection_steps", "excess", "optimal_division_factor"],
+    "otm.membership.other_drafts": ["Optimum", "optimal_value_of", "optimum_of"],
+    "otm.membership.top_logprobs": ["alpha_interval", "alpha_interval_from_logprobs"],
+    "otm.on_tokens": ["OnTokens", "SparseSolution", "on_tokens"],
 }
 
 ATTRIBUTES: dict[type, list[str]] = {
@@ -60,17 +96,27 @@ ATTRIBUTES: dict[type, list[str]] = {
         "build", "cap", "check", "cut", "gap", "load", "lower", "method", "problem", "save",
         "to_document", "upper",
     ],
-    MembershipProblem: ["by_ratio", "draft", "exact", "k", "n", "target", "to_exact"],
+    MembershipProblem: ["by_ratio", "draft", "drafts", "exact", "k", "n", "target", "to_exact"],
     TransportPlan: [
-        "acceptance", "acceptance_by_test", "accepted_mass", "conditional", "output_law", "problem",
-        "residual", "sample", "select", "uniforms_per_selection",
+        "acceptance", "acceptance_bounds", "conditional", "drafts", "lossless", "output_law",
+        "problem", "sample", "select", "uniforms_per_selection",
+    ],
+    ResidualPlan: [
+        "acceptance", "acceptance_bounds", "acceptance_by_test", "accepted_mass", "conditional",
+        "drafts", "lossless", "output_law", "problem", "residual", "sample", "select",
+        "uniforms_per_selection",
     ],
     Selection: ["index", "token"],
+    Interval: ["exact", "gap", "lower", "upper"],
+    SparseLaw: ["dense", "from_dense", "probabilities", "tokens"],
+    SolutionRows: ["alpha", "draft", "k", "select", "shape", "target"],
+    SparseSolution: ["alpha", "cut", "plan", "solution", "tokens"],
 }  # fmt: skip
 
 SIGNATURES = {
     "solve": "(p, q, k, *, method, memory_limit)",
     "alpha": "(p, q, k)",
+    "compare": "(p, q, k, *, rules)",
     "MembershipProblem": "(draft, target, k)",
 }
 
@@ -79,7 +125,8 @@ SIGNATURES = {
 def test_the_public_names_of_a_module(module: str) -> None:
     found = importlib.import_module(module)
     assert found.__all__ == NAMES[module]
-    assert found.__all__ == sorted(found.__all__)
+    order = [(not name.isupper(), not name[0].isupper(), name) for name in found.__all__]
+    assert order == sorted(order)
     for name in found.__all__:
         assert hasattr(found, name)
 
@@ -102,16 +149,25 @@ def test_the_names_of_arguments(name: str) -> None:
 def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters() -> None:
     """Catches a method on one rule that callers of the protocol would not find on the others."""
     own = {"KSeq": {"rho", "accept_probability"}, "MaximalCoupling": {"rho", "accept_probability"}}
-    protocol = set(ATTRIBUTES[TransportPlan])
-    rules = [name for name in otm.coupling.__all__ if name.endswith(("Plan", "Seq", "Coupling"))]
-    assert len(rules) >= 7
-    for name in rules:
-        cls = getattr(otm.coupling, name)
-        assert issubclass(cls, TransportPlan)
+    classes = {name: getattr(otm.coupling, name) for name in otm.coupling.__all__}
+    rules = {
+        name: cls
+        for name, cls in classes.items()
+        if inspect.isclass(cls) and issubclass(cls, TransportPlan)
+    }
+    assert len(rules) >= 17
+    for name, cls in rules.items():
+        protocol = set(ATTRIBUTES[ResidualPlan if issubclass(cls, ResidualPlan) else TransportPlan])
         public = {x for x in dir(cls) if x[0] != "_"} | {f.name for f in dataclasses.fields(cls)}
         assert public >= protocol
         if name in own:
             assert public - protocol == own[name]
+
+
+def test_the_rules_by_name_are_lossless() -> None:
+    """Catches a lossy rule in the table of lossless ones."""
+    problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], 2)
+    assert all(rule(problem).lossless for rule in RULES.values())
 
 
 def test_the_tree_of_errors() -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from otm.arithmetic import Law, Number, as_number, at_least_once, read_only
-from otm.coupling.plan import Drafts, acceptance_ratio
+from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.errors import InvalidParameterError
+from otm.input_checks import Drafts
 from otm.membership.division_factor import excess, optimal_division_factor
 from otm.problem import as_parameter
 

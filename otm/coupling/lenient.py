@@ -14,11 +14,12 @@ import numpy as np
 
 from otm.arithmetic import Law, Number, as_number, read_only, running_sum, zeros
 from otm.coupling.optimal import OptimalPlan
-from otm.coupling.plan import Drafts, TransportPlan
+from otm.coupling.plan import TransportPlan
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.coupling.swaps import raise_to_one
 from otm.distribution import residual_weights, total_variation
 from otm.errors import InvalidParameterError
+from otm.input_checks import Drafts
 from otm.membership.lenience import check_lenience, closest_ratio, lenient_cap
 from otm.sampling import InverseCdf
 
@@ -117,6 +118,11 @@ class LenientPlan(OptimalPlan):
                 f"residual_of = {self.residual_of!r}; known are 'closest' and 'paper'"
             )
 
+    @property
+    def lossless(self) -> bool:
+        """Only for l = 1."""
+        return bool(self.lenience == 1)
+
     @cached_property
     def accepted_ratio(self) -> Law:
         """Ratio v/p of the wanted accepted mass, along the order of q/p: array [m]."""
@@ -190,6 +196,11 @@ class ArgmaxLenientPlan(SequentialPlan):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
+
+    @property
+    def lossless(self) -> bool:
+        """Not for the target law as it is given, before taking its argmax."""
+        return False
 
     @cached_property
     def accept_probability(self) -> Law:

@@ -15,15 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, read_only, zeros
-from otm.coupling.plan import Drafts, TransportPlan, Uniforms, acceptance_ratio
+from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
+from otm.input_checks import Drafts, Uniforms
 
 __all__ = ["OptimalPlan"]
 
 
 @dataclass(frozen=True, eq=False)
-class OptimalPlan(TransportPlan):
+class OptimalPlan(ResidualPlan):
     """The optimal transport plan of OTM-k, with acceptance probability α_k.
 
     A draft takes the slot of its own token in the order of q/p or, with a probability from a

@@ -1,9 +1,8 @@
 """The protocol of transport plans: what every selection rule offers.
 
-A rule looks at k drafts, accepts one of them or none, and where none is accepted draws the output
-from its residual law.  So each rule states two things, which draft it accepts and with what
-probabilities it does so, and everything else follows here: the conditional law, the output law,
-the acceptance probability and the vectorised selection.  Randomness is always an argument.
+A rule looks at k drafts and outputs one token.  Each rule states the law of the output given the
+drafts and how it is drawn from uniforms, and says how its drafts are to be drawn; the rest follows
+here.  Randomness is always an argument.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, zeros
-from otm.coupling.input_checks import Drafts, Uniforms, check_drafts, check_uniforms
-from otm.distribution import residual_weights
+from otm.arithmetic import Law, Number
+from otm.draft_laws.base import DraftLaw
+from otm.input_checks import Drafts, Uniforms, check_uniforms
+from otm.interval import Interval
 from otm.problem import MembershipProblem
-from otm.sampling import InverseCdf
 
-__all__ = ["Drafts", "Selection", "TransportPlan", "Uniforms", "acceptance_ratio"]
+__all__ = ["Selection", "TransportPlan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +44,11 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class TransportPlan(ABC):
-    """A selection rule for k i.i.d. drafts as a transport plan from p^k to its output law.
+    """A selection rule as a transport plan from the law of its drafts to the law of its output.
 
-    Subclasses give `accepted_mass`, `_accept` and `_acceptance_per_draft`; where the laws are
-    fractions, all of it is exact.
+    Subclasses give `uniforms_per_selection`, `acceptance`, `output_law`, `_output_given` and
+    `_select`, and `drafts` if these are not i.i.d.; where the laws are fractions, all of it is
+    exact.  Rules that accept a draft or else draw from one residual law are `ResidualPlan`s.
 
     Parameters
     ----------
@@ -60,45 +59,37 @@ class TransportPlan(ABC):
     problem: MembershipProblem
 
     @property
+    def lossless(self) -> bool:
+        """Whether the output law is the target law; where not, `distance_to_target` says how far.
+
+        What the rule claims of itself: the tests hold it to that.
+        """
+        return True
+
+    @property
+    def drafts(self) -> DraftLaw:
+        """The joint law from which the drafts of this rule must be drawn.
+
+        i.i.d. from the draft law of the problem, but for rules that say otherwise.
+        """
+        return self.problem.drafts
+
+    @property
     @abstractmethod
     def uniforms_per_selection(self) -> int:
         """Number m of independent uniforms in [0, 1) that one selection takes."""
 
     @property
     @abstractmethod
-    def accepted_mass(self) -> Law:
-        """Probability, for each token, that it is output as an accepted draft: array [n].
-
-        Integrated from what the rule really does with its stored tables.
-        """
-
-    @abstractmethod
-    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        """Position of the accepted draft, −1 for none: [B, k], [B, m − 1] → [B]."""
-
-    @abstractmethod
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
-        """Probability that each position is the accepted one: [B, k] → [B, k]."""
-
-    @property
-    def acceptance_by_test(self) -> Number:
-        """Probability that the rule's own test accepts a draft."""
-        return as_number(self.accepted_mass.sum())
-
-    @property
     def acceptance(self) -> Number:
-        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k})."""
 
-        For most rules a token from the residual law is never one of the rejected drafts, so that
-        this equals `acceptance_by_test`; a rule for which it can be overrides this.
-        """
-        return self.acceptance_by_test
+    @property
+    def acceptance_bounds(self) -> Interval:
+        """Bounds on `acceptance`, of gap 0 unless the exact number would take too long."""
+        return Interval(self.acceptance, self.acceptance)
 
-    @cached_property
-    def residual(self) -> InverseCdf:
-        """The law of the output where no draft is accepted."""
-        return InverseCdf.from_weights(residual_weights(self.problem.target, self.accepted_mass))
-
+    @abstractmethod
     def output_law(self) -> Law:
         """Law of the output Y, integrated from what the plan really does.
 
@@ -108,7 +99,14 @@ class TransportPlan(ABC):
             Equal to the target law for a lossless rule: exactly for fractions, up to rounding of
             cumulative sums for floats.
         """
-        return self._complete(self.accepted_mass)
+
+    @abstractmethod
+    def _output_given(self, drafts: Drafts) -> Law:
+        """Law of the output given each set of drafts: [B, k] → [B, n]."""
+
+    @abstractmethod
+    def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        """Output token for each set of drafts: [B, k], [B, m] → [B]."""
 
     def conditional(self, drafts: npt.ArrayLike) -> Law:
         """Law of the output Y given the drafts.
@@ -128,14 +126,9 @@ class TransportPlan(ABC):
         InvalidDraftsError
             If the drafts have a wrong shape or type, or could not have been drawn.
         """
-        checked = check_drafts(self.problem, drafts)
-        rows = checked.reshape(-1, self.problem.k)
-        accepted = zeros(rows.shape[0] * self.problem.n, self.problem.draft)
-        accepted = accepted.reshape(rows.shape[0], self.problem.n)
-        np.add.at(
-            accepted, (np.arange(rows.shape[0])[:, None], rows), self._acceptance_per_draft(rows)
-        )
-        return self._complete(accepted).reshape(*checked.shape[:-1], self.problem.n)
+        checked = self.drafts.check(drafts)
+        laws = self._output_given(checked.reshape(-1, checked.shape[-1]))
+        return laws.reshape(*checked.shape[:-1], self.problem.n)
 
     def select(self, drafts: npt.ArrayLike, uniforms: npt.ArrayLike) -> Selection:
         """Choose the output token for each set of drafts.
@@ -143,7 +136,7 @@ class TransportPlan(ABC):
         Parameters
         ----------
         drafts : int array-like [..., k]
-            Draft tokens, each set drawn i.i.d. from the draft law.
+            Draft tokens, each set drawn from the joint law `drafts`.
         uniforms : array-like [..., m]
             Independent uniforms in [0, 1), m = `uniforms_per_selection` for each set.
 
@@ -155,57 +148,25 @@ class TransportPlan(ABC):
         Raises
         ------
         InvalidDraftsError
-            If the drafts have a wrong shape or type, lie outside the vocabulary, or have
-            probability zero under the draft law.
+            If the drafts have a wrong shape or type, lie outside the vocabulary, or could not
+            have been drawn.
         InvalidUniformsError
             If the uniforms have a wrong shape or do not lie in [0, 1).
         """
-        checked = check_drafts(self.problem, drafts)
-        leading = checked.shape[:-1]
-        expected = (*leading, self.uniforms_per_selection)
-        numbers = check_uniforms(uniforms, expected, self.problem.exact)
-        rows = checked.reshape(-1, self.problem.k)
-        numbers = numbers.reshape(-1, self.uniforms_per_selection)
-
-        position = self._accept(rows, numbers[:, :-1])
-        token = np.take_along_axis(rows, np.maximum(position, 0)[:, None], axis=1)[:, 0]
-        rejected = np.flatnonzero(position < 0)
-        if rejected.size:
-            token[rejected] = self.residual.locate(numbers[rejected, -1])
+        checked = self.drafts.check(drafts)
+        leading, m = checked.shape[:-1], self.uniforms_per_selection
+        need = (
+            f"these drafts need uniforms of shape {(*leading, m)}, the last axis with "
+            "plan.uniforms_per_selection of them"
+        )
+        numbers = check_uniforms(uniforms, (*leading, m), self.problem.exact, need)
+        rows = checked.reshape(-1, checked.shape[-1])
+        token = self._select(rows, numbers.reshape(-1, m))
         equal = rows == token[:, None]
         index = np.where(equal.any(axis=1), equal.argmax(axis=1), -1)
         return Selection(token.reshape(leading)[()], index.reshape(leading)[()])
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
         """`select` with uniforms from a generator, for convenience."""
-        shape = check_drafts(self.problem, drafts).shape[:-1]
+        shape = self.drafts.check(drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))
-
-    def _complete(self, accepted: Law) -> Law:
-        """Add the residual law to sub-laws [..., n] of accepted tokens."""
-        rejected = 1 - accepted.sum(axis=-1, keepdims=True)
-        law: Law = accepted + rejected * self.residual.law(self.problem.n)
-        return law
-
-
-def acceptance_ratio(wanted: Law, offered: Law) -> Law:
-    """Probability min(1, wanted / offered) of accepting each token; for 0/0 it is 0.
-
-    Parameters
-    ----------
-    wanted, offered : array [...]
-        Masses of at least zero; a draft is accepted so that `wanted` becomes the accepted mass,
-        as far as `offered` allows.
-
-    Returns
-    -------
-    array [...]
-        Of the same kind.
-    """
-    none = offered <= 0
-    ratio: Law = np.minimum(wanted, offered)
-    if none.any():  # perhaps only underflowed: what has target probability 0 stays rejected
-        ratio = ratio + (none & (wanted > 0))
-        offered = offered + none
-    ratio /= offered
-    return ratio

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, Number, as_number, read_only
-from otm.coupling.plan import Drafts, acceptance_ratio
+from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan
+from otm.input_checks import Drafts
 
 __all__ = ["RecursiveRejection"]
 

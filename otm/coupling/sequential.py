@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, Number, power_slopes
-from otm.coupling.plan import Drafts, TransportPlan, Uniforms
+from otm.coupling.residual import ResidualPlan
+from otm.input_checks import Drafts, Uniforms
 
 __all__ = ["SequentialPlan", "first_pass_factor"]
 
 
 @dataclass(frozen=True, eq=False)
-class SequentialPlan(TransportPlan):
+class SequentialPlan(ResidualPlan):
     """A rule that accepts the first draft whose own coin is below its acceptance probability."""
 
     @property

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, Number, as_number, read_only, scatter_sum
-from otm.coupling.plan import Drafts, TransportPlan, Uniforms, acceptance_ratio
+from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidParameterError
+from otm.input_checks import Drafts, Uniforms
 from otm.membership.multisets import (
     Multisets,
     first_occurrences,
@@ -37,7 +38,7 @@ ROW_SUM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class TablePlan(TransportPlan):
+class TablePlan(ResidualPlan):
     """The plan that accepts drafts with the probabilities of an explicit table.
 
     For i.i.d. drafts an optimal plan need not look at their order, so that a table over the

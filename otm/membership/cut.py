@@ -34,7 +34,8 @@ class Cut:
     Attributes
     ----------
     value : float or Fraction
-        q(H) + 1 − p(H)^k, at least α_k for every H and equal to it for a minimum cut.
+        q(H) + 1 − Pr(S ⊆ H), which is q(H) + 1 − p(H)^k for i.i.d. drafts: at least the optimum
+        for every H, and equal to it for a minimum cut.
     tokens : int array [|H|]
         The tokens of H.
     """

@@ -12,7 +12,6 @@
 from otm.testing.exact import (
     Path,
     assert_lossless,
-    enumerate_drafts,
     exact_acceptance,
     exact_law_of_select,
     exact_output_law,
@@ -30,7 +29,6 @@ __all__ = [
     "SymbolicUniform",
     "Verdict",
     "assert_lossless",
-    "enumerate_drafts",
     "exact_acceptance",
     "exact_law_of_select",
     "exact_output_law",

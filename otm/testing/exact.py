@@ -7,7 +7,6 @@ gives the law of the very code that decides.
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -19,13 +18,11 @@ import numpy.typing as npt
 from otm.arithmetic import Law, Number, zeros
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidParameterError
-from otm.problem import MembershipProblem
 from otm.testing.symbolic import Region, SymbolicUniform
 
 __all__ = [
     "Path",
     "assert_lossless",
-    "enumerate_drafts",
     "exact_acceptance",
     "exact_law_of_select",
     "exact_output_law",
@@ -124,22 +121,6 @@ def explore(
     return dict(law)
 
 
-def enumerate_drafts(problem: MembershipProblem) -> Iterator[tuple[tuple[int, ...], Number]]:
-    """All sets of k drafts that can be drawn, in every order, with their probabilities.
-
-    Examples
-    --------
-    >>> list(enumerate_drafts(MembershipProblem([0.25, 0.75, 0], [0, 0.5, 0.5], k=1)))
-    [((0,), 0.25), ((1,), 0.75)]
-    """
-    support = np.flatnonzero(problem.draft > 0).tolist()
-    for drafts in itertools.product(support, repeat=problem.k):
-        probability: Number = 1 + 0 * problem.draft.item(0)
-        for token in drafts:
-            probability = probability * problem.draft.item(token)
-        yield drafts, probability
-
-
 def exact_output_law(
     plan: TransportPlan, drafts: Iterable[tuple[Sequence[int], Number]] | None = None
 ) -> Law:
@@ -150,8 +131,8 @@ def exact_output_law(
     plan : TransportPlan
         A rule; exact if its problem is.
     drafts : iterable of (drafts, probability), optional
-        What is really drafted, if that is not what the plan was told (`enumerate_drafts` of its
-        problem): a plan is lossless for the draft law that it was given, and only for that.
+        What is really drafted, if that is not what the plan was told (`plan.drafts.tuples()`): a
+        plan is lossless for the draft law that it was given, and only for that.
 
     Returns
     -------
@@ -160,6 +141,7 @@ def exact_output_law(
 
     Examples
     --------
+    >>> from otm import MembershipProblem
     >>> from otm.coupling.maximal import MaximalCoupling
     >>> plan = MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))
     >>> exact_output_law(plan)
@@ -168,7 +150,7 @@ def exact_output_law(
     array([1., 0.])
     """
     law = zeros(plan.problem.n, plan.problem.target)
-    for tokens, probability in enumerate_drafts(plan.problem) if drafts is None else drafts:
+    for tokens, probability in plan.drafts.tuples() if drafts is None else drafts:
         law = law + probability * plan.conditional(list(tokens))
     return law
 
@@ -178,12 +160,13 @@ def exact_acceptance(plan: TransportPlan) -> Number:
 
     Examples
     --------
+    >>> from otm import MembershipProblem
     >>> from otm.coupling.maximal import MaximalCoupling
     >>> float(exact_acceptance(MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))))
     0.75
     """
     acceptance: Number = 0 * plan.problem.draft.item(0)
-    for drafts, probability in enumerate_drafts(plan.problem):
+    for drafts, probability in plan.drafts.tuples():
         hit = plan.conditional(list(drafts))[sorted(set(drafts))].sum()
         acceptance = acceptance + probability * hit
     return acceptance
@@ -216,6 +199,7 @@ def exact_law_of_select(
 
     Examples
     --------
+    >>> from otm import MembershipProblem
     >>> from otm.coupling.maximal import MaximalCoupling
     >>> half = Fraction(1, 2)
     >>> plan = MaximalCoupling(MembershipProblem([half, half], [half / 2, 3 * half / 2], k=1))
@@ -258,7 +242,7 @@ def assert_lossless(plan: TransportPlan) -> None:
     """
     target = plan.problem.target
     output = zeros(plan.problem.n, target)
-    for drafts, probability in enumerate_drafts(plan.problem):
+    for drafts, probability in plan.drafts.tuples():
         law = zeros(plan.problem.n, target)
         for (token, index), path_probability in exact_law_of_select(plan, drafts).items():
             first = drafts.index(token) if token in drafts else -1

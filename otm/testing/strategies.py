@@ -22,6 +22,7 @@ import numpy as np
 
 from otm.arithmetic import Law, Number, is_exact
 from otm.distribution import to_exact
+from otm.draft_laws import IID, DraftLaw
 from otm.errors import MissingDependencyError
 from otm.problem import MembershipProblem
 
@@ -164,10 +165,18 @@ def problems(
     return MembershipProblem(draft, target, draw(st.integers(1, max_drafts)))
 
 
-def drafts(problem: MembershipProblem) -> st.SearchStrategy[list[int]]:
-    """Draft sets that can be drawn, as lists of k tokens; not distributed like draws."""
-    support = np.flatnonzero(problem.draft > 0).tolist()
-    return st.lists(st.sampled_from(support), min_size=problem.k, max_size=problem.k)
+def drafts(law: DraftLaw) -> st.SearchStrategy[list[int]]:
+    """Drafts that can be drawn from a joint law, as lists of k tokens; not distributed like draws.
+
+    Parameters
+    ----------
+    law : DraftLaw
+        Such as `plan.drafts`; small enough to enumerate, unless its drafts are i.i.d.
+    """
+    if isinstance(law, IID):
+        support = np.flatnonzero(law.draftable).tolist()
+        return st.lists(st.sampled_from(support), min_size=law.k, max_size=law.k)
+    return st.sampled_from([list(drawn) for drawn, _ in law.tuples()])
 
 
 def uniforms(

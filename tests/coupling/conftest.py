@@ -1,27 +1,17 @@
-"""All selection rules, for the tests of what every rule must do. A new rule is one line here."""
+"""All selection rules, for the tests of what every rule must do.
+
+A rule that is named in `otm.coupling.RULES` is among them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from otm.coupling.k_seq import KSeq
-from otm.coupling.maximal import MaximalCoupling
-from otm.coupling.optimal import OptimalPlan
-from otm.coupling.plan import TransportPlan
-from otm.coupling.recursive_rejection import RecursiveRejection
-from otm.coupling.table import TablePlan
+from otm.coupling import RULES, KSeq, LenientPlan, TablePlan
 from otm.problem import MembershipProblem
-
-Rule = Callable[[MembershipProblem], TransportPlan]
-
-
-def maximal(problem: MembershipProblem) -> MaximalCoupling:
-    """Couple one draft with the target, whatever k is."""
-    return MaximalCoupling(MembershipProblem(problem.draft, problem.target, 1))
 
 
 def k_seq_above(problem: MembershipProblem) -> KSeq:
@@ -35,17 +25,20 @@ def careless_table(problem: MembershipProblem) -> TablePlan:
     return TablePlan.from_rule(problem, lambda drafts: dict.fromkeys(drafts, each))
 
 
-RULES = {
-    "maximal": maximal,
-    "k-Seq": KSeq,
+def strictest_lenience(problem: MembershipProblem) -> LenientPlan:
+    """Lenience that allows nothing: lossless by another way."""
+    return LenientPlan(problem, 1)
+
+
+TESTED = {
+    **RULES,
     "k-Seq above rho*": k_seq_above,
-    "recursive rejection": RecursiveRejection,
-    "optimal": OptimalPlan,
     "table": careless_table,
+    "lenient, l = 1": strictest_lenience,
 }
 
 
-@pytest.fixture(scope="session", params=RULES.values(), ids=RULES.keys())
+@pytest.fixture(scope="session", params=TESTED.values(), ids=TESTED.keys())
 def rule(request: pytest.FixtureRequest) -> Any:
     """Give a selection rule: a function from a problem to a plan."""
     return request.param

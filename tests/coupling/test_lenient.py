@@ -17,7 +17,7 @@ from otm.errors import InvalidParameterError
 from otm.membership.cut import optimal_value
 from otm.membership.lenience import acceptance_at_distance, lenient_value
 from otm.problem import MembershipProblem
-from otm.testing import enumerate_drafts, exact_acceptance, exact_law_of_select, exact_output_law
+from otm.testing import exact_acceptance, exact_law_of_select, exact_output_law
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -57,7 +57,7 @@ def test_the_residual_of_the_paper_keeps_every_token_below(
 def test_the_code_that_decides_has_the_stated_law(residual_of: str) -> None:
     problem = MembershipProblem([F(1, 2), F(1, 3), F(1, 6)], [F(1, 6), F(1, 3), F(1, 2)], 2)
     plan = LenientPlan(problem, F(1, 2), residual_of)  # type: ignore[arg-type]
-    for drafts, _ in enumerate_drafts(problem):
+    for drafts, _ in problem.drafts.tuples():
         law = [F(0)] * 3
         for (token, _), probability in exact_law_of_select(plan, drafts).items():
             law[token] += probability

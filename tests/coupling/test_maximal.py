@@ -41,7 +41,7 @@ def algorithm_1(problem: MembershipProblem, token: int, eta: Fraction, u: Fracti
 def test_every_decision_is_that_of_algorithm_1(
     problem: MembershipProblem, data: st.DataObject
 ) -> None:
-    [token] = data.draw(drafts(problem))
+    [token] = data.draw(drafts(problem.drafts))
     edge = problem.target[token] / problem.draft[token]
     eta, u = data.draw(uniforms([edge], exact=True)), data.draw(uniforms(exact=True))
     selection = MaximalCoupling(problem).select([token], [eta, u])

@@ -12,8 +12,9 @@ from otm.arithmetic import Law, at_least_once
 from otm.coupling.k_seq import KSeq
 from otm.coupling.maximal import MaximalCoupling
 from otm.coupling.optimal import OptimalPlan
-from otm.coupling.plan import TransportPlan, acceptance_ratio
+from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
+from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan
 from otm.coupling.slots import SlotTable
 from otm.coupling.swaps import Swaps, optimal_win_ratio

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from otm.coupling.k_seq import KSeq
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.problem import MembershipProblem
-from otm.testing import enumerate_drafts
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -41,7 +40,7 @@ def multi_round(problem: MembershipProblem, drafts: Sequence[int]) -> List:
 @given(problems(max_tokens=4, max_drafts=3, exact=True))
 def test_the_law_given_the_drafts_is_that_of_the_algorithm(problem: MembershipProblem) -> None:
     plan = RecursiveRejection(problem)
-    for drafts, _ in enumerate_drafts(problem):
+    for drafts, _ in problem.drafts.tuples():
         assert plan.conditional(drafts).tolist() == multi_round(problem, drafts)
 
 

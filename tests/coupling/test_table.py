@@ -20,7 +20,6 @@ from otm.membership.multisets import first_occurrences, multiset_count, multiset
 from otm.problem import MembershipProblem
 from otm.testing.exact import (
     assert_lossless,
-    enumerate_drafts,
     exact_acceptance,
     exact_law_of_select,
     exact_output_law,
@@ -139,7 +138,7 @@ def test_a_table_that_asks_for_too_much_is_scaled_to_the_target() -> None:
 def test_a_table_that_is_exactly_right_is_left_alone() -> None:
     # scaling it twice, or by q/v where v < q, would change what is accepted
     plan = bernoulli_plan(F(3, 4), 2)
-    for drafts, _ in enumerate_drafts(plan.problem):
+    for drafts, _ in plan.drafts.tuples():
         row = multisets(2, 2).tolist().index(sorted(drafts))
         accepted = sum(
             probability

@@ -21,7 +21,6 @@ from otm.errors import InvalidInputError, InvalidParameterError
 from otm.problem import MembershipProblem
 from otm.testing import (
     assert_lossless,
-    enumerate_drafts,
     exact_acceptance,
     exact_law_of_select,
     exact_output_law,
@@ -167,7 +166,7 @@ def test_what_cannot_be_explored_is_refused() -> None:
 def test_drafts_are_enumerated_with_their_probabilities() -> None:
     problem = MembershipProblem([F(1, 3), 0, F(2, 3)], [F(1), 0, 0], k=2)
     expected = {(0, 0): F(1, 9), (0, 2): F(2, 9), (2, 0): F(2, 9), (2, 2): F(4, 9)}
-    assert dict(enumerate_drafts(problem)) == expected
+    assert dict(problem.drafts.tuples()) == expected
 
 
 def test_the_law_of_select_is_exact() -> None:
@@ -182,7 +181,7 @@ def test_the_law_of_select_is_exact() -> None:
 def test_a_draft_law_other_than_the_stated_one_shows() -> None:
     plan = OptimalPlan(HALVES)
     greedy = MembershipProblem([F(1), 0], [F(1, 4), F(3, 4)], k=1)
-    assert exact_output_law(plan, enumerate_drafts(greedy)).tolist() == [F(1, 2), F(1, 2)]
+    assert exact_output_law(plan, greedy.drafts.tuples()).tolist() == [F(1, 2), F(1, 2)]
 
 
 def test_select_of_a_float_plan_is_not_explored() -> None:

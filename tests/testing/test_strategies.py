@@ -113,7 +113,7 @@ def test_problems_are_valid(problem: MembershipProblem, exact: MembershipProblem
 
 @given(data=st.data(), problem=problems())
 def test_drafts_can_be_drawn(data: st.DataObject, problem: MembershipProblem) -> None:
-    tokens = data.draw(drafts(problem))
+    tokens = data.draw(drafts(problem.drafts))
     assert len(tokens) == problem.k
     assert all(problem.draft[token] > 0 for token in tokens)
 

@@ -1,0 +1,31 @@
+"""On what a measurement was made."""
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+__all__ = ["machine"]
+
+
+def machine(*packages: str) -> dict[str, Any]:
+    """Describe processor, system and the versions of Python and of the named packages."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    model = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), None)
+    return {
+        "python": platform.python_version(),
+        "versions": {package: version(package) for package in packages},
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": model or platform.processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def version(package: str) -> str | None:
+    """Version of a package, None if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

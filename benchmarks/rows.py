@@ -1,0 +1,125 @@
+"""How long α_k of many rows takes, in multiples of one `otm.alpha` a row, in NumPy and in torch.
+
+    python -m benchmarks.rows
+
+"Checked" rows are checked and normalised on the way, as `otm.alpha` does; "kept" ones also hold the
+normalised laws.  Everything is measured in one run on one thread, the contestants in turns; with
+--save it is also written to benchmarks/results/rows.json.
+"""
+
+import argparse
+import json
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import otm
+from benchmarks.machine import machine
+from benchmarks.solve import in_turns, settle_allocator, table
+from otm.batch import solve_rows
+from otm.membership import rows, torch_
+
+RESULTS = Path(__file__).parent / "results" / "rows.json"
+
+
+def laws(kind: str, batch: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make draft and target laws [batch, n] of a named shape, reproducibly."""
+    rng = np.random.default_rng(7)
+    if kind == "random":
+        p, q = rng.exponential(size=(2, batch, n))
+    else:  # a language model's: zipfian, the draft in its own order; "top 1,000" cuts the draft off
+        p = rng.permuted(np.tile(1 / np.arange(1, n + 1) ** 1.2, (batch, 1)), axis=1)
+        q = p * np.exp(rng.normal(size=(batch, n)))
+        if kind == "top 1,000":
+            p *= p >= np.partition(p, max(n - 1_000, 0), axis=1)[:, [max(n - 1_000, 0)]]
+    return tuple(law / law.sum(axis=1, keepdims=True) for law in (p, q))
+
+
+def training_step(p: torch.Tensor, q: torch.Tensor, k: int) -> torch.Tensor:
+    """Compute α_k, and its gradient in the draft law."""
+    draft = p.detach().requires_grad_()
+    torch_.optimal_values(draft, q, k)[0].sum().backward()
+    return draft.grad
+
+
+def speed(batch: int, n: int, rounds: int) -> Iterator[dict[str, object]]:
+    """Measure the time of a row as multiples of a single call."""
+    for kind in ("random", "language model", "top 1,000"):
+        p, q = laws(kind, batch, n)
+        tensors = torch.from_numpy(p), torch.from_numpy(q)
+        for k in (2, 64):
+            contestants: dict[str, Callable[[], object]] = {
+                "single": lambda p=p, q=q, k=k: [
+                    otm.alpha(*pair, k) for pair in zip(p, q, strict=True)
+                ],
+                "rows": lambda p=p, q=q, k=k: rows.optimal_values(p, q, k),
+                "rows, checked": lambda p=p, q=q, k=k: rows.alpha_rows(p, q, k),
+                "rows, kept": lambda p=p, q=q, k=k: solve_rows(p, q, k),
+                "torch": lambda pair=tensors, k=k: torch_.optimal_values(*pair, k),
+                "torch, gradient": lambda pair=tensors, k=k: training_step(*pair, k),
+            }
+            times = in_turns(contestants, rounds)
+            yield {
+                "laws": kind,
+                "batch": batch,
+                "n": n,
+                "k": k,
+                "single µs": times["single"] / batch * 1e6,
+                **{name: times[name] / times["single"] for name in list(times)[1:]},
+                "torch / rows": times["torch"] / times["rows"],
+            }
+
+
+def several_counts(n: int, rounds: int) -> dict[str, float]:
+    """Time of K numbers of drafts for one pair of laws, over that of one."""
+    p, q = (law[0] for law in laws("random", 1, n))
+    contestants = {
+        str(count): lambda count=count: rows.optimal_values(p, q, np.arange(1, count + 1))
+        for count in (1, 8, 64)
+    }
+    times = in_turns(contestants, rounds)
+    return {f"{count} values of k, times one": times[count] / times["1"] for count in ("8", "64")}
+
+
+def memory(batch: int, n: int) -> float:
+    """Peak bytes that NumPy allocates beyond the laws, for rows of any number."""
+    p, q = laws("random", batch, n)
+    tracemalloc.start()
+    rows.optimal_values(p, q, 8)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--save", action="store_true", help="keep the results in the repository")
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    sizes = [(8, 500)] if quick else [(256, 32_000), (4_096, 64)]
+    rounds = 2 if quick else 3
+
+    settle_allocator()
+    torch.set_num_threads(1)  # as many as NumPy
+    times = [row for size in sizes for row in speed(*size, rounds)]
+    table("Time of a row, as multiples of a single otm.alpha", times)
+    batch, n = sizes[0]
+    single: dict[str, object] = {
+        **several_counts(n, rounds * 3),
+        "peak of the memory beyond the laws, MB": memory(batch, n),
+    }
+    print()
+    for name, value in single.items():
+        print(f"{name:<40}{value:.3g}")
+    if arguments.save:
+        RESULTS.parent.mkdir(exist_ok=True)
+        record = {"times": times, **single, **machine("numpy", "torch")}
+        RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

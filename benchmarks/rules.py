@@ -1,0 +1,140 @@
+"""What the selection rules accept on real pairs of laws, and what they cost.
+
+    python -m benchmarks.rules [--quick] [--save]
+
+Acceptance is exact, averaged over evenly spread positions of the held-out part of the shipped text,
+where a bigram model drafts for a trigram model; where the exact number would take too long, it is
+estimated from drawn drafts, by their exact chances of acceptance.  Cost is measured in one run on
+one pair of laws of a language model's size: building a rule down to the tables that a selection
+looks up, one selection at a time, and many at once.  With --save the results go to
+benchmarks/results/rules.json.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.machine import machine
+from benchmarks.solve import pair_of_laws, settle_allocator
+from otm import MembershipProblem
+from otm.coupling import RULES, RecursiveRejectionWithoutReplacement, TransportPlan
+from otm.figures.language_models import next_token_laws
+
+RESULTS = Path(__file__).parent / "results" / "rules.json"
+DRAFTS = (1, 2, 4, 8)
+SEED = 0
+WITHOUT_REPLACEMENT = "recursive rejection without replacement"
+DRAWS = 50  # for each position, where acceptance is estimated
+LARGEST_EXACT = 2  # most drafts without replacement whose paths can be summed over here
+
+
+def acceptance(contexts: int) -> dict[str, dict[int, float]]:
+    """Mean acceptance probability by rule and k."""
+    values: dict[str, dict[int, list[float]]] = {name: {k: [] for k in DRAFTS} for name in RULES}
+    rng = np.random.default_rng(SEED)
+    for draft, target, _ in tqdm(next_token_laws(contexts, SEED), total=contexts, disable=None):
+        for k in DRAFTS:
+            problem = MembershipProblem(draft, target, k)
+            for name, rule in RULES.items():
+                plan = rule(problem)
+                if isinstance(plan, RecursiveRejectionWithoutReplacement) and k > LARGEST_EXACT:
+                    uniforms = rng.random((DRAWS, plan.drafts.uniforms_per_draw))
+                    chances = plan.acceptance_given(plan.drafts.draw(uniforms))
+                    values[name][k].append(float(chances.mean()))
+                else:
+                    values[name][k].append(float(plan.acceptance))
+    return {
+        name: {k: statistics.mean(found) for k, found in by_k.items()}
+        for name, by_k in values.items()
+    }
+
+
+def cost(n: int, k: int, rounds: int, sets: int) -> dict[str, dict[str, float]]:
+    """Milliseconds to build, microseconds of one selection, and of one among many."""
+    problem = MembershipProblem(*pair_of_laws("language model", n), k)
+    found = {}
+    for name, rule in RULES.items():
+        plan = rule(problem)
+        rng = np.random.default_rng(SEED)
+        drafts = plan.drafts.draw(rng.random((sets, plan.drafts.uniforms_per_draw)))
+        uniforms = rng.random((sets, plan.uniforms_per_selection))
+        found[name] = {
+            "build ms": 1e3 * build_time(problem, name, drafts[0], uniforms[0], rounds),
+            "one select µs": 1e6 * select_time(plan, drafts, uniforms, rounds),
+            "many, µs each": 1e6 * many_time(plan, drafts, uniforms, rounds) / sets,
+        }
+    return found
+
+
+def build_time(problem: MembershipProblem, name: str, drafts: Any, uniforms: Any, n: int) -> float:
+    """Median seconds from two laws to the first selection."""
+    times = []
+    for _ in range(n):
+        fresh = MembershipProblem(problem.draft, problem.target, problem.k)
+        start = time.perf_counter()
+        RULES[name](fresh).select(drafts, uniforms)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def select_time(plan: TransportPlan, drafts: Any, uniforms: Any, rounds: int) -> float:
+    """Median seconds of one selection in a loop."""
+    times = []
+    for i in range(10 * rounds):
+        start = time.perf_counter()
+        plan.select(drafts[i % len(drafts)], uniforms[i % len(drafts)])
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def many_time(plan: TransportPlan, drafts: Any, uniforms: Any, rounds: int) -> float:
+    """Median seconds of all selections in one call."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        plan.select(drafts, uniforms)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def show(record: dict[str, Any]) -> None:
+    print(f"\n{'mean acceptance':<42}" + "".join(f"{f'k = {k}':>9}" for k in DRAFTS))
+    for name, by_k in record["acceptance"].items():
+        print(f"{name:<42}" + "".join(f"{by_k[k]:9.4f}" for k in DRAFTS))
+    columns = next(iter(record["cost"].values()))
+    print(f"\n{'cost':<42}" + "".join(f"{column:>16}" for column in columns))
+    for name, row in record["cost"].items():
+        print(f"{name:<42}" + "".join(f"{value:16.3g}" for value in row.values()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few positions, small sizes")
+    parser.add_argument("--save", action="store_true", help="keep the results in the repository")
+    arguments = parser.parse_args()
+    contexts, n, rounds, sets = (5, 500, 3, 20) if arguments.quick else (200, 32_000, 15, 200)
+    settle_allocator()
+    record = {
+        "contexts": contexts,
+        "n": n,
+        "k": 4,
+        "estimated": {WITHOUT_REPLACEMENT: [k for k in DRAFTS if k > LARGEST_EXACT]},
+        "acceptance": acceptance(contexts),
+        "cost": cost(n, 4, rounds, sets),
+        **machine("numpy"),
+    }
+    show(record)
+    if arguments.save:
+        RESULTS.write_text(
+            json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Write the results of the benchmarks into the pages of the documentation.
+
+    python -m benchmarks.tables [--check]
+
+A table stands in a page between the lines `<!-- table NAME -->` and `<!-- end of table -->`, and is
+made from the JSON files in benchmarks/results/.  With --check nothing is written, and the exit code
+says whether the pages show the results.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PAGES", "TABLES", "filled"]
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "how-to-choose.md")
+PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(\n<!-- end of table -->)", re.DOTALL)
+
+
+def filled(page: str) -> str:
+    """Return the text of a page with its tables made anew."""
+    return PLACE.sub(lambda m: f"{m[1]}\n{TABLES[m[2]]()}{m[3]}", page)
+
+
+def record(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def markdown(heading: Sequence[str], rows: Iterable[Sequence[str]], after: str = "") -> str:
+    """Lay out a table whose first column is text and whose others are numbers."""
+    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n{after}"
+
+
+def origin(found: Any, command: str) -> str:
+    """Say where the numbers come from."""
+    versions = found.get("versions", {})
+    packages = [f"{name} {version}" for name, version in versions.items() if version]
+    where = ", ".join([f"{found['cores']} cores of {found['cpu']}", *packages])
+    return f"\n`python -m benchmarks.{command}`; {where}.\n"
+
+
+def acceptance() -> str:
+    found = record("rules")
+    drafts = sorted({k for by_k in found["acceptance"].values() for k in by_k}, key=int)
+    ranked = sorted(found["acceptance"].items(), key=lambda item: -max(item[1].values()))
+    rows = []
+    for name, by_k in ranked:
+        guessed = {str(k) for k in found["estimated"].get(name, ())}
+        cells = (f"≈ {by_k[k]:.3f}" if k in guessed else f"{by_k[k]:.4f}" for k in drafts)
+        rows.append([name, *cells])
+    return markdown(["rule", *(f"k = {k}" for k in drafts)], rows)
+
+
+def cost() -> str:
+    found = record("rules")
+    columns = next(iter(found["cost"].values()))
+    rows = [
+        [name, *(f"{value:,.3g}" for value in row.values())] for name, row in found["cost"].items()
+    ]
+    return markdown(["rule", *columns], rows, origin(found, "rules --save"))
+
+
+def solve() -> str:
+    found = record("solve")
+    columns = ("alpha", "plan", "certificate")
+    rows = [
+        [f"{row['laws']}, k = {row['k']}", *(f"{row[column]:.1f}" for column in columns)]
+        for row in found["times"]
+    ]
+    return markdown(["laws", *columns], rows, origin(found, "solve --save"))
+
+
+def general_solvers() -> str:
+    found = record("linear_program")
+    by_k = found["largest solved in time"]
+    methods = next(iter(by_k.values()))
+    rows = [[name, *(f"{best.get(name, 0):,}" for best in by_k.values())] for name in methods]
+    heading = ["method", *(f"k = {k}" for k in by_k)]
+    return markdown(heading, rows, origin(found, "linear_program"))
+
+
+def rows() -> str:
+    found = record("rows")
+    columns = ("rows, checked", "rows", "torch", "torch, gradient")
+    lines = [
+        [
+            f"{row['laws']}, [{row['batch']:,} × {row['n']:,}], k = {row['k']}",
+            *(f"{row[column]:.2g}" for column in columns),
+        ]
+        for row in found["times"]
+    ]
+    heading = ["laws", "`otm.alpha` of rows", "without checks", "torch", "torch, gradient"]
+    return markdown(heading, lines, origin(found, "rows --save"))
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "acceptance": acceptance,
+    "cost": cost,
+    "rows": rows,
+    "solve": solve,
+    "general-solvers": general_solvers,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check = parser.parse_args().check
+    stale = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        new = filled(text)
+        if new != text:
+            stale.append(page.name)
+            if not check:
+                page.write_text(new, encoding="utf-8")
+    print(", ".join(stale) or "nothing", "differs" if check else "written")
+    sys.exit(bool(stale and check))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Many pairs of laws solved at once: one solution a row."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from otm.arithmetic import Law, read_only
+from otm.coupling.plan import Selection
+from otm.distribution import as_law_rows
+from otm.errors import InvalidDraftsError
+from otm.input_checks import Drafts, check_uniforms
+from otm.membership.cut import minimum_cut
+from otm.membership.rows import Counts, as_draft_counts, name_row, optimal_values
+from otm.problem import MembershipProblem
+from otm.solution import Solution
+
+__all__ = ["SolutionRows", "solve_rows"]
+
+PADDING = -1
+"""Stands in place of drafts that a row does not have."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SolutionRows:
+    """Solutions of OTM-k for many pairs of laws, as `solve_rows` makes them.
+
+    `rows[i]`, with an index for each of the leading axes, is the `Solution` of one row, built when
+    it is first asked for; along one leading axis the rows are also a sequence.
+
+    Attributes
+    ----------
+    draft, target : array [..., n]
+        The laws, normalised, each of the shape that it was given in.
+    k : int array [...]
+        Numbers of drafts, one a row.
+    alpha : array [...]
+        Optimal acceptance probabilities α_k, equal to those of the single solutions.
+
+    Examples
+    --------
+    >>> rows = solve_rows([[0.75, 0.25], [0.5, 0.5]], [0.25, 0.75], k=[2, 1])
+    >>> rows.alpha.round(12).tolist()
+    [0.6875, 0.75]
+    >>> rows[0].certificate.check()
+    >>> rows.select([[0, 1], [0, -1]], [[0.5, 0.5, 0.1, 0.9], [0.5, 0.1, 0.9, 0.5]]).token.tolist()
+    [1, 0]
+    """
+
+    draft: Law
+    target: Law
+    k: Counts
+    alpha: Law
+    _solutions: dict[tuple[int, ...], Solution] = field(default_factory=dict, init=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Leading axes: all but that of the vocabulary."""
+        return self.alpha.shape
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("these rows have no leading axis: rows[()] is the only solution")
+        return self.shape[0]
+
+    def __getitem__(self, row: int | tuple[int, ...]) -> Solution:
+        """Return the solution of one row."""
+        index = row if isinstance(row, tuple) else (row,)
+        if len(index) != len(self.shape) or not all(
+            -size <= i < size for i, size in zip(index, self.shape, strict=True)
+        ):
+            raise IndexError(
+                f"there is no row {row!r}; give one index for each axis of {self.shape}"
+            )
+        place = tuple(i % size for i, size in zip(index, self.shape, strict=True))
+        if place not in self._solutions:
+            draft, target = (self._of_shape(law)[place] for law in (self.draft, self.target))
+            problem = MembershipProblem(draft, target, int(self.k[place]))
+            why = "one of several rows; the closed form needs no solver, O(n log n)."
+            cut = minimum_cut(problem)
+            self._solutions[place] = Solution(problem, cut.value, cut, "closed-form", why)
+        return self._solutions[place]
+
+    def __iter__(self) -> Iterator[Solution]:
+        if len(self.shape) != 1:
+            raise TypeError(f"rows of shape {self.shape} are not a sequence; index them")
+        return (self[i] for i in range(len(self)))
+
+    def select(self, drafts: Any, uniforms: Any) -> Selection:
+        """Choose an output token for each row, by its optimal plan.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., K]
+            Draft tokens, K = max k; −1 in place of those that a row with a smaller k lacks.
+        uniforms : array-like or tensor [..., K + 2]
+            Independent uniforms in [0, 1).  A row uses its first k + 2.
+
+        Returns
+        -------
+        Selection
+            Tokens and indices of the shape of the rows; tensors on the drafts' device if these
+            were a tensor.
+
+        Raises
+        ------
+        InvalidDraftsError
+            If the drafts have a wrong shape or type, could not have been drawn, or are not −1
+            exactly where a row has none.
+        InvalidUniformsError
+            If the uniforms have a wrong shape or do not lie in [0, 1).
+
+        Notes
+        -----
+        A loop over the rows, not over tokens: each row has a plan of its own, built when it is
+        first used and kept, in NumPy.
+
+        Equivalent to `rows[i].plan.select(drafts[i, :k], uniforms[i, :k + 2])` for each row i.
+        """
+        tokens = self._check_drafts(_to_host(drafts))
+        expected = (*self.shape, tokens.shape[-1] + 2)
+        need = f"these rows need uniforms of shape {expected}: two more than drafts"
+        numbers = check_uniforms(_to_host(uniforms), expected, self.alpha.dtype == object, need)
+        token, index = (np.empty(self.shape, dtype=np.int64) for _ in range(2))
+        for row in np.ndindex(self.shape):
+            plan, k = self[row].plan, self.k[row]
+            token[row], index[row] = plan.select(tokens[row][:k], numbers[row][: k + 2])
+        if _is_tensor(drafts):
+            token, index = (drafts.new_tensor(x, dtype=_torch().int64) for x in (token, index))
+        return Selection(token, index)
+
+    def _check_drafts(self, drafts: Any) -> Drafts:
+        """Return drafts [..., K] as an integer array, with every draft and padding as due."""
+        try:
+            array = np.asarray(drafts)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InvalidDraftsError(
+                f"the drafts are not array-like ({error}); give an array, with −1 in place of "
+                "those that a row lacks"
+            ) from error
+        width = int(self.k.max()) if self.k.size else (0, *array.shape)[-1]
+        if array.shape != (*self.shape, width):
+            raise InvalidDraftsError(
+                f"drafts of shape {array.shape}; these rows need {(*self.shape, width)}, the last "
+                "axis with the drafts of one row, as many as the largest k"
+            )
+        n = self.draft.shape[-1]
+        if array.dtype.kind not in "iu":
+            raise InvalidDraftsError(
+                f"drafts of type {array.dtype}; draft tokens must be integers in [0, {n})"
+            )
+        drafted = np.arange(width) < self.k[..., None]
+        self._refuse(array, ~drafted & (array != PADDING), "beyond the k drafts −1 must stand")
+        outside = drafted & ((array < 0) | (array >= n))
+        self._refuse(array, outside, f"the k drafts must lie in [0, {n})")
+        array = array.astype(np.int64)
+        drawable = np.take_along_axis(self._of_shape(self.draft), np.maximum(array, 0), -1) > 0
+        self._refuse(
+            array,
+            drafted & ~drawable,
+            "it has probability 0 under the draft law, so it cannot have been drawn from it; pass "
+            "the law that the drafts were really sampled from",
+        )
+        return array
+
+    def _refuse(self, drafts: Drafts, wrong: Any, why: str) -> None:
+        if wrong.any():
+            *row, place = (int(i) for i in np.argwhere(wrong)[0])
+            raise InvalidDraftsError(
+                f"{name_row(tuple(row))}draft {place} is {drafts[(*row, place)]}, where "
+                f"k = {self.k[tuple(row)]}; {why}"
+            )
+
+    def _of_shape(self, law: Law) -> Law:
+        return np.broadcast_to(law, (*self.shape, law.shape[-1]))
+
+    def __repr__(self) -> str:
+        head = f"OTM-k solutions\n  rows     {self.shape}, n = {self.draft.shape[-1]:,} tokens"
+        if not self.k.size:
+            return head
+        alpha = self.alpha.astype(np.float64)
+        fewest, most = self.k.min(), self.k.max()
+        return (
+            f"{head}\n  k        {fewest if fewest == most else f'{fewest} to {most}'}"
+            f"\n  α        mean {alpha.mean():.6g}, min {alpha.min():.6g}, max {alpha.max():.6g}"
+        )
+
+
+def solve_rows(p: Any, q: Any, k: Any) -> SolutionRows:
+    """Solve OTM-k for many pairs of laws at once, in closed form.
+
+    Parameters
+    ----------
+    p, q : array-like or tensor [..., n]
+        Draft and target laws along the last axis: floats, or fractions for exact solutions.
+    k : int or int array-like [...]
+        Numbers of drafts, at least 1.  All leading axes broadcast.
+
+    Returns
+    -------
+    SolutionRows
+        α_k of all rows; plans and certificates on use.
+
+    Raises
+    ------
+    InvalidLawError
+        If a row is not a law, which names the row, or the laws do not fit together.
+    InvalidDraftCountError
+        If a k is not an integer of at least 1, or k does not broadcast with the laws.
+
+    Examples
+    --------
+    >>> solve_rows([[[0.75, 0.25]], [[0.5, 0.5]]], [0.25, 0.75], k=[1, 2, 3])
+    OTM-k solutions
+      rows     (2, 3), n = 2 tokens
+      k        1 to 3
+      α        mean 0.794271, min 0.5, max 1
+    """
+    counts = as_draft_counts(_to_host(k))
+    draft, target = as_law_rows(p, q)
+    alpha, _ = optimal_values(draft, target, counts)
+    return SolutionRows(draft, target, np.broadcast_to(counts, alpha.shape), read_only(alpha))
+
+
+def _torch() -> Any:
+    return sys.modules.get("torch")
+
+
+def _is_tensor(values: Any) -> bool:
+    """Whether this is a torch tensor; torch is not imported to find out."""
+    return _torch() is not None and isinstance(values, _torch().Tensor)
+
+
+def _to_host(values: Any) -> Any:
+    if not _is_tensor(values):
+        return values
+    tensor = values.detach().cpu()
+    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()

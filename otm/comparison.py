@@ -1,0 +1,178 @@
+"""`otm.compare`: the rules of the literature on one's own pair of laws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from otm.arithmetic import Number
+from otm.coupling.lenient import Distance, distance_to_target
+from otm.coupling.plan import TransportPlan
+from otm.coupling.rules import RULES, Rule
+from otm.errors import ProblemTooLargeError
+from otm.interval import Interval
+from otm.membership.other_drafts import optimal_value_of
+from otm.problem import MembershipProblem
+
+__all__ = ["ComparedRule", "Comparison", "compare"]
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedRule:
+    """A rule of a comparison.
+
+    Attributes
+    ----------
+    name : str
+        As in the table.
+    plan : TransportPlan
+        The rule itself.
+    acceptance : float, Fraction or Interval
+        Its exact acceptance probability; an interval where that would take too long.
+    optimum : float, Fraction or Interval
+        The largest acceptance probability of any lossless rule for drafts drawn as this one wants.
+    distance : Distance or None
+        How far the output law is from the target; None if the rule is lossless.
+    """
+
+    name: str
+    plan: TransportPlan
+    acceptance: Number | Interval
+    optimum: Number | Interval
+    distance: Distance | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Selection rules on one pair of laws, best first; printed as a table.
+
+    Attributes
+    ----------
+    problem : MembershipProblem
+        The laws and k.
+    rules : tuple of ComparedRule
+        Lossless rules by descending acceptance, then the others.
+    """
+
+    problem: MembershipProblem
+    rules: tuple[ComparedRule, ...]
+
+    def __iter__(self) -> Iterator[ComparedRule]:
+        return iter(self.rules)
+
+    def __getitem__(self, name: str) -> ComparedRule:
+        return {rule.name: rule for rule in self.rules}[name]
+
+    @cached_property
+    def _table(self) -> list[tuple[str, ...]]:
+        heading = ("rule", "drafts", "acceptance", "best with such drafts", "output law")
+        rows = [
+            (rule.name, str(rule.plan.drafts), _text(rule.acceptance), _text(rule.optimum),
+             "exact" if rule.distance is None else f"TV {float(rule.distance.total_variation):.2g}")
+            for rule in self.rules
+        ]  # fmt: skip
+        return [heading, *rows]
+
+    def __repr__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(*self._table, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in self._table
+        ]
+        problem = self.problem
+        first = f"One token out of {problem.n:,}, from at most {problem.k} drafts"
+        return "\n".join([first, "", lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+
+    def _repr_html_(self) -> str:
+        import html
+
+        rows = "".join(
+            "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(c)}</td>" for c in row)
+            + "</tr>"
+            for row in self._table
+        )  # fmt: skip
+        return f"<table>{rows}</table>"
+
+
+def compare(
+    p: Any,
+    q: Any,
+    k: int,
+    *,
+    rules: Mapping[str, Rule] | None = None,
+) -> Comparison:
+    """Compare selection rules on a pair of laws by their exact acceptance probabilities.
+
+    Parameters
+    ----------
+    p : array-like [n]
+        Draft law.
+    q : array-like [n]
+        Target law, on the same vocabulary.
+    k : int
+        Number of drafts, at least 1.  Some rules take fewer whatever k is: see their drafts.
+    rules : mapping from names to rules, optional
+        Functions from a problem to a plan, such as the classes of `otm.coupling` or one's own;
+        `otm.coupling.RULES`, the lossless rules of the literature, if left out.  For laws in
+        fractions the rules for which exact sums would take too long are compared in floats.
+
+    Returns
+    -------
+    Comparison
+        Printed as a table; each of its entries has the plan, its acceptance, the optimum for its
+        drafts and, if it is not lossless, the distance of its output law from the target.
+
+    Raises
+    ------
+    InvalidLawError, InvalidDraftCountError
+        If the laws or k are not valid.
+
+    Examples
+    --------
+    >>> comparison = compare([0.50, 0.25, 0.15, 0.10], [0.20, 0.30, 0.10, 0.40], k=2)
+    >>> round(comparison["optimal"].acceptance, 4)
+    0.79
+    >>> from functools import partial
+    >>> from otm.coupling import KSeq, LenientPlan
+    >>> lenient = partial(LenientPlan, lenience=0.5)
+    >>> compare([0.75, 0.25], [0.25, 0.75], 2, rules={"k-Seq": KSeq, "lenient": lenient})
+    One token out of 2, from at most 2 drafts
+    <BLANKLINE>
+    rule     drafts    acceptance  best with such drafts  output law
+    -------  --------  ----------  ---------------------  ----------
+    k-Seq    2 i.i.d.  0.6483      0.6875                 exact
+    lenient  2 i.i.d.  0.9375      0.6875                 TV 0.25
+    """
+    problem = MembershipProblem(p, q, k)
+    compared = [
+        _compared(name, rule, problem) for name, rule in (RULES if rules is None else rules).items()
+    ]
+    compared.sort(key=lambda rule: (rule.distance is not None, -_bounds(rule.acceptance).upper))
+    return Comparison(problem, tuple(compared))
+
+
+def _compared(name: str, rule: Rule, problem: MembershipProblem) -> ComparedRule:
+    plan = rule(problem)
+    try:
+        optimum = optimal_value_of(plan.drafts, plan.problem.target)
+        bounds, best = plan.acceptance_bounds, _bounds(optimum)
+    except ProblemTooLargeError:
+        if not problem.exact:
+            raise
+        draft, target = problem.draft.astype(np.float64), problem.target.astype(np.float64)
+        return _compared(name, rule, MembershipProblem(draft, target, problem.k))
+    acceptance = bounds.upper if bounds.exact else Interval(bounds.lower, best.upper)
+    distance = None if plan.lossless else distance_to_target(plan)
+    return ComparedRule(name, plan, acceptance, optimum, distance)
+
+
+def _bounds(value: Number | Interval) -> Interval:
+    return value if isinstance(value, Interval) else Interval(value, value)
+
+
+def _text(value: Number | Interval) -> str:
+    return f"{value:.4f}" if isinstance(value, Interval) else f"{float(value):.4f}"

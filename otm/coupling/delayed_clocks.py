@@ -1,0 +1,171 @@
+"""What exponential clocks have done by the time of the output: the integrals of list coupling.
+
+Letters: list m has a clock S_i^m ~ Exp(1) for each token i, all independent; its draft is
+X^m = argmin_i S_i^m/p_i, and Y = argmin_i min_m S_i^m/q_i.  Let t be that last minimum, attained
+in list m*.  As S_i^m/q_i is exponential of rate q_i, t ~ Exp(k), Y ~ q and m* (uniform) are
+independent.  Given them, S_Y^{m*} = q_Y t, and all other clocks have S_i^m > q_i t: what exceeds
+q_i t is again Exp(1), independently (memorylessness).  With r = q/p, the time S_i^m/p_i is
+therefore r_i t + Exp(p_i): that of a clock of rate p_i which starts at r_i t.
+
+Sort the tokens with p > 0 by r ascending, and let P_l be the mass p of the first l.  Between r_l t
+and r_{l+1} t the first l clocks run, so none has rung by r_l t with probability e^(−D_l t) ::
+
+    D_1 = 0,   D_{l+1} = D_l + P_l (r_{l+1} − r_l),   D_{m+1} = ∞
+
+and the first to ring does so between r_l t and r_{l+1} t, and is i ≤ l, with probability p_i F_l,
+F_l = (e^(−D_l t) − e^(−D_{l+1} t)) / P_l.  Hence, with Ĝ_i = Σ_{l ≥ i} F_l,
+
+- a list m ≠ m* drafts x with probability p_x Ĝ_x;
+- list m* drafts x with probability p_x (Ĝ_x − Ĝ_y) if x comes before y, e^(−D_y t) if x = y, and 0
+  if x comes after y (where p_y = 0, y comes last, Ĝ_y = 0, and y is not drafted).
+
+Given the drafts x the law of Y is therefore q_y W_y with
+
+    W_y = ∫ e^(−kt) Σ_{m*} (Ĝ_{x_m*} − Ĝ_y, or e^(−D_y t)/p_y, or 0) Π_{m ≠ m*} Ĝ_{x_m} dt
+
+and Pr(Y = y, accepted) = q_y ∫ k e^(−kt) [1 − (1 − e^(−D_y t)) (1 − p_y Ĝ_y)^(k−1)] dt.  Here are
+the integrals in floats; `otm.coupling.exact_clocks` has them in fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import at_least_once, running_sum
+from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
+from otm.ratio_order import RatioOrder
+
+__all__ = ["FloatClocks"]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Places: TypeAlias = npt.NDArray[np.int64]
+
+LARGEST_RATIO = 2.0**900
+"""Float ratios q/p above this are taken as this; otherwise times would leave the floats."""
+
+LONGEST_TIME = 100.0
+"""Given any drafts, t is above this with probability 1e-20 at most.
+
+The tokens with p ≤ 2q have half of the mass q or more.  Let E ~ Exp(1) be the first S_i/p_i of one
+list.  If its draft is one of these tokens, t ≤ 2E; if not, t is at most 2E plus an exponential time
+of rate 1/2 or more that is independent of E and of the draft.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class FloatClocks:
+    """The integrals in floats, by the trapezoid rule in log t.
+
+    All integrands are mixtures of t^j e^(−a t), 0 ≤ j ≤ k, with positive weights, so that the rule
+    has a relative error below 2e-17; rounding leaves an absolute one of about 1e-15.
+
+    Parameters
+    ----------
+    order : RatioOrder
+        The m tokens with p > 0 in ascending order of q/p.
+    k : int
+        Number of drafts.
+    """
+
+    order: RatioOrder
+    k: int
+
+    @cached_property
+    def _ratio(self) -> Floats:
+        capped: Floats = np.minimum(self.order.ratio, LARGEST_RATIO)
+        return capped
+
+    @cached_property
+    def rates(self) -> Floats:
+        """The rates D_1, …, D_m."""
+        return running_sum(self.order.draft_below[1:-1] * np.diff(self._ratio), from_zero=True)
+
+    def _tables(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
+        """Nodes t and weights, e^(−t − D t) and e^(−t) Ĝ: arrays [T], [T], [T, m] and [T, m + 1].
+
+        They come in chunks of few nodes.  The factor e^(−t) keeps products of Ĝ below one.  F is
+        written as t (r_{l+1} − r_l) e^(−D t) times the mean of e^(−z u) over u in [0, 1], so that
+        nothing cancels and nothing is divided by P.
+        """
+        gaps, masses = np.diff(self._ratio), self.order.draft_below
+        steps = masses[1:-1] * gaps
+        # given any drafts, t is below this with probability k (1 + max r) low at most
+        low = 2.0**-60 / (self.k * (1 + self._ratio[-1]))
+        nodes, weights = log_trapezoid(low, LONGEST_TIME, self.k)
+        for chunk in node_chunks(nodes.size, self.order.tokens.size):
+            t = nodes[chunk, None]
+            silent = np.exp(-t * (1 + self.rates))
+            z = t * steps
+            mean = np.divide(-np.expm1(-z), z, out=np.ones_like(z), where=z > 0)
+            rung = np.zeros((len(t), gaps.size + 2))
+            rung[:, :-2] = t * gaps * mean * silent[:, :-1]
+            rung[:, -2] = silent[:, -1] / masses[-1]
+            rung = np.cumsum(rung[:, ::-1], axis=1)[:, ::-1]
+            yield nodes[chunk], weights[chunk], silent, rung
+
+    def laws_given(self, places: Places) -> Floats:
+        """Law of Y along the order for drafts at these places, ascending: [B, k] → [B, m + 1].
+
+        The last column is W for the tokens with p = 0, to be multiplied by their target law.
+        """
+        of_list = np.zeros((len(places), self.order.tokens.size + 1))  # W but for the draft of m*
+        of_draft = np.zeros(places.shape)
+        for _, weights, silent, rung in self._tables():
+            for row, tokens in enumerate(places):
+                others = weights[:, None] * _product_of_others(rung[:, tokens])
+                of_draft[row] += (others * silent[:, tokens]).sum(axis=0)
+                upto = np.cumsum(others, axis=1)  # the lists whose drafts come before a y
+                reached = np.cumsum((others * rung[:, tokens]).sum(axis=0))
+                ends = np.append(tokens[1:], len(of_list[row]) - 1)
+                for j in range(self.k):
+                    later = slice(tokens[j] + 1, ends[j] + 1)
+                    of_list[row, later] += reached[j] - upto[:, j] @ rung[:, later]
+        laws = np.maximum(of_list, 0)
+        laws[:, :-1] *= self.order.target
+        np.add.at(laws, (np.arange(len(places))[:, None], places), of_draft * self._ratio[places])
+        return laws
+
+    def accepted_mass(self) -> Floats:
+        """Pr(Y = y, accepted) along the order: array [m]."""
+        accepted = np.zeros(self.order.tokens.size)
+        for t, weights, silent, rung in self._tables():
+            growth = np.exp(t)[:, None]
+            own = silent * growth
+            density = weights * self.k * np.exp(-self.k * t)
+            if self.k > 1:
+                other = np.minimum(self.order.draft * rung[:, :-1] * growth, 1)
+                own += (1 - own) * at_least_once(other, self.k - 1)
+            accepted += density @ own
+        return accepted * self.order.target
+
+    def output_law(self) -> Floats:
+        """Pr(Y = y) along the order, summed over all drafts: array [m + 1].
+
+        The last entry is for the tokens with p = 0, to be multiplied by their target law.
+        """
+        output = np.zeros(self.order.tokens.size + 1)
+        for t, weights, silent, rung in self._tables():
+            growth = np.exp(t)[:, None]
+            before = np.cumsum(self.order.draft * rung[:, :-1], axis=1)
+            own = np.zeros_like(rung)  # the drafts of m*, summed
+            own[:, 1:] = before - self.order.draft_below[1:] * rung[:, 1:]
+            own[:, :-1] = own[:, :-1] + silent
+            density = weights * self.k * np.exp(-self.k * t)
+            output += (density * (before[:, -1] * growth[:, 0]) ** (self.k - 1)) @ (own * growth)
+        output[:-1] *= self.order.target
+        return output
+
+
+def _product_of_others(factors: Floats) -> Floats:
+    """Product of all but each of the columns: [T, k] → [T, k]."""
+    before = np.ones_like(factors)
+    after = np.ones_like(factors)
+    before[:, 1:] = np.cumprod(factors[:, :-1], axis=1)
+    after[:, :-1] = np.cumprod(factors[:, :0:-1], axis=1)[:, ::-1]
+    return before * after

@@ -1,0 +1,86 @@
+"""The optimal rule for greedy drafts (Hu et al., ICLR 2025)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, Number, as_number, read_only
+from otm.coupling.residual import ResidualPlan, acceptance_ratio
+from otm.draft_laws.greedy import Greedy
+from otm.input_checks import Drafts, Uniforms
+
+__all__ = ["GreedyRule"]
+
+
+@dataclass(frozen=True, eq=False)
+class GreedyRule(ResidualPlan):
+    """Couple the one random draft of greedy drafting with the target as well as can be.
+
+    The drafts are the k − 1 most likely tokens A of p for sure, and a last one of law p̃, p
+    restricted to the other tokens (`Greedy`).  The last draft is accepted with probability
+    min(1, q/p̃); otherwise the output is drawn from the residual ∝ max(q − p̃, 0).  As p̃ = 0 on A,
+    the residual holds all target mass of A, and what it draws there is among the drafts:
+
+        α = q(A) + Σ_{x ∉ A} min(q(x), p̃(x))
+
+    This is the optimum for these drafts ([hu2025]_), and may be above or below α_k, the optimum
+    for k i.i.d. drafts.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law and the number of drafts; if fewer than k tokens have p > 0,
+        all of them are drafted, `plan.drafts.k` in number.
+
+    References
+    ----------
+    .. [hu2025] Hu et al., "Towards Optimal Multi-draft Speculative Decoding", ICLR 2025.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> plan = GreedyRule(MembershipProblem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2))
+    >>> plan.drafts.sure
+    array([0])
+    >>> plan.acceptance, plan.acceptance_by_test
+    (0.875, 0.625)
+    """
+
+    @cached_property
+    def drafts(self) -> Greedy:
+        """The most likely tokens, and one random draft from the rest."""
+        return Greedy(self.problem.draft, self.problem.k)
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One coin for the last draft, one uniform for the residual: 2."""
+        return 2
+
+    @cached_property
+    def accept_probability(self) -> Law:
+        """Probability min(1, q/p̃) of accepting each token as the last draft: array [n]."""
+        return read_only(acceptance_ratio(self.problem.target, self.drafts.last))
+
+    @cached_property
+    def accepted_mass(self) -> Law:
+        """Mass min(q, p̃) of each token output as the accepted last draft: array [n]."""
+        return read_only(self.drafts.last * self.accept_probability)
+
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), residual draws from A included."""
+        sure = self.residual.law(self.problem.n)[self.drafts.sure].sum()
+        return self.acceptance_by_test + (1 - self.acceptance_by_test) * as_number(sure)
+
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        accepted = uniforms[:, 0] < self.accept_probability[drafts[:, -1]]
+        return np.where(accepted, self.drafts.k - 1, -1)
+
+    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+        table = np.zeros_like(self.problem.draft, shape=drafts.shape)
+        table[:, -1] = self.accept_probability[drafts[:, -1]]
+        return table

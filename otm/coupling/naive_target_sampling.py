@@ -1,0 +1,70 @@
+"""Naive target sampling: draw the output from the target and see whether it was drafted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, Number, as_number, at_least_once
+from otm.coupling.plan import TransportPlan
+from otm.input_checks import Drafts, Uniforms
+from otm.sampling import InverseCdf
+
+__all__ = ["NaiveTargetSampling"]
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveTargetSampling(TransportPlan):
+    """Draw Y from the target law without looking at the drafts: the product coupling.
+
+    Its acceptance Σ q (1 − (1 − p)^k) is what the drafts are worth when nothing is done to couple
+    them with the output.  In a tree of drafts this is the walk that samples a child from the
+    target and goes on if the child is there (naive sampling in [miao2024]_).
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law and the number of drafts.
+
+    References
+    ----------
+    .. [miao2024] Miao et al., "SpecInfer", ASPLOS 2024.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> plan = NaiveTargetSampling(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=2))
+    >>> plan.acceptance
+    0.75
+    >>> token, index = plan.select([1, 1], [0.7])
+    >>> int(token), int(index)
+    (0, -1)
+    """
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One uniform, for the draw from the target."""
+        return 1
+
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability Σ q (1 − (1 − p)^k)."""
+        drafted = at_least_once(self.problem.draft, self.problem.k)
+        return as_number((self.output_law() * drafted).sum())
+
+    def output_law(self) -> Law:
+        """Law of the output Y, from the table that it is drawn with."""
+        return self._target.law(self.problem.n)
+
+    @cached_property
+    def _target(self) -> InverseCdf:
+        return InverseCdf.from_weights(self.problem.target)
+
+    def _output_given(self, drafts: Drafts) -> Law:
+        return np.tile(self.output_law(), (len(drafts), 1))
+
+    def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        return self._target.locate(uniforms[:, 0])

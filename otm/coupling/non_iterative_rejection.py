@@ -1,0 +1,83 @@
+"""Non-iterative rejection sampling (Leviathan et al., appendix A.2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from otm.arithmetic import Law, as_number, read_only
+from otm.coupling.k_seq import KSeq
+from otm.errors import InvalidParameterError
+from otm.sampling import InverseCdf
+
+__all__ = ["NonIterativeRejection"]
+
+
+@dataclass(frozen=True, eq=False)
+class NonIterativeRejection(KSeq):
+    """Accept a draft x with probability q(x)/(M p(x)), M = max q/p; otherwise draw from q itself.
+
+    Classical rejection sampling, stopped after the drafts ([leviathan2023]_, appendix A.2, for one
+    draft).  For k drafts they are tested in turn, so that the test accepts with probability
+    1 − (1 − 1/M)^k.  What it accepts has law q, and so does the draw from the target after it.
+
+    It is k-Seq at ρ = M: the accepted mass is a multiple of q there, and the residual of k-Seq is q
+    itself.  As ρ* ≤ M, its test accepts no more often than that of k-Seq at ρ*.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law and the number of drafts.
+
+    Attributes
+    ----------
+    rho : float or Fraction
+        M; infinite if some token of the target cannot be drafted (or in floats, if q/p overflows),
+        and then the test never accepts.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ρ is given and is not M.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> plan = NonIterativeRejection(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))
+    >>> plan.rho, round(plan.acceptance_by_test, 12)
+    (1.5, 0.666666666667)
+
+    The draw from the target can be the draft that was rejected:
+
+    >>> round(plan.acceptance, 12)
+    0.75
+    """
+
+    def __post_init__(self) -> None:
+        problem = self.problem
+        undraftable = problem.target[problem.draft == 0].any()
+        largest = math.inf if undraftable else as_number(problem.by_ratio.ratio[-1])
+        if self.rho not in (None, largest):
+            raise InvalidParameterError(
+                f"non-iterative rejection has ρ = max q/p = {largest}, not {self.rho}; use KSeq "
+                "for other division factors"
+            )
+        object.__setattr__(self, "rho", largest)
+
+    @cached_property
+    def accept_probability(self) -> Law:
+        """Probability q/(M p) of accepting each token when it is drafted: array [n]."""
+        if self.rho == math.inf:
+            return read_only(0 * self.problem.draft)
+        return super().accept_probability
+
+    @cached_property
+    def residual(self) -> InverseCdf:
+        """The law of the output where no draft is accepted: the target law."""
+        return InverseCdf.from_weights(self.problem.target)

@@ -1,0 +1,255 @@
+"""Recursive rejection of drafts without replacement (Sequoia; recursive speculative decoding)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, Number, as_number, is_exact, running_sum, zeros
+from otm.coupling.plan import TransportPlan
+from otm.coupling.residual import acceptance_ratio
+from otm.coupling.row_sampling import locate_in_rows
+from otm.draft_laws.without_replacement import WithoutReplacement
+from otm.errors import ProblemTooLargeError
+from otm.input_checks import Drafts, Uniforms
+from otm.interval import Interval
+from otm.ratio_order import RatioOrder
+
+__all__ = ["RecursiveRejectionWithoutReplacement"]
+
+LARGEST_ENUMERATION = 2_000_000
+"""Most paths of rejected drafts times tokens that are summed over."""
+
+CHUNK_ENTRIES = 2**21
+"""Entries of the tables of drafts by tokens that are worked on at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecursiveRejectionWithoutReplacement(TransportPlan):
+    """Recursive rejection where no draft is drawn twice, so that no second try is wasted.
+
+    With t_1 = q and p_1 = p, draft i has law p_i and is accepted with probability min(1, t_i/p_i).
+    On rejection t_{i+1} ∝ max(t_i − p_i, 0), and p_{i+1} ∝ p_i without the rejected token; after
+    the last rejection the output is drawn from t_{k+1} ([chen2024]_, [jeon2024]_).  If fewer than
+    k tokens have p > 0, all of them are drafted, `plan.drafts.k` in number, and then the output is
+    drawn from the residual; Sequoia goes on with uniform drafts from the other tokens.
+
+    Unlike with i.i.d. drafts, p_i and t_i depend on which drafts were rejected.  Given the drafts,
+    all laws are exact and cost O(n k).  Their means over the drafts, `acceptance` and `output_law`,
+    are sums over the paths of rejected drafts: over k − 2 drafts for the acceptance, which so takes
+    any vocabulary for k ≤ 2, and over k − 1 for the law.  Where there are too many paths, average
+    `acceptance_given` over drafts that are drawn.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law and the number of drafts.
+
+    References
+    ----------
+    .. [chen2024] Chen et al., "Sequoia: Scalable, Robust, and Hardware-aware Speculative
+       Decoding", NeurIPS 2024.
+    .. [jeon2024] Jeon et al., "Recursive Speculative Decoding: Accelerating LLM Inference via
+       Sampling Without Replacement", 2024.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> problem = MembershipProblem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2)
+    >>> plan = RecursiveRejectionWithoutReplacement(problem)
+    >>> round(plan.acceptance, 12)
+    0.791666666667
+    >>> plan.acceptance_given([[0, 1], [0, 2]])
+    array([0.5, 1. ])
+    """
+
+    @cached_property
+    def drafts(self) -> WithoutReplacement:
+        """Different drafts, each from p restricted to what was not drawn before."""
+        return WithoutReplacement(self.problem.draft, self.problem.k)
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One coin a draft and one uniform for the residual: `plan.drafts.k` + 1."""
+        return self.drafts.k + 1
+
+    @cached_property
+    def acceptance(self) -> Number:
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), summed over the paths of rejections.
+
+        Raises
+        ------
+        ProblemTooLargeError
+            If there are too many paths of k − 2 drafts.
+        """
+        self._check_paths(max(self.drafts.k - 2, 0), "acceptance")
+        return _accepted(self.problem.target, self.problem.draft, self.drafts.k)
+
+    @property
+    def acceptance_bounds(self) -> Interval:
+        """Bounds on the acceptance; where there are too many paths, those of the first two drafts.
+
+        The acceptance is at least the probability that one of these is accepted, and at most the
+        target mass of the tokens that can be drafted.
+        """
+        try:
+            return super().acceptance_bounds
+        except ProblemTooLargeError:
+            lower = _accepted(self.problem.target, self.problem.draft, 2)
+            reachable = as_number(self.problem.target[self.drafts.draftable].sum())
+            return Interval(lower, max(lower, reachable))
+
+    def acceptance_given(self, drafts: npt.ArrayLike) -> Law:
+        """Probability that one of the given drafts is accepted.
+
+        Parameters
+        ----------
+        drafts : int array-like [..., k]
+            Draft tokens.
+
+        Returns
+        -------
+        array [...]
+            Its mean over drafts from `plan.drafts` is the acceptance probability.
+
+        Raises
+        ------
+        InvalidDraftsError
+            If the drafts have a wrong shape or type, or could not have been drawn.
+        """
+        checked = self.drafts.check(drafts)
+        rows = checked.reshape(-1, checked.shape[-1])
+        accepted = np.zeros_like(self.problem.draft, shape=len(rows))
+        for chunk in self._chunks(rows):
+            passes, _ = self._rounds(rows[chunk])
+            accepted[chunk] = 1 - np.prod(1 - passes, axis=1)
+        return accepted.reshape(checked.shape[:-1])[()]
+
+    def output_law(self) -> Law:
+        """Law of the output Y, summed over the paths of rejections.
+
+        Raises
+        ------
+        ProblemTooLargeError
+            If there are too many paths of k − 1 drafts.
+        """
+        self._check_paths(self.drafts.k - 1, "output law")
+        return _output(self.problem.target, self.problem.draft, self.drafts.k)
+
+    def _check_paths(self, length: int, what: str) -> None:
+        m = int(np.count_nonzero(self.drafts.draftable))
+        digits = (math.lgamma(m + 1) - math.lgamma(m - length + 1)) / math.log(10)
+        if digits + math.log10(self.problem.n) > math.log10(LARGEST_ENUMERATION):
+            raise ProblemTooLargeError(
+                f"the {what} for k = {self.drafts.k} drafts of {m:,} tokens is a sum over about "
+                f"10^{digits:.1f} paths of {length} rejected drafts, each of n = "
+                f"{self.problem.n:,} terms and above the limit of {LARGEST_ENUMERATION:,} in all; "
+                "average acceptance_given, or conditional, over drafts that are drawn"
+            )
+
+    def _chunks(self, drafts: Drafts) -> Iterator[slice]:
+        step = max(1, CHUNK_ENTRIES // self.problem.n)
+        return (slice(start, start + step) for start in range(0, len(drafts), step))
+
+    def _rounds(self, drafts: Drafts) -> tuple[Law, Law]:
+        """Probability that each draft is accepted once reached, [B, k]; and t_{k+1}, [B, n]."""
+        rows = np.arange(len(drafts))
+        target = np.tile(self.problem.target, (rows.size, 1))
+        draft = np.tile(self.problem.draft, (rows.size, 1))
+        passes = np.zeros_like(self.problem.draft, shape=drafts.shape)
+        for i, token in enumerate(drafts.T):
+            law = draft / draft.sum(axis=1, keepdims=True)
+            passes[:, i] = acceptance_ratio(target[rows, token], law[rows, token])
+            target = _next_target(target, law)
+            draft[rows, token] = zeros(1, draft)[0]
+        return passes, target
+
+    def _output_given(self, drafts: Drafts) -> Law:
+        output = np.zeros_like(self.problem.draft, shape=(len(drafts), self.problem.n))
+        for chunk in self._chunks(drafts):
+            passes, target = self._rounds(drafts[chunk])
+            reached = np.cumprod(1 - passes, axis=1)
+            output[chunk] = reached[:, -1:] * target
+            reached = np.column_stack([1 + 0 * reached[:, :1], reached[:, :-1]])
+            rows = np.arange(len(drafts))[chunk, None]
+            np.add.at(output, (rows, drafts[chunk]), reached * passes)
+        return output
+
+    def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        output = np.empty(len(drafts), dtype=np.int64)
+        for chunk in self._chunks(drafts):
+            passes, target = self._rounds(drafts[chunk])
+            passed = uniforms[chunk, :-1] < passes
+            token = np.take_along_axis(drafts[chunk], passed.argmax(axis=1)[:, None], axis=1)[:, 0]
+            rejected = np.flatnonzero(~passed.any(axis=1))
+            token[rejected] = locate_in_rows(target[rejected], uniforms[chunk][rejected, -1])
+            output[chunk] = token
+        return output
+
+
+def _next_target(target: Law, draft: Law) -> Law:
+    """Residual ∝ max(t − p_i, 0) along the last axis; t itself where nothing is left."""
+    left = np.maximum(target - draft, zeros(1, target))
+    total = left.sum(axis=-1, keepdims=True)
+    none = total == 0
+    following: Law = np.where(none, target, left / (total + none))
+    return following
+
+
+def _without(draft: Law, token: np.int64) -> Law:
+    """Law of the next draft, once a token is rejected."""
+    rest = draft.copy()
+    rest[token] = zeros(1, draft)[0]
+    law: Law = rest / rest.sum()
+    return law
+
+
+def _output(target: Law, draft: Law, k: int) -> Law:
+    """Law of the output of the last k rounds."""
+    taken = np.minimum(target, draft)
+    rejected = draft - taken
+    following = _next_target(target, draft)
+    if k == 1:
+        last: Law = taken + rejected.sum() * following
+        return last
+    for token in rejected.nonzero()[0]:
+        taken = taken + rejected[token] * _output(following, _without(draft, token), k - 1)
+    return taken
+
+
+def _accepted(target: Law, draft: Law, k: int) -> Number:
+    """Probability that one of the last k rounds accepts."""
+    taken = np.minimum(target, draft)
+    rejected = draft - taken
+    accepted = as_number(taken.sum())
+    tokens = np.flatnonzero(rejected)
+    if k == 1 or tokens.size == 0:
+        return accepted
+    following = _next_target(target, draft)
+    if k == 2:
+        return accepted + as_number((rejected[tokens] * _last(following, draft, tokens)).sum())
+    for token in tokens:
+        later = _accepted(following, _without(draft, token), k - 1)
+        accepted = accepted + as_number(rejected[token]) * later
+    return accepted
+
+
+def _last(target: Law, draft: Law, rejected: npt.NDArray[np.int64]) -> Law:
+    """Probability that the last draft is accepted, for each token rejected before it.
+
+    Without the rejected token x, of which no target is left, it is Σ min(t, p / (1 − p(x))), which
+    depends on x through a cap alone.
+    """
+    scale = 1 if is_exact(draft) else 2.0**512  # the cap would overflow where 1 − p(x) is subnormal
+    order = RatioOrder(draft * scale, target)
+    before = running_sum(draft, from_zero=True)[:-1]
+    others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]
+    caps = 1 / (others[rejected] * scale)
+    below = np.searchsorted(order.ratio, caps, side="right")
+    law: Law = order.target_below[below] + caps * order.draft_above[below]
+    return law

@@ -1,0 +1,155 @@
+"""Typical acceptance (Medusa): a rule that is not lossless, for comparison."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import (
+    Law,
+    Number,
+    as_number,
+    at_least_once,
+    power_slopes,
+    read_only,
+    running_sum,
+    scatter_sum,
+    zeros,
+)
+from otm.coupling.residual import ResidualPlan
+from otm.errors import InvalidParameterError
+from otm.input_checks import Drafts, Uniforms
+from otm.problem import as_parameter
+from otm.sampling import InverseCdf
+
+__all__ = ["TypicalAcceptance"]
+
+
+@dataclass(frozen=True, eq=False)
+class TypicalAcceptance(ResidualPlan):
+    """Accept a draft that the target finds likely enough for its entropy; not lossless.
+
+    The draft of largest target probability (the first of equal ones) is accepted if ::
+
+        q(x) > min(ε, δ e^(−H(q))),   H(q) = −Σ q ln q
+
+    and otherwise the output is the most likely token of the target (the first of equal ones), as
+    Medusa goes on, or is drawn from the target ([cai2024]_, section 2.3.1, here for one token).
+    The draft law does not enter; the output law is not the target's, and `distance_to_target` says
+    how far it is.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The draft law, the target law and the number of drafts.
+    epsilon, delta : float or Fraction, optional
+        ε and δ, at least 0; 0.09 and 0.3 in Medusa.
+    otherwise : "argmax" or "target"
+        Where the output comes from if no draft is accepted.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ε or δ is not a finite number of at least 0, or `otherwise` is another word.
+
+    References
+    ----------
+    .. [cai2024] Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple
+       Decoding Heads", ICML 2024.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> plan = TypicalAcceptance(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))
+    >>> plan.lossless, plan.acceptance, plan.output_law()
+    (False, 1.0, array([0.5, 0.5]))
+    """
+
+    epsilon: Number = 0.09
+    delta: Number = 0.3
+    otherwise: Literal["argmax", "target"] = "argmax"
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            value = as_parameter(self.problem, getattr(self, name), name)
+            if value < 0:
+                raise InvalidParameterError(f"{name} = {value}; it must be at least 0")
+            object.__setattr__(self, name, value)
+        if self.otherwise not in ("argmax", "target"):
+            raise InvalidParameterError(
+                f'otherwise = {self.otherwise!r}; it must be "argmax" or "target"'
+            )
+
+    @property
+    def lossless(self) -> bool:
+        """False: likely drafts are accepted more often than the target law has them."""
+        return False
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One uniform, for the draw from the target; the test takes none."""
+        return 1
+
+    @cached_property
+    def threshold(self) -> Number:
+        """Target probability min(ε, δ e^(−H)) that a draft must exceed.
+
+        In exact mode e^(−H) is the fraction that its float is.
+        """
+        target = self.problem.target[self.problem.target > 0].astype(np.float64)
+        perplexity: Number = math.exp(float((target * np.log(target)).sum()))
+        if self.problem.exact:
+            perplexity = Fraction(perplexity)
+        return min(self.epsilon, self.delta * perplexity)
+
+    @cached_property
+    def accepted_mass(self) -> Law:
+        """Mass of each token output as an accepted draft: array [n]."""
+        draft, target = self.problem.draft, self.problem.target
+        levels, level = np.unique(target, return_inverse=True)
+        masses = running_sum(scatter_sum(level, draft, levels.size), from_zero=True)
+        # the first of k drafts on the highest level reached
+        best = draft * power_slopes(masses, self.problem.k)[level]
+        return read_only(np.where(self._likely, best, zeros(1, draft)))
+
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), outputs that hit a draft included."""
+        refused = np.where(self._likely, zeros(1, self.problem.draft), self.problem.draft)
+        mass = refused.sum()
+        if mass == 0:
+            return self.acceptance_by_test
+        hit = at_least_once(refused / mass, self.problem.k) * self.residual.law(self.problem.n)
+        return self.acceptance_by_test + as_number(hit.sum()) * (1 - self.acceptance_by_test)
+
+    @cached_property
+    def residual(self) -> InverseCdf:
+        """The law of the output where no draft is accepted."""
+        weights = self.problem.target
+        if self.otherwise == "argmax":
+            weights = zeros(self.problem.n, weights)
+            weights[self.problem.target.argmax()] += 1
+        return InverseCdf.from_weights(weights)
+
+    @cached_property
+    def _likely(self) -> npt.NDArray[np.bool_]:
+        likely: npt.NDArray[np.bool_] = np.asarray(self.problem.target > self.threshold, np.bool_)
+        return likely
+
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        best = self.problem.target[drafts].argmax(axis=1)
+        token = np.take_along_axis(drafts, best[:, None], axis=1)[:, 0]
+        return np.where(self._likely[token], best, -1)
+
+    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+        table = np.zeros_like(self.problem.draft, shape=drafts.shape)
+        accepted = self._accept(drafts, np.empty((len(drafts), 0)))
+        rows = np.flatnonzero(accepted >= 0)
+        table[rows, accepted[rows]] += 1
+        return table

@@ -1,0 +1,126 @@
+"""Checks of what is given beside the laws: numbers of drafts, draft tokens and uniforms."""
+
+from __future__ import annotations
+
+import operator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.errors import (
+    InvalidDraftCountError,
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidUniformsError,
+)
+
+__all__ = ["Drafts", "Uniforms", "as_draft_count", "as_drafts", "check_uniforms"]
+
+Drafts: TypeAlias = npt.NDArray[np.int64]
+"""Draft tokens, the drafts of one selection along the last axis."""
+
+Uniforms: TypeAlias = npt.NDArray[Any]
+"""Numbers in [0, 1): float64, or `fractions.Fraction` in an object array."""
+
+LARGEST_DRAFT_COUNT = 2**63 - 1
+"""Most drafts that a problem may have."""
+
+
+def as_draft_count(k: Any) -> int:
+    """Check that k is a number of drafts: an integer of at least 1.
+
+    Raises
+    ------
+    InvalidDraftCountError
+        If it is not, or is above `LARGEST_DRAFT_COUNT`; booleans and floats are refused even where
+        they equal an integer.
+    """
+    try:
+        if isinstance(k, bool | np.bool_):
+            raise TypeError
+        count = operator.index(k)
+    except TypeError:
+        raise InvalidDraftCountError(
+            f"k = {k!r} of type {type(k).__name__}; the number of drafts must be an integer"
+        ) from None
+    if count < 1:
+        raise InvalidDraftCountError(f"k = {Decimal(count):.6g}; at least one draft is needed")
+    if count > LARGEST_DRAFT_COUNT:
+        raise InvalidDraftCountError(
+            f"k is above {LARGEST_DRAFT_COUNT}, a 64-bit integer; long before that α_k is "
+            "its limit, the target mass of the tokens that can be drafted"
+        )
+    return count
+
+
+def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
+    """Return drafts [..., k] of tokens in [0, n) as an integer array.
+
+    Raises
+    ------
+    InvalidDraftsError
+        If they have a wrong shape or type or lie outside the vocabulary.
+    """
+    array = _as_array(drafts, "the drafts", InvalidDraftsError)
+    if array.ndim == 0 or array.shape[-1] != k:
+        raise InvalidDraftsError(
+            f"drafts of shape {array.shape}; the last axis must hold the k = {k} drafts of "
+            "one selection"
+        )
+    if array.dtype.kind not in "iu":
+        raise InvalidDraftsError(
+            f"drafts of type {array.dtype}; draft tokens must be integers in [0, {n})"
+        )
+    if array.size and not (0 <= array.min() and array.max() < n):
+        bad = array[(array < 0) | (array >= n)].flat[0]
+        raise InvalidDraftsError(f"draft token {bad}; draft tokens must be integers in [0, {n})")
+    return array.astype(np.int64, copy=False)
+
+
+def check_uniforms(
+    uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool, need: str
+) -> Uniforms:
+    """Return uniforms of a given shape as float64, or as fractions in exact mode.
+
+    Parameters
+    ----------
+    uniforms : array-like
+        What was given.
+    shape : tuple of int
+        What is needed.
+    exact : bool
+        Whether to return fractions.
+    need : str
+        Why it is needed, for the message: "these drafts need uniforms of shape (3,), …".
+
+    Raises
+    ------
+    InvalidUniformsError
+        If they have another shape or do not all lie in [0, 1).
+    """
+    array = _as_array(uniforms, "the uniforms", InvalidUniformsError)
+    if array.shape != shape:
+        raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need}")
+    try:
+        valid = array.dtype.kind in "fiuO" and bool(((array >= 0) & (array < 1)).all())
+    except TypeError:  # objects that are no numbers
+        valid = False
+    if not valid:
+        raise InvalidUniformsError("every uniform must be a number in [0, 1); NaN and 1 are not")
+    if not exact:
+        return array.astype(np.float64, copy=False)
+    fractions = np.empty(array.size, dtype=object)
+    fractions[:] = [
+        Fraction(u) if isinstance(u, float | int) else u for u in array.ravel().tolist()
+    ]
+    return fractions.reshape(shape)
+
+
+def _as_array(values: Any, name: str, error: type[InvalidInputError]) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (RuntimeError, TypeError, ValueError) as reason:
+        raise error(f"{name} are not array-like ({reason}); give an array") from reason

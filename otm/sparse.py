@@ -1,0 +1,162 @@
+"""Laws by their support, as top-k and nucleus sampling leave them.
+
+These give tens of tokens out of a vocabulary of a hundred thousand.  No formula of OTM depends on
+tokens that neither law can give, so that everything can be done on the union of the two supports.
+`otm.on_tokens` brings rules back from there to the original token ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, read_only, zeros
+from otm.distribution import as_law
+from otm.errors import InvalidLawError, InvalidParameterError
+
+__all__ = ["SparseLaw", "Tokens", "align"]
+
+Tokens: TypeAlias = npt.NDArray[np.int64]
+"""Token ids, ascending."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class SparseLaw:
+    """A law given by the tokens that it can give.
+
+    Parameters
+    ----------
+    tokens : int array-like [s]
+        Different token ids of at least 0, in any order.
+    probabilities : array-like [s]
+        Their probabilities: lists, NumPy arrays, torch tensors on any device, or fractions.
+
+    Attributes
+    ----------
+    tokens : int array [m]
+        The support: tokens of positive probability, ascending; read-only.
+    probabilities : array [m]
+        Their probabilities, normalised and read-only: float64 or fractions.
+
+    Raises
+    ------
+    InvalidLawError
+        If the tokens are not different whole numbers of at least 0, their number is not that of
+        the probabilities, or the probabilities are no law: they must sum to one after truncation.
+
+    Examples
+    --------
+    >>> law = SparseLaw([1200, 7, 31], [0.5, 0.5, 0])
+    >>> law.tokens.tolist(), law.probabilities.tolist()
+    ([7, 1200], [0.5, 0.5])
+    """
+
+    tokens: Tokens
+    probabilities: Law
+
+    def __init__(self, tokens: Any, probabilities: Any) -> None:
+        law = as_law(probabilities, "sparse")
+        ids = _as_tokens(tokens)
+        if ids.shape != law.shape:
+            raise InvalidLawError(
+                f"the sparse law has token ids of shape {ids.shape} and probabilities of shape "
+                f"{law.shape}; give one probability for each token"
+            )
+        order = np.argsort(ids)
+        order = order[law[order] > 0]
+        object.__setattr__(self, "tokens", read_only(ids[order]))
+        object.__setattr__(self, "probabilities", read_only(law[order]))
+
+    @classmethod
+    def from_dense(cls, law: Any) -> SparseLaw:
+        """Drop the tokens of probability zero from a law on the whole vocabulary.
+
+        Examples
+        --------
+        >>> SparseLaw.from_dense([0, 0.25, 0, 0.75]).tokens.tolist()
+        [1, 3]
+        """
+        dense = as_law(law, "dense")
+        return cls(np.arange(dense.size), dense)
+
+    def dense(self, n: int) -> Law:
+        """Write the law out on a vocabulary of n tokens: array [n].
+
+        Raises
+        ------
+        InvalidParameterError
+            If a token of the support is outside the vocabulary.
+
+        Examples
+        --------
+        >>> SparseLaw([1, 3], [0.25, 0.75]).dense(5).tolist()
+        [0.0, 0.25, 0.0, 0.75, 0.0]
+        """
+        if n <= self.tokens[-1]:
+            raise InvalidParameterError(
+                f"n = {n}; the law has token {self.tokens[-1]}, so that a vocabulary needs at "
+                f"least {self.tokens[-1] + 1} tokens"
+            )
+        law = zeros(n, self.probabilities)
+        law[self.tokens] = self.probabilities
+        return law
+
+
+def align(draft: SparseLaw, target: SparseLaw) -> tuple[Tokens, Law, Law]:
+    """Write two laws on the union of their supports.
+
+    Parameters
+    ----------
+    draft, target : SparseLaw
+        The two laws.
+
+    Returns
+    -------
+    tokens : int array [m]
+        The union of the supports, ascending.
+    draft_probabilities, target_probabilities : array [m]
+        The laws on it, zero where a token is in the other support alone.
+
+    Examples
+    --------
+    >>> tokens, p, q = align(SparseLaw([3, 9], [0.75, 0.25]), SparseLaw([9, 40], [0.5, 0.5]))
+    >>> tokens.tolist(), p.tolist(), q.tolist()
+    ([3, 9, 40], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5])
+    """
+    tokens = np.union1d(draft.tokens, target.tokens)
+    aligned = []
+    for law in (draft, target):
+        probabilities = zeros(tokens.size, law.probabilities)
+        probabilities[np.searchsorted(tokens, law.tokens)] = law.probabilities
+        aligned.append(probabilities)
+    return read_only(tokens), aligned[0], aligned[1]
+
+
+def _as_tokens(tokens: Any) -> npt.NDArray[np.int64]:
+    """Token ids as an integer array, in the order given."""
+    try:
+        ids = np.asarray(tokens.cpu() if hasattr(tokens, "cpu") else tokens)
+    except (RuntimeError, TypeError, ValueError) as reason:
+        raise InvalidLawError(
+            f"the token ids of the sparse law are not array-like ({reason}); give an array"
+        ) from reason
+    if ids.dtype.kind not in "iu" or ids.ndim != 1:
+        raise InvalidLawError(
+            f"the sparse law has token ids of type {ids.dtype} and shape {ids.shape}; give a flat "
+            "sequence of whole numbers"
+        )
+    ids = ids.astype(np.int64)
+    if ids.size and ids.min() < 0:
+        raise InvalidLawError(
+            f"the sparse law has token id {ids.min()}; token ids are whole numbers from 0 on"
+        )
+    different, count = np.unique(ids, return_counts=True)
+    if different.size < ids.size:
+        raise InvalidLawError(
+            f"the sparse law has token id {different[count > 1][0]} more than once; give each "
+            "token once, with all of its probability"
+        )
+    return ids
