@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from benchmarks.chain.inputs import Inputs
-from otm.kernels import baseline, reference
+from otm.kernels import baseline, block_triton, chain_triton, reference, sigmoid, triton_
 
 PROBABILITIES = "probabilities -> tokens"
 LOGITS = "logits -> tokens"
@@ -52,12 +52,16 @@ class Contestant(NamedTuple):
         Imports it for a device; raises if it is not there.
     plain_torch : bool
         Whether it consists of torch's own operations, so that their traffic can be counted.
+    rule : str
+        "chain" or "block": which lengths the law of its output has; or "inexact", if its law is not
+        the target's and nobody says it is.
     """
 
     name: str
     tiers: tuple[str, ...]
     load: Callable[[torch.device], Entry]
     plain_torch: bool
+    rule: str = "chain"
 
 
 def of_otm(module: ModuleType) -> Callable[[torch.device], Entry]:
@@ -70,6 +74,32 @@ def of_otm(module: ModuleType) -> Callable[[torch.device], Entry]:
         return run(inputs.target, inputs.draft, inputs.tokens, uniforms, validate=False)
 
     return lambda device: Entry(verify)
+
+
+def of_triton(verify: Callable[..., Any], from_logits: Callable[..., Any] | None) -> Any:
+    """Load kernels: a verifier of probabilities, one of logits if there is one."""
+
+    def load(device: torch.device) -> Entry:
+        _need_cuda(device)
+        if not triton_.compiles():
+            raise RuntimeError("Triton is not installed, or interprets (TRITON_INTERPRET=1)")
+        heats: dict[int, Tensor] = {}  # one for each batch: made once, as a server would
+
+        def run(inputs: Inputs) -> tuple[Tensor, Tensor]:
+            batch, gamma = inputs.tokens.shape
+            uniforms = torch.rand(batch, gamma + 2, dtype=torch.float64, device=device)
+            given = (inputs.target, inputs.draft, inputs.tokens, uniforms)
+            if not inputs.logits or from_logits is None:
+                return verify(*given, validate=False)
+            return from_logits(*given, heats[batch], validate=False)
+
+        def prepare(inputs: Inputs) -> Inputs:
+            heats.setdefault(len(inputs.tokens), torch.ones(len(inputs.tokens), device=device))
+            return inputs
+
+        return Entry(run, prepare)
+
+    return load
 
 
 def of_transformers(device: torch.device) -> Entry:
@@ -161,6 +191,26 @@ CONTESTANTS = (
     ),
     Contestant(
         "otm baseline", (PROBABILITIES, LOGITS, ONE_SEQUENCE), of_otm(baseline), plain_torch=True
+    ),
+    Contestant(
+        "otm triton",
+        (PROBABILITIES, LOGITS, ONE_SEQUENCE),
+        of_triton(chain_triton.verify_chain, chain_triton.verify_chain_from_logits),
+        plain_torch=False,
+    ),
+    Contestant(
+        "otm block",
+        (PROBABILITIES, LOGITS),
+        of_triton(block_triton.verify_block, block_triton.verify_block_from_logits),
+        plain_torch=False,
+        rule="block",
+    ),
+    Contestant(
+        "otm sigmoid",
+        (LOGITS,),
+        of_triton(sigmoid.verify_chain_triton, None),
+        plain_torch=False,
+        rule="inexact",
     ),
     Contestant("flashinfer", (PROBABILITIES,), of_flashinfer, plain_torch=False),
     Contestant("vllm v1", (LOGITS, ONE_SEQUENCE), of_vllm, plain_torch=False),

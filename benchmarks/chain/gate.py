@@ -57,11 +57,32 @@ def joint_law(bonus: np.ndarray) -> np.ndarray:
     return law
 
 
+def joint_law_of_block() -> np.ndarray:
+    """Law of the output of block verification, which accepts more at once."""
+    law = np.zeros((SIZE + 1) ** (GAMMA + 1))
+    for x in range(SIZE):
+        weight = min(TARGET[0, x] / DRAFT[0, x], 1)
+        excess = np.maximum(weight * TARGET[1] - DRAFT[1], 0)
+        middle = excess.sum() / (excess.sum() + 1 - weight) if excess.any() else 0.0
+        for y in range(SIZE):
+            drawn = DRAFT[0, x] * DRAFT[1, y]
+            whole = min(weight * TARGET[1, y] / DRAFT[1, y], 1)
+            first = np.maximum(TARGET[0] - DRAFT[0], 0)
+            for z in range(SIZE):
+                law[code([x, y, z])] += drawn * whole * TARGET[2, z]
+                if middle:
+                    part = drawn * (1 - whole) * middle
+                    law[code([x, z])] += part * excess[z] / excess.sum()
+                law[code([z])] += drawn * (1 - whole) * (1 - middle) * first[z] / first.sum()
+    return law
+
+
 def code(tokens: list[int]) -> int:
     return sum((token + 1) * (SIZE + 1) ** i for i, token in enumerate(tokens))
 
 
 RIGHT, WRONG = joint_law(TARGET[GAMMA]), joint_law(TARGET[GAMMA - 1])
+LAWS = {"chain": RIGHT, "block": joint_law_of_block()}
 SLIP = float(abs(RIGHT - WRONG).sum() / 2)
 """Distance (TV) of the law of `slip` from the right one."""
 
@@ -75,9 +96,16 @@ def slip(inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def check(
-    entry: Entry, *, logits: bool, one_by_one: bool, draws: int, device: torch.device
+    entry: Entry,
+    *,
+    logits: bool,
+    one_by_one: bool,
+    draws: int,
+    device: torch.device,
+    rule: str = "chain",
 ) -> Verdict:
     """Check the law of a contestant."""
+    right = LAWS[rule]
     rng = torch.Generator(device).manual_seed(11)
     law = torch.tensor(DRAFT, dtype=torch.float32, device=device)
     tokens = torch.multinomial(law, draws, replacement=True, generator=rng).T.contiguous()
@@ -90,10 +118,10 @@ def check(
     for drafts in tokens.split(batch):
         outputs.append(entry.verify(entry.prepare(Inputs(*laws, drafts, logits)))[0])
     found = torch.cat(outputs).long().cpu().numpy() + 1
-    limit = g_limit(int(np.count_nonzero(RIGHT)), LEVEL)
+    limit = g_limit(int(np.count_nonzero(right)), LEVEL)
     if found.min() < 0 or found.max() > SIZE:
         return Verdict(False, draws, np.inf, limit)
     codes = found @ (SIZE + 1) ** np.arange(GAMMA + 1)
     counts = np.bincount(codes, minlength=(SIZE + 1) ** (GAMMA + 1))
-    statistic = g_statistic(counts, RIGHT)
+    statistic = g_statistic(counts, right)
     return Verdict(statistic <= limit, draws, statistic, limit)

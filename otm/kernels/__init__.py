@@ -1,9 +1,22 @@
 """Verification of drafts on tensors: tensors and uniforms in, decisions out.
 
-- `definition`: chains of drafts as the papers write it, on NumPy arrays, exact on fractions;
-- `reference`: the same decisions, batched, in torch on any device;
-- `baseline`: the usual step-by-step version in torch, to measure against;
-- `checks`: what they refuse.
+`verify` is the entry: it chooses a backend.  Each rule is there three times, and all three make the
+same decisions, bit for bit; from logits Triton takes the softmax in float32, the others in float64.
 
-Triton kernels with the signature of `reference` are to follow.
+- `definition`, `block_definition`: chain and block verification as the papers write them, on NumPy
+  arrays, exact on fractions;
+- `reference`, `block_reference`: the same, batched, in torch on any device;
+- `chain_triton`, `block_triton`: the same as Triton kernels, built from `laws_triton` and
+  `draw_triton`.
+
+Beside them:
+
+- `softmax`: the float32 softmax of the kernels, whose every bit is the same on every device;
+- `sigmoid`: the inexact variant of Wagner et al. (2024), and its distance from the target;
+- `baseline`: the usual step-by-step version in torch, to measure against;
+- `checks`: what all of them refuse; `triton_`: Triton, where it is installed.
 """
+
+from otm.kernels.dispatch import verify
+
+__all__ = ["verify"]

@@ -189,15 +189,8 @@ def verify_chain_from_logits(
             logits=True,
             temperature=temperature,
         )
-    batch, vocabulary = target_logits.shape[0], np.arange(target_logits.shape[-1])
-    heat = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (batch,))[:, None, None]
-    largest = vocabulary == target_logits.argmax(axis=-1)[..., None]
-    target = np.where(heat == 0, largest, _softmax(target_logits, heat))
-    draft = None
-    if draft_logits is not None:
-        drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
-        draft = np.where(heat == 0, drafted, _softmax(draft_logits, heat))
-    return verify_chain(target, draft, draft_tokens, uniforms, validate=False)
+    laws = laws_from_logits(target_logits, draft_logits, draft_tokens, temperature)
+    return verify_chain(*laws, draft_tokens, uniforms, validate=False)
 
 
 def _verify_one(
@@ -213,35 +206,54 @@ def _verify_one(
         if x < 0:
             break
         wanted = target[i]
-        offered = _one_hot(x, wanted) if draft is None else _extend(draft[i], wanted)
+        offered = one_hot(x, wanted) if draft is None else extend(draft[i], wanted)
         if not coins[i] * offered[x] < wanted[x]:
-            left = np.maximum(_mass(wanted) - _mass(offered), 0)
-            return [*output, _locate(left if left.any() else _mass(wanted), for_residual)]
+            left = np.maximum(mass(wanted) - mass(offered), 0)
+            return [*output, locate(left if left.any() else mass(wanted), for_residual)]
         output.append(x)
-    return [*output, _locate(_mass(target[len(output)]), for_bonus)]
+    return [*output, locate(mass(target[len(output)]), for_bonus)]
 
 
-def _one_hot(x: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def laws_from_logits(
+    target_logits: npt.NDArray[Any],
+    draft_logits: npt.NDArray[Any] | None,
+    draft_tokens: npt.NDArray[Any],
+    temperature: float | npt.NDArray[Any],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
+    """Laws of target and draft; greedy ones are the first of the largest logits, and the draft."""
+    batch, vocabulary = target_logits.shape[0], np.arange(target_logits.shape[-1])
+    heat = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (batch,))[:, None, None]
+    largest = vocabulary == target_logits.argmax(axis=-1)[..., None]
+    target = np.where(heat == 0, largest, _softmax(target_logits, heat))
+    draft = None
+    if draft_logits is not None:
+        drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
+        draft = np.where(heat == 0, drafted, _softmax(draft_logits, heat))
+    return target, draft
+
+
+def one_hot(x: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Law of a draft that was not sampled but chosen."""
     law = np.zeros_like(like)
     law[x] = 1
     return law
 
 
-def _extend(law: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def extend(law: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Draft law on the target's vocabulary: missing mass is 0."""
     return np.append(law, np.zeros(like.size - law.size, dtype=law.dtype))
 
 
-def _mass(law: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def mass(law: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Whole numbers of parts; fractions stay as they are."""
     return law if law.dtype == object else (law.astype(np.float64) * UNIT).astype(np.int64)
 
 
-def _locate(mass: npt.NDArray[Any], uniform: Any) -> int:
+def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
     """Locate a token: the first at which the cumulative mass exceeds uniform · total."""
-    cumulative = np.cumsum(mass)
+    cumulative = np.cumsum(masses)
     point = uniform * cumulative[-1]
-    if mass.dtype != object:
+    if masses.dtype != object:
         point = min(int(point), cumulative[-1] - 1)  # the product can round up to the total
     return int(np.searchsorted(cumulative, point, side="right"))
 

@@ -72,37 +72,32 @@ def verify_chain(
     torch = import_torch()
     if validate:
         check_chain(torch, target_probs, draft_probs, draft_tokens, uniforms)
-    batch, rows, size = target_probs.shape
-    gamma = rows - 1
+    batch, size = len(target_probs), target_probs.shape[2]
+    gamma = draft_tokens.shape[1]
     drafts = draft_tokens.long()
     drafted = drafts >= 0
 
-    wanted = _at(target_probs[:, :gamma], drafts)
-    offered = torch.ones_like(wanted) if draft_probs is None else _at(draft_probs, drafts)
+    wanted = at(target_probs[:, :gamma], drafts)
+    offered = torch.ones_like(wanted) if draft_probs is None else at(draft_probs, drafts)
     passed = drafted & (drafts < size) & (uniforms[:, :gamma] * offered < wanted)
     accepted = passed.cumprod(1).sum(1)
     rejected = accepted < drafted.cumprod(1).sum(1)
 
     # the row after the accepted drafts, less the draft's if one was rejected there
     chains = torch.arange(batch, device=target_probs.device)
-    mass = _mass(target_probs[chains, accepted])
+    masses = mass(target_probs[chains, accepted])
     if gamma:
         last = accepted.clamp(max=gamma - 1)
         if draft_probs is None:
             vocabulary = torch.arange(size, device=target_probs.device)
             taken = (vocabulary == drafts[chains, last, None]) * int(UNIT)
         else:
-            taken = _mass(draft_probs[chains, last])
+            taken = mass(draft_probs[chains, last])
             taken = torch.nn.functional.pad(taken, (0, size - taken.shape[1]))
-        left = (mass - taken).clamp(min=0)
-        mass = torch.where(rejected[:, None] & left.any(1, keepdim=True), left, mass)
-    token = _locate(mass, torch.where(rejected, uniforms[:, gamma], uniforms[:, gamma + 1]))
-
-    place = torch.arange(rows, device=target_probs.device)
-    tokens = torch.nn.functional.pad(drafts, (0, 1))
-    tokens = torch.where(place < accepted[:, None], tokens, -1)
-    tokens = torch.where(place == accepted[:, None], token[:, None], tokens)
-    return ChainResult(tokens, accepted)
+        left = (masses - taken).clamp(min=0)
+        masses = torch.where(rejected[:, None] & left.any(1, keepdim=True), left, masses)
+    token = locate(masses, torch.where(rejected, uniforms[:, gamma], uniforms[:, gamma + 1]))
+    return ChainResult(output(drafts, accepted, token), accepted)
 
 
 def verify_chain_from_logits(
@@ -164,21 +159,8 @@ def verify_chain_from_logits(
             logits=True,
             temperature=temperature,
         )
-    batch, _, size = target_logits.shape
-    vocabulary = torch.arange(size, device=target_logits.device)
-    if isinstance(temperature, torch.Tensor):
-        heat = temperature.double().expand(batch)[:, None, None]
-    else:  # filled on the device: a copy from the host would wait
-        heat = torch.full((1, 1, 1), temperature, dtype=torch.float64, device=vocabulary.device)
-    peak = target_logits.amax(-1, keepdim=True)
-    # of equal logits the first, which argmax does not promise
-    first = torch.where(target_logits == peak, vocabulary, size).amin(-1, keepdim=True)
-    target = torch.where(heat == 0, (vocabulary == first).double(), _softmax(target_logits, heat))
-    draft = None
-    if draft_logits is not None:
-        drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
-        draft = torch.where(heat == 0, drafted.double(), _softmax(draft_logits, heat))
-    return verify_chain(target, draft, draft_tokens, uniforms, validate=False)
+    laws = laws_from_logits(target_logits, draft_logits, draft_tokens, temperature)
+    return verify_chain(*laws, draft_tokens, uniforms, validate=False)
 
 
 def import_torch() -> ModuleType:
@@ -193,27 +175,60 @@ def import_torch() -> ModuleType:
     return torch  # type: ignore[no-any-return]
 
 
-def _at(laws: Tensor, tokens: Tensor) -> Tensor:
+def laws_from_logits(
+    target_logits: Tensor,
+    draft_logits: Tensor | None,
+    draft_tokens: Tensor,
+    temperature: float | Tensor,
+) -> tuple[Tensor, Tensor | None]:
+    """Laws of target and draft; greedy ones are the first of the largest logits, and the draft."""
+    torch = import_torch()
+    batch, _, size = target_logits.shape
+    vocabulary = torch.arange(size, device=target_logits.device)
+    if isinstance(temperature, torch.Tensor):
+        heat = temperature.double().expand(batch)[:, None, None]
+    else:  # filled on the device: a copy from the host would wait
+        heat = torch.full((1, 1, 1), temperature, dtype=torch.float64, device=vocabulary.device)
+    peak = target_logits.amax(-1, keepdim=True)
+    # of equal logits the first, which argmax does not promise
+    first = torch.where(target_logits == peak, vocabulary, size).amin(-1, keepdim=True)
+    target = torch.where(heat == 0, (vocabulary == first).double(), _softmax(target_logits, heat))
+    draft = None
+    if draft_logits is not None:
+        drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
+        draft = torch.where(heat == 0, drafted.double(), _softmax(draft_logits, heat))
+    return target, draft
+
+
+def at(laws: Tensor, tokens: Tensor) -> Tensor:
     """Probabilities of tokens in float64, 0 outside the vocabulary: [B, γ, V], [B, γ] → [B, γ]."""
     size = laws.shape[2]
     found = laws.gather(2, tokens.clamp(0, size - 1)[..., None])[..., 0]
     return found.double().where(tokens < size, 0.0)
 
 
-def _mass(laws: Tensor) -> Tensor:
+def mass(laws: Tensor) -> Tensor:
     """Whole numbers of parts; a power of two, so that float32 is wide enough for the product."""
     wide = laws if laws.dtype.itemsize >= 4 else laws.float()
     return (wide * UNIT).long()
 
 
-def _locate(mass: Tensor, uniform: Tensor) -> Tensor:
+def locate(masses: Tensor, uniform: Tensor) -> Tensor:
     """First token at which the cumulative mass exceeds uniform · total: [B, V], [B] → [B]."""
     torch = import_torch()
-    cumulative = mass.cumsum(1)
+    cumulative = masses.cumsum(1)
     total = cumulative[:, -1:]
     # the product can round up to the total
     point = torch.minimum((uniform[:, None] * total.double()).long(), total - 1)
-    return torch.searchsorted(cumulative, point, right=True)[:, 0].clamp(0, mass.shape[1] - 1)
+    return torch.searchsorted(cumulative, point, right=True)[:, 0].clamp(0, masses.shape[1] - 1)
+
+
+def output(drafts: Tensor, accepted: Tensor, token: Tensor) -> Tensor:
+    """Join accepted drafts, the token that follows and −1: [B, γ], [B], [B] → [B, γ + 1]."""
+    torch = import_torch()
+    place = torch.arange(drafts.shape[1] + 1, device=drafts.device)
+    tokens = torch.nn.functional.pad(drafts, (0, 1)).where(place < accepted[:, None], -1)
+    return torch.where(place == accepted[:, None], token[:, None], tokens)
 
 
 def _softmax(logits: Tensor, temperature: Tensor) -> Tensor:

@@ -1,28 +1,32 @@
-"""Slips that a test of chain verification must see."""
+"""Chains to verify, where kernels run, and slips that a test of chain verification must see."""
 
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from otm.kernels import definition
+from otm.kernels import definition, triton_
 
-UNCLAMPED = "abs(_mass(wanted) - _mass(offered))"
+UNCLAMPED = "abs(mass(wanted) - mass(offered))"
 
 MUTANTS = {
     "u <= ratio": ("offered[x] < wanted[x]", "offered[x] <= wanted[x]"),
     "draft and target swapped": ("offered[x] < wanted[x]", "wanted[x] < offered[x]"),
-    "residual of the next row": ("_mass(wanted) - _mass(", "_mass(target[i + 1]) - _mass("),
-    "residual of the draft": ("_mass(wanted) - _mass(offered)", "_mass(offered) - _mass(wanted)"),
-    "residual not clamped": ("np.maximum(_mass(wanted) - _mass(offered), 0)", UNCLAMPED),
-    "no residual": ("left if left.any() else _mass(wanted)", "_mass(wanted)"),
+    "residual of the next row": ("mass(wanted) - mass(", "mass(target[i + 1]) - mass("),
+    "residual of the draft": ("mass(wanted) - mass(offered)", "mass(offered) - mass(wanted)"),
+    "residual not clamped": ("np.maximum(mass(wanted) - mass(offered), 0)", UNCLAMPED),
+    "no residual": ("left if left.any() else mass(wanted)", "mass(wanted)"),
     "the likeliest residual": ("left if left.any()", "left * (left == left.max()) if left.any()"),
     "bonus of the last row": ("target[len(output)]", "target[-1]"),
     "bonus of the row before": ("target[len(output)]", "target[max(len(output) - 1, 0)]"),
     "one coin for all": ("coins[i]", "coins[0]"),
-    "the coin locates too": ("_mass(wanted), for_residual", "_mass(wanted), coins[i]"),
+    "the coin locates too": ("mass(wanted), for_residual", "mass(wanted), coins[i]"),
     "edges to the left": ('side="right"', 'side="left"'),
     "padding is a draft": ("if x < 0:", "if x < -1:"),
 }
@@ -37,3 +41,78 @@ def mutant(request: pytest.FixtureRequest) -> ModuleType:
     module = ModuleType("mutant")
     exec(compile(source.replace(right, wrong), "mutant", "exec"), vars(module))
     return module
+
+
+class Chains(NamedTuple):
+    """Arguments of a verifier of chains: laws [B, γ + 1, V] and [B, γ, V'], drafts, uniforms."""
+
+    target: Any
+    draft: Any
+    tokens: Any
+    uniforms: Any
+
+    def to(self, dtype: Any) -> Chains:
+        """Return the same chains with laws of another type."""
+        return self._replace(target=self.target.to(dtype), draft=self.draft.to(dtype))
+
+    def logits(self) -> Chains:
+        """Return the same chains as logits, of which those of impossible tokens are −∞."""
+        return self._replace(target=self.target.log(), draft=self.draft.log())
+
+
+def draw_chains(rng: np.random.Generator, batch: int, gamma: int, size: int) -> Chains:
+    """Draw float32 chains of all lengths, with zeros and ties, and uniforms of which many are 0."""
+    torch = pytest.importorskip("torch")
+    draft_size = int(rng.integers((size + 1) // 2, size + 1))
+    target, draft = (
+        rng.integers(0, 5, shape) + 1e-9 * rng.random(shape) * rng.integers(0, 2, shape)
+        for shape in [(batch, gamma + 1, size), (batch, gamma, draft_size)]
+    )
+    for weights in (target, draft):
+        at = rng.integers(weights.shape[2], size=(*weights.shape[:2], 1))
+        np.put_along_axis(weights, at, 3.0, axis=2)
+    target, draft = (x / x.sum(axis=2, keepdims=True) for x in (target, draft))
+    cumulative = draft.cumsum(axis=2)
+    tokens = (cumulative <= rng.random((batch, gamma, 1)) * cumulative[..., -1:]).sum(axis=2)
+    tokens[np.arange(gamma) >= rng.choice([0, 1, gamma], (batch, 1))] = -1
+    uniforms = rng.random((batch, gamma + 2))
+    uniforms[rng.random(uniforms.shape) < 0.1] = 0
+    uniforms[rng.random(uniforms.shape) < 0.1] = 1 - 2.0**-53
+    laws = (torch.from_numpy(x).float() for x in (target, draft))
+    return Chains(*laws, torch.from_numpy(tokens), torch.from_numpy(uniforms))
+
+
+@pytest.fixture
+def chains() -> Callable[..., Chains]:
+    """`draw_chains`."""
+    return draw_chains
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where Triton's kernels run: a GPU, or the CPU if they are interpreted.
+
+    New memory is full of NaN and of large numbers, so that to read it is seen.
+    """
+    torch = pytest.importorskip("torch")
+    empty = torch.empty
+
+    def filled(*shape: Any, **options: Any) -> Any:
+        found = empty(*shape, **options)
+        return found.fill_(math.nan if found.is_floating_point() else 2**30)
+
+    monkeypatch.setattr(torch, "empty", filled)
+    if triton_.compiles():
+        if not torch.cuda.is_available():
+            pytest.skip("Triton's kernels need a GPU, or TRITON_INTERPRET=1")
+        return "cuda"
+    # older interpreters fail with NumPy 2.4, and some do not know all types
+    pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
+    return "cpu"
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Blocks of 8 tokens, so that small vocabularies have many."""
+    monkeypatch.setattr(triton_, "BLOCK", 8)
+    return 8

@@ -1,0 +1,185 @@
+"""Compile every Triton kernel for sm_90, which needs no GPU: registers, spills, shared memory.
+
+    python -m benchmarks.compile_kernels [--quick] [--output FILE]
+
+The verifiers run on tensors without memory (torch's device "meta"), and what they would launch is
+compiled instead, with the types, constants and alignments that a launch would have.  Each number is
+for one thread or one program, as Triton's own ptxas reports them.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+os.environ["TRITON_INTERPRET"] = "0"  # before Triton is imported: the interpreter compiles nothing
+
+try:
+    import torch
+    import triton
+    from triton.backends.compiler import GPUTarget
+except ImportError as error:
+    print(f"nothing is compiled: torch and triton are needed ({error})")
+    sys.exit()
+
+from otm.kernels import block_triton, chain_triton, laws_triton, sigmoid, triton_
+
+TARGET = GPUTarget("cuda", 90, 32)
+RESULTS = Path(__file__).parent / "results" / "kernels-sm90.json"
+SHAPE = (8, 4, 128_256)  # B, γ and V
+SMALLEST = (1, 1, 1)  # sizes of 1 become constants, which the interpreter does not show
+QUICK = {
+    "chain, probabilities, drawn, fp32, V = 128,256",
+    "block, logits, one-hot, bf16, V = 128,256",
+    "block, logits, drawn, fp32, V = 1",
+}
+TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+NAMES = {
+    **{dtype: f"*{name}" for name, dtype in TYPES.items()},
+    torch.float64: "*fp64",
+    torch.int64: "*i64",
+}
+
+
+class Launch(NamedTuple):
+    """A kernel and its arguments."""
+
+    kernel: Any
+    arguments: tuple[Any, ...]
+    constants: dict[str, Any]
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    """Record what would be launched."""
+    launches: list[Launch] = []
+
+    def record(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
+        launches.append(Launch(kernel, arguments, constants))
+
+    with contextlib.ExitStack() as stack:
+        for module in (block_triton, chain_triton, laws_triton):
+            stack.enter_context(mock.patch.object(module, "launch", record))
+        for module in (block_triton, chain_triton):
+            stack.enter_context(mock.patch.object(module, "check_device"))
+        yield launches
+
+
+def specialisations(quick: bool) -> Iterator[tuple[str, list[Launch]]]:
+    """Yield the uses of the verifiers by name, each with its launches."""
+    for shape, names in ((SHAPE, tuple(TYPES)), (SMALLEST, ("fp32",))):
+        for name in names:
+            for use, verify, arguments in uses(shape, TYPES[name]):
+                full_name = f"{use}, {name}, V = {shape[2]:,}"
+                if quick and full_name not in QUICK:
+                    continue
+                with recorded() as launches:
+                    verify(*arguments, validate=False)
+                yield full_name, launches
+
+
+def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the verifiers with arguments of the shape (B, γ, V)."""
+
+    def on_meta(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    batch, gamma, size = shape
+    tokens = on_meta(batch, gamma, dtype=torch.int64)
+    uniforms = on_meta(batch, gamma + 2, dtype=torch.float64)
+    heat = on_meta(batch, dtype=torch.float32)
+    target = on_meta(batch, gamma + 1, size, dtype=dtype)
+    draft = on_meta(batch, gamma, size, dtype=dtype)
+    for drafts, law in (("drawn", draft), ("one-hot", None)):
+        given = (target, law, tokens, uniforms)
+        yield f"chain, probabilities, {drafts}", chain_triton.verify_chain, given
+        yield f"block, probabilities, {drafts}", block_triton.verify_block, given
+        given = (*given, heat)
+        yield f"chain, logits, {drafts}", chain_triton.verify_chain_from_logits, given
+        yield f"block, logits, {drafts}", block_triton.verify_block_from_logits, given
+    given = (target, draft, tokens, uniforms)
+    yield "chain, sigmoid, drawn", sigmoid.verify_chain_triton, given
+
+
+def compile_launch(launch: Launch) -> dict[str, Any]:
+    """Compile as the launch would, and report what the program takes."""
+    names = launch.kernel.arg_names
+    values = dict(zip(names, launch.arguments, strict=False)) | launch.constants
+    signature, constants, attributes = {}, {}, {}
+    for index, name in enumerate(names):
+        value, kind = values[name], "constexpr"
+        if isinstance(value, torch.Tensor):
+            kind = NAMES[value.dtype]
+        elif launch.kernel.params[index].is_constexpr or value == 1:  # as Triton itself takes a 1
+            constants[(index,)] = value
+        else:
+            kind = "i32" if abs(value) < 2**31 else "i64"
+        signature[name] = kind
+        if kind != "constexpr" and (isinstance(value, torch.Tensor) or value % 16 == 0):
+            attributes[(index,)] = [["tt.divisibility", 16]]
+    source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
+    options = {"num_warps": triton_.WARPS, "enable_fp_fusion": False}
+    compiled = triton.compile(source, target=TARGET, options=options)
+    return {
+        "kernel": launch.kernel.__name__,
+        "threads": 32 * triton_.WARPS,
+        **resources(compiled.asm["cubin"]),
+    }
+
+
+def resources(cubin: bytes) -> dict[str, int]:
+    """Return the registers of a thread, bytes that it spills, and shared memory of a program."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        tool = triton.knobs.nvidia.cuobjdump.path
+        command = [tool, "--dump-resource-usage", file.name]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = dict(re.findall(r"(\w+):(\d+)", text))
+    return {
+        "registers": int(found["REG"]),
+        "spilled bytes": int(found["STACK"]) + int(found["LOCAL"]),
+        "shared bytes": int(found["SHARED"]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="each kernel once, results not kept")
+    parser.add_argument("--output", type=Path, help="file to keep the results in")
+    options = parser.parse_args()
+    rows = []
+    for use, launches in specialisations(options.quick):
+        print(use)
+        for launch in launches:
+            row = compile_launch(launch)
+            print(
+                "  {kernel:<20}{registers:>4} registers{spilled bytes:>5} B spilled".format(**row)
+            )
+            rows.append({"use": use, **row})
+    path = options.output or (None if options.quick else RESULTS)
+    if path:
+        record = {
+            "target": "sm_90",
+            "triton": version("triton"),
+            "B": SHAPE[0],
+            "gamma": SHAPE[1],
+            "block": triton_.BLOCK,
+            "results": rows,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()

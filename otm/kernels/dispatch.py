@@ -1,0 +1,137 @@
+"""One entry for all verifiers: which rule, of which rows, by which backend."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from otm.errors import InvalidInputError, UnknownMethodError
+from otm.kernels import block_definition, block_reference, definition, reference
+from otm.kernels.definition import ChainResult
+
+__all__ = ["verify"]
+
+RULES = ("chain", "block")
+BACKENDS = ("auto", "numpy", "torch", "triton")
+
+Verifier = Callable[..., ChainResult[Any]]
+
+
+def verify(
+    target: Any,
+    draft: Any,
+    draft_tokens: Any,
+    uniforms: Any,
+    *,
+    rule: str = "chain",
+    temperature: Any = None,
+    backend: str = "auto",
+    validate: bool = True,
+) -> ChainResult[Any]:
+    """Verify chains of drafts, losslessly: the output has the law of the target model.
+
+    Parameters
+    ----------
+    target : array or Tensor [B, γ + 1, V]
+        The target model's probabilities at each position, or its logits.
+    draft : array or Tensor [B, γ, V'] or None
+        What the drafts were sampled from, in the same form, V' ≤ V; None for one-hot drafts.
+    draft_tokens : int array or Tensor [B, γ]
+        The drafts; the first −1 ends a chain.
+    uniforms : float64 array or Tensor [B, γ + 2]
+        Independent, in [0, 1).
+    rule : {"chain", "block"}, optional
+        Chain verification accepts drafts up to the first rejection; block verification looks at all
+        of them together and accepts more on average.
+    temperature : float or array [B], optional
+        None: the rows are probabilities.  Otherwise they are logits, and this is the temperature of
+        both models, for each sequence; 0 means greedy.
+    backend : {"auto", "numpy", "torch", "triton"}, optional
+        "auto" takes NumPy for arrays, Triton for CUDA tensors where it is installed, and torch for
+        all other tensors.
+    validate : bool, optional
+        Whether to look at all numbers first, which reads every row and waits for the device.
+
+    Returns
+    -------
+    ChainResult
+        int64 tokens [B, γ + 1], padded with −1, and the number of accepted drafts [B].
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such rule or backend.
+    InvalidInputError
+        If the backend cannot work on the arrays that are given.
+    MissingDependencyError
+        If torch or Triton is needed and not installed.
+    InvalidLawError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
+        As for `otm.kernels.definition.verify_chain_from_logits`.
+
+    Notes
+    -----
+    From probabilities all backends make the same decisions, bit for bit.  From logits NumPy and
+    torch take the softmax in float64 and Triton in float32, within 10^−6 of it (TV): a decision
+    then differs only if a uniform is that close to an edge.
+
+    Examples
+    --------
+    >>> import otm.kernels
+    >>> target = np.array([[[0.5, 0.5], [0.1, 0.9]]])
+    >>> draft = np.array([[[0.8, 0.2]]])
+    >>> otm.kernels.verify(target, draft, np.array([[0]]), np.array([[0.7, 0.3, 0.5]]))
+    ChainResult(tokens=array([[ 1, -1]]), accepted=array([0]))
+    """
+    for what, name, names in (("rule", rule, RULES), ("backend", backend, BACKENDS)):
+        if name not in names:
+            raise UnknownMethodError(f"there is no {what} {name!r}; there are {', '.join(names)}")
+    probabilities, logits = _verifiers(_choose(target, backend))[rule]
+    arguments = (target, draft, draft_tokens, uniforms)
+    if temperature is None:
+        return probabilities(*arguments, validate=validate)
+    return logits(*arguments, temperature, validate=validate)
+
+
+def _choose(target: Any, backend: str) -> str:
+    """Return the backend, chosen if it is "auto"; refuse one that is for other arrays."""
+    torch = sys.modules.get("torch")  # whoever has a tensor has loaded it
+    is_tensor = torch is not None and isinstance(target, torch.Tensor)
+    if not is_tensor and not isinstance(target, np.ndarray):
+        raise InvalidInputError(
+            f"the target is a {type(target).__name__}; give NumPy arrays or torch tensors"
+        )
+    if backend == "auto":
+        if not is_tensor:
+            return "numpy"
+        from otm.kernels import triton_  # loads Triton, which takes a second
+
+        return "triton" if target.is_cuda and triton_.compiles() else "torch"
+    if is_tensor == (backend == "numpy"):
+        raise InvalidInputError(
+            f"backend {backend!r} cannot work on a {type(target).__name__}: 'numpy' takes NumPy "
+            "arrays, 'torch' and 'triton' take tensors, and 'auto' what fits"
+        )
+    return backend
+
+
+def _verifiers(backend: str) -> dict[str, tuple[Verifier, Verifier]]:
+    """Return the verifiers of probabilities and of logits, by rule."""
+    if backend == "numpy":
+        return {
+            "chain": (definition.verify_chain, definition.verify_chain_from_logits),
+            "block": (block_definition.verify_block, block_definition.verify_block_from_logits),
+        }
+    if backend == "torch":
+        return {
+            "chain": (reference.verify_chain, reference.verify_chain_from_logits),
+            "block": (block_reference.verify_block, block_reference.verify_block_from_logits),
+        }
+    from otm.kernels import block_triton, chain_triton
+
+    return {
+        "chain": (chain_triton.verify_chain, chain_triton.verify_chain_from_logits),
+        "block": (block_triton.verify_block, block_triton.verify_block_from_logits),
+    }

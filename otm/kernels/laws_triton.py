@@ -1,0 +1,265 @@
+"""What kernels make of the entries of a row: probabilities, and whole numbers to add.
+
+A row holds probabilities, or logits of which a kernel takes the softmax or, as an approximation,
+the sigmoid.  The softmax needs each row's sum first: `summarise_logits` launches the two kernels
+that find it.  All of it repeats `otm.kernels.softmax`, step by step.
+"""
+
+# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from otm.kernels import triton_
+from otm.kernels.reference import import_torch
+from otm.kernels.softmax import (
+    COEFFICIENTS,
+    LEAST_EXPONENT,
+    LOG2_E,
+    SCALES,
+    SIGMOID_UNIT,
+    WEIGHT_UNIT,
+    check_vocabulary,
+)
+from otm.kernels.triton_ import constant, jit, launch, padded, tl
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["chain_length", "mass", "probability", "summarise_logits"]
+
+C1, C2, C3, C4, C5, C6 = map(constant, COEFFICIENTS)
+_LEAST_EXPONENT = constant(LEAST_EXPONENT)
+_LOG2_E = constant(LOG2_E)
+_SIGMOID_UNIT = constant(SIGMOID_UNIT)
+_WEIGHT_UNIT = constant(WEIGHT_UNIT)
+_LEAST_SCALE, _LARGEST_SCALE = map(constant, SCALES)
+
+
+@jit
+def exp2(exponent: tl.tensor) -> tl.tensor:
+    """`otm.kernels.softmax.exp2`."""
+    counts = exponent >= _LEAST_EXPONENT
+    exponent = tl.where(counts, exponent, 0.0)
+    whole = tl.floor(exponent + 0.5)
+    part = exponent - whole
+    power = part * C6 + C5
+    power = power * part + C4
+    power = power * part + C3
+    power = power * part + C2
+    power = power * part + C1
+    power = power * part + 1.0
+    scale = ((whole.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
+    return tl.where(counts, power * scale, 0.0)
+
+
+@jit
+def probability(
+    row: tl.tensor,
+    token: tl.tensor,
+    known: tl.tensor,
+    law: tl.tensor,
+    used: tl.tensor,
+    low: tl.constexpr,
+    high: tl.constexpr,
+    kind: tl.constexpr,
+) -> tl.tensor:
+    """Probability of tokens in a row, 0 where they are not known; in float32, or float64 if given.
+
+    Row and law may be one pointer, or one for each token; laws that are not used are not read.
+    """
+    value = tl.load(row + token, mask=known, other=0.0)
+    if kind == "probabilities":
+        return value if value.dtype == tl.float64 else value.to(tl.float32)
+    value = value.to(tl.float32)
+    if kind == "logits":
+        peak = tl.load(law, mask=used, other=0.0)
+        scale = tl.load(law + 1, mask=used, other=0.0)
+        inverse = tl.load(law + 2, mask=used, other=0.0)
+        certain = tl.load(law + 3, mask=used, other=-1.0)
+        weight = exp2((value - peak) * scale) * inverse
+        found = tl.where(token.to(tl.float32) == certain, 1.0, weight)
+    else:
+        shifted = value - low
+        scaled = tl.div_rn(shifted, tl.full(shifted.shape, high - low, tl.float32))
+        weight = exp2(-(tl.abs(scaled) * _LOG2_E))
+        found = tl.div_rn(tl.where(scaled >= 0, 1.0, weight), weight + 1.0) * _SIGMOID_UNIT
+    return tl.where(known, found, 0.0)
+
+
+@jit
+def mass(probability: tl.tensor, unit: tl.constexpr) -> tl.tensor:
+    """Whole number of parts; the unit is a power of two, so that the product is exact."""
+    return (probability * unit).to(tl.int64)
+
+
+@jit
+def chain_length(tokens: tl.tensor, gamma: tl.tensor, padded_gamma: tl.constexpr) -> tl.tensor:
+    """Count the drafts before the first −1."""
+    step = tl.arange(0, padded_gamma)
+    token = tl.load(tokens + step, mask=step < gamma, other=-1)
+    return tl.min(tl.where(token < 0, step, padded_gamma), 0)
+
+
+@jit
+def _is_read(row: tl.tensor, length: tl.tensor, gamma: tl.tensor) -> tl.tensor:
+    """Whether a decision can look at a row: target rows 0 to γ, then draft rows 0 to γ − 1."""
+    return tl.where(row > gamma, row - gamma, row) <= length
+
+
+@jit
+def _scale(temperature: tl.tensor) -> tl.tensor:
+    """Return log₂(e) over a temperature above 0, within bounds, in float32."""
+    scale = tl.full((), _LOG2_E, tl.float64) / temperature
+    return tl.minimum(tl.maximum(scale, _LEAST_SCALE), _LARGEST_SCALE).to(tl.float32)
+
+
+@jit
+def peaks_and_weights(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    temperature: tl.tensor,
+    peaks: tl.tensor,
+    weights: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    temperature_chain: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    padded_gamma: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Find the largest logit of a block and the sum of its weights; if greedy, its first place."""
+    chain = tl.program_id(0).to(tl.int64)
+    row, block = tl.program_id(1), tl.program_id(2)
+    heat = tl.load(temperature + chain * temperature_chain).to(tl.float64)
+    length = chain_length(tokens + chain * gamma, gamma, padded_gamma)
+    if (not _is_read(row, length, gamma)) | ((heat == 0) & (row > gamma)):
+        return
+    token = block * block_size + tl.arange(0, block_size)
+    if row <= gamma:
+        start = target + chain * target_chain + row.to(tl.int64) * target_row
+        value = tl.load(start + token, mask=token < size, other=float("-inf")).to(tl.float32)
+    else:
+        start = draft + chain * draft_chain + (row - gamma - 1).to(tl.int64) * draft_row
+        value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))
+        value = value.to(tl.float32)
+    peak = tl.max(value, 0)
+    place = (chain * (2 * gamma + 1) + row) * tl.num_programs(2) + block
+    tl.store(peaks + place, peak)
+    if heat == 0:
+        first = tl.min(tl.where(value == peak, token, size), 0)
+        tl.store(weights + place, first.to(tl.int64))
+    else:
+        reference = tl.where(peak > float("-inf"), peak, 0.0)  # not −∞ − (−∞)
+        weight = exp2((value - reference) * _scale(heat))
+        tl.store(weights + place, tl.sum(mass(weight, _WEIGHT_UNIT), 0))
+
+
+@jit
+def laws_of_rows(
+    peaks: tl.tensor,
+    weights: tl.tensor,
+    tokens: tl.tensor,
+    temperature: tl.tensor,
+    laws: tl.tensor,
+    temperature_chain: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    blocks: tl.tensor,
+    padded_gamma: tl.constexpr,
+    padded_blocks: tl.constexpr,
+) -> None:
+    """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain."""
+    chain = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1)
+    heat = tl.load(temperature + chain * temperature_chain).to(tl.float64)
+    if not _is_read(row, chain_length(tokens + chain * gamma, gamma, padded_gamma), gamma):
+        return
+    place = chain * (2 * gamma + 1) + row
+    law = laws + place * 4
+    block = tl.arange(0, padded_blocks)
+    # of a greedy chain the draft model's rows were not read, and their laws are left empty: that
+    # decides as the one-hot law does, since the target's law is one-hot too
+    inside = block < tl.where((heat == 0) & (row > gamma), 0, blocks)
+    tops = tl.load(peaks + place * blocks + block, mask=inside, other=float("-inf"))
+    found = tl.load(weights + place * blocks + block, mask=inside, other=0)
+    peak = tl.max(tops, 0)
+    if heat == 0:
+        certain = tl.min(tl.where(inside & (tops == peak), found, size), 0)
+        tl.store(law, float("inf"))
+        tl.store(law + 1, 1.0)
+        tl.store(law + 2, 0.0)
+        tl.store(law + 3, certain.to(tl.float32))
+    else:
+        peak = tl.where(peak > float("-inf"), peak, 0.0)
+        scale = _scale(heat)
+        factor = exp2((tops - peak) * scale).to(tl.float64)
+        total = tl.sum((found.to(tl.float64) * factor).to(tl.int64), 0)
+        inverse = tl.full((), _WEIGHT_UNIT, tl.float64) / tl.maximum(total, 1).to(tl.float64)
+        tl.store(law, peak)
+        tl.store(law + 1, scale)
+        tl.store(law + 2, inverse.to(tl.float32))
+        tl.store(law + 3, -1.0)
+
+
+def summarise_logits(
+    target: Tensor, draft: Tensor | None, tokens: Tensor, temperature: float | Tensor
+) -> Tensor:
+    """Return what `probability` reads of each row: [B, 2γ + 1, 4], target rows first.
+
+    Logits of rows whose entries lie side by side, tokens contiguous.  Rows that no decision can
+    look at, beyond the end of a chain, are not read, nor is their result written.
+    """
+    torch = import_torch()
+    batch, gamma = tokens.shape
+    size, device = target.shape[2], target.device
+    check_vocabulary(size)
+    if not isinstance(temperature, torch.Tensor):
+        temperature = torch.full((1,), temperature, dtype=torch.float64, device=device)
+    heats = temperature.expand(batch)
+    count = gamma + 1 if draft is None else 2 * gamma + 1
+    blocks = -(-size // triton_.BLOCK)
+    peaks = torch.empty(batch, 2 * gamma + 1, blocks, dtype=torch.float32, device=device)
+    weights = torch.empty(peaks.shape, dtype=torch.int64, device=device)
+    laws = torch.empty(batch, 2 * gamma + 1, 4, dtype=torch.float32, device=device)
+    drafts = target if draft is None else draft
+    launch(
+        peaks_and_weights,
+        (batch, count, blocks),
+        target,
+        drafts,
+        tokens,
+        heats,
+        peaks,
+        weights,
+        *target.stride()[:2],
+        *drafts.stride()[:2],
+        heats.stride(0),
+        gamma,
+        size,
+        drafts.shape[2],
+        padded_gamma=padded(gamma),
+        block_size=triton_.BLOCK,
+    )
+    launch(
+        laws_of_rows,
+        (batch, count),
+        peaks,
+        weights,
+        tokens,
+        heats,
+        laws,
+        heats.stride(0),
+        gamma,
+        size,
+        blocks,
+        padded_gamma=padded(gamma),
+        padded_blocks=padded(blocks),
+    )
+    return laws

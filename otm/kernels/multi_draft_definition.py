@@ -1,0 +1,144 @@
+"""SpecTr's recursion (Algorithm 3) over K chains of drafts, one sequence after another.
+
+This is the definition that the faster versions are compared with, decision for decision.  On object
+arrays of `fractions.Fraction` the same code is exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.kernels.definition import extend, locate, mass
+from otm.kernels.k_seq_definition import k_seq
+from otm.kernels.multi_draft_checks import check_drafts
+
+__all__ = ["DraftsResult", "verify_drafts"]
+
+Array = TypeVar("Array")
+
+
+class DraftsResult(NamedTuple, Generic[Array]):
+    """Outcome of the verification of K chains of at most γ drafts for each of B sequences.
+
+    Attributes
+    ----------
+    tokens : int64 array [B, γ + 1]
+        The accepted drafts, then the one token drawn from the residual or the bonus row, then −1.
+    accepted : int64 array [B]
+        Number of accepted drafts, so that `accepted + 1` tokens are output.
+    chain : int64 array [B]
+        The first chain that begins with the accepted drafts: the one whose cache is kept.
+    """
+
+    tokens: Array
+    accepted: Array
+    chain: Array
+
+
+def verify_drafts(
+    target_probs: npt.NDArray[Any],
+    draft_probs: npt.NDArray[Any],
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+    *,
+    validate: bool = True,
+) -> DraftsResult[npt.NDArray[np.int64]]:
+    """Accept drafts position by position, each time among the chains that agree so far.
+
+    At each position k-Seq looks at the drafts of those chains that begin with the accepted tokens.
+    If it accepts one, all of them that have this token go on; if not, a token of the residual ends
+    the output; and when no chain has a draft left, a token of the target's next row does.  The
+    output has the law of the target model ([sun2023]_, Theorem 2).  For K = 1 this is chain
+    verification.
+
+    Parameters
+    ----------
+    target_probs : array [B, K, γ + 1, V]
+        The target model's law at each position of each chain; float16, float32, float64 or
+        fractions.  Where chains begin alike, so do their laws: those of the first are read.
+    draft_probs : array [B, K, γ, V']
+        The laws that the drafts were sampled from, V' ≤ V: tokens beyond V' have probability 0.
+    draft_tokens : int array [B, K, γ]
+        The chains, sampled independently; the first −1 ends one.  Lengths must not depend on
+        tokens.
+    uniforms : float64 array [B, γK + 2]
+        Independent, in [0, 1): K coins for each position, one uniform for the residual, one for the
+        bonus.
+    validate : bool
+        Whether to look at all numbers first.  Without it shapes and types are not checked either,
+        and NaN and laws that do not sum to one give some token of the vocabulary.
+
+    Returns
+    -------
+    DraftsResult
+        Tokens [B, γ + 1], padded with −1, the number of accepted drafts [B], and a chain that
+        begins with them [B].
+
+    Raises
+    ------
+    InvalidLawError
+        If the laws have wrong shapes, types or entries, or do not sum to one.
+    InvalidDraftsError
+        If the drafts have a wrong shape or type, lie outside the vocabulary, or have draft
+        probability zero.
+    InvalidUniformsError
+        If the uniforms have a wrong shape or type, or do not lie in [0, 1).
+
+    Notes
+    -----
+    For K drafts at a single node let γ = 1; laws that the chains share can be broadcast.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS
+       2023, Algorithm 3.
+
+    Examples
+    --------
+    >>> target = np.array([[0.5, 0.5], [0.1, 0.9]])[None, None].repeat(2, axis=1)
+    >>> draft = np.array([[0.9, 0.1]])[None, None].repeat(2, axis=1)
+    >>> tokens, uniforms = np.array([[[0], [1]]]), np.array([[0.6, 0.3, 0.5, 0.5]])
+    >>> verify_drafts(target, draft, tokens, uniforms)
+    DraftsResult(tokens=array([[1, 1]]), accepted=array([1]), chain=array([1]))
+    """
+    if validate:
+        check_drafts(np, target_probs, draft_probs, draft_tokens, uniforms)
+    batch, _, gamma = draft_tokens.shape
+    tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
+    accepted = np.zeros(batch, dtype=np.int64)
+    chain = np.zeros(batch, dtype=np.int64)
+    for b in range(batch):
+        output, chain[b] = _verify_one(target_probs[b], draft_probs[b], draft_tokens[b], uniforms[b])
+        tokens[b, : len(output)] = output
+        accepted[b] = len(output) - 1
+    return DraftsResult(tokens, accepted, chain)
+
+
+def _verify_one(
+    target: npt.NDArray[Any],
+    draft: npt.NDArray[Any],
+    drafts: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> tuple[list[int], int]:
+    """Output and chain of one sequence: [K, γ + 1, V], [K, γ, V'], [K, γ], [γK + 2]."""
+    count, gamma = drafts.shape
+    for_residual, for_bonus = uniforms[gamma * count :]
+    agree = np.ones(count, dtype=bool)
+    output: list[int] = []
+    for i in range(gamma):
+        first = int(agree.argmax())
+        running = np.where(agree, drafts[:, i], -1)
+        if (running < 0).all():
+            break
+        wanted = target[first, i]
+        coins = uniforms[i * count : (i + 1) * count]
+        index, residual = k_seq(wanted, extend(draft[first, i], wanted), running, coins)
+        if index < 0:
+            return [*output, locate(residual, for_residual)], first
+        output.append(int(running[index]))
+        agree = running == running[index]
+    first = int(agree.argmax())
+    return [*output, locate(mass(target[first, len(output)]), for_bonus)], first

@@ -1,0 +1,119 @@
+"""Triton where it is installed: the decorator of kernels, and how they are launched.
+
+A module with kernels can be imported without Triton; to launch one then raises
+`MissingDependencyError`.  Kernels run on CUDA tensors, or on any tensor in Triton's interpreter, in
+NumPy, if the environment variable TRITON_INTERPRET=1 was set before Triton was imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from otm.errors import InvalidInputError, MissingDependencyError
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = tl = None
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "BLOCK",
+    "check_device",
+    "compiles",
+    "constant",
+    "interpreted",
+    "jit",
+    "launch",
+    "padded",
+    "rows",
+    "tl",
+]
+
+BLOCK = 4096
+"""Tokens that one program looks at, whatever the batch: results do not depend on the batch."""
+
+WARPS = 8
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a kernel with Triton; without it the function stays as it is and is never called."""
+    return function if triton is None else triton.jit(function)
+
+
+def constant(number: float) -> Any:
+    """Return a number that kernels may use as a global name."""
+    return number if triton is None else tl.constexpr(number)
+
+
+def check_device(tensor: Tensor) -> None:
+    """Refuse tensors that Triton cannot work on.
+
+    Raises
+    ------
+    MissingDependencyError
+        If Triton is not installed.
+    InvalidInputError
+        If the tensor is not on a CUDA device and kernels are not interpreted.
+    """
+    if triton is None:
+        raise MissingDependencyError(
+            "the kernels need Triton, which is not installed and exists for Linux only; it comes "
+            "with the CUDA builds of torch (pip install 'otm[torch]').  Without it use "
+            "otm.kernels.reference, or backend='torch'"
+        )
+    if tensor.device.type != "cuda" and not interpreted():
+        raise InvalidInputError(
+            f"Triton's kernels run on CUDA tensors; these are on {tensor.device}: move them, use "
+            "otm.kernels.reference, or backend='torch'.  (For tests: TRITON_INTERPRET=1, set "
+            "before Triton is imported, runs kernels anywhere, slowly)"
+        )
+
+
+def compiles() -> bool:
+    """Whether Triton is installed and compiles kernels, instead of interpreting them."""
+    return triton is not None and not interpreted()
+
+
+def interpreted() -> bool:
+    """Whether kernels run in Triton's interpreter."""
+    return not isinstance(_probe, triton.JITFunction)
+
+
+def launch(
+    kernel: Any, grid: tuple[int, ...], tensor: Tensor, *arguments: Any, **constants: Any
+) -> None:
+    """Launch a kernel on the device of a tensor, which is its first argument too.
+
+    Products and sums are not contracted into one operation, which rounds once less: the decisions
+    are then the same on all devices, bit for bit.
+    """
+    if 0 in grid:
+        return
+    device = contextlib.nullcontext()
+    if tensor.device.type == "cuda":
+        import torch
+
+        device = torch.cuda.device(tensor.device)
+    with device:
+        kernel[grid](tensor, *arguments, **constants, num_warps=WARPS, enable_fp_fusion=False)
+
+
+def rows(tensor: Tensor) -> Tensor:
+    """Return the tensor, or a copy if the entries of a row do not lie side by side."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def padded(count: int) -> int:
+    """Return the least power of two that is no less than a count: the only length of arrays."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+@jit
+def _probe() -> None:
+    """Show whether kernels are compiled or interpreted."""
