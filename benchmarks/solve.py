@@ -137,6 +137,27 @@ def accuracy(n: int) -> Iterator[dict[str, object]]:
             }
 
 
+def selections(n: int, rounds: int) -> dict[str, float]:
+    """Milliseconds to build small plans, and to select with a large one."""
+    found = {}
+    for support, k in ((10, 5), (1_000, 5)):
+        p, q = pair_of_laws("language model", support)
+        seconds = in_turns({"plan": lambda p=p, q=q, k=k: solve_with_plan(p, q, k)}, 20 * rounds)
+        found[f"plan, support {support:,}, k = {k}, ms"] = 1e3 * seconds["plan"]
+    p, q = pair_of_laws("language model", n)
+    plan = otm.solve(p, q, 8).plan
+    rng = np.random.default_rng(2)
+    drafts = plan.drafts.draw(rng.random((10_000, 8)))
+    uniforms = rng.random((10_000, plan.uniforms_per_selection))
+    plan.select(drafts, uniforms)
+    pairs = iter(zip(drafts, uniforms, strict=True))
+    one = in_turns({"select": lambda: plan.select(*next(pairs))}, 100 * rounds)
+    many = in_turns({"select": lambda: plan.select(drafts, uniforms)}, rounds)
+    found[f"one select, n = {n:,}, k = 8, ms"] = 1e3 * one["select"]
+    found[f"10,000 selects at once, n = {n:,}, k = 8, ms"] = 1e3 * many["select"]
+    return found
+
+
 def memory(n: int) -> float:
     """Peak bytes that `otm.alpha` allocates for each byte of its two laws."""
     p, q = pair_of_laws("random", n)
@@ -211,6 +232,7 @@ def main() -> None:
     errors = list(accuracy(n))
     table(f"Distance from exact at n = {n:,}", errors)
     single: dict[str, object] = {
+        **selections(n, rounds),
         "alpha, bytes per byte": memory(n),
         "stand-alone checker, k = 8, s": stand_alone_checker(n, 8),
         "stand-alone checker, k = 64, s": stand_alone_checker(n, 64),
@@ -219,10 +241,10 @@ def main() -> None:
     }
     print()
     for name, value in single.items():
-        print(f"{name:<40}{value:.3g}")
+        print(f"{name:<48}{value:.3g}")
     if arguments.save:
         RESULTS.parent.mkdir(exist_ok=True)
-        record = {"n": n, "times": times, "accuracy": errors, **single, **machine("numpy")}
+        record = {"n": n, "times": times, "accuracy": errors, "single": single, **machine("numpy")}
         RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

@@ -20,12 +20,12 @@ __all__ = ["PAGES", "TABLES", "filled"]
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "how-to-choose.md")
-PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(\n<!-- end of table -->)", re.DOTALL)
+PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
 def filled(page: str) -> str:
     """Return the text of a page with its tables made anew."""
-    return PLACE.sub(lambda m: f"{m[1]}\n{TABLES[m[2]]()}{m[3]}", page)
+    return PLACE.sub(lambda m: f"{m[1]}\n{TABLES[m[2]]()}\n{m[3]}", page)
 
 
 def record(name: str) -> Any:
@@ -77,6 +77,27 @@ def solve() -> str:
     return markdown(["laws", *columns], rows, origin(found, "solve --save"))
 
 
+def single() -> str:
+    found = record("solve")
+    lines = [[name, f"{value:.3g}"] for name, value in found["single"].items()]
+    return markdown(["", "measured"], lines, origin(found, "solve --save"))
+
+
+def laws() -> str:
+    found = record("laws")
+    lines = [
+        [name, "exact", f"{errors['law']:.0e}", f"{errors['acceptance']:.0e}"]
+        for name, errors in found["floats"]["worst"].items()
+    ]
+    heading = [
+        "rule",
+        f"{found['fractions']['instances']:,} instances in fractions",
+        f"output law, {found['floats']['instances']:,} instances in floats",
+        "above the optimum, same",
+    ]
+    return markdown(heading, lines, origin(found, "laws --save"))
+
+
 def general_solvers() -> str:
     found = record("linear_program")
     by_k = found["largest solved in time"]
@@ -103,7 +124,9 @@ def rows() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "acceptance": acceptance,
     "cost": cost,
+    "laws": laws,
     "rows": rows,
+    "single": single,
     "solve": solve,
     "general-solvers": general_solvers,
 }

@@ -85,7 +85,7 @@ class Comparison:
         ]
         problem = self.problem
         first = f"One token out of {problem.n:,}, from at most {problem.k} drafts"
-        return "\n".join([first, "", lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+        return "\n".join([first, lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
 
     def _repr_html_(self) -> str:
         import html
@@ -141,7 +141,6 @@ def compare(
     >>> lenient = partial(LenientPlan, lenience=0.5)
     >>> compare([0.75, 0.25], [0.25, 0.75], 2, rules={"k-Seq": KSeq, "lenient": lenient})
     One token out of 2, from at most 2 drafts
-    <BLANKLINE>
     rule     drafts    acceptance  best with such drafts  output law
     -------  --------  ----------  ---------------------  ----------
     k-Seq    2 i.i.d.  0.6483      0.6875                 exact
@@ -151,7 +150,13 @@ def compare(
     compared = [
         _compared(name, rule, problem) for name, rule in (RULES if rules is None else rules).items()
     ]
-    compared.sort(key=lambda rule: (rule.distance is not None, -_bounds(rule.acceptance).upper))
+    # rounded, so that rules which are equal stay in the order of the table
+    compared.sort(
+        key=lambda rule: (
+            rule.distance is not None,
+            -round(float(_bounds(rule.acceptance).upper), 12),
+        )
+    )
     return Comparison(problem, tuple(compared))
 
 

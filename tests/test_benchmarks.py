@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.tables import PAGES, TABLES, filled
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -28,3 +30,17 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
         check["tier"] for check in record["gate"]["checks"]
     }
     assert not any("failed" in row for row in record["results"])
+
+
+@pytest.mark.parametrize("name", ["laws", "rows", "rules"])
+def test_a_benchmark_runs(name: str) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, "-W", "error", "-m", f"benchmarks.{name}", "--quick"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+
+def test_the_pages_show_the_results() -> None:
+    """Catches a table in the documentation that is older than the results it is made from."""
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    assert [filled(text) for text in texts] == texts
+    assert all(f"<!-- table {name} -->" in "".join(texts) for name in TABLES)

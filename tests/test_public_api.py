@@ -80,6 +80,7 @@ NAMES = {
         "SolverError",
         "UnknownMethodError",
     ],
+    "otm.kernels": ["verify"],
     "otm.membership.bounds": ["Bound", "bounds", "guarantee", "lemma_3_by_definition"],
     "otm.membership.cut": ["Cut", "minimum_cut", "optimal_cap", "optimal_value"],
     "otm.membership.division_factor": ["bisection_steps", "excess", "optimal_division_factor"],

@@ -202,18 +202,22 @@ def _next_target(target: Law, draft: Law) -> Law:
 
 
 def _without(draft: Law, token: np.int64) -> Law:
-    """Law of the next draft, once a token is rejected."""
-    rest = draft.copy()
+    """Weights of the next draft, once a token is rejected.
+
+    They are not normalised: a subnormal weight would lose digits by it at every round, and can be
+    all that is left in the end.
+    """
+    rest: Law = draft.copy()
     rest[token] = zeros(1, draft)[0]
-    law: Law = rest / rest.sum()
-    return law
+    return rest
 
 
 def _output(target: Law, draft: Law, k: int) -> Law:
-    """Law of the output of the last k rounds."""
-    taken = np.minimum(target, draft)
-    rejected = draft - taken
-    following = _next_target(target, draft)
+    """Law of the output of the last k rounds, for drafts with these weights."""
+    law = draft / draft.sum()
+    taken = np.minimum(target, law)
+    rejected = law - taken
+    following = _next_target(target, law)
     if k == 1:
         last: Law = taken + rejected.sum() * following
         return last
@@ -223,14 +227,15 @@ def _output(target: Law, draft: Law, k: int) -> Law:
 
 
 def _accepted(target: Law, draft: Law, k: int) -> Number:
-    """Probability that one of the last k rounds accepts."""
-    taken = np.minimum(target, draft)
-    rejected = draft - taken
+    """Probability that one of the last k rounds accepts, for drafts with these weights."""
+    law = draft / draft.sum()
+    taken = np.minimum(target, law)
+    rejected = law - taken
     accepted = as_number(taken.sum())
     tokens = np.flatnonzero(rejected)
     if k == 1 or tokens.size == 0:
         return accepted
-    following = _next_target(target, draft)
+    following = _next_target(target, law)
     if k == 2:
         return accepted + as_number((rejected[tokens] * _last(following, draft, tokens)).sum())
     for token in tokens:
@@ -242,10 +247,10 @@ def _accepted(target: Law, draft: Law, k: int) -> Number:
 def _last(target: Law, draft: Law, rejected: npt.NDArray[np.int64]) -> Law:
     """Probability that the last draft is accepted, for each token rejected before it.
 
-    Without the rejected token x, of which no target is left, it is Σ min(t, p / (1 − p(x))), which
-    depends on x through a cap alone.
+    Without the rejected token x, of which no target is left, it is Σ min(t, w / (Σw − w(x))) with
+    the weights w of the drafts, which depends on x through a cap alone.
     """
-    scale = 1 if is_exact(draft) else 2.0**512  # the cap would overflow where 1 − p(x) is subnormal
+    scale = 1 if is_exact(draft) else 2.0**512  # the cap would overflow at subnormal weights
     order = RatioOrder(draft * scale, target)
     before = running_sum(draft, from_zero=True)[:-1]
     others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]
