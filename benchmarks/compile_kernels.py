@@ -31,16 +31,25 @@ except ImportError as error:
     print(f"nothing is compiled: torch and triton are needed ({error})")
     sys.exit()
 
-from otm.kernels import block_triton, chain_triton, laws_triton, sigmoid, triton_
+from otm.kernels import (
+    block_triton,
+    chain_triton,
+    laws_triton,
+    multi_draft_triton,
+    sigmoid,
+    triton_,
+)
 
 TARGET = GPUTarget("cuda", 90, 32)
 RESULTS = Path(__file__).parent / "results" / "kernels-sm90.json"
 SHAPE = (8, 4, 128_256)  # B, γ and V
+CHAINS = 4  # K
 SMALLEST = (1, 1, 1)  # sizes of 1 become constants, which the interpreter does not show
 QUICK = {
     "chain, probabilities, drawn, fp32, V = 128,256",
     "block, logits, one-hot, bf16, V = 128,256",
     "block, logits, drawn, fp32, V = 1",
+    "k-Seq, probabilities, drawn, fp32, V = 128,256",
 }
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NAMES = {
@@ -67,9 +76,9 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        for module in (block_triton, chain_triton, laws_triton):
+        for module in (block_triton, chain_triton, laws_triton, multi_draft_triton):
             stack.enter_context(mock.patch.object(module, "launch", record))
-        for module in (block_triton, chain_triton):
+        for module in (block_triton, chain_triton, multi_draft_triton):
             stack.enter_context(mock.patch.object(module, "check_device"))
         yield launches
 
@@ -108,6 +117,15 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
         yield f"block, logits, {drafts}", block_triton.verify_block_from_logits, given
     given = (target, draft, tokens, uniforms)
     yield "chain, sigmoid, drawn", sigmoid.verify_chain_triton, given
+
+    count = min(CHAINS, batch)
+    given = (
+        on_meta(batch, count, gamma + 1, size, dtype=dtype),
+        on_meta(batch, count, gamma, size, dtype=dtype),
+        on_meta(batch, count, gamma, dtype=torch.int64),
+        on_meta(batch, gamma * count + 2, dtype=torch.float64),
+    )
+    yield "k-Seq, probabilities, drawn", multi_draft_triton.verify_drafts, given
 
 
 def compile_launch(launch: Launch) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.kernels [--quick] [--device cuda] [--output FOLDER]
 
-Three tiers, never mixed: probabilities to tokens, logits to tokens, and logits to tokens for one
-sequence, where Hugging Face transformers takes part.  Before a contestant is timed, the law of its
-output is checked.  Other projects are measured where they are installed and reported as absent
-where not.
+Four tiers, never mixed: probabilities to tokens, logits to tokens, logits to tokens for one
+sequence, where Hugging Face transformers takes part, and several chains beside one, on the laws of
+the "typical" rejections.  Before a contestant is timed, the law of its output is checked.  Other
+projects are measured where they are installed and reported as absent where not.
 
 In the tables "kernel" is the time of a call in the replay of a CUDA graph, without the cost of
 launches; "wall" the time of a call from Python until the device is done, always.  Inputs are
@@ -41,7 +41,7 @@ try:
 except ImportError:
     sys.exit("the benchmark of kernels needs torch: pip install 'otm[torch]'")
 
-from benchmarks.chain import clocks, gate
+from benchmarks.chain import clocks, gate, several
 from benchmarks.chain.contestants import (
     CONTESTANTS,
     LOGITS,
@@ -70,14 +70,33 @@ class Plan(NamedTuple):
     effort: Effort
     draws: int  # of the gate
     draws_one_by_one: int
+    chains: tuple[int, ...]  # K, where there are several
 
 
 QUICK = Plan(
-    (4_096,), (1, 4), 4, ("first", "typical"), TYPES[:1], Effort(15, 3, 32, 2**26), 2**15, 1_500
+    (4_096,),
+    (1, 4),
+    4,
+    ("first", "typical"),
+    TYPES[:1],
+    Effort(15, 3, 32, 2**26),
+    2**15,
+    1_500,
+    (4,),
 )
-ON_CPU = Plan((32_000,), (1, 8), 4, REJECTIONS, TYPES, Effort(30, 5, 1500, 2**30), 2**18, 20_000)
+ON_CPU = Plan(
+    (32_000,), (1, 8), 4, REJECTIONS, TYPES, Effort(30, 5, 1500, 2**30), 2**18, 20_000, (2, 8)
+)
 ON_GPU = Plan(
-    (32_000, 151_936), (1, 8, 64), 4, REJECTIONS, TYPES, Effort(50, 5, 1500, 2**34), 2**18, 20_000
+    (32_000, 151_936),
+    (1, 8, 64),
+    4,
+    REJECTIONS,
+    TYPES,
+    Effort(50, 5, 1500, 2**34),
+    2**18,
+    20_000,
+    (2, 4, 8),
 )
 
 
@@ -169,6 +188,31 @@ def distance_of_sigmoid(size: int, device: torch.device) -> float:
     return sigmoid.distance_to_target(inputs.target[0, 0], inputs.draft[0, 0])
 
 
+def measure_several(
+    plan: Plan, device: torch.device
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Measure several chains, and return the rows and the checks of the laws."""
+    present = several.contestants(device)
+    print(f"\nLaw of the output of several chains, before anything is timed: {several.TIER}")
+    checks = [
+        {**row, "statistic": finite(row["statistic"])}
+        for row in several.pass_gate(present, plan.draws, device)
+    ]
+    for row in checks:
+        print(f"  {row['contestant']:<16}{'passed' if row['passed'] else 'NOT PASSED'}")
+    through = {row["contestant"] for row in checks if row["passed"]} | {several.ONE_CHAIN}
+    present = {name: verify for name, verify in present.items() if name in through}
+    results = []
+    for size in plan.sizes:
+        for batch in plan.batches:
+            for count in plan.chains:
+                shape = (batch, count, plan.gamma, size)
+                rows = several.measure(device, plan.effort, shape, present)
+                several.show(rows)
+                results += rows
+    return results, checks
+
+
 def finite(number: float) -> float | None:
     """JSON has no infinity."""
     return number if math.isfinite(number) else None
@@ -226,6 +270,8 @@ def main() -> None:
         title = "{tier}: B = {B}, γ = {gamma}, V = {V:,}, {dtype}, rejection: {rejection}"
         show(title.format(**case), rows)
         results += [{**case, **row} for row in rows]
+    rows_of_several, checks = measure_several(plan, device)
+    results, gates = results + rows_of_several, gates + checks
     print(f"\n{time.perf_counter() - start:.0f} s")
 
     folder = options.output or (None if options.quick else RESULTS)

@@ -35,7 +35,7 @@ LARGEST_EXACT = 2  # most drafts without replacement whose paths can be summed o
 
 
 def acceptance(contexts: int) -> dict[str, dict[int, float]]:
-    """Mean acceptance probability by rule and k."""
+    """Mean acceptance probability by rule and number of drafts that it takes."""
     values: dict[str, dict[int, list[float]]] = {name: {k: [] for k in DRAFTS} for name in RULES}
     rng = np.random.default_rng(SEED)
     for draft, target, _ in tqdm(next_token_laws(contexts, SEED), total=contexts, disable=None):
@@ -43,6 +43,8 @@ def acceptance(contexts: int) -> dict[str, dict[int, float]]:
             problem = MembershipProblem(draft, target, k)
             for name, rule in RULES.items():
                 plan = rule(problem)
+                if plan.drafts.k != k:
+                    continue
                 if isinstance(plan, RecursiveRejectionWithoutReplacement) and k > LARGEST_EXACT:
                     uniforms = rng.random((DRAWS, plan.drafts.uniforms_per_draw))
                     chances = plan.acceptance_given(plan.drafts.draw(uniforms))
@@ -50,7 +52,7 @@ def acceptance(contexts: int) -> dict[str, dict[int, float]]:
                 else:
                     values[name][k].append(float(plan.acceptance))
     return {
-        name: {k: statistics.mean(found) for k, found in by_k.items()}
+        name: {k: statistics.mean(found) for k, found in by_k.items() if found}
         for name, by_k in values.items()
     }
 
@@ -106,7 +108,8 @@ def many_time(plan: TransportPlan, drafts: Any, uniforms: Any, rounds: int) -> f
 def show(record: dict[str, Any]) -> None:
     print(f"\n{'mean acceptance':<42}" + "".join(f"{f'k = {k}':>9}" for k in DRAFTS))
     for name, by_k in record["acceptance"].items():
-        print(f"{name:<42}" + "".join(f"{by_k[k]:9.4f}" for k in DRAFTS))
+        cells = (f"{by_k[k]:9.4f}" if k in by_k else f"{'':>9}" for k in DRAFTS)
+        print(f"{name:<42}" + "".join(cells))
     columns = next(iter(record["cost"].values()))
     print(f"\n{'cost':<42}" + "".join(f"{column:>16}" for column in columns))
     for name, row in record["cost"].items():

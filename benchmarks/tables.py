@@ -25,7 +25,14 @@ PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.
 
 def filled(page: str) -> str:
     """Return the text of a page with its tables made anew."""
-    return PLACE.sub(lambda m: f"{m[1]}\n{TABLES[m[2]]()}\n{m[3]}", page)
+    return PLACE.sub(lambda m: f"{m[1]}\n{table(m[2])}\n{m[3]}", page)
+
+
+def table(name: str) -> str:
+    """Make a table by its name in a page."""
+    if name not in TABLES:
+        raise SystemExit(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+    return TABLES[name]()
 
 
 def record(name: str) -> Any:
@@ -49,13 +56,15 @@ def origin(found: Any, command: str) -> str:
 def acceptance() -> str:
     found = record("rules")
     drafts = sorted({k for by_k in found["acceptance"].values() for k in by_k}, key=int)
-    ranked = sorted(found["acceptance"].items(), key=lambda item: -max(item[1].values()))
+    ranked = sorted(found["acceptance"].items(), key=lambda item: -item[1].get("2", 0))
     rows = []
     for name, by_k in ranked:
         guessed = {str(k) for k in found["estimated"].get(name, ())}
-        cells = (f"≈ {by_k[k]:.3f}" if k in guessed else f"{by_k[k]:.4f}" for k in drafts)
+        shown = {k: f"≈ {x:.3f}" if k in guessed else f"{x:.4f}" for k, x in by_k.items()}
+        cells = (shown.get(k, "") for k in drafts)
         rows.append([name, *cells])
-    return markdown(["rule", *(f"k = {k}" for k in drafts)], rows)
+    positions = f"\n{found['contexts']} positions; `python -m benchmarks.rules --save`.\n"
+    return markdown(["rule", *(f"k = {k}" for k in drafts)], rows, positions)
 
 
 def cost() -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "as_integers",
     "as_number",
     "at_least_once",
+    "at_most_one",
     "is_exact",
     "power_slopes",
     "read_only",
@@ -49,6 +50,12 @@ def as_number(value: Any) -> Number:
     """Turn a NumPy scalar into a Python float; let fractions pass through."""
     number: Number = value.item() if isinstance(value, np.generic) else value
     return number
+
+
+def at_most_one(probability: Any) -> Number:
+    """Turn a probability into a `Number`, cut off at one, which a sum of floats can pass."""
+    number = as_number(probability)
+    return min(number, 0 * number + 1)
 
 
 def as_integers(law: Law) -> tuple[list[int], int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,17 +11,25 @@ import numpy as np
 from otm.arithmetic import Law, read_only
 from otm.coupling.plan import Selection
 from otm.distribution import as_law_rows
+from otm.draft_laws.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError
 from otm.input_checks import Drafts, check_uniforms
 from otm.membership.cut import minimum_cut
 from otm.membership.rows import Counts, as_draft_counts, name_row, optimal_values
 from otm.problem import MembershipProblem
 from otm.solution import Solution
+from otm.tensors import like, to_host
 
 __all__ = ["SolutionRows", "solve_rows"]
 
 PADDING = -1
 """Stands in place of drafts that a row does not have."""
+
+KEPT_TOKENS = 2**20
+"""Most tokens in the solutions that are kept, about 0.2 GB of floats."""
+
+TOKENS_BESIDE = 32
+"""A solution takes as much memory beside its tokens as this many tokens do."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +37,9 @@ class SolutionRows:
     """Solutions of OTM-k for many pairs of laws, as `solve_rows` makes them.
 
     `rows[i]`, with an index for each of the leading axes, is the `Solution` of one row, built when
-    it is first asked for; along one leading axis the rows are also a sequence.
+    it is asked for; along one leading axis the rows are also a sequence.  The latest solutions are
+    kept with their plans, at most 2^20 / (n + 32) of them but at least one, in about 0.2 GB, or ten
+    times that in fractions; others are built again each time.
 
     Attributes
     ----------
@@ -77,13 +86,18 @@ class SolutionRows:
                 f"there is no row {row!r}; give one index for each axis of {self.shape}"
             )
         place = tuple(i % size for i, size in zip(index, self.shape, strict=True))
-        if place not in self._solutions:
+        solution = self._solutions.get(place)
+        if solution is None:
+            most = KEPT_TOKENS // (self.draft.shape[-1] + TOKENS_BESIDE)
+            if self._solutions and len(self._solutions) >= most:
+                del self._solutions[next(iter(self._solutions))]  # the oldest
             draft, target = (self._of_shape(law)[place] for law in (self.draft, self.target))
             problem = MembershipProblem(draft, target, int(self.k[place]))
             why = "one of several rows; the closed form needs no solver, O(n log n)."
             cut = minimum_cut(problem)
-            self._solutions[place] = Solution(problem, cut.value, cut, "closed-form", why)
-        return self._solutions[place]
+            solution = Solution(problem, cut.value, cut, "closed-form", why)
+            self._solutions[place] = solution
+        return solution
 
     def __iter__(self) -> Iterator[Solution]:
         if len(self.shape) != 1:
@@ -116,27 +130,30 @@ class SolutionRows:
 
         Notes
         -----
-        A loop over the rows, not over tokens: each row has a plan of its own, built when it is
-        first used and kept, in NumPy.
+        A loop over the rows, not over tokens: each row has a plan of its own, in NumPy, built when
+        it is used and kept as long as the solutions are.
 
         Equivalent to `rows[i].plan.select(drafts[i, :k], uniforms[i, :k + 2])` for each row i.
         """
-        tokens = self._check_drafts(_to_host(drafts))
+        tokens = self._check_drafts(drafts)
         expected = (*self.shape, tokens.shape[-1] + 2)
         need = f"these rows need uniforms of shape {expected}: two more than drafts"
-        numbers = check_uniforms(_to_host(uniforms), expected, self.alpha.dtype == object, need)
+        numbers = check_uniforms(uniforms, expected, self.alpha.dtype == object, need)
         token, index = (np.empty(self.shape, dtype=np.int64) for _ in range(2))
         for row in np.ndindex(self.shape):
             plan, k = self[row].plan, self.k[row]
             token[row], index[row] = plan.select(tokens[row][:k], numbers[row][: k + 2])
-        if _is_tensor(drafts):
-            token, index = (drafts.new_tensor(x, dtype=_torch().int64) for x in (token, index))
-        return Selection(token, index)
+        return Selection(like(drafts, token), like(drafts, index))
+
+    def sample(self, drafts: Any, rng: np.random.Generator) -> Selection:
+        """`select` with uniforms from a generator, for convenience."""
+        width = self._check_drafts(drafts).shape[-1]
+        return self.select(drafts, rng.random((*self.shape, width + 2)))
 
     def _check_drafts(self, drafts: Any) -> Drafts:
         """Return drafts [..., K] as an integer array, with every draft and padding as due."""
         try:
-            array = np.asarray(drafts)
+            array = np.asarray(to_host(drafts))
         except (RuntimeError, TypeError, ValueError) as error:
             raise InvalidDraftsError(
                 f"the drafts are not array-like ({error}); give an array, with −1 in place of "
@@ -159,12 +176,7 @@ class SolutionRows:
         self._refuse(array, outside, f"the k drafts must lie in [0, {n})")
         array = array.astype(np.int64)
         drawable = np.take_along_axis(self._of_shape(self.draft), np.maximum(array, 0), -1) > 0
-        self._refuse(
-            array,
-            drafted & ~drawable,
-            "it has probability 0 under the draft law, so it cannot have been drawn from it; pass "
-            "the law that the drafts were really sampled from",
-        )
+        self._refuse(array, drafted & ~drawable, f"it {NEVER_DRAWN}")
         return array
 
     def _refuse(self, drafts: Drafts, wrong: Any, why: str) -> None:
@@ -220,23 +232,7 @@ def solve_rows(p: Any, q: Any, k: Any) -> SolutionRows:
       k        1 to 3
       α        mean 0.794271, min 0.5, max 1
     """
-    counts = as_draft_counts(_to_host(k))
+    counts = as_draft_counts(to_host(k))
     draft, target = as_law_rows(p, q)
     alpha, _ = optimal_values(draft, target, counts)
     return SolutionRows(draft, target, np.broadcast_to(counts, alpha.shape), read_only(alpha))
-
-
-def _torch() -> Any:
-    return sys.modules.get("torch")
-
-
-def _is_tensor(values: Any) -> bool:
-    """Whether this is a torch tensor; torch is not imported to find out."""
-    return _torch() is not None and isinstance(values, _torch().Tensor)
-
-
-def _to_host(values: Any) -> Any:
-    if not _is_tensor(values):
-        return values
-    tensor = values.detach().cpu()
-    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,10 +13,11 @@ from otm.arithmetic import Number
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
 from otm.coupling.rules import RULES, Rule
-from otm.errors import ProblemTooLargeError
+from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
 from otm.interval import Interval
 from otm.membership.other_drafts import optimal_value_of
 from otm.problem import MembershipProblem
+from otm.sparse import SparseLaw, align
 
 __all__ = ["ComparedRule", "Comparison", "compare"]
 
@@ -65,7 +66,10 @@ class Comparison:
         return iter(self.rules)
 
     def __getitem__(self, name: str) -> ComparedRule:
-        return {rule.name: rule for rule in self.rules}[name]
+        by_name = {rule.name: rule for rule in self.rules}
+        if name not in by_name:
+            raise UnknownMethodError(f"rule {name!r}; the comparison has {', '.join(by_name)}")
+        return by_name[name]
 
     @cached_property
     def _table(self) -> list[tuple[str, ...]]:
@@ -103,22 +107,22 @@ def compare(
     q: Any,
     k: int,
     *,
-    rules: Mapping[str, Rule] | None = None,
+    rules: Iterable[str] | Mapping[str, Rule] | None = None,
 ) -> Comparison:
     """Compare selection rules on a pair of laws by their exact acceptance probabilities.
 
     Parameters
     ----------
-    p : array-like [n]
-        Draft law.
-    q : array-like [n]
-        Target law, on the same vocabulary.
+    p, q : array-like [n]
+        Draft and target law, on the same vocabulary; or two `SparseLaw`s.
     k : int
-        Number of drafts, at least 1.  Some rules take fewer whatever k is: see their drafts.
-    rules : mapping from names to rules, optional
-        Functions from a problem to a plan, such as the classes of `otm.coupling` or one's own;
-        `otm.coupling.RULES`, the lossless rules of the literature, if left out.  For laws in
-        fractions the rules for which exact sums would take too long are compared in floats.
+        Number of drafts, at least 1.  Rules that need more are left out; some take fewer whatever
+        k is: see their drafts.
+    rules : names, or mapping from names to rules, optional
+        Names in `otm.coupling.RULES`, or functions from a problem to a plan, such as the classes of
+        `otm.coupling` or one's own; all of `otm.coupling.RULES`, the lossless rules of the
+        literature, if left out.  For laws in fractions the rules for which exact sums would take
+        too long are compared in floats.
 
     Returns
     -------
@@ -130,6 +134,8 @@ def compare(
     ------
     InvalidLawError, InvalidDraftCountError
         If the laws or k are not valid.
+    UnknownMethodError, InvalidParameterError
+        If a rule is asked for by a name that does not exist, or one that is given is no rule.
 
     Examples
     --------
@@ -146,22 +152,52 @@ def compare(
     k-Seq    2 i.i.d.  0.6483      0.6875                 exact
     lenient  2 i.i.d.  0.9375      0.6875                 TV 0.25
     """
+    chosen = _named(rules)
+    if isinstance(p, SparseLaw) and isinstance(q, SparseLaw):
+        _, p, q = align(p, q)
     problem = MembershipProblem(p, q, k)
-    compared = [
-        _compared(name, rule, problem) for name, rule in (RULES if rules is None else rules).items()
-    ]
-    # rounded, so that rules which are equal stay in the order of the table
-    compared.sort(
-        key=lambda rule: (
-            rule.distance is not None,
-            -round(float(_bounds(rule.acceptance).upper), 12),
-        )
-    )
+    compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
+    compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
+    compared.sort(key=_rank)
     return Comparison(problem, tuple(compared))
+
+
+def _named(rules: Any) -> dict[str, Rule]:
+    """Rules by name, from names or from a mapping."""
+    if rules is None:
+        return RULES
+    if isinstance(rules, Mapping):
+        for name, rule in rules.items():
+            if not callable(rule):
+                raise InvalidParameterError(
+                    f"rule {name!r:.60} is a {type(rule).__name__}; give a function from a problem "
+                    "to a plan, such as otm.coupling.KSeq"
+                )
+        return {str(name): rule for name, rule in rules.items()}
+    if isinstance(rules, str) or not isinstance(rules, Iterable):
+        rules = [rules]
+    names = list(rules)
+    unknown = [name for name in names if name not in RULES]
+    if unknown:
+        raise UnknownMethodError(
+            f"rule {unknown[0]!r:.60}; known rules are {', '.join(RULES)}; others are given by a "
+            "mapping from names to functions of a problem"
+        )
+    return {name: RULES[name] for name in names}
+
+
+def _rank(rule: ComparedRule) -> tuple[bool, float]:
+    """Lossless rules first, then by what is certain of the acceptance."""
+    # rounded, so that rules which are equal stay in the order of the table
+    return rule.distance is not None, -round(float(_bounds(rule.acceptance).lower), 12)
 
 
 def _compared(name: str, rule: Rule, problem: MembershipProblem) -> ComparedRule:
     plan = rule(problem)
+    if not isinstance(plan, TransportPlan):
+        raise InvalidParameterError(
+            f"rule {name!r} gave a {type(plan).__name__}; a rule gives a TransportPlan"
+        )
     try:
         optimum = optimal_value_of(plan.drafts, plan.problem.target)
         bounds, best = plan.acceptance_bounds, _bounds(optimum)
@@ -170,7 +206,10 @@ def _compared(name: str, rule: Rule, problem: MembershipProblem) -> ComparedRule
             raise
         draft, target = problem.draft.astype(np.float64), problem.target.astype(np.float64)
         return _compared(name, rule, MembershipProblem(draft, target, problem.k))
-    acceptance = bounds.upper if bounds.exact else Interval(bounds.lower, best.upper)
+    if bounds.exact:
+        acceptance: Number | Interval = bounds.upper
+    else:  # the optimum is known up to rounding
+        acceptance = Interval(min(bounds.lower, best.upper), best.upper)
     distance = None if plan.lossless else distance_to_target(plan)
     return ComparedRule(name, plan, acceptance, optimum, distance)
 

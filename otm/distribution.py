@@ -7,19 +7,21 @@ array of `fractions.Fraction` when it was given in fractions (exact mode).
 from __future__ import annotations
 
 import numbers
-import sys
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, is_exact, read_only, zeros
+from otm.arithmetic import Law, Number, as_number, is_exact, read_only, running_sum, zeros
 from otm.errors import InvalidLawError
+from otm.tensors import is_tensor, to_host
 
 __all__ = [
     "as_law",
     "as_law_pair",
     "as_law_rows",
+    "mass_beyond",
     "residual_weights",
     "to_exact",
     "total_variation",
@@ -145,6 +147,33 @@ def total_variation(a: Law, b: Law) -> Number:
     return as_number(np.abs(a - b).sum() / 2)
 
 
+def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
+    """Mass of all tokens but the first j of an order, for each j; not above one by rounding.
+
+    Parameters
+    ----------
+    law : array [n]
+        A law.
+    order : int array [m]
+        Different tokens.
+
+    Returns
+    -------
+    array [m + 1]
+        Of the kind of the law; summed from the end, so that small masses keep their digits.
+
+    Examples
+    --------
+    >>> mass_beyond(np.array([0.5, 0.25, 0.25]), np.array([2, 0]))
+    array([1.  , 0.75, 0.25])
+    """
+    outside = np.ones(law.size, dtype=np.bool_)
+    outside[order] = False
+    masses = np.append(law[order], law[outside].sum() + zeros(1, law))
+    beyond: Law = np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, law))
+    return beyond
+
+
 def residual_weights(target: Law, accepted: Law) -> Law:
     """Weights max(target − accepted, 0) of the token drawn when every draft is rejected.
 
@@ -166,15 +195,9 @@ def residual_weights(target: Law, accepted: Law) -> Law:
 
 def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Law, str]:
     """Turn a law, or rows of laws, into float64 or Fraction arrays; also name the type given."""
-    torch = sys.modules.get("torch")
     try:
-        if torch is not None and isinstance(values, torch.Tensor):
-            given = str(values.dtype).removeprefix("torch.")
-            tensor = values.detach().cpu()
-            array: Law = (tensor.double() if tensor.is_floating_point() else tensor).numpy()
-        else:
-            array = np.asarray(values)
-            given = array.dtype.name
+        array: Law = np.asarray(to_host(values))
+        given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else array.dtype.name
     except Exception as error:  # whatever a foreign object raises when it is asked for its entries
         raise InvalidLawError(
             f"the {name} law is not array-like ({error}); give a flat sequence of numbers"

@@ -16,8 +16,9 @@ from otm.errors import (
     InvalidInputError,
     InvalidUniformsError,
 )
+from otm.tensors import to_host
 
-__all__ = ["Drafts", "Uniforms", "as_draft_count", "as_drafts", "check_uniforms"]
+__all__ = ["Drafts", "Uniforms", "as_draft_count", "as_drafts", "check_uniforms", "leading_shape"]
 
 Drafts: TypeAlias = npt.NDArray[np.int64]
 """Draft tokens, the drafts of one selection along the last axis."""
@@ -80,6 +81,17 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
     return array.astype(np.int64, copy=False)
 
 
+def leading_shape(uniforms: npt.ArrayLike, axes: int) -> tuple[int, ...]:
+    """Shape of uniforms without their last axes.
+
+    Raises
+    ------
+    InvalidUniformsError
+        If they are not an array.
+    """
+    return _as_array(uniforms, "the uniforms", InvalidUniformsError).shape[:-axes]
+
+
 def check_uniforms(
     uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool, need: str
 ) -> Uniforms:
@@ -121,6 +133,6 @@ def check_uniforms(
 
 def _as_array(values: Any, name: str, error: type[InvalidInputError]) -> npt.NDArray[Any]:
     try:
-        return np.asarray(values)
-    except (RuntimeError, TypeError, ValueError) as reason:
+        return np.asarray(to_host(values))
+    except Exception as reason:  # whatever a foreign object raises when asked for its entries
         raise error(f"{name} are not array-like ({reason}); give an array") from reason

@@ -47,7 +47,7 @@ class Interval:
             given = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, numbers.Real):
                 raise InvalidParameterError(f"{name} = {given!r:.60}; it must be a real number")
-            if not math.isfinite(given):
+            if not isinstance(given, numbers.Rational) and not math.isfinite(given):
                 raise InvalidParameterError(f"{name} = {given!r:.60}; it must be finite")
             bound = Fraction(given) if isinstance(given, numbers.Rational) else float(given)
             object.__setattr__(self, name, bound)

@@ -5,19 +5,91 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, Number
 from otm.coupling.plan import Selection, TransportPlan
+from otm.draft_laws.base import NEVER_DRAWN, DraftLaw
 from otm.errors import InvalidDraftsError
+from otm.input_checks import Drafts
+from otm.interval import Interval
+from otm.membership.bounds import Bound
 from otm.membership.cut import Cut
 from otm.problem import MembershipProblem
 from otm.solution import Solution
 from otm.sparse import SparseLaw, Tokens, align
+from otm.tensors import like, to_host
 
-__all__ = ["OnTokens", "SparseSolution", "on_tokens"]
+if TYPE_CHECKING:
+    from otm.proof import Certificate
+
+__all__ = ["DraftsOnTokens", "OnTokens", "SparseSolution", "on_tokens"]
+
+
+@dataclass(frozen=True, eq=False)
+class DraftsOnTokens:
+    """A joint law of drafts on the union of two supports, in the original token ids.
+
+    Parameters
+    ----------
+    law : DraftLaw
+        The joint law, on m tokens.
+    tokens : int array [m]
+        The original ids of these tokens, ascending.
+    """
+
+    law: DraftLaw
+    tokens: Tokens
+
+    @property
+    def k(self) -> int:
+        """Number of drafts of one selection."""
+        return self.law.k
+
+    @property
+    def uniforms_per_draw(self) -> int:
+        """Number of independent uniforms in [0, 1) that one draw of k drafts takes."""
+        return self.law.uniforms_per_draw
+
+    def draw(self, uniforms: npt.ArrayLike) -> Drafts:
+        """Draw drafts as `DraftLaw.draw` does: original ids [..., k]."""
+        drafts: Drafts = like(uniforms, self.tokens[self.law.draw(to_host(uniforms))])
+        return drafts
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] = ()) -> Drafts:
+        """`draw` with uniforms from a generator, for convenience: original ids [*size, k]."""
+        return self.tokens[self.law.sample(rng, size)]
+
+    def check(self, drafts: npt.ArrayLike) -> Drafts:
+        """Return drafts [..., k] as an integer array, if they can have been drawn.
+
+        Raises
+        ------
+        InvalidDraftsError
+            As `DraftLaw.check` does, in terms of the original ids.
+        """
+        return self.tokens[self.positions(drafts)]
+
+    def positions(self, drafts: npt.ArrayLike) -> Drafts:
+        """Positions in `tokens` of drafts that `check` does not refuse."""
+        try:
+            ids = np.asarray(to_host(drafts))
+        except (RuntimeError, TypeError, ValueError) as reason:
+            raise InvalidDraftsError(
+                f"the drafts are not array-like ({reason}); give an array"
+            ) from reason
+        if ids.dtype.kind not in "iu":
+            raise InvalidDraftsError(
+                f"drafts of type {ids.dtype}; draft tokens must be integers, the ids of tokens"
+            )
+        position = np.minimum(np.searchsorted(self.tokens, ids), self.tokens.size - 1)
+        known = self.tokens[position] == ids
+        if not known.all():
+            raise InvalidDraftsError(f"draft token {ids[~known].flat[0]} {NEVER_DRAWN}")
+        return self.law.check(position, names=self.tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +113,26 @@ class OnTokens:
     >>> token, index = plan.select([300, 1200], [0.5, 0.5, 0.1, 0.9])
     >>> int(token), int(index)
     (1200, 1)
+    >>> plan.drafts.sample(np.random.default_rng(0), size=3).tolist()
+    [[300, 300], [300, 300], [1200, 1200]]
     """
 
     plan: TransportPlan
     tokens: Tokens
 
     @property
+    def lossless(self) -> bool:
+        """Whether the output has exactly the target law."""
+        return self.plan.lossless
+
+    @cached_property
+    def drafts(self) -> DraftsOnTokens:
+        """Joint law that the drafts must be drawn from, in original ids."""
+        return DraftsOnTokens(self.plan.drafts, self.tokens)
+
+    @property
     def uniforms_per_selection(self) -> int:
-        """Number m of independent uniforms in [0, 1) that one selection takes."""
+        """Number of independent uniforms in [0, 1) that one selection takes."""
         return self.plan.uniforms_per_selection
 
     @property
@@ -56,65 +140,64 @@ class OnTokens:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k})."""
         return self.plan.acceptance
 
+    @property
+    def acceptance_bounds(self) -> Interval:
+        """Bounds on `acceptance`, of gap 0 unless the exact number would take too long."""
+        return self.plan.acceptance_bounds
+
     def output_law(self) -> SparseLaw:
         """Law of the output Y, integrated from what the plan really does."""
         return SparseLaw(self.tokens, self.plan.output_law())
 
     def conditional(self, drafts: npt.ArrayLike) -> Law:
-        """Law of the output Y given the drafts [..., k]: array [..., m] over `tokens`."""
-        return self.plan.conditional(self._positions(drafts))
+        """Law of the output Y given the drafts.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., k]
+            Original ids of the draft tokens.
+
+        Returns
+        -------
+        array [..., m]
+            One law over `tokens`, not over the original ids, for each set of drafts: entry i is
+            the probability of `tokens[i]`.
+
+        Raises
+        ------
+        InvalidDraftsError
+            As the plan's own `conditional` does, in terms of the original ids.
+        """
+        return self.plan.conditional(self.drafts.positions(drafts))
 
     def select(self, drafts: npt.ArrayLike, uniforms: npt.ArrayLike) -> Selection:
         """Choose the output token for each set of drafts.
 
         Parameters
         ----------
-        drafts : int array-like [..., k]
+        drafts : int array-like or tensor [..., k]
             Original ids of the draft tokens.
-        uniforms : array-like [..., m]
-            Independent uniforms in [0, 1), m = `uniforms_per_selection` for each set.
+        uniforms : array-like or tensor [..., u]
+            Independent uniforms in [0, 1), u = `uniforms_per_selection` for each set.
 
         Returns
         -------
         Selection
-            Original ids, and indices, of shape [...].
+            Original ids, and indices, of shape [...]; int64 tensors on the drafts' device if these
+            are a tensor.
 
         Raises
         ------
         InvalidDraftsError, InvalidUniformsError
             As the plan's own `select` does, in terms of the original ids.
         """
-        return self._named(self.plan.select(self._positions(drafts), uniforms))
+        token, index = self.plan.select(self.drafts.positions(drafts), uniforms)
+        return Selection(like(drafts, self.tokens[token]), like(drafts, index))
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
         """`select` with uniforms from a generator, for convenience."""
-        return self._named(self.plan.sample(self._positions(drafts), rng))
-
-    def _named(self, chosen: Selection) -> Selection:
-        return Selection(self.tokens[chosen.token], chosen.index)
-
-    def _positions(self, drafts: npt.ArrayLike) -> Tokens:
-        """Positions of draft tokens in `tokens`; the plan checks the shape and what is possible."""
-        try:
-            ids = np.asarray(drafts)
-        except (RuntimeError, TypeError, ValueError) as reason:
-            raise InvalidDraftsError(
-                f"the drafts are not array-like ({reason}); give an array"
-            ) from reason
-        if ids.dtype.kind not in "iu":
-            raise InvalidDraftsError(
-                f"drafts of type {ids.dtype}; draft tokens must be integers, the ids of tokens"
-            )
-        position = np.searchsorted(self.tokens, ids)
-        found = self.tokens[np.minimum(position, self.tokens.size - 1)] == ids
-        drafted = self.plan.problem.draft[np.where(found, position, 0)] > 0
-        if not (found & drafted).all():
-            raise InvalidDraftsError(
-                f"draft token {ids[~(found & drafted)].flat[0]} has probability 0 under the draft "
-                "law, so it cannot have been drawn from it; pass the law that the drafts were "
-                "really sampled from"
-            )
-        return position
+        shape = self.drafts.positions(drafts).shape[:-1]
+        return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))
 
 
 def on_tokens(
@@ -146,10 +229,13 @@ def on_tokens(
 class SparseSolution:
     """Solution of OTM-k for two laws given by their supports.
 
+    It offers what a `Solution` offers.  `plan` and `cut` speak of the original token ids; `problem`
+    and `certificate` of the union of the supports, where token i stands for `tokens[i]`.
+
     Attributes
     ----------
     solution : Solution
-        The solution on the union of the supports, with certificate, bounds, method and reason.
+        The solution on the union of the supports.
     tokens : int array [m]
         The original ids of its tokens, ascending.
     """
@@ -161,6 +247,31 @@ class SparseSolution:
     def alpha(self) -> Number:
         """Optimal acceptance probability α_k."""
         return self.solution.alpha
+
+    @property
+    def problem(self) -> MembershipProblem:
+        """What was solved, on the union of the supports: k, and the laws of `tokens`."""
+        return self.solution.problem
+
+    @property
+    def certificate(self) -> Certificate:
+        """Proof of optimality about `problem`, the union of the supports, as of a `Solution`."""
+        return self.solution.certificate
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """The bounds of the SpecTr paper on α_k, each with its theorem; they need no token ids."""
+        return self.solution.bounds
+
+    @property
+    def method(self) -> str:
+        """How it was solved: "closed-form", "lp-highs" or "lp-cvxpy"."""
+        return self.solution.method
+
+    @property
+    def why(self) -> str:
+        """One sentence on the choice of the method."""
+        return self.solution.why
 
     @cached_property
     def plan(self) -> OnTokens:

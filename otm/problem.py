@@ -109,7 +109,11 @@ def as_parameter(problem: MembershipProblem, value: Any, name: str) -> Number:
     InvalidParameterError
         If it is not a finite real number.
     """
-    if not isinstance(value, numbers.Real) or not math.isfinite(value):
+    try:
+        finite = isinstance(value, numbers.Real) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        finite = False
+    if not finite:
         raise InvalidParameterError(f"{name} = {value!r:.60}; it must be a finite real number")
     if problem.exact:
         return Fraction(value) if isinstance(value, numbers.Rational) else Fraction(float(value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -23,6 +22,7 @@ from otm.membership.multisets import MEMORY_LIMIT
 from otm.problem import MembershipProblem
 from otm.solution import Solution
 from otm.sparse import SparseLaw, align
+from otm.tensors import is_tensor
 
 if TYPE_CHECKING:
     from otm.batch import SolutionRows
@@ -193,7 +193,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
         return optimal_value_of(p, q)
     if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
         _, p, q = _aligned(p, q)
-    elif _is_tensor(p) and _is_tensor(q):
+    elif _wants_tensor(p, q):
         from otm.membership.torch_ import optimal_values
 
         return optimal_values(p, q, k)[0]
@@ -205,6 +205,19 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     return optimal_value(problem.by_ratio, problem.k)[0]
 
 
+def _wants_tensor(p: Any, q: Any) -> bool:
+    """Whether both laws are tensors of floats; a gradient is not dropped without a word."""
+    tensors = [law for law in (p, q) if is_tensor(law)]
+    if len(tensors) == 2 and all(law.is_floating_point() for law in tensors):
+        return True
+    if any(law.requires_grad for law in tensors):
+        raise InvalidLawError(
+            "one law is a tensor that requires a gradient and the other no tensor of floats; give "
+            "both as tensors, or detach the one"
+        )
+    return False
+
+
 def _aligned(p: Any, q: Any) -> tuple[Any, Any, Any]:
     """Both laws on the union of their supports, behind its token ids."""
     for law, name in ((p, "draft"), (q, "target")):
@@ -214,11 +227,6 @@ def _aligned(p: Any, q: Any) -> tuple[Any, Any, Any]:
                 "support (`SparseLaw.from_dense`), or both on the whole vocabulary (`.dense(n)`)"
             )
     return align(p, q)
-
-
-def _is_tensor(values: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(values, torch.Tensor)
 
 
 def _axes(values: Any) -> int:

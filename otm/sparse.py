@@ -16,6 +16,7 @@ import numpy.typing as npt
 from otm.arithmetic import Law, read_only, zeros
 from otm.distribution import as_law
 from otm.errors import InvalidLawError, InvalidParameterError
+from otm.tensors import to_host
 
 __all__ = ["SparseLaw", "Tokens", "align"]
 
@@ -30,7 +31,7 @@ class SparseLaw:
     Parameters
     ----------
     tokens : int array-like [s]
-        Different token ids of at least 0, in any order.
+        Different token ids of at least 0, in any order; a tensor on any device too.
     probabilities : array-like [s]
         Their probabilities: lists, NumPy arrays, torch tensors on any device, or fractions.
 
@@ -138,7 +139,7 @@ def align(draft: SparseLaw, target: SparseLaw) -> tuple[Tokens, Law, Law]:
 def _as_tokens(tokens: Any) -> npt.NDArray[np.int64]:
     """Token ids as an integer array, in the order given."""
     try:
-        ids = np.asarray(tokens.cpu() if hasattr(tokens, "cpu") else tokens)
+        ids = np.asarray(to_host(tokens))
     except (RuntimeError, TypeError, ValueError) as reason:
         raise InvalidLawError(
             f"the token ids of the sparse law are not array-like ({reason}); give an array"

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import otm
+from otm import batch
 from otm.batch import SolutionRows, solve_rows
 from otm.errors import (
     InvalidDraftCountError,
@@ -88,6 +89,24 @@ def test_solutions_are_built_on_use_and_kept(ragged: SolutionRows) -> None:
     assert ragged.alpha.shape == ragged.k.shape == (3,)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "kept"), [(0, [3]), (34, [3]), (2 * 34 + 33, [2, 3]), (999, None)]
+)
+def test_few_solutions_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tokens: int, kept: list[int] | None
+) -> None:
+    """Catches a select that holds the plans of all rows, gigabytes at full vocabulary."""
+    monkeypatch.setattr(batch, "KEPT_TOKENS", tokens)
+    rows = solve_rows([[0.75, 0.25]] * 4, [0.25, 0.75], 2)
+    uniforms = uniforms_for(rows)
+    token, _ = rows.select([[0, 1]] * 4, uniforms)
+    assert [place for (place,) in rows._solutions] == (kept or [0, 1, 2, 3])
+    assert rows[3] is rows[3]
+    assert rows[0].alpha == rows.alpha[0]
+    plan = otm.solve([0.75, 0.25], [0.25, 0.75], 2).plan
+    assert token.tolist() == plan.select([[0, 1]] * 4, uniforms).token.tolist()
+
+
 def test_axes_broadcast() -> None:
     rows = solve_rows(np.array(P)[:, None], Q, [1, 2])
     assert rows.shape == rows.k.shape == (3, 2)
@@ -145,6 +164,14 @@ def test_each_row_selects_by_its_own_plan(ragged: SolutionRows, seed: int) -> No
         alone = otm.solve(P[row], Q, k).plan.select(DRAFTS[row][:k], uniforms[row, : k + 2])
         assert (selection.token[row], selection.index[row]) == (alone.token, alone.index)
     assert selection.token.dtype == selection.index.dtype == np.int64
+
+
+def test_sampling_is_selecting_with_uniforms_of_the_generator(ragged: SolutionRows) -> None:
+    token, index = ragged.sample(DRAFTS, np.random.default_rng(4))
+    expected = ragged.select(DRAFTS, uniforms_for(ragged, 4))
+    assert (token.tolist(), index.tolist()) == (expected.token.tolist(), expected.index.tolist())
+    with pytest.raises(InvalidDraftsError, match="beyond the k drafts"):
+        ragged.sample([[0, 1, 2]] * 3, np.random.default_rng(4))
 
 
 def test_rows_with_two_axes_select() -> None:

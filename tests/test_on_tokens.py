@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import otm
-from otm.coupling import KSeq, OptimalPlan, RecursiveRejection, TablePlan
+from otm.coupling import (
+    RULES,
+    KSeq,
+    OptimalPlan,
+    RecursiveRejection,
+    TablePlan,
+    TypicalAcceptance,
+)
 from otm.errors import InvalidDraftsError, InvalidUniformsError
 from otm.membership.highs_ import solve_highs
 from otm.membership.linear_program import packing_form
@@ -29,7 +38,7 @@ def by_linear_program(problem: otm.MembershipProblem) -> TablePlan:
     return TablePlan.from_linear_program(solve_highs(packing_form(problem)))
 
 
-RULES = [OptimalPlan, KSeq, RecursiveRejection, by_linear_program]
+SOME_RULES = [OptimalPlan, KSeq, RecursiveRejection, by_linear_program]
 
 
 def spread(pair: Any) -> list[SparseLaw]:
@@ -37,7 +46,7 @@ def spread(pair: Any) -> list[SparseLaw]:
     return [SparseLaw(IDS[: law.size], law) for law in pair]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SOME_RULES)
 @given(pair=pairs(max_tokens=4, exact=True), k=st.integers(1, 3))
 def test_the_laws_are_those_of_the_dense_rule(rule: Callable[..., Any], pair: Any, k: int) -> None:
     problem = otm.MembershipProblem(*pair, k)
@@ -58,7 +67,7 @@ def test_the_laws_are_those_of_the_dense_rule(rule: Callable[..., Any], pair: An
             ]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SOME_RULES)
 def test_selections_are_those_of_the_dense_rule(rule: Callable[..., Any]) -> None:
     """Catches ids and positions that are mixed up on the way in or out."""
     rng = np.random.default_rng(8)
@@ -75,8 +84,33 @@ def test_selections_are_those_of_the_dense_rule(rule: Callable[..., Any]) -> Non
     assert (index == expected.index).all()
     assert index.min() == -1
     assert token.max() == 290
+    numbers = rng.random((50, 4, plan.drafts.uniforms_per_draw))
+    assert (plan.drafts.draw(numbers) == dense.drafts.draw(numbers)).all()
     sampled = plan.sample(drafts, np.random.default_rng(1))
     assert (sampled.token == dense.sample(drafts, np.random.default_rng(1)).token).all()
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_every_rule_draws_and_selects_original_ids(rule: Callable[..., Any]) -> None:
+    """Catches drafts in positions, and rules whose drafts are not i.i.d. or fewer than k."""
+    plan = on_tokens(rule, SparseLaw(IDS[:4], [0.4, 0.3, 0.2, 0.1]), SparseLaw(IDS, [0.2] * 5), 2)
+    drafts = plan.drafts.sample(np.random.default_rng(0), size=(20, 3))
+    assert drafts.shape == (20, 3, plan.drafts.k)
+    assert plan.drafts.k == plan.plan.drafts.k
+    positions = plan.plan.drafts.sample(np.random.default_rng(0), size=(20, 3))
+    assert drafts.tolist() == np.array(IDS)[positions].tolist()
+    assert plan.drafts.check(drafts).tolist() == drafts.tolist()
+    token, index = plan.sample(drafts, np.random.default_rng(1))
+    assert np.isin(token, IDS).all()
+    found = np.take_along_axis(drafts, index[..., None], -1)[..., 0]
+    assert (found == token)[index >= 0].all()
+    assert plan.lossless
+    assert plan.acceptance_bounds.lower == plan.plan.acceptance_bounds.lower
+
+
+def test_a_rule_that_is_not_lossless_says_so() -> None:
+    law = SparseLaw([3, HUGE], [0.5, 0.5])
+    assert not on_tokens(TypicalAcceptance, law, law, 2).lossless
 
 
 def test_the_cost_is_that_of_the_supports() -> None:
@@ -108,6 +142,31 @@ def test_errors_name_original_ids(drafts: Any, says: str) -> None:
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_errors_of_every_rule_name_original_ids(rule: Callable[..., Any]) -> None:
+    """Catches drafts that each can be drawn, but not together, named by their positions."""
+    plan = on_tokens(
+        rule, SparseLaw([7, 8, 1000], [0.5, 0.3, 0.2]), SparseLaw([9, 7], [0.5] * 2), 2
+    )
+    possible = {tuple(plan.tokens[[*drafts]]) for drafts, _ in plan.plan.drafts.tuples()}
+    uniforms = [0.5] * plan.uniforms_per_selection
+    for drafts in itertools.product([7, 8, 9, 10, 1000], repeat=plan.drafts.k):
+        if drafts in possible:
+            assert plan.drafts.check(drafts).tolist() == [*drafts]
+            continue
+        alone = [f"draft token {token} has probability 0" for token in {9, 10}.intersection(drafts)]
+        for refuse in (
+            plan.drafts.check,
+            plan.conditional,
+            lambda drafts: plan.select(drafts, uniforms),
+            lambda drafts: plan.sample(drafts, np.random.default_rng(0)),
+        ):
+            with pytest.raises(InvalidDraftsError) as caught:
+                refuse(drafts)
+            says = str(caught.value)
+            assert any(text in says for text in alone or [f"drafts {[*drafts]} have probability 0"])
+
+
 def test_uniforms_are_checked_by_the_plan() -> None:
     plan = on_tokens(KSeq, SparseLaw([7], [1.0]), SparseLaw([7], [1.0]), 2)
     with pytest.raises(InvalidUniformsError):
@@ -125,3 +184,24 @@ def test_a_solution_speaks_of_original_ids(pair: Any, k: int) -> None:
     assert isinstance(solution.plan, OnTokens)
     solution.solution.certificate.check()
     assert "original ids" in repr(solution)
+
+
+def test_a_solution_does_what_any_solution_does(tmp_path: Path) -> None:
+    """Catches an attribute of `Solution` that laws by their support would lose."""
+    draft, target = SparseLaw(IDS[:3], [0.5, 0.25, 0.25]), SparseLaw(IDS[1:4], [0.25, 0.5, 0.25])
+    found = otm.solve(draft, target, 2)
+    tokens, *aligned = align(draft, target)
+    alone = otm.solve(*aligned, 2)
+    found.certificate.check()
+    assert found.certificate is found.certificate
+    found.certificate.save(tmp_path / "proof.json")
+    assert otm.Certificate.load(tmp_path / "proof.json").upper == alone.certificate.upper
+    assert found.problem.draft.tolist() == alone.problem.draft.tolist()
+    assert found.problem.n == tokens.size == 4
+    assert [bound.value for bound in found.bounds] == [bound.value for bound in alone.bounds]
+    assert (found.method, found.why) == (alone.method, alone.why)
+    assert otm.solve(draft, target, 2, method="lp-highs").method == "lp-highs"
+    drafts = found.plan.drafts.sample(np.random.default_rng(0))
+    assert found.plan.select(drafts, [0.5] * found.plan.uniforms_per_selection).token in IDS
+    missing = {name for name in dir(alone) if name[0] != "_"} - set(dir(found)) - {"solver_plan"}
+    assert not missing

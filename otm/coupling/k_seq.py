@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from otm.arithmetic import Law, Number, as_number, at_least_once, read_only
+from otm.arithmetic import Law, Number, as_number, at_least_once, at_most_one, read_only
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.errors import InvalidParameterError
@@ -97,7 +97,7 @@ class KSeq(SequentialPlan):
             return self.acceptance_by_test
         hit = at_least_once(rejected_draft / rejected_draft.sum(), self.problem.k)
         by_residual = as_number((self.residual.law(self.problem.n) * hit).sum())
-        return self.acceptance_by_test + (1 - self.acceptance_by_test) * by_residual
+        return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * by_residual)
 
     @cached_property
     def _beta(self) -> Number:

@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number
-from otm.coupling.delayed_clocks import FloatClocks
-from otm.coupling.exact_clocks import ExactClocks
+from otm.arithmetic import Law, Number, as_number, at_most_one
+from otm.coupling.list_coupling_exact import ExactClocks
+from otm.coupling.list_coupling_float import FloatClocks
 from otm.coupling.plan import TransportPlan
-from otm.coupling.row_sampling import locate_in_rows
-from otm.input_checks import Drafts, Uniforms, check_uniforms
+from otm.input_checks import Drafts, Uniforms, check_uniforms, leading_shape
 from otm.membership.multisets import multiset_probabilities, multisets
+from otm.sampling import locate_in_rows
 
 __all__ = ["ListCoupling"]
 
@@ -36,7 +36,7 @@ class ListCoupling(TransportPlan):
     invariant, and all that drafter and target must share are k and the clocks.
 
     As a plan for given drafts, the law of Y is that of the clocks conditioned on the drafts
-    (`otm.coupling.delayed_clocks` derives it), and a uniform is turned into Y by its inverse.
+    (`otm.coupling.list_coupling_float` derives it), and a uniform is turned into Y by its inverse.
     Y then has the same joint law with the drafts, but drafter invariance is lost.
 
     In fractions the laws are exact, for few tokens.  In floats they have an absolute error of about
@@ -78,7 +78,7 @@ class ListCoupling(TransportPlan):
         ProblemTooLargeError
             In exact mode, if the integral has too many terms.
         """
-        return as_number(self._clocks.accepted_mass().sum())
+        return at_most_one(self._clocks.accepted_mass().sum())
 
     @property
     def lower_bound(self) -> Number:
@@ -136,7 +136,7 @@ class ListCoupling(TransportPlan):
         (array([1, 0]), np.int64(1))
         """
         k, n = self.problem.k, self.problem.n
-        shape = (*np.shape(uniforms)[:-2], k, n)
+        shape = (*leading_shape(uniforms, 2), k, n)
         need = f"the clocks need uniforms of shape [..., {k}, {n}], one for each list and token"
         clocks = -np.log1p(-check_uniforms(uniforms, shape, False, need))
         drafts = _first_ring(clocks, self.problem.draft)
@@ -186,6 +186,8 @@ def _first_ring(clocks: npt.NDArray[np.float64], law: Law) -> npt.NDArray[np.int
     """Token whose clock, sped up by its probability, rings first: [..., n] → [...]."""
     speed = law.astype(np.float64)
     never = np.full(clocks.shape, np.inf)
-    times = np.divide(clocks, speed, out=never, where=np.broadcast_to(speed > 0, clocks.shape))
+    rings = np.broadcast_to(speed > 0, clocks.shape)
+    with np.errstate(over="ignore"):  # to infinity: then only the other clocks ring
+        times = np.divide(clocks, speed, out=never, where=rings)
     token: npt.NDArray[np.int64] = times.argmin(axis=-1)
     return token

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, at_least_once
+from otm.arithmetic import Law, Number, at_least_once, at_most_one
 from otm.coupling.plan import TransportPlan
 from otm.input_checks import Drafts, Uniforms
 from otm.sampling import InverseCdf
@@ -53,7 +53,7 @@ class NaiveTargetSampling(TransportPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Σ q (1 − (1 − p)^k)."""
         drafted = at_least_once(self.problem.draft, self.problem.k)
-        return as_number((self.output_law() * drafted).sum())
+        return at_most_one((self.output_law() * drafted).sum())
 
     def output_law(self) -> Law:
         """Law of the output Y, from the table that it is drawn with."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from otm.arithmetic import Law, as_number, read_only
+from otm.arithmetic import Law, Number, as_number, read_only
 from otm.coupling.k_seq import KSeq
-from otm.errors import InvalidParameterError
 from otm.sampling import InverseCdf
 
 __all__ = ["NonIterativeRejection"]
@@ -36,11 +35,6 @@ class NonIterativeRejection(KSeq):
         M; infinite if some token of the target cannot be drafted (or in floats, if q/p overflows),
         and then the test never accepts.
 
-    Raises
-    ------
-    InvalidParameterError
-        If ρ is given and is not M.
-
     References
     ----------
     .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
@@ -59,15 +53,12 @@ class NonIterativeRejection(KSeq):
     0.75
     """
 
+    rho: Number | None = field(init=False, default=None)
+
     def __post_init__(self) -> None:
         problem = self.problem
         undraftable = problem.target[problem.draft == 0].any()
         largest = math.inf if undraftable else as_number(problem.by_ratio.ratio[-1])
-        if self.rho not in (None, largest):
-            raise InvalidParameterError(
-                f"non-iterative rejection has ρ = max q/p = {largest}, not {self.rho}; use KSeq "
-                "for other division factors"
-            )
         object.__setattr__(self, "rho", largest)
 
     @cached_property

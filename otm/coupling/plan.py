@@ -19,6 +19,7 @@ from otm.draft_laws.base import DraftLaw
 from otm.input_checks import Drafts, Uniforms, check_uniforms
 from otm.interval import Interval
 from otm.problem import MembershipProblem
+from otm.tensors import like
 
 __all__ = ["Selection", "TransportPlan"]
 
@@ -26,6 +27,8 @@ __all__ = ["Selection", "TransportPlan"]
 @dataclass(frozen=True, eq=False)
 class Selection:
     """Outcome of a selection, elementwise over the leading axes; unpacks as (token, index).
+
+    Both are tensors, on the device of the drafts, if the drafts were a tensor.
 
     Attributes
     ----------
@@ -113,7 +116,7 @@ class TransportPlan(ABC):
 
         Parameters
         ----------
-        drafts : int array-like [..., k]
+        drafts : int array-like or tensor [..., k]
             Draft tokens.
 
         Returns
@@ -135,15 +138,16 @@ class TransportPlan(ABC):
 
         Parameters
         ----------
-        drafts : int array-like [..., k]
+        drafts : int array-like or tensor [..., k]
             Draft tokens, each set drawn from the joint law `drafts`.
-        uniforms : array-like [..., m]
+        uniforms : array-like or tensor [..., m]
             Independent uniforms in [0, 1), m = `uniforms_per_selection` for each set.
 
         Returns
         -------
         Selection
-            Tokens and indices of shape [...].
+            Tokens and indices of shape [...]; int64 tensors on the drafts' device if these are a
+            tensor.
 
         Raises
         ------
@@ -163,8 +167,10 @@ class TransportPlan(ABC):
         rows = checked.reshape(-1, checked.shape[-1])
         token = self._select(rows, numbers.reshape(-1, m))
         equal = rows == token[:, None]
-        index = np.where(equal.any(axis=1), equal.argmax(axis=1), -1)
-        return Selection(token.reshape(leading)[()], index.reshape(leading)[()])
+        index = equal.argmax(axis=1)
+        index[~equal.any(axis=1)] = -1
+        token, index = token.reshape(leading)[()], index.reshape(leading)[()]
+        return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
         """`select` with uniforms from a generator, for convenience."""

@@ -11,9 +11,13 @@ import numpy.typing as npt
 from otm.arithmetic import Law, Number, as_number, read_only
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan
+from otm.errors import ProblemTooLargeError
 from otm.input_checks import Drafts
 
 __all__ = ["RecursiveRejection"]
+
+MOST_ROUNDS = 10_000
+"""Most rounds that are worked out, each in O(n)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +37,11 @@ class RecursiveRejection(SequentialPlan):
     problem : MembershipProblem
         The draft law, the target law and the number of drafts.
 
+    Raises
+    ------
+    ProblemTooLargeError
+        On use, if more than `MOST_ROUNDS` rounds can be reached.
+
     References
     ----------
     .. [miao2024] Miao et al., "SpecInfer", ASPLOS 2024.
@@ -51,11 +60,18 @@ class RecursiveRejection(SequentialPlan):
         """The pairs (c_i, Z_i) of the rounds that can be reached, at most k."""
         nothing: Number = as_number(0 * self.problem.target[0])
         cap, mass = nothing, nothing + 1
-        rounds = []
+        rounds: list[tuple[Number, Number]] = []
         for _ in range(self.problem.k):
             if mass <= 0:  # t_i = p in the round before: it accepts every draft
                 break
+            if len(rounds) == MOST_ROUNDS:
+                raise ProblemTooLargeError(
+                    f"after {MOST_ROUNDS:,} of k = {self.problem.k:,} rounds recursive rejection "
+                    "still rejects drafts; k-Seq takes any k and accepts at least as much"
+                )
             rounds.append((cap, mass))
+            if cap + mass == cap:  # in floats: the later rounds accept nothing that can be seen
+                break
             cap = cap + mass
             left = self.problem.target - cap * self.problem.draft
             mass = as_number(left[left > 0].sum() + nothing)

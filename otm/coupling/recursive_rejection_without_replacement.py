@@ -10,15 +10,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, is_exact, running_sum, zeros
+from otm.arithmetic import Law, Number, as_number, at_most_one, is_exact, running_sum, zeros
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import acceptance_ratio
-from otm.coupling.row_sampling import locate_in_rows
 from otm.draft_laws.without_replacement import WithoutReplacement
 from otm.errors import ProblemTooLargeError
 from otm.input_checks import Drafts, Uniforms
 from otm.interval import Interval
 from otm.ratio_order import RatioOrder
+from otm.sampling import locate_in_rows
 
 __all__ = ["RecursiveRejectionWithoutReplacement"]
 
@@ -88,7 +88,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
             If there are too many paths of k − 2 drafts.
         """
         self._check_paths(max(self.drafts.k - 2, 0), "acceptance")
-        return _accepted(self.problem.target, self.problem.draft, self.drafts.k)
+        return at_most_one(_accepted(self.problem.target, self.problem.draft, self.drafts.k))
 
     @property
     def acceptance_bounds(self) -> Interval:
@@ -214,8 +214,8 @@ def _without(draft: Law, token: np.int64) -> Law:
 
 def _output(target: Law, draft: Law, k: int) -> Law:
     """Law of the output of the last k rounds, for drafts with these weights."""
-    law = draft / draft.sum()
-    taken = np.minimum(target, law)
+    law: Law = draft / draft.sum()
+    taken: Law = np.minimum(target, law)
     rejected = law - taken
     following = _next_target(target, law)
     if k == 1:

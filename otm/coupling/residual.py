@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, zeros
+from otm.arithmetic import Law, Number, at_most_one, zeros
 from otm.coupling.plan import TransportPlan
 from otm.distribution import residual_weights
 from otm.input_checks import Drafts, Uniforms
@@ -54,7 +54,7 @@ class ResidualPlan(TransportPlan):
     @property
     def acceptance_by_test(self) -> Number:
         """Probability that the rule's own test accepts a draft."""
-        return as_number(self.accepted_mass.sum())
+        return at_most_one(self.accepted_mass.sum())
 
     @property
     def acceptance(self) -> Number:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, read_only
+from otm.arithmetic import Law, Number, at_most_one, read_only
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.draft_laws.hub import HubPairs
 from otm.errors import InvalidDraftCountError
@@ -78,7 +78,7 @@ class SpecHub(ResidualPlan):
         return 2
 
     @cached_property
-    def accept_probability(self) -> tuple[Law, Law]:
+    def _accept_by_position(self) -> tuple[Law, Law]:
         """Probability of accepting each token as the first and as the second draft: arrays [n].
 
         Both are 0 at the hub, which only the residual gives.
@@ -92,14 +92,14 @@ class SpecHub(ResidualPlan):
     @cached_property
     def accepted_mass(self) -> Law:
         """Mass of each token output as an accepted draft other than the hub: array [n]."""
-        (first, second), (by_first, by_second) = self._pair_laws, self.accept_probability
+        (first, second), (by_first, by_second) = self._pair_laws, self._accept_by_position
         return read_only(first * by_first + second * by_second)
 
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, X_2}), residual draws of the hub included."""
         hub = self.residual.law(self.problem.n)[~self._others].sum()
-        return self.acceptance_by_test + (1 - self.acceptance_by_test) * as_number(hub)
+        return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * hub)
 
     @cached_property
     def _others(self) -> npt.NDArray[np.bool_]:
@@ -120,6 +120,6 @@ class SpecHub(ResidualPlan):
         return np.where(passed.any(axis=1), passed.argmax(axis=1), -1)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Law:
-        columns = zip(self.accept_probability, drafts.T, strict=False)  # the hub may be alone
+        columns = zip(self._accept_by_position, drafts.T, strict=False)  # the hub may be alone
         law: Law = np.column_stack([accept[tokens] for accept, tokens in columns])
         return law

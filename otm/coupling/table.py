@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, read_only, scatter_sum
+from otm.arithmetic import Law, Number, as_number, at_most_one, read_only, scatter_sum
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidParameterError
 from otm.input_checks import Drafts, Uniforms
@@ -172,7 +172,7 @@ class TablePlan(ResidualPlan):
         hit = (by_residual * first_occurrences(self._sets)).sum(axis=1)
         rejected = 1 - self._cumulative[:, -1]
         by_residual_draw = as_number((self._set_law * rejected * hit).sum())
-        return self.acceptance_by_test + by_residual_draw
+        return at_most_one(self.acceptance_by_test + by_residual_draw)
 
     @cached_property
     def _support(self) -> npt.NDArray[np.int64]:

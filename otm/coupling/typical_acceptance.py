@@ -14,8 +14,8 @@ import numpy.typing as npt
 from otm.arithmetic import (
     Law,
     Number,
-    as_number,
     at_least_once,
+    at_most_one,
     power_slopes,
     read_only,
     running_sum,
@@ -126,7 +126,7 @@ class TypicalAcceptance(ResidualPlan):
         if mass == 0:
             return self.acceptance_by_test
         hit = at_least_once(refused / mass, self.problem.k) * self.residual.law(self.problem.n)
-        return self.acceptance_by_test + as_number(hit.sum()) * (1 - self.acceptance_by_test)
+        return at_most_one(self.acceptance_by_test + hit.sum() * (1 - self.acceptance_by_test))
 
     @cached_property
     def residual(self) -> InverseCdf:

@@ -12,9 +12,16 @@ import numpy.typing as npt
 
 from otm.arithmetic import Law, Number, zeros
 from otm.errors import InvalidDraftsError
-from otm.input_checks import Drafts, Uniforms, as_drafts, check_uniforms
+from otm.input_checks import Drafts, Uniforms, as_drafts, check_uniforms, leading_shape
+from otm.tensors import like
 
-__all__ = ["DraftLaw"]
+__all__ = ["NEVER_DRAWN", "DraftLaw"]
+
+NEVER_DRAWN = (
+    "has probability 0 under the draft law, so it cannot have been drawn from it; pass the law "
+    "that the drafts were really sampled from"
+)
+"""What is wrong with a draft token that no draw gives."""
 
 
 class DraftLaw(ABC):
@@ -115,36 +122,69 @@ class DraftLaw(ABC):
     def _draw(self, uniforms: Uniforms) -> Drafts:
         """Drafts from checked uniforms: [B, m] → [B, k]."""
 
-    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
-        """Whether draftable tokens can be drawn as such a tuple: [..., k] → [...]."""
-        return np.ones(drafts.shape[:-1], dtype=np.bool_)
+    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_] | np.bool_:
+        """Whether draftable tokens can be drawn as such a tuple: [..., k] → [...], or one bool."""
+        return np.True_
 
     def draw(self, uniforms: npt.ArrayLike) -> Drafts:
         """Draw drafts, with the randomness as an argument.
 
         Parameters
         ----------
-        uniforms : array-like [..., m]
+        uniforms : array-like or tensor [..., m]
             Independent uniforms in [0, 1), m = `uniforms_per_draw` for each draw.
 
         Returns
         -------
         int array [..., k]
-            The drafts of each draw.
+            The drafts of each draw; a tensor on the device of the uniforms if these are one.
 
         Raises
         ------
         InvalidUniformsError
             If the uniforms have a wrong shape or do not lie in [0, 1).
         """
-        shape = (*np.shape(uniforms)[:-1], self.uniforms_per_draw)
+        shape = (*leading_shape(uniforms, 1), self.uniforms_per_draw)
         need = f"a draw needs {self.uniforms_per_draw} along the last axis"
         numbers = check_uniforms(uniforms, shape, self.exact, need)
-        drafts = self._draw(numbers.reshape(-1, self.uniforms_per_draw))
-        return drafts.reshape(*shape[:-1], self.k)
+        found = self._draw(numbers.reshape(-1, self.uniforms_per_draw))
+        drafts: Drafts = like(uniforms, found.reshape(*shape[:-1], self.k))
+        return drafts
 
-    def check(self, drafts: npt.ArrayLike) -> Drafts:
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] = ()) -> Drafts:
+        """`draw` with uniforms from a generator, for convenience.
+
+        Parameters
+        ----------
+        rng : Generator
+            Where the uniforms come from.
+        size : int or tuple of int, optional
+            How many draws; a single one if left out.
+
+        Returns
+        -------
+        int array [*size, k]
+            The drafts of each draw.
+
+        Examples
+        --------
+        >>> from otm.draft_laws import WithoutReplacement
+        >>> drafts = WithoutReplacement([0.5, 0.25, 0.25], k=2)
+        >>> drafts.sample(np.random.default_rng(0), size=10).shape
+        (10, 2)
+        """
+        leading = size if isinstance(size, tuple) else (size,)
+        return self.draw(rng.random((*leading, self.uniforms_per_draw)))
+
+    def check(self, drafts: npt.ArrayLike, names: npt.NDArray[np.int64] | None = None) -> Drafts:
         """Return drafts [..., k] as an integer array, if they can have been drawn.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., k]
+            Draft tokens.
+        names : int array [n], optional
+            What messages call the tokens, where their places in the vocabulary are not their ids.
 
         Raises
         ------
@@ -155,15 +195,13 @@ class DraftLaw(ABC):
         array = as_drafts(drafts, self.k, self.n)
         draftable = self.draftable[array]
         if not draftable.all():
-            raise InvalidDraftsError(
-                f"draft token {array[~draftable].flat[0]} has probability 0 under the draft law, "
-                "so it cannot have been drawn from it; pass the law that the drafts were really "
-                "sampled from"
-            )
+            named = array if names is None else names[array]
+            raise InvalidDraftsError(f"draft token {named[~draftable].flat[0]} {NEVER_DRAWN}")
         together = self._together(array)
         if not together.all():
+            named = array if names is None else names[array]
             raise InvalidDraftsError(
-                f"drafts {array[~together].reshape(-1, self.k)[0].tolist()} have probability 0 "
+                f"drafts {named[~together].reshape(-1, self.k)[0].tolist()} have probability 0 "
                 f"under the draft law ({type(self).__name__}), so they cannot have been drawn "
                 "from it; pass them in the order in which they were drawn"
             )

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, read_only, running_sum, zeros
-from otm.distribution import to_exact
+from otm.arithmetic import Law, Number, read_only, zeros
+from otm.distribution import mass_beyond, to_exact
 from otm.draft_laws.one_law import OneLaw
 from otm.input_checks import Drafts, Uniforms, as_draft_count
 from otm.sampling import InverseCdf
@@ -88,10 +88,7 @@ class Greedy(OneLaw):
 
         1 until H holds all sure tokens, then the probability that the last draft is not in H.
         """
-        outside = np.ones(self.n, dtype=np.bool_)
-        outside[order] = False
-        masses = np.append(self.last[order], self.last[outside].sum() + zeros(1, self.law)[0])
-        missed: Law = np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, self.law))
+        missed = mass_beyond(self.last, order)
         place = np.full(self.n, order.size)
         place[order] = np.arange(order.size)
         missed[: place[self.sure].max(initial=-1) + 1] = 1 + zeros(1, self.law)[0]

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, at_least_once, running_sum, zeros
-from otm.distribution import to_exact
+from otm.arithmetic import Law, Number, at_least_once
+from otm.distribution import mass_beyond, to_exact
 from otm.draft_laws.one_law import OneLaw
 from otm.input_checks import Drafts, Uniforms, as_draft_count
 from otm.sampling import InverseCdf
@@ -72,11 +72,7 @@ class IID(OneLaw):
 
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
         """Probability 1 − p(H)^k that the first tokens H of an order do not hold all drafts."""
-        outside = np.ones(self.n, dtype=np.bool_)
-        outside[order] = False
-        masses = np.append(self.law[order], self.law[outside].sum() + 0 * self.law[0])
-        above = np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, masses))
-        return at_least_once(above, self.k)
+        return at_least_once(mass_beyond(self.law, order), self.k)
 
     def __str__(self) -> str:
         return f"{self.k} i.i.d."

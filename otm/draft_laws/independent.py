@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, Number, is_exact, read_only, running_sum, zeros
-from otm.distribution import as_law, as_law_pair, to_exact
+from otm.distribution import as_law, as_law_pair, mass_beyond, to_exact
 from otm.draft_laws.base import DraftLaw
 from otm.errors import InvalidLawError
 from otm.input_checks import Drafts, Uniforms
@@ -97,14 +97,9 @@ class Independent(DraftLaw):
 
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
         """Probability 1 − Π p_i(H) that the first tokens H of an order do not hold all drafts."""
-        outside = np.ones(self.n, dtype=np.bool_)
-        outside[order] = False
         missed = zeros(order.size + 1, self.laws)
         for law in self.laws:
-            masses = np.append(law[order], law[outside].sum() + zeros(1, law)[0])
-            # a sum that rounds to more than one would take back what others missed
-            above = np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, law))
-            missed = missed + (1 - missed) * above
+            missed = missed + (1 - missed) * mass_beyond(law, order)
         return missed
 
     def law_of_last(self, order: npt.NDArray[np.int64]) -> Law:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from otm.arithmetic import Law, Number, running_sum
 from otm.distribution import to_exact
-from otm.draft_laws.exponential_clocks import missed_by_first_rings
 from otm.draft_laws.joint import Joint
 from otm.draft_laws.one_law import OneLaw
+from otm.draft_laws.successive_sampling import missed_by_first_rings
 from otm.errors import ProblemTooLargeError
 from otm.input_checks import Drafts, Uniforms, as_draft_count
 

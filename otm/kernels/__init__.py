@@ -1,13 +1,16 @@
 """Verification of drafts on tensors: tensors and uniforms in, decisions out.
 
-`verify` is the entry: it chooses a backend.  Each rule is there three times, and all three make the
-same decisions, bit for bit; from logits Triton takes the softmax in float32, the others in float64.
+`verify` and, for several chains of drafts, `verify_drafts` choose a backend.  Each rule is there
+three times, and all three make the same decisions, bit for bit; from logits Triton takes the
+softmax in float32, the others in float64.
 
 - `definition`, `block_definition`: chain and block verification as the papers write them, on NumPy
   arrays, exact on fractions;
 - `reference`, `block_reference`: the same, batched, in torch on any device;
 - `chain_triton`, `block_triton`: the same as Triton kernels, built from `laws_triton` and
-  `draw_triton`.
+  `draw_triton`;
+- `k_seq_definition`, `multi_draft_definition`: k-Seq at one node and SpecTr's recursion over it,
+  with `..._reference` in torch and `..._triton`.
 
 Beside them:
 
@@ -17,6 +20,6 @@ Beside them:
 - `checks`: what all of them refuse; `triton_`: Triton, where it is installed.
 """
 
-from otm.kernels.dispatch import verify
+from otm.kernels.dispatch import verify, verify_drafts
 
-__all__ = ["verify"]
+__all__ = ["verify", "verify_drafts"]

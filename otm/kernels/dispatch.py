@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 
 from otm.errors import InvalidInputError, UnknownMethodError
-from otm.kernels import block_definition, block_reference, definition, reference
+from otm.kernels import (
+    block_definition,
+    block_reference,
+    definition,
+    multi_draft_definition,
+    multi_draft_reference,
+    reference,
+)
 from otm.kernels.definition import ChainResult
+from otm.kernels.multi_draft_checks import RULES as RULES_OF_DRAFTS
+from otm.kernels.multi_draft_definition import DraftsResult
 
-__all__ = ["verify"]
+__all__ = ["verify", "verify_drafts"]
 
 RULES = ("chain", "block")
 BACKENDS = ("auto", "numpy", "torch", "triton")
@@ -85,9 +94,7 @@ def verify(
     >>> otm.kernels.verify(target, draft, np.array([[0]]), np.array([[0.7, 0.3, 0.5]]))
     ChainResult(tokens=array([[ 1, -1]]), accepted=array([0]))
     """
-    for what, name, names in (("rule", rule, RULES), ("backend", backend, BACKENDS)):
-        if name not in names:
-            raise UnknownMethodError(f"there is no {what} {name!r}; there are {', '.join(names)}")
+    _check_name("rule", rule, RULES)
     probabilities, logits = _verifiers(_choose(target, backend))[rule]
     arguments = (target, draft, draft_tokens, uniforms)
     if temperature is None:
@@ -95,8 +102,83 @@ def verify(
     return logits(*arguments, temperature, validate=validate)
 
 
+def verify_drafts(
+    target: Any,
+    draft: Any,
+    draft_tokens: Any,
+    uniforms: Any,
+    *,
+    rule: str = "k-seq",
+    backend: str = "auto",
+    validate: bool = True,
+) -> DraftsResult[Any]:
+    """Verify K chains of drafts for each sequence, losslessly, by SpecTr's recursion.
+
+    Parameters
+    ----------
+    target : array or Tensor [B, K, γ + 1, V]
+        The target model's probabilities at each position of each chain.
+    draft : array or Tensor [B, K, γ, V']
+        The laws that the drafts were sampled from, V' ≤ V.
+    draft_tokens : int array or Tensor [B, K, γ]
+        The chains, sampled independently; the first −1 ends one.
+    uniforms : float64 array or Tensor [B, γK + 2], or [B, γ(2K + 1) + 2] for the rule "levels"
+        Independent, in [0, 1).
+    rule : {"k-seq", "levels"}, optional
+        How one of the drafts of a position is chosen: by k-Seq, or by the optimal rule between
+        levels of the ratio of the laws, which accepts more and takes longer.
+    backend : {"auto", "numpy", "torch", "triton"}, optional
+        As for `verify`; all make the same decisions, bit for bit.  Triton has k-Seq alone.
+    validate : bool, optional
+        Whether to look at all numbers first, which reads every row and waits for the device.
+
+    Returns
+    -------
+    DraftsResult
+        int64 tokens [B, γ + 1], padded with −1, the number of accepted drafts [B], and a chain that
+        begins with them [B].
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such rule or backend, or Triton does not have the rule.
+    InvalidInputError
+        If the backend cannot work on the arrays that are given.
+    MissingDependencyError
+        If torch or Triton is needed and not installed.
+    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+        As for `otm.kernels.multi_draft_definition.verify_drafts`.
+
+    Examples
+    --------
+    >>> import otm.kernels
+    >>> target = np.array([[0.5, 0.5], [0.1, 0.9]])[None, None].repeat(2, axis=1)
+    >>> draft = np.array([[0.9, 0.1]])[None, None].repeat(2, axis=1)
+    >>> tokens, uniforms = np.array([[[0], [1]]]), np.array([[0.6, 0.3, 0.5, 0.5]])
+    >>> otm.kernels.verify_drafts(target, draft, tokens, uniforms).tokens
+    array([[1, 1]])
+    """
+    _check_name("rule", rule, tuple(RULES_OF_DRAFTS))
+    chosen = _choose(target, backend)
+    given = (target, draft, draft_tokens, uniforms)
+    if chosen == "numpy":
+        return multi_draft_definition.verify_drafts(*given, rule=rule, validate=validate)
+    if chosen == "torch" or (rule != "k-seq" and backend == "auto"):
+        return multi_draft_reference.verify_drafts(*given, rule=rule, validate=validate)
+    _check_name("rule for Triton", rule, ("k-seq",))
+    from otm.kernels import multi_draft_triton
+
+    return multi_draft_triton.verify_drafts(*given, validate=validate)
+
+
+def _check_name(what: str, name: str, names: tuple[str, ...]) -> None:
+    if name not in names:
+        raise UnknownMethodError(f"there is no {what} {name!r}; there are {', '.join(names)}")
+
+
 def _choose(target: Any, backend: str) -> str:
     """Return the backend, chosen if it is "auto"; refuse one that is for other arrays."""
+    _check_name("backend", backend, BACKENDS)
     torch = sys.modules.get("torch")  # whoever has a tensor has loaded it
     is_tensor = torch is not None and isinstance(target, torch.Tensor)
     if not is_tensor and not isinstance(target, np.ndarray):

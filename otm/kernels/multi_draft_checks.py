@@ -5,13 +5,38 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from otm.errors import InvalidDraftsError, InvalidInputError, InvalidLawError, InvalidUniformsError
+from otm.errors import (
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidLawError,
+    InvalidUniformsError,
+    UnknownMethodError,
+)
 from otm.kernels.checks import check_chain
 
-__all__ = ["check_drafts"]
+__all__ = ["RULES", "check_drafts", "coins_of"]
+
+RULES = {"k-seq": (1, 0), "levels": (2, 1)}
+"""Uniforms that a rule takes at a position: for each chain, and for all of them."""
 
 
-def check_drafts(library: ModuleType, target: Any, draft: Any, tokens: Any, uniforms: Any) -> None:
+def coins_of(rule: str, count: int) -> int:
+    """Count the uniforms that a rule takes at a position of K chains."""
+    if rule not in RULES:
+        raise UnknownMethodError(f"there is no rule {rule!r}; there are {', '.join(RULES)}")
+    for_each, for_all = RULES[rule]
+    return for_each * count + for_all
+
+
+def check_drafts(
+    library: ModuleType,
+    target: Any,
+    draft: Any,
+    tokens: Any,
+    uniforms: Any,
+    *,
+    rule: str = "k-seq",
+) -> None:
     """Check all arguments of a verifier of K chains for each of B sequences.
 
     Chains are counted through in what is said about one: chain bK + c is chain c of sequence b.
@@ -20,7 +45,7 @@ def check_drafts(library: ModuleType, target: Any, draft: Any, tokens: Any, unif
     ----------
     library : module
         numpy or torch: whose arrays they must be.
-    target, draft, tokens, uniforms
+    target, draft, tokens, uniforms, rule
         The arguments of `verify_drafts`.
 
     Raises
@@ -50,20 +75,18 @@ def check_drafts(library: ModuleType, target: Any, draft: Any, tokens: Any, unif
                 f"the {name} has shape {tuple(array.shape)}; for draft tokens of shape "
                 f"{(batch, count, gamma)} it must be {(batch, count, rows)} and the vocabulary"
             )
-    needed = gamma * count + 2
+    needed = gamma * coins_of(rule, count) + 2
     if tuple(uniforms.shape) != (batch, needed):
         raise InvalidUniformsError(
             f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape "
-            f"{(batch, count, gamma)} need {(batch, needed)}: a coin for each draft, one for the "
-            "residual, one for the bonus"
+            f"{(batch, count, gamma)} need {(batch, needed)} by the rule {rule!r}: its coins for "
+            "each position, one for the residual, one for the bonus"
         )
     if not bool(((uniforms >= 0) & (uniforms < 1)).all()):
         raise InvalidUniformsError("every uniform must lie in [0, 1), which excludes NaN and 1")
-    chains = [array.reshape(batch * count, *array.shape[2:]) for array in (target, draft, tokens)]
-    # the ranges of uniforms have been seen to; any two of a row stand in for those of a chain
-    of_chains = uniforms[:, None, :1].repeat(count, 1) if library.__name__ == "numpy" else None
-    if of_chains is None:
-        of_chains = uniforms[:, None, :1].repeat_interleave(count, 1)
-    of_chains = of_chains.reshape(batch * count, 1)
-    wide = [of_chains] * (gamma + 2)
-    check_chain(library, *chains, library.concatenate(wide, 1))
+    # for each chain the uniforms of its sequence stand in, as many as one chain takes
+    owners = library.arange(batch * count) // count
+    target, draft, tokens = (
+        x.reshape(batch * count, *x.shape[2:]) for x in (target, draft, tokens)
+    )
+    check_chain(library, target, draft, tokens, uniforms[owners, : gamma + 2])

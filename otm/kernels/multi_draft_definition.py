@@ -13,11 +13,14 @@ import numpy.typing as npt
 
 from otm.kernels.definition import extend, locate, mass
 from otm.kernels.k_seq_definition import k_seq
-from otm.kernels.multi_draft_checks import check_drafts
+from otm.kernels.levels_definition import levels
+from otm.kernels.multi_draft_checks import check_drafts, coins_of
 
 __all__ = ["DraftsResult", "verify_drafts"]
 
 Array = TypeVar("Array")
+
+CHOOSE = {"k-seq": k_seq, "levels": levels}
 
 
 class DraftsResult(NamedTuple, Generic[Array]):
@@ -44,11 +47,12 @@ def verify_drafts(
     draft_tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
     *,
+    rule: str = "k-seq",
     validate: bool = True,
 ) -> DraftsResult[npt.NDArray[np.int64]]:
     """Accept drafts position by position, each time among the chains that agree so far.
 
-    At each position k-Seq looks at the drafts of those chains that begin with the accepted tokens.
+    At each position a rule looks at the drafts of those chains that begin with the accepted tokens.
     If it accepts one, all of them that have this token go on; if not, a token of the residual ends
     the output; and when no chain has a draft left, a token of the target's next row does.  The
     output has the law of the target model ([sun2023]_, Theorem 2).  For K = 1 this is chain
@@ -64,9 +68,11 @@ def verify_drafts(
     draft_tokens : int array [B, K, γ]
         The chains, sampled independently; the first −1 ends one.  Lengths must not depend on
         tokens.
-    uniforms : float64 array [B, γK + 2]
-        Independent, in [0, 1): K coins for each position, one uniform for the residual, one for the
-        bonus.
+    uniforms : float64 array [B, γK + 2], or [B, γ(2K + 1) + 2] for the rule "levels"
+        Independent, in [0, 1): the rule's coins for each position, one uniform for the residual,
+        one for the bonus.
+    rule : {"k-seq", "levels"}, optional
+        `k_seq` (SpecTr Algorithm 2), or `levels`, which accepts nearly as much as is possible.
     validate : bool
         Whether to look at all numbers first.  Without it shapes and types are not checked either,
         and NaN and laws that do not sum to one give some token of the vocabulary.
@@ -105,13 +111,14 @@ def verify_drafts(
     DraftsResult(tokens=array([[1, 1]]), accepted=array([1]), chain=array([1]))
     """
     if validate:
-        check_drafts(np, target_probs, draft_probs, draft_tokens, uniforms)
+        check_drafts(np, target_probs, draft_probs, draft_tokens, uniforms, rule=rule)
     batch, _, gamma = draft_tokens.shape
     tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
     accepted = np.zeros(batch, dtype=np.int64)
     chain = np.zeros(batch, dtype=np.int64)
     for b in range(batch):
-        output, chain[b] = _verify_one(target_probs[b], draft_probs[b], draft_tokens[b], uniforms[b])
+        given = (target_probs[b], draft_probs[b], draft_tokens[b], uniforms[b])
+        output, chain[b] = _verify_one(*given, rule)
         tokens[b, : len(output)] = output
         accepted[b] = len(output) - 1
     return DraftsResult(tokens, accepted, chain)
@@ -122,10 +129,12 @@ def _verify_one(
     draft: npt.NDArray[Any],
     drafts: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
+    rule: str,
 ) -> tuple[list[int], int]:
-    """Output and chain of one sequence: [K, γ + 1, V], [K, γ, V'], [K, γ], [γK + 2]."""
+    """Output and chain of one sequence: [K, γ + 1, V], [K, γ, V'], [K, γ], uniforms."""
     count, gamma = drafts.shape
-    for_residual, for_bonus = uniforms[gamma * count :]
+    size = coins_of(rule, count)
+    for_residual, for_bonus = uniforms[gamma * size :]
     agree = np.ones(count, dtype=bool)
     output: list[int] = []
     for i in range(gamma):
@@ -134,8 +143,8 @@ def _verify_one(
         if (running < 0).all():
             break
         wanted = target[first, i]
-        coins = uniforms[i * count : (i + 1) * count]
-        index, residual = k_seq(wanted, extend(draft[first, i], wanted), running, coins)
+        coins = uniforms[i * size : (i + 1) * size]
+        index, residual = CHOOSE[rule](wanted, extend(draft[first, i], wanted), running, coins)
         if index < 0:
             return [*output, locate(residual, for_residual)], first
         output.append(int(running[index]))

@@ -192,9 +192,8 @@ def as_draft_counts(k: Any) -> Counts:
         If it is not; the message names the row.
     """
     try:
-        given = np.asarray(k)
-        if given.dtype.kind not in "iu":  # as they were given: NumPy makes 2**63 a float
-            given = np.asarray(k, dtype=object)
+        # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
+        given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
     except Exception as error:  # whatever a foreign object raises when it is asked for its entries
         raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
     if given.ndim == 0:

@@ -11,7 +11,8 @@ and, through the division by the sum,
     ∂α/∂a = k p(H)^(k−1) (p(H) 1_Hᶜ − p(Hᶜ) 1_H) / Σa
 
 which is how it is computed: nothing is subtracted.  Where several cuts attain the minimum, α_k has
-a kink, and this is one of the gradients of its smooth pieces.
+a kink, and this is one of the gradients of its smooth pieces.  At a probability of zero it is the
+derivative to the right.
 """
 
 from __future__ import annotations
@@ -70,8 +71,10 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
     Notes
     -----
     Gradients have the type of the laws they belong to.  A token of draft probability 0 is in no
-    cut.  There are no second derivatives, and `torch.func.vmap` is not supported (batches do not
-    need it).  Tensors as large as the laws are held in float64, about a dozen of them.
+    cut.  There are no second derivatives, and the transforms of `torch.func` are not supported
+    (batches need no `vmap`).  `torch.autograd.gradcheck` must step by less than the tolerance of
+    the sums, with eps = 1e-7 for example.  Tensors as large as the laws are held in float64, about
+    a dozen of them.
 
     Values equal those of NumPy up to rounding, about 10^−15 relative: the power is taken in one
     step by expm1 and log1p, so that k may stay on the device.
@@ -155,7 +158,9 @@ def _minimum_cuts() -> Any:
                     for chosen in (inside, ~inside)
                 )
                 factor = _slope(torch, p_in, p_out, k[:, column, None]) * grad[:, column, None]
-                of_a += factor * torch.where(inside, -p_out, p_in)
+                # draft mass on a token that neither law gives would be lost: as if in the cut
+                lost = inside | ((p == 0) & (q == 0))
+                of_a += factor * torch.where(lost, -p_out, p_in)
                 of_b += grad[:, column, None] * torch.where(inside, q_out, -q_in)
             of_a, of_b = (torch.empty_like(x).scatter_(-1, order, x) for x in (of_a, of_b))
             return of_a / a_sum, of_b / b_sum, None

@@ -200,3 +200,9 @@ def test_a_large_vocabulary() -> None:
     assert plan.chosen_law.sum() == pytest.approx(1, abs=1e-12)
     assert abs(plan.output_law() - plan.problem.target).sum() <= 1e-12
     assert plan.acceptance_by_test < plan.acceptance <= minimum_cut(plan.problem).value
+
+
+def test_a_transform_that_underflows_is_no_warning() -> None:
+    # bug: the logarithm of zero
+    problem = MembershipProblem([4.4e-308, 1, 2e-300], [2e-320, 1, 2e-100], 2)
+    assert ImportanceSelection(problem).acceptance == pytest.approx(1, abs=1e-12)

@@ -230,3 +230,9 @@ def test_too_many_terms_are_refused_in_fractions_only() -> None:
         _ = ListCoupling(MembershipProblem(*laws, 4)).acceptance
     floats = [[1 / 40] * 40] * 2
     assert ListCoupling(MembershipProblem(*floats, 4)).acceptance == pytest.approx(1, abs=1e-13)
+
+
+def test_clocks_that_never_ring_are_no_warning() -> None:
+    # bug: a time over a subnormal speed overflowed
+    drafts, token = ListCoupling(MembershipProblem([1e-320, 1], [0, 1], 2)).couple([[0.5] * 2] * 2)
+    assert (drafts.tolist(), int(token)) == ([1, 1], 1)

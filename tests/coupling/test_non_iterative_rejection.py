@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from otm.coupling.k_seq import KSeq
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.non_iterative_rejection import NonIterativeRejection
-from otm.errors import InvalidParameterError
 from otm.membership.cut import minimum_cut
 from otm.problem import MembershipProblem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_law
@@ -81,11 +80,3 @@ def test_a_ratio_that_overflows_is_infinite() -> None:
     plan = NonIterativeRejection(MembershipProblem([5e-324, 1.0], [0.5, 0.5], 2))
     assert plan.rho == math.inf
     assert plan.acceptance == 0.5
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_no_other_factor_is_taken(exact: bool) -> None:
-    problem = instance("Bernoulli", exact=exact)
-    with pytest.raises(InvalidParameterError, match="use KSeq for other"):
-        NonIterativeRejection(problem, rho=4.0)
-    assert NonIterativeRejection(problem, rho=3).rho == 3

@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from otm.coupling.plan import TransportPlan
@@ -20,11 +19,6 @@ from otm.testing.instances import instance
 
 F = Fraction
 Rule = Callable[[MembershipProblem], TransportPlan]
-
-
-def draws(plan: TransportPlan, rng: np.random.Generator, *shape: int) -> npt.NDArray[np.int64]:
-    """Draw drafts for a rule, as it wants them."""
-    return plan.drafts.draw(rng.random((*shape, plan.drafts.uniforms_per_draw)))
 
 
 def first(plan: TransportPlan) -> tuple[int, ...]:
@@ -39,7 +33,7 @@ def first(plan: TransportPlan) -> tuple[int, ...]:
 def test_many_selections_are_as_one_by_one(rule: Rule, exact: bool) -> None:
     plan = rule(instance("four tokens", exact=exact))
     rng = np.random.default_rng(0)
-    chosen = draws(plan, rng, 60)
+    chosen = plan.drafts.sample(rng, 60)
     numbers = rng.random((60, plan.uniforms_per_selection))
     together = plan.select(chosen, numbers)
     assert together.token.shape == together.index.shape == (60,)
@@ -53,10 +47,10 @@ def test_many_selections_are_as_one_by_one(rule: Rule, exact: bool) -> None:
 def test_leading_axes_are_kept(rule: Rule) -> None:
     plan = rule(instance("four tokens", exact=False))
     rng = np.random.default_rng(0)
-    chosen = draws(plan, rng, 2, 0, 3)
+    chosen = plan.drafts.sample(rng, (2, 0, 3))
     numbers = rng.random((2, 0, 3, plan.uniforms_per_selection))
     assert plan.select(chosen, numbers).token.shape == (2, 0, 3)
-    chosen = draws(plan, rng, 2, 5)
+    chosen = plan.drafts.sample(rng, (2, 5))
     numbers = rng.random((2, 5, plan.uniforms_per_selection))
     selection = plan.select(chosen, numbers)
     assert selection.token.shape == selection.index.shape == (2, 5)
@@ -74,7 +68,7 @@ def test_the_index_is_that_of_the_first_equal_draft(rule: Rule) -> None:
     weights = np.array([[2, 3, 4, 5, 6, 7], [16, 6, 1, 2, 5, 4]])
     plan = rule(MembershipProblem(*(weights / weights.sum(axis=1, keepdims=True)), 3))
     rng = np.random.default_rng(0)
-    chosen = draws(plan, rng, 500)
+    chosen = plan.drafts.sample(rng, 500)
     selection = plan.select(chosen, rng.random((500, plan.uniforms_per_selection)))
     for row, token, index in zip(chosen.tolist(), selection.token, selection.index, strict=True):
         assert index == (row.index(token) if token in row else -1)
@@ -83,7 +77,7 @@ def test_the_index_is_that_of_the_first_equal_draft(rule: Rule) -> None:
 
 def test_sampling_is_selecting_with_uniforms_of_the_generator(rule: Rule) -> None:
     plan = rule(instance("four tokens", exact=False))
-    chosen = draws(plan, np.random.default_rng(0), 20)
+    chosen = plan.drafts.sample(np.random.default_rng(0), 20)
     numbers = np.random.default_rng(7).random((20, plan.uniforms_per_selection))
     sampled = plan.sample(chosen, np.random.default_rng(7))
     assert sampled.token.tolist() == plan.select(chosen, numbers).token.tolist()
@@ -160,13 +154,19 @@ def test_ragged_uniforms_are_refused(rule: Rule) -> None:
         plan.select(first(plan), [[0.5], [0.5, 0.5]])
 
 
-def test_tensors_are_taken_as_arrays(rule: Rule) -> None:
+def test_tensors_in_tensors_out(rule: Rule) -> None:
+    """Catches a rule whose tokens or indices come back as arrays, or of another type."""
     torch = pytest.importorskip("torch")
     plan = rule(instance("four tokens", exact=False))
     rng = np.random.default_rng(0)
-    chosen = draws(plan, rng, 9)
+    chosen = plan.drafts.sample(rng, 9)
     numbers = rng.random((9, plan.uniforms_per_selection))
     expected = plan.select(chosen, numbers)
-    found = plan.select(torch.from_numpy(chosen).int(), torch.from_numpy(numbers))
-    assert found.token.tolist() == expected.token.tolist()
-    assert found.index.tolist() == expected.index.tolist()
+    for shape in ((9,), (3, 3)):
+        given = torch.from_numpy(chosen).int().reshape(*shape, -1)
+        uniforms = torch.from_numpy(numbers).reshape(*shape, -1).requires_grad_()
+        found = plan.select(given, uniforms)
+        assert found.token.shape == found.index.shape == shape
+        assert found.token.dtype == found.index.dtype == torch.int64
+        assert found.token.ravel().tolist() == expected.token.tolist()
+        assert found.index.ravel().tolist() == expected.index.tolist()

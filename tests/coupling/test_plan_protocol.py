@@ -16,13 +16,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from otm import alpha
+from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
 from otm.coupling.list_coupling import ListCoupling
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
-from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
-from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
+from otm.coupling.table import TablePlan
 from otm.draft_laws import Greedy, HubPairs
 from otm.membership.cut import minimum_cut
 from otm.problem import MembershipProblem
@@ -223,27 +223,38 @@ def test_the_output_is_always_in_the_support_of_the_target(
     assert plan.problem.target[token] > 0
 
 
-@pytest.mark.parametrize("rule", [KSeq, RecursiveRejection, OptimalPlan])
+def rejects_equal_laws(plan: TransportPlan) -> bool:
+    """Whether a rule may reject drafts of the target law itself, by what it is."""
+    careless = isinstance(plan, NaiveTargetSampling | ImportanceSelection | TablePlan)
+    return careless or (isinstance(plan, KSeq) and plan.rho != 1)
+
+
+@fewer
 @given(problem=problems(kinds=["equal"]), data=st.data())
 def test_equal_laws_accept_a_draft(
     rule: Rule, problem: MembershipProblem, data: st.DataObject
 ) -> None:
     # Degenerate laws: draft and target equal bit for bit
     plan = rule(problem)
-    assert plan.acceptance == pytest.approx(1, abs=1e-14)
+    if rejects_equal_laws(plan):
+        return
+    assert plan.acceptance == pytest.approx(1, abs=1e-13)
     assume(problem.draft[problem.draft > 0].min() > 1e-9)  # rarer drafts may be lost to rounding
     m = plan.uniforms_per_selection
     numbers = data.draw(st.lists(st.floats(0, 1 - 1e-6), min_size=m, max_size=m))
-    assert plan.select(data.draw(drafts(problem.drafts)), numbers).index >= 0
+    assert plan.select(data.draw(drafts(plan.drafts)), numbers).index >= 0
 
 
-@pytest.mark.parametrize("rule", [KSeq, RecursiveRejection, OptimalPlan])
+@fewer
 @given(problem=problems(kinds=["disjoint"]))
 def test_disjoint_laws_accept_nothing(rule: Rule, problem: MembershipProblem) -> None:
     # Degenerate laws
     plan = rule(problem)
-    assert plan.acceptance == plan.acceptance_by_test == 0
-    assert abs(plan.residual.law(problem.n) - problem.target).max() <= 1e-15
+    assert plan.acceptance == 0
+    assert abs(plan.output_law() - problem.target).max() <= 1e-14
+    if isinstance(plan, ResidualPlan):
+        assert plan.acceptance_by_test == 0
+        assert abs(plan.residual.law(problem.n) - problem.target).max() <= 1e-15
 
 
 # What is drafted must be what the plan was told

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from otm.coupling.k_seq import KSeq
 from otm.coupling.recursive_rejection import RecursiveRejection
+from otm.errors import ProblemTooLargeError
 from otm.problem import MembershipProblem
 from otm.testing.strategies import problems
 
@@ -80,3 +81,15 @@ def test_bernoulli_laws_of_figure_6(b: Fraction) -> None:
     first = 1 - (b - F(1, 4))  # one minus the distance; the residual is on token 1
     assert RecursiveRejection(problem).acceptance == 1 - (1 - first) * F(3, 4)
     assert RecursiveRejection(problem).acceptance <= KSeq(problem).acceptance + F(1, 2**48)
+
+
+def test_rounds_that_change_nothing_are_left_out() -> None:
+    # bug: one round after the other up to k, though the mass only halves towards zero
+    plan = RecursiveRejection(MembershipProblem([0.5, 0.25, 0.25], [0.2, 0.3, 0.5], k=2**63 - 1))
+    assert plan.acceptance == pytest.approx(1, abs=1e-15)
+    assert len(plan.rounds) < 200
+
+
+def test_too_many_rounds_are_refused() -> None:
+    with pytest.raises(ProblemTooLargeError, match="k-Seq takes any k"):
+        _ = RecursiveRejection(MembershipProblem([1 - 1e-7, 1e-7], [0.5, 0.5], k=10**6)).acceptance

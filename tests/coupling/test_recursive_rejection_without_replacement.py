@@ -159,7 +159,7 @@ def test_a_draft_drawn_twice_is_refused() -> None:
 
 
 def test_subnormal_drafts_keep_their_digits_over_the_rounds() -> None:
-    # bug: weights that were normalised at every round lost digits, and acceptance passed the optimum
+    # bug: normalised at every round they lost digits, and the acceptance passed the optimum
     draft = [4.4e-323, 0.4798507462686567, 0.5201492537313432, 5e-324, 4.4e-323, 2e-323]
     problem = MembershipProblem(draft, [1.0, 0, 0, 0, 0, 0], k=4)
     acceptance = RecursiveRejectionWithoutReplacement(problem).acceptance

@@ -197,6 +197,38 @@ def test_draws_keep_the_leading_axes(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("size", "shape"), [((), ()), (3, (3,)), (np.int64(0), (0,)), ((2, 3),) * 2]
+)
+def test_samples_are_draws_with_uniforms_of_the_generator(
+    kind: str, size: int | tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    drafts = law_of(kind)
+    uniforms = np.random.default_rng(5).random((*shape, drafts.uniforms_per_draw))
+    sampled = drafts.sample(np.random.default_rng(5), size)
+    assert sampled.shape == (*shape, drafts.k)
+    assert sampled.tolist() == drafts.draw(uniforms).tolist()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exact_law_is_sampled_too(kind: str, exact: bool) -> None:
+    drafts = law_of(kind).to_exact() if exact else law_of(kind)
+    drafts.check(drafts.sample(np.random.default_rng(0), 20))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_messages_call_tokens_by_the_names_given(kind: str) -> None:
+    drafts, names = law_of(kind), np.array([70, 80, 90])
+    possible = {tokens for tokens, _ in drafts.tuples()}
+    for tokens in itertools.product(range(3), repeat=2):
+        if tokens not in possible:
+            with pytest.raises(InvalidDraftsError) as caught:
+                drafts.check(tokens, names=names)
+            assert str([*names[[*tokens]].tolist()]) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_wrong_uniforms_are_refused(kind: str) -> None:
     drafts = law_of(kind)
     with pytest.raises(InvalidUniformsError, match="along the last axis"):

@@ -33,6 +33,21 @@ def test_every_backend_decides_the_same(rule: str, chains: Callable[..., Any], d
             assert found.tokens.cpu().tolist() == expected.tokens.tolist()
 
 
+def test_several_chains_on_every_backend(device: str) -> None:
+    rng = np.random.default_rng(5)
+    target, draft = rng.dirichlet(np.ones(4), (3, 1, 2)), rng.dirichlet(np.ones(4), (3, 1, 1))
+    arrays = [target.repeat(2, 1), draft.repeat(2, 1), rng.integers(0, 4, (3, 2, 1))]
+    arrays.append(rng.random((3, 4)))
+    expected = otm.kernels.verify_drafts(*arrays)
+    torch = pytest.importorskip("torch")
+    tensors = [torch.from_numpy(x).to(device) for x in arrays]
+    for backend in ("auto", "torch", "triton"):
+        found = otm.kernels.verify_drafts(*tensors, backend=backend)
+        assert found.tokens.cpu().tolist() == expected.tokens.tolist()
+    with pytest.raises(UnknownMethodError, match="numpy, torch, triton"):
+        otm.kernels.verify_drafts(*arrays, backend="cuda")
+
+
 def test_the_rules_differ(chains: Callable[..., Any]) -> None:
     given = chains(np.random.default_rng(2), 500, 3, 4)
     chain, block = (otm.kernels.verify(*given, rule=rule).accepted for rule in ("chain", "block"))
@@ -68,7 +83,7 @@ def test_triton_where_it_cannot_run(
 
 
 def test_the_package_loads_numpy_alone_and_its_modules_load_without_triton() -> None:
-    names = ["chain_triton", "block_triton", "sigmoid", "softmax"]
+    names = ["chain_triton", "block_triton", "multi_draft_triton", "sigmoid", "softmax"]
     code = f"""
 import sys
 import otm.kernels

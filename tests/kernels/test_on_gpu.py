@@ -17,6 +17,8 @@ from otm.kernels import (  # noqa: E402
     block_reference,
     block_triton,
     chain_triton,
+    multi_draft_reference,
+    multi_draft_triton,
     reference,
     sigmoid,
     softmax,
@@ -135,6 +137,74 @@ def test_a_graph_replays_with_changed_inputs(rule: str, logits: bool) -> None:
             old.copy_(new)
         graph.replay()
         assert_same(result, verify(*fresh, validate=False))
+
+
+def several(size: int, dtype: Any, seed: int = 1, batch: int = 5, count: int = 4) -> list[Any]:
+    """Draw at least two chains for each sequence, with the laws of `make`, some of them shorter."""
+    target, draft, *_ = make(size, torch.float32, seed, batch).laws(dtype)
+    gamma, rng = draft.shape[1], torch.Generator().manual_seed(seed)
+    weights = draft.float().flatten(0, 1).clamp(min=1e-30)
+    tokens = torch.multinomial(weights, count, replacement=True, generator=rng)
+    tokens = tokens.reshape(batch, gamma, count).transpose(1, 2).contiguous()
+    tokens[1, :, 1:] = tokens[1, :1, 1:].clone()
+    tokens[:, 1, 2:], tokens[0, -1] = -1, -1
+    uniforms = torch.rand(batch, gamma * count + 2, dtype=torch.float64, generator=rng)
+    laws = [x[:, None].expand(-1, count, -1, -1) for x in (target, draft)]
+    return [*laws, tokens, uniforms]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("size", SIZES)
+def test_several_chains_are_decided_as_by_the_reference(size: int, dtype: Any) -> None:
+    for seed, count in enumerate((1, 2, 4, 8)):
+        given = several(size, dtype, seed, count=max(count, 2))
+        given = [*(x[:, :count] for x in given[:3]), given[3][:, : 4 * count + 2]]
+        expected = multi_draft_reference.verify_drafts(*given, validate=False)
+        for module in (multi_draft_triton, multi_draft_reference):
+            found = module.verify_drafts(*on_gpu(given), validate=False)
+            for mine, other in zip(found, expected, strict=True):
+                assert mine.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("size", SIZES)
+def test_levels_decide_on_the_gpu_as_on_the_cpu_and_never_wait(size: int, dtype: Any) -> None:
+    for seed, count in enumerate((2, 8)):
+        given = several(size, dtype, seed, count=count)
+        rng = torch.Generator().manual_seed(seed)
+        given[3] = torch.rand(5, 4 * (2 * count + 1) + 2, dtype=torch.float64, generator=rng)
+        choice = {"rule": "levels", "validate": False}
+        expected = multi_draft_reference.verify_drafts(*given, **choice)
+        there = on_gpu(given)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            found = multi_draft_reference.verify_drafts(*there, **choice)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        for mine, other in zip(found, expected, strict=True):
+            assert mine.tolist() == other.tolist()
+
+
+def test_a_graph_of_several_chains_replays_with_changed_inputs() -> None:
+    static = on_gpu(x.contiguous() for x in several(10_000, torch.float32, 0))
+    multi_draft_triton.verify_drafts(*static, validate=False)  # compiles
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        multi_draft_triton.verify_drafts(*static, validate=False)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = multi_draft_triton.verify_drafts(*static, validate=False)
+    for seed in range(1, 6):
+        fresh = on_gpu(several(10_000, torch.float32, seed))
+        for old, new in zip(static, fresh, strict=True):
+            old.copy_(new)
+        graph.replay()
+        expected = multi_draft_triton.verify_drafts(*fresh, validate=False)
+        for mine, other in zip(result, expected, strict=True):
+            assert mine.tolist() == other.tolist()
 
 
 def test_a_chain_does_not_see_the_batch() -> None:

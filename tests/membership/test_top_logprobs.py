@@ -279,17 +279,92 @@ def test_log_probabilities_of_a_large_vocabulary(k: int, size: int) -> None:
         assert found.gap <= (k + 1) * missing + 1e-4
 
 
-@pytest.mark.parametrize("k", [1, 64])
-def test_the_slack_costs_the_same_for_every_k(k: int) -> None:
-    """Catches a correction by k times the error, which makes the default useless for large k."""
+@pytest.mark.parametrize("k", [1, 64, 10**6, 2**60])
+@pytest.mark.parametrize("extra", [0, 7])
+def test_the_slack_costs_the_same_for_every_k(k: int, extra: int) -> None:
+    """Catches a correction by k times the error where the draft lists all that the target lists."""
     rng = np.random.default_rng(5)
     laws = rng.dirichlet(np.ones(50), size=2)
-    logprobs = [dict(enumerate(np.log(law).tolist())) for law in laws]
+    laws[1, 50 - extra :] = 0
+    laws[1] /= laws[1].sum()
+    logprobs = [dict(enumerate(np.log(law[law > 0]).tolist())) for law in laws]
     interval = alpha_interval_from_logprobs(*logprobs, k, slack=1e-6)
     assert otm.alpha(*laws, k) in interval
     assert interval.gap <= 1e-5
-    exact = alpha_interval(*[dict(enumerate(law.tolist())) for law in laws], k)
+    exact = alpha_interval(*[dict(enumerate(law[law > 0].tolist())) for law in laws], k)
     assert exact.gap <= 1e-11
+
+
+@pytest.mark.parametrize("n", [None, 2])
+@pytest.mark.parametrize("k", [1, 64, 10**6])
+def test_the_slack_costs_more_with_k_where_only_the_target_lists(k: int, n: int | None) -> None:
+    """Catches the opposite: tokens that k drafts may find, taken to have no draft mass at all."""
+    slack = 1e-5
+    fits = otm.alpha([1 - slack, slack], [0.0, 1.0], k)
+    interval = alpha_interval({0: 1.0}, {1: 1.0}, k, slack=slack, vocabulary=n)
+    assert fits <= interval.upper <= fits + 1.1 * slack
+    known = alpha_interval({0: 1.0, 1: 0.0}, {1: 1.0}, k, slack=slack, vocabulary=n)
+    assert known.upper <= 1.1 * slack  # that the draft has no more is said by the zero
+
+
+@settings(max_examples=60)
+@given(pairs(max_tokens=5, exact=True), st.sampled_from([1, 2, 64, 512]))
+def test_the_price_of_the_slack_on_full_lists(laws: Any, k: int) -> None:
+    """Theorem 10.4, last claim; catches a rest that is larger than the slack can leave."""
+    slack = F(1, 10**4)
+    lists = [{x: v for x, v in enumerate(law) if v} for law in laws]
+    found = alpha_interval(*lists, k, slack=slack)
+    factor, rest = 1 / (1 - slack), slack
+    price = (factor**2 - 1) * found.lower + rest
+    if set(lists[1]) - set(lists[0]):
+        price += 1 - (1 - rest) ** k
+    assert found.gap <= price
+
+
+@pytest.mark.parametrize("k", [1, 64, 10**6])
+def test_full_lists_of_floats(k: int) -> None:
+    """Catches a rest that k multiplies and that is larger than what the rounding of lists does."""
+    draft, target = dict.fromkeys(range(10), 0.1), dict.fromkeys(range(5, 15), 0.1)
+    found = alpha_interval(draft, target, k)
+    assert 0.5 in found  # five of the ten are shared
+    assert found.gap <= 1e-12 + 2e-15 * k
+    assert alpha_interval({0: 1.0}, {1: 1.0}, k).upper <= 1e-15 * (k + 1)
+    assert alpha_interval({0: 1.0, 1: 0.0}, {1: 1.0}, 2**60).upper <= 1e-15
+
+
+def test_decimal_fractions_that_sum_to_less_than_one_in_floats() -> None:
+    """Catches floats taken at their word: 0.7 + 0.2 + 0.1 leaves 2.8e-17, here for the target."""
+    lists = {0: 0.7, 1: 0.2, 2: 0.1}, {3: 1.0}
+    assert alpha_interval(*lists, 2**60, vocabulary=4).lower == 0
+    assert alpha_interval(*lists, 64, vocabulary=4).upper <= 1e-13
+
+
+# Zeros
+
+
+@pytest.mark.parametrize(
+    ("draft", "target"),
+    [
+        ({0: 1}, {1: F(1, 2), 2: F(1, 4)}),  # the draft has no rest: the target pours into R
+        ({0: 1, 1: 0}, {2: F(1, 2), 3: F(1, 4)}),  # nor a cap
+        ({0: F(1, 2), 1: F(1, 2), 2: 0}, {0: F(1, 2), 3: F(1, 4)}),  # caps that fall short
+        ({0: F(1, 2), 1: F(1, 4)}, {2: 1, 3: 0}),
+        ({0: F(2, 3), 1: F(1, 6)}, {2: F(1, 2), 1: F(1, 2), 3: 0}),
+        ({0: 1, 1: 0}, {1: 1, 2: 0}),
+    ],
+)
+@pytest.mark.parametrize("n", [4, 5, 7])
+@pytest.mark.parametrize("k", [1, 3])
+def test_rests_may_hide_where_the_other_law_is_zero(
+    draft: dict[int, Any], target: dict[int, Any], n: int, k: int
+) -> None:
+    """Catches tokens of no mass that are left out, and with them the room that they give."""
+    lists = [{token: F(mass) for token, mass in law.items()} for law in (draft, target)]
+    found = alpha_interval(*lists, k, vocabulary=n)
+    assert (found.lower, found.upper) == by_all_cuts(*lists, n, k)
+    ends = [otm.alpha(p, q, k) for p in corners(lists[0], n) for q in corners(lists[1], n)]
+    assert found.lower == min(ends)
+    assert max(ends) <= found.upper
 
 
 def test_probabilities_of_zero_and_minus_infinity() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from otm import alpha
 from otm.arithmetic import Law
 from otm.errors import (
     InvalidDraftCountError,
@@ -365,3 +366,24 @@ def test_on_a_gpu_the_values_are_those_of_the_cpu() -> None:
         gradients.append((values.detach().cpu(), law.grad.cpu()))
     for cpu, cuda in zip(*gradients, strict=True):
         assert torch.allclose(cpu, cuda, rtol=1e-12, atol=1e-14)
+
+
+def test_draft_mass_where_neither_law_has_any_is_lost() -> None:
+    # bug: a token with p = q = 0 had the gradient of one outside the cut, which is wanted
+    draft = torch.tensor([0.6, 0.4, 0.0], dtype=torch.float64, requires_grad=True)
+    target = torch.tensor([0.3, 0.7, 0.0], dtype=torch.float64)
+    alpha(draft, target, 1).backward()
+    h = 2.0**-24
+    to_the_right = (
+        alpha([0.6, 0.4, h], [0.3, 0.7, 0], 1) - alpha([0.6, 0.4, 0], [0.3, 0.7, 0], 1)
+    ) / h
+    assert draft.grad is not None
+    assert float(draft.grad[2]) == pytest.approx(to_the_right, abs=1e-6)
+
+
+def test_a_gradient_is_not_dropped_without_a_word() -> None:
+    draft = torch.tensor([0.5, 0.5], requires_grad=True)
+    for other in ([0.5, 0.5], torch.tensor([1, 0])):
+        with pytest.raises(InvalidLawError, match="give both as tensors"):
+            alpha(draft, other, 2)
+    assert alpha(torch.tensor([1, 0]), torch.tensor([1, 0]), 2) == 1.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from otm.draft_laws import WithoutReplacement
-from otm.draft_laws import exponential_clocks as clocks
+from otm.draft_laws import successive_sampling as clocks
 
 F = Fraction
 

@@ -1,4 +1,4 @@
-"""The integrals of list coupling in fractions; `otm.coupling.delayed_clocks` derives them."""
+"""The integrals of list coupling in fractions; `otm.coupling.list_coupling_float` derives them."""
 
 from __future__ import annotations
 

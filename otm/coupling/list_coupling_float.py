@@ -24,7 +24,7 @@ Given the drafts x the law of Y is therefore q_y W_y with
     W_y = ∫ e^(−kt) Σ_{m*} (Ĝ_{x_m*} − Ĝ_y, or e^(−D_y t)/p_y, or 0) Π_{m ≠ m*} Ĝ_{x_m} dt
 
 and Pr(Y = y, accepted) = q_y ∫ k e^(−kt) [1 − (1 − e^(−D_y t)) (1 − p_y Ĝ_y)^(k−1)] dt.  Here are
-the integrals in floats; `otm.coupling.exact_clocks` has them in fractions.
+the integrals in floats; `otm.coupling.list_coupling_exact` has them in fractions.
 """
 
 from __future__ import annotations

@@ -1,0 +1,161 @@
+"""Several chains of drafts: what they cost beside one chain, and how much more they accept.
+
+The laws are those of the other tiers, and the same for all chains of a sequence; the chain of the
+comparison is the first one.  There are no peers: no other verifier of K independent chains on a
+GPU was found.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.chain import clocks, gate
+from benchmarks.chain.inputs import make_inputs
+from benchmarks.chain.measure import Effort, in_short
+from otm.kernels import chain_triton, multi_draft_reference, multi_draft_triton, reference, triton_
+from otm.kernels.multi_draft_checks import coins_of
+from otm.testing.statistics import g_limit, g_statistic
+
+TIER = "probabilities of K chains -> tokens"
+ONE_CHAIN = "one chain"
+
+PART = 4_096
+"""Sequences that are checked at once: the tables of the levels take memory."""
+
+Verify = Callable[..., tuple[Tensor, ...]]
+"""Takes laws [B, K, …], drafts [B, K, γ] and uniforms; returns tokens and accepted drafts first."""
+
+
+class Contestant(NamedTuple):
+    """A verifier, and the rule by which it chooses among the drafts of a position."""
+
+    verify: Verify
+    rule: str
+
+    def __call__(self, target: Tensor, draft: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
+        """Draw the random numbers, and verify."""
+        batch, count, gamma = tokens.shape
+        size = gamma * coins_of(self.rule, count) + 2
+        uniforms = torch.rand(batch, size, dtype=torch.float64, device=tokens.device)
+        return self.verify(target, draft, tokens, uniforms, validate=False)
+
+
+def contestants(device: torch.device) -> dict[str, Contestant]:
+    """Return the contestants that run on a device; the yardstick comes first."""
+    on_gpu = device.type == "cuda" and triton_.compiles()
+    one = chain_triton.verify_chain if on_gpu else reference.verify_chain
+    plain = multi_draft_reference.verify_drafts
+    found = {
+        ONE_CHAIN: Contestant(partial(first_chain, one), "k-seq"),
+        "k-Seq, torch": Contestant(plain, "k-seq"),
+        "levels, torch": Contestant(partial(plain, rule="levels"), "levels"),
+    }
+    if on_gpu:
+        found["k-Seq, triton"] = Contestant(multi_draft_triton.verify_drafts, "k-seq")
+    return found
+
+
+def first_chain(verify: Verify, *arguments: Tensor, validate: bool) -> tuple[Tensor, ...]:
+    """Verify the first chain alone."""
+    target, draft, tokens, uniforms = arguments
+    few = uniforms[:, : tokens.shape[2] + 2]
+    return verify(target[:, 0], draft[:, 0], tokens[:, 0], few, validate=validate)
+
+
+def pass_gate(
+    present: dict[str, Contestant], draws: int, device: torch.device
+) -> Iterator[dict[str, Any]]:
+    """Check that the output of each, continued by the target, has the target's joint law."""
+    count, (gamma, size) = 3, gate.DRAFT.shape
+    rng = torch.Generator(device).manual_seed(11)
+    draft = torch.tensor(gate.DRAFT, dtype=torch.float32, device=device)
+    target = torch.tensor(gate.TARGET, dtype=torch.float32, device=device)
+    tokens = torch.multinomial(draft, draws * count, replacement=True, generator=rng)
+    tokens = tokens.reshape(gamma, draws, count).permute(1, 2, 0).contiguous()
+    rest = torch.multinomial(target, draws, replacement=True, generator=rng).T
+    right = np.einsum("i,j,k->ijk", *gate.TARGET).reshape(-1)
+    limit = g_limit(int(np.count_nonzero(right)), gate.LEVEL)
+    for name, verify in present.items():
+        outputs = []
+        for part in tokens.split(PART):
+            laws = (x.expand(len(part), count, -1, -1) for x in (target, draft))
+            outputs.append(verify(*laws, part)[0])
+        found = torch.cat(outputs)
+        found = torch.where(found < 0, rest, found).cpu().numpy()
+        codes = found @ size ** np.arange(gamma, -1, -1)
+        counts = np.bincount(codes, minlength=right.size)
+        statistic = g_statistic(counts, right)
+        outcome = {"passed": statistic <= limit, "statistic": statistic, "limit": limit}
+        yield {"tier": TIER, "contestant": name, **outcome, "draws": draws}
+
+
+def make(shape: tuple[int, int, int, int], device: torch.device) -> list[Tensor]:
+    """Draw laws and chains of shape (B, K, γ, V)."""
+    batch, count, gamma, size = shape
+    inputs = make_inputs(
+        (batch, gamma, size), torch.float32, "typical", logits=False, device=device
+    )
+    rng = torch.Generator(device).manual_seed(8)
+    rows = inputs.draft.reshape(-1, size)
+    tokens = torch.multinomial(rows, count, replacement=True, generator=rng)
+    tokens = tokens.reshape(batch, gamma, count).transpose(1, 2).contiguous()
+    return [inputs.target, inputs.draft, tokens]
+
+
+def measure(
+    device: torch.device,
+    effort: Effort,
+    shape: tuple[int, int, int, int],
+    present: dict[str, Contestant],
+) -> list[dict[str, Any]]:
+    """Return one row for each contestant."""
+    batch, count, gamma, size = shape
+    first = make(shape, device)
+    bytes_of_one = sum(x.numel() * x.element_size() for x in first)
+    copies = max(1, min(effort.copies, effort.memory // bytes_of_one, 64))
+    sets = [[x.clone() for x in first] for _ in range(copies)]
+    ready = [
+        (*(x[:, None].expand(-1, count, -1, -1) for x in laws), tokens) for *laws, tokens in sets
+    ]
+    rows: dict[str, dict[str, Any]] = {}
+    calls = {}
+    for name, verify in present.items():
+        row = rows[name] = {"tier": TIER, "contestant": name}
+        row |= {"B": batch, "K": count, "gamma": gamma, "V": size, "copies": copies}
+        try:
+            accepted = [verify(*each)[1].double().mean() for each in ready[:16]]
+            row["accepted"] = float(sum(accepted)) / len(accepted)
+            calls[name] = [partial(verify, *each) for each in ready]
+        except Exception as error:  # whatever it is, the others run
+            row["failed"] = in_short(error)
+    for name, seconds in clocks.wall_times(calls, device, effort.rounds).items():
+        try:
+            kernel = clocks.graph_time(calls[name], device, effort.replays)
+        except Exception as error:  # it waits for the device
+            kernel, rows[name]["no graph"] = None, in_short(error)
+        rows[name] |= {"kernel s": kernel, "wall s": seconds}
+    one = rows[ONE_CHAIN]
+    for row in rows.values():
+        if "failed" not in row and "failed" not in one:
+            which = "kernel s" if row["kernel s"] and one["kernel s"] else "wall s"
+            row["times one chain"] = row[which] / one[which]
+    return list(rows.values())
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the rows of one measurement."""
+    print("\n{tier}: B = {B}, K = {K}, γ = {gamma}, V = {V:,}".format(**rows[0]))
+    print(f"  {'':<16}{'kernel µs':>11}{'wall µs':>11}{'of one chain':>14}{'accepted':>10}")
+    for row in rows:
+        if "failed" in row:
+            print(f"  {row['contestant']:<16}failed: {row['failed']}")
+            continue
+        kernel = f"{row['kernel s'] * 1e6:.1f}" if row["kernel s"] else "-"
+        print(
+            f"  {row['contestant']:<16}{kernel:>11}{row['wall s'] * 1e6:>11.1f}"
+            f"{row.get('times one chain', float('nan')):>13.1f}×{row['accepted']:>10.2f}"
+        )

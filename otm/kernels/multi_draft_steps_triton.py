@@ -1,0 +1,115 @@
+"""Steps of SpecTr's recursion inside Triton kernels: which chains go on, what is drawn from."""
+
+# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
+from __future__ import annotations
+
+from otm.kernels.definition import UNIT
+from otm.kernels.k_seq_triton import FACTORS, find_split, of_tokens, one_draft
+from otm.kernels.laws_triton import mass
+from otm.kernels.triton_ import constant, jit, tl
+
+__all__ = ["advance", "first_of", "running", "to_draw_from"]
+
+_FACTORS = constant(FACTORS)
+_UNIT = constant(UNIT)
+
+
+@jit
+def first_of(agree: tl.tensor, most: tl.tensor, padded_most: tl.constexpr) -> tl.tensor:
+    """Return the first chain that agrees; the last if none does."""
+    return tl.min(tl.where(agree, tl.arange(0, padded_most), most - 1), 0).to(tl.int64)
+
+
+@jit
+def running(
+    tokens: tl.tensor,
+    agree: tl.tensor,
+    position: tl.tensor,
+    gamma: tl.tensor,
+    padded_most: tl.constexpr,
+) -> tl.tensor:
+    """Drafts of the chains that agree, −1 for the others, and how many there are."""
+    place = tl.arange(0, padded_most) * gamma + position
+    token = tl.load(tokens + place, mask=tl.where(agree, position, gamma) < gamma, other=-1)
+    return token, tl.sum(tl.where(token >= 0, 1, 0), 0)
+
+
+@jit
+def advance(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    uniforms: tl.tensor,
+    agree: tl.tensor,
+    sums: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    most: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    position: tl.tensor,
+    blocks: tl.tensor,
+    padded_most: tl.constexpr,
+    padded_blocks: tl.constexpr,
+) -> tl.tensor:
+    """Which chains agree with what is accepted before a position; none if the output has ended.
+
+    Pointers are to the first entries of the sequence.
+    """
+    chain = tl.arange(0, padded_most)
+    if position == 0:
+        left = chain < most
+    else:
+        before = position - 1
+        agreed = tl.load(agree + before * most + chain, mask=chain < most, other=0) > 0
+        first = first_of(agreed, most, padded_most)
+        token, count = running(tokens, agreed, before, gamma, padded_most)
+        low, high, share, _ = find_split(
+            sums + before * _FACTORS * blocks, count, most, blocks, padded_blocks
+        )
+        wanted = of_tokens(target + first * target_chain + before * target_row, token, size)
+        offered = of_tokens(draft + first * draft_chain + before * draft_row, token, draft_size)
+        coin = tl.load(uniforms + before * most + chain, mask=token >= 0, other=0.0)
+        tested = (token >= 0) & (token < size)
+        passed = tested & (coin * offered < one_draft(wanted, offered, low, high, share))
+        index = tl.min(tl.where(passed, chain, padded_most), 0)
+        accepted = tl.max(tl.where(chain == index, token, -1), 0)
+        left = (token >= 0) & (token == accepted)
+    return left
+
+
+@jit
+def to_draw_from(
+    target: tl.tensor,
+    draft: tl.tensor,
+    first: tl.tensor,
+    count: tl.tensor,
+    sums: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    most: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    position: tl.tensor,
+    token: tl.tensor,
+    blocks: tl.tensor,
+    padded_blocks: tl.constexpr,
+) -> tl.tensor:
+    """Masses of the target's row at a position, and of q − F h if there were drafts."""
+    wanted = of_tokens(target + first * target_chain + position * target_row, token, size)
+    of_row = mass(wanted, _UNIT)
+    left = tl.zeros_like(of_row)
+    if count > 0:
+        low, high, share, factor = find_split(
+            sums + position * _FACTORS * blocks, count, most, blocks, padded_blocks
+        )
+        offered = of_tokens(draft + first * draft_chain + position * draft_row, token, draft_size)
+        given = factor * one_draft(wanted, offered, low, high, share)
+        left = tl.maximum(of_row - mass(given, _UNIT), 0)
+    return of_row, left

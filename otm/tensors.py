@@ -1,0 +1,38 @@
+"""Tensors in, tensors out: what OTM needs of torch's tensors, without importing torch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["is_tensor", "like", "to_host"]
+
+
+def is_tensor(values: Any) -> bool:
+    """Whether this is a torch tensor; whoever has one has loaded torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, torch.Tensor)
+
+
+def to_host(values: Any) -> Any:
+    """Return a tensor from any device as a NumPy array, floats of all kinds as float64.
+
+    Anything else is returned as it is.
+    """
+    if not is_tensor(values):
+        return values
+    tensor = values.detach().cpu()
+    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+
+
+def like(given: Any, array: npt.NDArray[np.int64]) -> Any:
+    """Return an array as a tensor of its own on the device of `given`, if that is a tensor.
+
+    Beside anything else the array is returned as it is.
+    """
+    if not is_tensor(given):
+        return array
+    return sys.modules["torch"].tensor(array, device=given.device)

@@ -1,0 +1,131 @@
+"""Several chains in torch and in Triton: the definition's decisions, bit for bit."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from otm.kernels import (  # noqa: E402
+    multi_draft_definition,
+    multi_draft_reference,
+    multi_draft_triton,
+    reference,
+)
+
+TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+
+
+def draw(rng: np.random.Generator, batch: int, count: int, gamma: int, size: int) -> list[Any]:
+    """Draw chains of all lengths that often agree, laws with zeros and ties, uniforms on edges.
+
+    The laws depend on the position alone, so that chains that begin alike have the same ones.
+    """
+    draft_size = int(rng.integers((size + 1) // 2, size + 1))
+    laws = []
+    for rows, width in ((gamma + 1, size), (gamma, draft_size)):
+        weights = rng.integers(0, 4, (batch, 1, rows, width)) * rng.random((batch, 1, rows, width))
+        weights[..., 0] += rng.integers(1, 3)
+        laws.append((weights / weights.sum(axis=3, keepdims=True)).repeat(count, 1))
+    cumulative = laws[1].cumsum(axis=3)
+    points = rng.random((batch, count, gamma, 1)) * cumulative[..., -1:]
+    tokens = (cumulative <= points).sum(axis=3)
+    ends = rng.choice([0, 1, gamma, gamma], (batch, count, 1))
+    tokens[np.arange(gamma) >= ends] = -1
+    uniforms = rng.random((batch, gamma * count + 2))
+    uniforms[rng.random(uniforms.shape) < 0.1] = 0
+    uniforms[rng.random(uniforms.shape) < 0.1] = 1 - 2.0**-53
+    target, draft, tokens, uniforms = map(torch.from_numpy, (*laws, tokens, uniforms))
+    return [target.float(), draft.float(), tokens, uniforms]
+
+
+def typed(arguments: list[Any], dtype: Any) -> list[Any]:
+    return [*(x.to(dtype) for x in arguments[:2]), *arguments[2:]]
+
+
+def on(device: str, arguments: list[Any]) -> list[Any]:
+    return [x.to(device) for x in arguments]
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    for mine, other in zip(found, expected, strict=True):
+        assert mine.dtype == torch.int64
+        assert mine.cpu().tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
+def test_torch_decides_as_the_definition(dtype: Any) -> None:
+    rng = np.random.default_rng(1)
+    accepted = others = 0
+    for count, gamma, size in [(1, 3, 5), (2, 0, 3), (2, 2, 3), (3, 3, 4), (5, 1, 9), (4, 2, 1)]:
+        given = typed(draw(rng, 40, count, gamma, size), dtype)
+        found = multi_draft_reference.verify_drafts(*given, validate=False)
+        arrays = [x.numpy() for x in given]
+        assert_same(found, multi_draft_definition.verify_drafts(*arrays, validate=False))
+        accepted += int((found.accepted > 0).sum())
+        others += int((found.chain > 0).sum())
+    assert accepted > 60
+    assert others > 10
+
+
+def test_one_chain_is_chain_verification() -> None:
+    rng = np.random.default_rng(2)
+    given = draw(rng, 300, 1, 3, 6)
+    chain = reference.verify_chain(*(x[:, 0] for x in given[:3]), given[3])
+    assert_same(multi_draft_reference.verify_drafts(*given)[:2], chain)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("size", [1, 17, 25])
+def test_triton_decides_as_torch(size: int, device: str) -> None:
+    rng = np.random.default_rng(size)
+    for number, dtype in enumerate(TYPES):
+        count, gamma = [(3, 2), (1, 1), (2, 0), (4, 2)][number]
+        given = typed(draw(rng, 2, count, gamma, size), dtype)
+        found = multi_draft_triton.verify_drafts(*on(device, given), validate=False)
+        assert_same(found, multi_draft_reference.verify_drafts(*given, validate=False))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_broadcast_laws_and_a_sequence_alone(device: str) -> None:
+    given = draw(np.random.default_rng(3), 3, 3, 2, 12)
+    expected = multi_draft_reference.verify_drafts(*given)
+    broadcast = [x[:, :1].to(device).expand(x.shape) for x in given[:2]]
+    tokens, uniforms = on(device, given[2:])
+    tokens = tokens.int().transpose(0, 2).contiguous().transpose(0, 2)
+    assert_same(multi_draft_triton.verify_drafts(*broadcast, tokens, uniforms), expected)
+    for b in range(3):
+        one = [x[b : b + 1] for x in on(device, given)]
+        alone = multi_draft_triton.verify_drafts(*one)
+        assert_same(alone, [x[b : b + 1] for x in expected])
+
+
+@pytest.mark.parametrize("triton", [False, True], ids=["torch", "triton"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter, about NaN
+@pytest.mark.usefixtures("small_blocks")
+def test_no_garbage_gives_a_token_outside_the_vocabulary(triton: bool, device: str) -> None:
+    module, device = (multi_draft_triton, device) if triton else (multi_draft_reference, "cpu")
+    rng = np.random.default_rng(4)
+    values = np.array([0, 1, -1, math.nan, math.inf, -math.inf, 1e30, -1e30, 0.5, 1e-40])
+    batch = 4 if triton else 200
+    for size in (1, 9):
+        target = torch.from_numpy(rng.choice(values, (batch, 2, 3, size))).float()
+        draft = torch.from_numpy(rng.choice(values, (batch, 2, 2, size))).float()
+        tokens = torch.from_numpy(rng.integers(-2, 2 * size, (batch, 2, 2)))
+        uniforms = torch.from_numpy(rng.choice(values, (batch, 6)))
+        found = module.verify_drafts(*on(device, [target, draft, tokens, uniforms]), validate=False)
+        kept = found.tokens.cpu()
+        assert ((kept >= -1) & (kept < size)).all()
+        assert ((kept >= 0).sum(1) == found.accepted.cpu() + 1).all()
+        assert ((found.chain >= 0) & (found.chain < 2)).all()
+
+
+@pytest.mark.parametrize("module", [multi_draft_reference, multi_draft_triton])
+def test_no_sequences(module: ModuleType, device: str) -> None:
+    given = [x[:0] for x in on(device, draw(np.random.default_rng(5), 2, 2, 1, 3))]
+    assert tuple(module.verify_drafts(*given).tokens.shape) == (0, 2)
