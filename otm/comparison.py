@@ -153,7 +153,7 @@ def compare(
     lenient  2 i.i.d.  0.9375      0.6875                 TV 0.25
     """
     chosen = _named(rules)
-    if isinstance(p, SparseLaw) and isinstance(q, SparseLaw):
+    if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
         _, p, q = align(p, q)
     problem = MembershipProblem(p, q, k)
     compared = [_compared(name, rule, problem) for name, rule in chosen.items()]

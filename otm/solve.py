@@ -119,7 +119,7 @@ def solve(
     if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
         from otm.on_tokens import SparseSolution
 
-        tokens, draft, target = _aligned(p, q)
+        tokens, draft, target = align(p, q)
         solution = solve_by(MembershipProblem(draft, target, k), memory_limit)
         return SparseSolution(solution, tokens)
     if _axes(p) > 1 or _axes(q) > 1 or _axes(k) > 0:
@@ -192,7 +192,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
 
         return optimal_value_of(p, q)
     if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
-        _, p, q = _aligned(p, q)
+        _, p, q = align(p, q)
     elif _wants_tensor(p, q):
         from otm.membership.torch_ import optimal_values
 
@@ -216,17 +216,6 @@ def _wants_tensor(p: Any, q: Any) -> bool:
             "both as tensors, or detach the one"
         )
     return False
-
-
-def _aligned(p: Any, q: Any) -> tuple[Any, Any, Any]:
-    """Both laws on the union of their supports, behind its token ids."""
-    for law, name in ((p, "draft"), (q, "target")):
-        if not isinstance(law, SparseLaw):
-            raise InvalidLawError(
-                f"the {name} law is a {type(law).__name__} beside a SparseLaw; give both by their "
-                "support (`SparseLaw.from_dense`), or both on the whole vocabulary (`.dense(n)`)"
-            )
-    return align(p, q)
 
 
 def _axes(values: Any) -> int:

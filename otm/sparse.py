@@ -96,7 +96,7 @@ class SparseLaw:
         >>> SparseLaw([1, 3], [0.25, 0.75]).dense(5).tolist()
         [0.0, 0.25, 0.0, 0.75, 0.0]
         """
-        if n <= self.tokens[-1]:
+        if isinstance(n, bool) or not hasattr(n, "__index__") or n <= self.tokens[-1]:
             raise InvalidParameterError(
                 f"n = {n}; the law has token {self.tokens[-1]}, so that a vocabulary needs at "
                 f"least {self.tokens[-1] + 1} tokens"
@@ -121,12 +121,23 @@ def align(draft: SparseLaw, target: SparseLaw) -> tuple[Tokens, Law, Law]:
     draft_probabilities, target_probabilities : array [m]
         The laws on it, zero where a token is in the other support alone.
 
+    Raises
+    ------
+    InvalidLawError
+        If one of the two is no SparseLaw.
+
     Examples
     --------
     >>> tokens, p, q = align(SparseLaw([3, 9], [0.75, 0.25]), SparseLaw([9, 40], [0.5, 0.5]))
     >>> tokens.tolist(), p.tolist(), q.tolist()
     ([3, 9, 40], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5])
     """
+    for law, name in ((draft, "draft"), (target, "target")):
+        if not isinstance(law, SparseLaw):
+            raise InvalidLawError(
+                f"the {name} law is a {type(law).__name__} beside a SparseLaw; give both by their "
+                "support (`SparseLaw.from_dense`), or both on the whole vocabulary (`.dense(n)`)"
+            )
     tokens = np.union1d(draft.tokens, target.tokens)
     aligned = []
     for law in (draft, target):

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import otm
+from otm.coupling import KSeq
+from otm.draft_laws import IID, Joint
 from otm.errors import (
     InvalidDraftCountError,
     InvalidDraftsError,
@@ -25,6 +27,8 @@ from otm.errors import (
     UnknownMethodError,
 )
 from otm.membership.division_factor import bisection_steps, optimal_division_factor
+from otm.membership.top_logprobs import alpha_interval
+from otm.on_tokens import on_tokens
 
 F = Fraction
 NAN, INF = float("nan"), float("inf")
@@ -337,3 +341,47 @@ def test_junk_ends_in_an_error_of_otm_or_in_an_answer(p: Any, q: Any, k: Any, me
         except InvalidInputError as error:
             errors.append(error)
         assert all(10 < len(str(error)) < 2_000 for error in errors)
+
+
+SPARSE = otm.SparseLaw([1, 2], [0.5, 0.5])
+ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
+    "a vocabulary of 3.5 tokens": (lambda: SPARSE.dense(3.5), InvalidParameterError, "3 tokens"),
+    "one law by its support": (lambda: otm.alpha(SPARSE, [1.0], 2), InvalidLawError, "beside a"),
+    "one of two to align": (lambda: on_tokens(KSeq, SPARSE, [1.0], 2), InvalidLawError, "beside a"),
+    "one of two to compare": (lambda: otm.compare([1.0], SPARSE, 2), InvalidLawError, "beside a"),
+    "k beside a joint law": (
+        lambda: otm.alpha(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave k out",
+    ),
+    "a joint law to solve": (lambda: otm.solve(IID([1.0], 2), [1.0], 2), InvalidLawError, "alpha"),
+    "a ragged joint law": (
+        lambda: Joint.from_array([[0.5, 0.5], [0.5]]), InvalidLawError, "not array-like",
+    ),
+    "ragged uniforms": (
+        lambda: IID([1.0], 2).draw([[0.1, 0.2], [0.3]]), InvalidUniformsError, "not array-like",
+    ),
+    "a boolean among counts": (
+        lambda: otm.alpha([1.0], [1.0], [True, 2]), InvalidDraftCountError, "bool",
+    ),
+    "a huge division factor": (
+        lambda: KSeq(otm.MembershipProblem([1.0], [1.0], 2), rho=10**400),
+        InvalidParameterError, "finite",
+    ),
+    "a linear program of rows": (
+        lambda: otm.solve([[1.0]], [1.0], 2, method="lp-highs"), InvalidParameterError, "one pair",
+    ),
+    "a token beyond 64 bits": (
+        lambda: alpha_interval({2**63: 0.5}, {0: 0.5}, 1), InvalidLawError, "whole numbers",
+    ),
+    "a vocabulary beyond 64 bits": (
+        lambda: alpha_interval({0: 0.5}, {0: 0.5}, 1, vocabulary=10**30),
+        InvalidParameterError, "whole number",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_what_is_refused_elsewhere(case: str) -> None:
+    """Catches foreign exceptions, and answers to what makes no sense."""
+    call, error, message = ELSEWHERE[case]
+    with pytest.raises(error, match=message):
+        call()

@@ -17,6 +17,7 @@ from otm.draft_laws.base import DraftLaw
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidLawError, InvalidParameterError
 from otm.input_checks import Drafts, Uniforms, as_drafts
 from otm.sampling import InverseCdf
+from otm.tensors import to_host
 
 __all__ = ["Joint"]
 
@@ -111,7 +112,10 @@ class Joint(DraftLaw):
         >>> list(Joint.from_array([[0.0, 0.5], [0.5, 0.0]]).tuples())
         [((0, 1), 0.5), ((1, 0), 0.5)]
         """
-        given = np.asarray(array)
+        try:
+            given = np.asarray(to_host(array))
+        except Exception as error:  # whatever a foreign object raises when asked for its entries
+            raise InvalidLawError(f"the joint draft law is not array-like ({error})") from error
         if given.ndim == 0 or len(set(given.shape)) > 1 or given.size == 0:
             raise InvalidLawError(
                 f"the joint draft law has shape {given.shape}; give an array with one axis of "

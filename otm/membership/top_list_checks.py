@@ -27,6 +27,10 @@ __all__ = [
 NAMES = ("draft", "target")
 
 
+LARGEST_SIZE = 2**63 - 1
+"""Most tokens that a vocabulary may have."""
+
+
 def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
     """Check and sort the two lists; both of fractions, or both of floats.
 
@@ -111,7 +115,8 @@ def as_size(vocabulary: Any) -> int | None:
     """
     if vocabulary is None:
         return None
-    if isinstance(vocabulary, bool) or not hasattr(vocabulary, "__index__") or vocabulary < 1:
+    index = hasattr(vocabulary, "__index__") and not isinstance(vocabulary, bool)
+    if not (index and 1 <= vocabulary <= LARGEST_SIZE):
         raise InvalidParameterError(
             f"vocabulary = {vocabulary!r:.60}; the size of a vocabulary is a whole number of at "
             "least 1, None if it is not known"
@@ -139,7 +144,8 @@ def _as_list(given: Any, name: str, n: int | None) -> TopList:
     if not isinstance(given, Mapping) or not given:
         raise InvalidLawError(_not_a_list(given, name))
     for token, value in given.items():
-        if isinstance(token, bool) or not hasattr(token, "__index__") or token < 0:
+        index = hasattr(token, "__index__") and not isinstance(token, bool)
+        if not (index and 0 <= token < LARGEST_SIZE):
             raise InvalidLawError(
                 f"the {name} list has the token {token!r:.60}; tokens are whole numbers from 0 on"
             )
@@ -156,7 +162,11 @@ def _as_list(given: Any, name: str, n: int | None) -> TopList:
     values = [given[token] for token in tokens]
     rest: Number
     if all(isinstance(value, numbers.Rational) for value in values):
-        masses = np.array([Fraction(value) for value in values], dtype=object)
+        # over Python's own integers: those of NumPy would overflow
+        masses = np.array(
+            [Fraction(int(value.numerator), int(value.denominator)) for value in values],
+            dtype=object,
+        )
         rest = 1 - sum(masses, Fraction(0))
     else:
         masses = np.array(values, dtype=np.float64)
