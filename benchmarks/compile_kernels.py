@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from otm.kernels import (
     block_triton,
     chain_triton,
     laws_triton,
+    multi_draft_checks,
     multi_draft_triton,
     sigmoid,
     triton_,
@@ -49,7 +51,8 @@ QUICK = {
     "chain, probabilities, drawn, fp32, V = 128,256",
     "block, logits, one-hot, bf16, V = 128,256",
     "block, logits, drawn, fp32, V = 1",
-    "k-Seq, probabilities, drawn, fp32, V = 128,256",
+    "k-seq, probabilities, drawn, fp32, V = 128,256",
+    "levels, probabilities, drawn, fp32, V = 128,256",
 }
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NAMES = {
@@ -123,9 +126,12 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
         on_meta(batch, count, gamma + 1, size, dtype=dtype),
         on_meta(batch, count, gamma, size, dtype=dtype),
         on_meta(batch, count, gamma, dtype=torch.int64),
-        on_meta(batch, gamma * count + 2, dtype=torch.float64),
     )
-    yield "k-Seq, probabilities, drawn", multi_draft_triton.verify_drafts, given
+    for rule in multi_draft_checks.RULES:
+        size = gamma * multi_draft_checks.coins_of(rule, count) + 2
+        uniforms = on_meta(batch, size, dtype=torch.float64)
+        verify = partial(multi_draft_triton.verify_drafts, rule=rule)
+        yield f"{rule}, probabilities, drawn", verify, (*given, uniforms)
 
 
 def compile_launch(launch: Launch) -> dict[str, Any]:

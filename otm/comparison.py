@@ -114,7 +114,7 @@ def compare(
     Parameters
     ----------
     p, q : array-like [n]
-        Draft and target law, on the same vocabulary; or two `SparseLaw`s.
+        Draft and target law, on the same vocabulary; or two of the type `SparseLaw`.
     k : int
         Number of drafts, at least 1.  Rules that need more are left out; some take fewer whatever
         k is: see their drafts.

@@ -60,7 +60,7 @@ class DraftsOnTokens:
         return drafts
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] = ()) -> Drafts:
-        """`draw` with uniforms from a generator, for convenience: original ids [*size, k]."""
+        """`draw` with uniforms from a generator, for convenience: original ids [..., k]."""
         return self.tokens[self.law.sample(rng, size)]
 
     def check(self, drafts: npt.ArrayLike) -> Drafts:

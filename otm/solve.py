@@ -70,7 +70,7 @@ def solve(
     SolutionRows
         Of laws [..., n], one a row, or of several k; all leading axes broadcast.
     SparseSolution
-        Of two `SparseLaw`s: its plan takes and returns their token ids.
+        Of two laws by their support (`SparseLaw`): its plan takes and returns their token ids.
 
     Raises
     ------
@@ -148,8 +148,8 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     Parameters
     ----------
     p, q : array-like [..., n]
-        Draft and target law, as for `solve`; two `SparseLaw`s; or for p a joint law of all drafts
-        (`otm.draft_laws`).
+        Draft and target law, as for `solve`; two laws by their support (`SparseLaw`); or for p a
+        joint law of all drafts (`otm.draft_laws`).
     k : int or int array-like [...]
         Number of i.i.d. drafts.  All leading axes broadcast; the laws are sorted only once for
         several k.  To be left out for a joint law, which has its own number of drafts.

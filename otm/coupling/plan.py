@@ -51,7 +51,7 @@ class TransportPlan(ABC):
 
     Subclasses give `uniforms_per_selection`, `acceptance`, `output_law`, `_output_given` and
     `_select`, and `drafts` if these are not i.i.d.; where the laws are fractions, all of it is
-    exact.  Rules that accept a draft or else draw from one residual law are `ResidualPlan`s.
+    exact.  Rules that accept a draft or else draw from one residual law are each a `ResidualPlan`.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ class DraftLaw(ABC):
 
         Returns
         -------
-        int array [*size, k]
+        int array [..., k]
             The drafts of each draw.
 
         Examples

@@ -128,7 +128,7 @@ def verify_drafts(
         How one of the drafts of a position is chosen: by k-Seq, or by the optimal rule between
         levels of the ratio of the laws, which accepts more and takes longer.
     backend : {"auto", "numpy", "torch", "triton"}, optional
-        As for `verify`; all make the same decisions, bit for bit.  Triton has k-Seq alone.
+        As for `verify`; all make the same decisions, bit for bit.
     validate : bool, optional
         Whether to look at all numbers first, which reads every row and waits for the device.
 
@@ -141,7 +141,7 @@ def verify_drafts(
     Raises
     ------
     UnknownMethodError
-        If there is no such rule or backend, or Triton does not have the rule.
+        If there is no such rule or backend.
     InvalidInputError
         If the backend cannot work on the arrays that are given.
     MissingDependencyError
@@ -163,12 +163,11 @@ def verify_drafts(
     given = (target, draft, draft_tokens, uniforms)
     if chosen == "numpy":
         return multi_draft_definition.verify_drafts(*given, rule=rule, validate=validate)
-    if chosen == "torch" or (rule != "k-seq" and backend == "auto"):
+    if chosen == "torch":
         return multi_draft_reference.verify_drafts(*given, rule=rule, validate=validate)
-    _check_name("rule for Triton", rule, ("k-seq",))
     from otm.kernels import multi_draft_triton
 
-    return multi_draft_triton.verify_drafts(*given, validate=validate)
+    return multi_draft_triton.verify_drafts(*given, rule=rule, validate=validate)
 
 
 def _check_name(what: str, name: str, names: tuple[str, ...]) -> None:

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from otm.kernels.definition import UNIT
-from otm.kernels.k_seq_triton import FACTORS, find_split, of_tokens, one_draft
+from otm.kernels.k_seq_triton import find_split, of_tokens, one_draft
 from otm.kernels.laws_triton import mass
+from otm.kernels.levels_triton import choose_slot, won
 from otm.kernels.triton_ import constant, jit, tl
 
 __all__ = ["advance", "first_of", "running", "to_draw_from"]
 
-_FACTORS = constant(FACTORS)
 _UNIT = constant(UNIT)
 
 
@@ -52,7 +52,11 @@ def advance(
     size: tl.tensor,
     draft_size: tl.tensor,
     position: tl.tensor,
+    room: tl.tensor,
+    coins: tl.tensor,
     blocks: tl.tensor,
+    levels: tl.constexpr,
+    width: tl.constexpr,
     padded_most: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
@@ -68,15 +72,27 @@ def advance(
         agreed = tl.load(agree + before * most + chain, mask=chain < most, other=0) > 0
         first = first_of(agreed, most, padded_most)
         token, count = running(tokens, agreed, before, gamma, padded_most)
-        low, high, share, _ = find_split(
-            sums + before * _FACTORS * blocks, count, most, blocks, padded_blocks
-        )
         wanted = of_tokens(target + first * target_chain + before * target_row, token, size)
         offered = of_tokens(draft + first * draft_chain + before * draft_row, token, draft_size)
-        coin = tl.load(uniforms + before * most + chain, mask=token >= 0, other=0.0)
-        tested = (token >= 0) & (token < size)
-        passed = tested & (coin * offered < one_draft(wanted, offered, low, high, share))
-        index = tl.min(tl.where(passed, chain, padded_most), 0)
+        node = sums + before * room
+        known = (token >= 0) & (token < size)
+        coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)
+        if levels > 0:
+            place = uniforms + before * coins + most
+            for_slot = tl.load(place + chain, mask=known, other=0.0)
+            slot = choose_slot(node, wanted, offered, coin, for_slot, levels, width)
+            slot = tl.where(known & (count > 0), slot, -1)
+            highest = known & (slot == tl.max(slot, 0))
+            coin = tl.load(place + most)
+            law = won(node, wanted, offered, levels, width)
+            passed = (coin * law < wanted) & (offered > 0)
+            index = tl.min(tl.where(highest, chain, padded_most), 0)
+            passes = tl.max(tl.where((chain == index) & passed, 1, 0), 0)
+            index = tl.where(passes > 0, index, padded_most)
+        else:
+            low, high, share, _ = find_split(node, count, most, blocks, padded_blocks)
+            passed = known & (coin * offered < one_draft(wanted, offered, low, high, share))
+            index = tl.min(tl.where(passed, chain, padded_most), 0)
         accepted = tl.max(tl.where(chain == index, token, -1), 0)
         left = (token >= 0) & (token == accepted)
     return left
@@ -98,18 +114,23 @@ def to_draw_from(
     draft_size: tl.tensor,
     position: tl.tensor,
     token: tl.tensor,
+    room: tl.tensor,
     blocks: tl.tensor,
+    levels: tl.constexpr,
+    width: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
-    """Masses of the target's row at a position, and of q − F h if there were drafts."""
+    """Masses of the target's row at a position, and of its residual if there were drafts."""
     wanted = of_tokens(target + first * target_chain + position * target_row, token, size)
     of_row = mass(wanted, _UNIT)
     left = tl.zeros_like(of_row)
     if count > 0:
-        low, high, share, factor = find_split(
-            sums + position * _FACTORS * blocks, count, most, blocks, padded_blocks
-        )
         offered = of_tokens(draft + first * draft_chain + position * draft_row, token, draft_size)
-        given = factor * one_draft(wanted, offered, low, high, share)
+        node = sums + position * room
+        if levels > 0:
+            given = tl.minimum(wanted, won(node, wanted, offered, levels, width))
+        else:
+            low, high, share, factor = find_split(node, count, most, blocks, padded_blocks)
+            given = factor * one_draft(wanted, offered, low, high, share)
         left = tl.maximum(of_row - mass(given, _UNIT), 0)
     return of_row, left

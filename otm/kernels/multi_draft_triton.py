@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING
 from otm.kernels import triton_
 from otm.kernels.draw_triton import first_above, pick_block, write_output
 from otm.kernels.k_seq_triton import FACTORS, add_up_factors, of_tokens
-from otm.kernels.multi_draft_checks import check_drafts
+from otm.kernels.levels_triton import add_to_levels, make_table
+from otm.kernels.levels_triton import room as level_room
+from otm.kernels.levels_triton import sizes as level_sizes
+from otm.kernels.multi_draft_checks import check_drafts, coins_of
 from otm.kernels.multi_draft_definition import DraftsResult
 from otm.kernels.multi_draft_steps_triton import advance, first_of, running, to_draw_from
 from otm.kernels.reference import import_torch
-from otm.kernels.triton_ import check_device, constant, jit, launch, padded, rows, tl
+from otm.kernels.triton_ import check_device, jit, launch, padded, rows, tl
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["verify_drafts"]
-
-_FACTORS = constant(FACTORS)
 
 
 def verify_drafts(
@@ -38,6 +39,7 @@ def verify_drafts(
     draft_tokens: Tensor,
     uniforms: Tensor,
     *,
+    rule: str = "k-seq",
     validate: bool = True,
 ) -> DraftsResult[Tensor]:
     """Accept drafts position by position, each time among the chains that agree so far.
@@ -47,7 +49,7 @@ def verify_drafts(
 
     Parameters
     ----------
-    target_probs, draft_probs, draft_tokens, uniforms, validate
+    target_probs, draft_probs, draft_tokens, uniforms, rule, validate
         As for `otm.kernels.multi_draft_reference.verify_drafts`, on a CUDA device.  Laws may be
         broadcast; rows whose entries do not lie side by side are copied first.
 
@@ -68,27 +70,36 @@ def verify_drafts(
     """
     torch = import_torch()
     if validate:
-        check_drafts(torch, target_probs, draft_probs, draft_tokens, uniforms)
+        check_drafts(torch, target_probs, draft_probs, draft_tokens, uniforms, rule=rule)
     check_device(target_probs)
     batch, most, gamma = draft_tokens.shape
     size, device = target_probs.shape[3], target_probs.device
     target, draft = rows(target_probs), rows(draft_probs)
     tokens, uniforms = draft_tokens.contiguous(), uniforms.contiguous()
-    blocks = -(-size // triton_.BLOCK)
+    block = triton_.BLOCK // 2  # two rows in float64: half a block keeps them in registers
+    blocks = -(-size // block)
 
     def work(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.int64, device=device)
 
-    agree = work(batch, gamma + 1, most)
-    sums, last_sums = work(batch, max(gamma, 1), FACTORS, blocks), work(batch, 2, blocks)
+    agree, last_sums = work(batch, gamma + 1, most), work(batch, 2, blocks)
+    levels, width, room = 0, 0, FACTORS * blocks
+    if rule == "levels":
+        levels, width, room = *level_sizes(most), level_room(most)
+    sums = work(batch, max(gamma, 1), room)
+    if levels:
+        sums.zero_()  # histograms
     result = DraftsResult(work(batch, gamma + 1), work(batch), work(batch))
     given = (target, draft, tokens, uniforms, agree, sums)
     strides = (*target.stride()[:3], *draft.stride()[:3])
-    shape = (most, gamma, size, draft.shape[3])
+    shape = (most, gamma, size, draft.shape[3], room, coins_of(rule, most))
     padding = {"padded_most": padded(most), "padded_blocks": padded(blocks)}
-    constants = {**padding, "block_size": triton_.BLOCK}
+    constants = {**padding, "block_size": block, "levels": levels, "width": width}
+    of_table = {name: constants[name] for name in ("levels", "width", "padded_most")}
     for i in range(gamma):
         launch(look_at, (batch, blocks), *given, *strides, *shape, i, **constants)
+        if levels:
+            launch(make_tables, (batch,), tokens, agree, sums, most, gamma, room, i, **of_table)
     launch(add_up, (batch, blocks), *given, last_sums, *strides, *shape, **constants)
     rest = (last_sums, *result, *strides, *shape, blocks)
     launch(draw, (batch,), *given, *rest, **constants, padded_rows=padded(gamma + 1))
@@ -113,7 +124,11 @@ def look_at(
     gamma: tl.tensor,
     size: tl.tensor,
     draft_size: tl.tensor,
+    room: tl.tensor,
+    coins: tl.tensor,
     position: tl.tensor,
+    levels: tl.constexpr,
+    width: tl.constexpr,
     padded_most: tl.constexpr,
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
@@ -125,13 +140,13 @@ def look_at(
     draft += sequence * draft_sequence
     tokens += sequence * most * gamma
     agree += sequence * (gamma + 1) * most
-    sums += sequence * gamma * _FACTORS * blocks
+    sums += sequence * gamma * room
     position = tl.full((), 0, tl.int64) + position
     left = advance(
         target,
         draft,
         tokens,
-        uniforms + sequence * (gamma * most + 2),
+        uniforms + sequence * (gamma * coins + 2),
         agree,
         sums,
         target_chain,
@@ -143,7 +158,11 @@ def look_at(
         size,
         draft_size,
         position,
+        room,
+        coins,
         blocks,
+        levels,
+        width,
         padded_most,
         padded_blocks,
     )
@@ -157,7 +176,34 @@ def look_at(
     token = block * block_size + tl.arange(0, block_size)
     wanted = of_tokens(target + first * target_chain + position * target_row, token, size)
     offered = of_tokens(draft + first * draft_chain + position * draft_row, token, draft_size)
-    add_up_factors(sums + position * _FACTORS * blocks + block, wanted, offered, most, blocks)
+    if levels > 0:
+        add_to_levels(sums + position * room, wanted, offered, levels)
+    else:
+        add_up_factors(sums + position * room + block, wanted, offered, most, blocks)
+
+
+@jit
+def make_tables(
+    tokens: tl.tensor,
+    agree: tl.tensor,
+    sums: tl.tensor,
+    most: tl.tensor,
+    gamma: tl.tensor,
+    room: tl.tensor,
+    position: tl.tensor,
+    levels: tl.constexpr,
+    width: tl.constexpr,
+    padded_most: tl.constexpr,
+) -> None:
+    """Make the table of a position from the histogram of its levels."""
+    sequence = tl.program_id(0).to(tl.int64)
+    position = tl.full((), 0, tl.int64) + position
+    chain = tl.arange(0, padded_most)
+    place = agree + (sequence * (gamma + 1) + position) * most + chain
+    agreed = tl.load(place, mask=chain < most, other=0) > 0
+    _, count = running(tokens + sequence * most * gamma, agreed, position, gamma, padded_most)
+    if count > 0:
+        make_table(sums + (sequence * gamma + position) * room, count, levels, width)
 
 
 @jit
@@ -179,6 +225,10 @@ def add_up(
     gamma: tl.tensor,
     size: tl.tensor,
     draft_size: tl.tensor,
+    room: tl.tensor,
+    coins: tl.tensor,
+    levels: tl.constexpr,
+    width: tl.constexpr,
     padded_most: tl.constexpr,
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
@@ -190,13 +240,13 @@ def add_up(
     draft += sequence * draft_sequence
     tokens += sequence * most * gamma
     agree += sequence * (gamma + 1) * most
-    sums += sequence * gamma * _FACTORS * blocks
+    sums += sequence * gamma * room
     end = tl.full((), 0, tl.int64) + gamma
     agreed = advance(
         target,
         draft,
         tokens,
-        uniforms + sequence * (gamma * most + 2),
+        uniforms + sequence * (gamma * coins + 2),
         agree,
         sums,
         target_chain,
@@ -208,7 +258,11 @@ def add_up(
         size,
         draft_size,
         end,
+        room,
+        coins,
         blocks,
+        levels,
+        width,
         padded_most,
         padded_blocks,
     )
@@ -238,7 +292,10 @@ def add_up(
         draft_size,
         position,
         token,
+        room,
         blocks,
+        levels,
+        width,
         padded_blocks,
     )
     place = last_sums + sequence * 2 * blocks + block
@@ -268,7 +325,11 @@ def draw(
     gamma: tl.tensor,
     size: tl.tensor,
     draft_size: tl.tensor,
+    room: tl.tensor,
+    coins: tl.tensor,
     blocks: tl.tensor,
+    levels: tl.constexpr,
+    width: tl.constexpr,
     padded_most: tl.constexpr,
     padded_rows: tl.constexpr,
     padded_blocks: tl.constexpr,
@@ -278,7 +339,7 @@ def draw(
     sequence = tl.program_id(0).to(tl.int64)
     tokens += sequence * most * gamma
     agree += sequence * (gamma + 1) * most
-    sums += sequence * gamma * _FACTORS * blocks
+    sums += sequence * gamma * room
     last_sums += sequence * 2 * blocks
     chain, inside = tl.arange(0, padded_most), tl.arange(0, padded_most) < most
     position = tl.full((), 0, tl.int64)
@@ -294,7 +355,7 @@ def draw(
     part = tl.arange(0, padded_blocks)
     residual = tl.max(tl.load(last_sums + part, mask=part < blocks, other=0), 0) > 0
     subtract = rejected & residual
-    uniforms += sequence * (gamma * most + 2) + gamma * most
+    uniforms += sequence * (gamma * coins + 2) + gamma * coins
     uniform = tl.load(uniforms + tl.where(rejected, 0, 1))
     block, point = pick_block(
         last_sums + tl.where(subtract, 0, blocks), uniform, blocks, padded_blocks
@@ -315,7 +376,10 @@ def draw(
         draft_size,
         position,
         token,
+        room,
         blocks,
+        levels,
+        width,
         padded_blocks,
     )
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)

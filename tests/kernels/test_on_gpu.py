@@ -176,13 +176,18 @@ def test_levels_decide_on_the_gpu_as_on_the_cpu_and_never_wait(size: int, dtype:
         choice = {"rule": "levels", "validate": False}
         expected = multi_draft_reference.verify_drafts(*given, **choice)
         there = on_gpu(given)
+        multi_draft_triton.verify_drafts(*there, **choice)  # compiles
         torch.cuda.set_sync_debug_mode("error")
         try:
-            found = multi_draft_reference.verify_drafts(*there, **choice)
+            found = [
+                module.verify_drafts(*there, **choice)
+                for module in (multi_draft_reference, multi_draft_triton)
+            ]
         finally:
             torch.cuda.set_sync_debug_mode("default")
-        for mine, other in zip(found, expected, strict=True):
-            assert mine.tolist() == other.tolist()
+        for result in found:
+            for mine, other in zip(result, expected, strict=True):
+                assert mine.tolist() == other.tolist()
 
 
 def test_a_graph_of_several_chains_replays_with_changed_inputs() -> None:
