@@ -71,7 +71,8 @@ def cost() -> str:
     found = record("rules")
     columns = next(iter(found["cost"].values()))
     rows = [
-        [name, *(f"{value:,.3g}" for value in row.values())] for name, row in found["cost"].items()
+        [name, *(f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in row.values())]
+        for name, row in found["cost"].items()
     ]
     return markdown(["rule", *columns], rows, origin(found, "rules --save"))
 
@@ -122,7 +123,7 @@ def rows() -> str:
     lines = [
         [
             f"{row['laws']}, [{row['batch']:,} × {row['n']:,}], k = {row['k']}",
-            *(f"{row[column]:.2g}" for column in columns),
+            *(f"{row[column]:.2f}" for column in columns),
         ]
         for row in found["times"]
     ]

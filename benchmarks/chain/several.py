@@ -55,7 +55,9 @@ def contestants(device: torch.device) -> dict[str, Contestant]:
         "levels, torch": Contestant(partial(plain, rule="levels"), "levels"),
     }
     if on_gpu:
-        found["k-Seq, triton"] = Contestant(multi_draft_triton.verify_drafts, "k-seq")
+        kernels = multi_draft_triton.verify_drafts
+        found["k-Seq, triton"] = Contestant(kernels, "k-seq")
+        found["levels, triton"] = Contestant(partial(kernels, rule="levels"), "levels")
     return found
 
 

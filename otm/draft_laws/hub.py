@@ -84,7 +84,7 @@ class HubPairs(OneLaw):
         return self.as_sets.missed(order)
 
     def __str__(self) -> str:
-        return f"{self.k}, one of them the hub"
+        return f"{self.k} with the hub"
 
     def to_exact(self) -> HubPairs:
         """Return the same law in fractions."""

@@ -9,8 +9,9 @@ softmax in float32, the others in float64.
 - `reference`, `block_reference`: the same, batched, in torch on any device;
 - `chain_triton`, `block_triton`: the same as Triton kernels, built from `laws_triton` and
   `draw_triton`;
-- `k_seq_definition`, `multi_draft_definition`: k-Seq at one node and SpecTr's recursion over it,
-  with `..._reference` in torch and `..._triton`.
+- `k_seq_definition`, `levels_definition`: two rules for several drafts at one node, k-Seq and a
+  nearly optimal one; `multi_draft_definition`: SpecTr's recursion over them; each of the three with
+  `..._reference` in torch and `..._triton`.
 
 Beside them:
 

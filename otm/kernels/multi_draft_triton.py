@@ -2,8 +2,10 @@
 
 One launch for each position: its programs finish the position before, from sums that the last
 launch left, and add up what the chains that still agree need at theirs.  So the drafts are tested
-on the device, and the number of launches, γ + 2, does not depend on what is accepted.  The last two
-draw one token, as in chain verification.  A sequence whose output has ended costs no reading.
+on the device, and the number of launches does not depend on what is accepted: γ + 2 for k-Seq,
+twice γ and three for levels, whose tables one program makes and whose histograms start from 0.  The
+last two draw one token, as in chain verification.  A sequence whose output has ended costs no
+reading.
 
 Nothing waits for the device, nothing depends on the order in which programs run or on the rest of
 the batch, and all can be captured in a CUDA graph.

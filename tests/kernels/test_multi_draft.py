@@ -92,7 +92,7 @@ def test_one_chain_is_chain_verification() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("size", [1, 17, 25])
+@pytest.mark.parametrize("size", [1, 17])
 def test_triton_decides_as_torch(size: int, device: str) -> None:
     rng = np.random.default_rng(size)
     for number, dtype in enumerate(TYPES):
@@ -136,7 +136,7 @@ def test_no_garbage_gives_a_token_outside_the_vocabulary(
     module, device = (multi_draft_triton, device) if triton else (multi_draft_reference, "cpu")
     rng = np.random.default_rng(4)
     values = np.array([0, 1, -1, math.nan, math.inf, -math.inf, 1e30, -1e30, 0.5, 1e-40])
-    batch = 3 if triton else 200
+    batch = 3 if triton else 100
     for size in (1, 9):
         target = torch.from_numpy(rng.choice(values, (batch, 2, 3, size))).float()
         draft = torch.from_numpy(rng.choice(values, (batch, 2, 2, size))).float()

@@ -24,6 +24,7 @@ from otm.kernels import (  # noqa: E402
     softmax,
     triton_,
 )
+from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -139,75 +140,55 @@ def test_a_graph_replays_with_changed_inputs(rule: str, logits: bool) -> None:
         assert_same(result, verify(*fresh, validate=False))
 
 
-def several(size: int, dtype: Any, seed: int = 1, batch: int = 5, count: int = 4) -> list[Any]:
+def several(size: int, dtype: Any, seed: int, rule: str, count: int = 4) -> list[Any]:
     """Draw at least two chains for each sequence, with the laws of `make`, some of them shorter."""
-    target, draft, *_ = make(size, torch.float32, seed, batch).laws(dtype)
-    gamma, rng = draft.shape[1], torch.Generator().manual_seed(seed)
+    target, draft, *_ = make(size, torch.float32, seed).laws(dtype)
+    (batch, gamma), rng = draft.shape[:2], torch.Generator().manual_seed(seed)
     weights = draft.float().flatten(0, 1).clamp(min=1e-30)
     tokens = torch.multinomial(weights, count, replacement=True, generator=rng)
     tokens = tokens.reshape(batch, gamma, count).transpose(1, 2).contiguous()
     tokens[1, :, 1:] = tokens[1, :1, 1:].clone()
     tokens[:, 1, 2:], tokens[0, -1] = -1, -1
-    uniforms = torch.rand(batch, gamma * count + 2, dtype=torch.float64, generator=rng)
+    uniforms = torch.rand(
+        batch, gamma * coins_of(rule, count) + 2, dtype=torch.float64, generator=rng
+    )
     laws = [x[:, None].expand(-1, count, -1, -1) for x in (target, draft)]
     return [*laws, tokens, uniforms]
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("size", SIZES)
-def test_several_chains_are_decided_as_by_the_reference(size: int, dtype: Any) -> None:
-    for seed, count in enumerate((1, 2, 4, 8)):
-        given = several(size, dtype, seed, count=max(count, 2))
-        given = [*(x[:, :count] for x in given[:3]), given[3][:, : 4 * count + 2]]
-        expected = multi_draft_reference.verify_drafts(*given, validate=False)
+def test_several_chains_are_decided_as_by_the_reference(size: int, dtype: Any, rule: str) -> None:
+    for seed, count in enumerate((2, 4, 8)):
+        given = several(size, dtype, seed, rule, count)
+        expected = multi_draft_reference.verify_drafts(*given, rule=rule, validate=False)
         for module in (multi_draft_triton, multi_draft_reference):
-            found = module.verify_drafts(*on_gpu(given), validate=False)
+            found = module.verify_drafts(*on_gpu(given), rule=rule, validate=False)
             for mine, other in zip(found, expected, strict=True):
                 assert mine.tolist() == other.tolist()
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
-@pytest.mark.parametrize("size", SIZES)
-def test_levels_decide_on_the_gpu_as_on_the_cpu_and_never_wait(size: int, dtype: Any) -> None:
-    for seed, count in enumerate((2, 8)):
-        given = several(size, dtype, seed, count=count)
-        rng = torch.Generator().manual_seed(seed)
-        given[3] = torch.rand(5, 4 * (2 * count + 1) + 2, dtype=torch.float64, generator=rng)
-        choice = {"rule": "levels", "validate": False}
-        expected = multi_draft_reference.verify_drafts(*given, **choice)
-        there = on_gpu(given)
-        multi_draft_triton.verify_drafts(*there, **choice)  # compiles
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            found = [
-                module.verify_drafts(*there, **choice)
-                for module in (multi_draft_reference, multi_draft_triton)
-            ]
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        for result in found:
-            for mine, other in zip(result, expected, strict=True):
-                assert mine.tolist() == other.tolist()
-
-
-def test_a_graph_of_several_chains_replays_with_changed_inputs() -> None:
-    static = on_gpu(x.contiguous() for x in several(10_000, torch.float32, 0))
-    multi_draft_triton.verify_drafts(*static, validate=False)  # compiles
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("module", [multi_draft_triton, multi_draft_reference])
+def test_a_graph_of_several_chains_replays_with_changed_inputs(module: Any, rule: str) -> None:
+    static = on_gpu(x.contiguous() for x in several(10_000, torch.float32, 0, rule))
+    module.verify_drafts(*static, rule=rule, validate=False)  # compiles
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        multi_draft_triton.verify_drafts(*static, validate=False)
+        module.verify_drafts(*static, rule=rule, validate=False)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = multi_draft_triton.verify_drafts(*static, validate=False)
+        result = module.verify_drafts(*static, rule=rule, validate=False)
     for seed in range(1, 6):
-        fresh = on_gpu(several(10_000, torch.float32, seed))
+        fresh = on_gpu(several(10_000, torch.float32, seed, rule))
         for old, new in zip(static, fresh, strict=True):
             old.copy_(new)
         graph.replay()
-        expected = multi_draft_triton.verify_drafts(*fresh, validate=False)
+        expected = multi_draft_triton.verify_drafts(*fresh, rule=rule, validate=False)
         for mine, other in zip(result, expected, strict=True):
             assert mine.tolist() == other.tolist()
 
