@@ -25,7 +25,7 @@ from otm.kernels.k_seq_definition import at_least_once
 __all__ = ["LEAST_RATIO", "STEPS", "levels", "ratio_grid"]
 
 STEPS = 32
-"""Levels for each octave of the ratio."""
+"""Levels for each octave of the ratio; a power of two, which the kernels need."""
 
 LEAST_RATIO = -4
 """Power of two of the least ratio of the grid that is not 0."""

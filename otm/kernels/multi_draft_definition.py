@@ -97,6 +97,9 @@ def verify_drafts(
     -----
     For K drafts at a single node let γ = 1; laws that the chains share can be broadcast.
 
+    Laws are not normalised.  With sums D of a draft law and T of a target law, the law of an output
+    token was measured to be at most abs(D − 1) + abs(T − 1) away from the target (TV).
+
     References
     ----------
     .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS

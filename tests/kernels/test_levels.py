@@ -68,8 +68,9 @@ def law_of_output(
     return law, accepted
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize(("draft", "target"), PAIRS)
+@pytest.mark.parametrize(
+    ("draft", "target", "steps"), [*((*pair, 1) for pair in PAIRS), (*PAIRS[3], 3)]
+)
 def test_the_law_is_exactly_the_target_s(draft: list[int], target: list[int], steps: int) -> None:
     for count in (1, 2):
         wanted, offered = law_of(target), law_of(draft)
@@ -163,7 +164,7 @@ def test_torch_decides_as_the_definition() -> None:
 
     rng = np.random.default_rng(6)
     accepted = rejected = 0
-    for _ in range(25):
+    for _ in range(15):
         batch, count, size = 5, int(rng.integers(1, 6)), int(rng.integers(1, 40))
         target, draft = rng.dirichlet(np.full(size, rng.choice([0.1, 0.5, 3])), (2, batch))
         draft[0] = target[0]
@@ -192,4 +193,4 @@ def test_torch_decides_as_the_definition() -> None:
             if index < 0:
                 assert found.residual[b].tolist() == residual.tolist()
             accepted, rejected = accepted + (index >= 0), rejected + (index < 0)
-    assert min(accepted, rejected) > 20
+    assert min(accepted, rejected) > 12
