@@ -35,6 +35,9 @@ __all__ = ["alpha_interval", "alpha_interval_from_logprobs"]
 POWER_ERROR = 2.0**-43
 """More than the relative error of a power with 63 binary digits in its exponent, and its kind."""
 
+TINY = 2.0**-1000
+"""More than what is lost below the smallest normal float, where errors are absolute."""
+
 FLOAT_SLACK = 2.0**-50
 """Slack that floats always have: eight roundings, for the exponentials, their sum, the quotient."""
 
@@ -111,9 +114,10 @@ def alpha_interval(
     union = len(set(draft) | set(target))
     farthest = farthest_completion(inner[0], inner[1], None if n is None else n - union)
     nearest = nearest_completion(outer[0], outer[1])
-    lower = measure_value(*farthest, k) * (1 - error)
-    upper = measure_value(*nearest, k) * (1 + error)
-    return Interval(lower, min(upper, 0 * upper + 1))
+    tiny = 0 * slack if exact else TINY
+    lower = measure_value(*farthest, k) * (1 - error) - tiny
+    upper = measure_value(*nearest, k) * (1 + error) + tiny
+    return Interval(max(lower, 0 * lower), min(upper, 0 * upper + 1))
 
 
 def alpha_interval_from_logprobs(

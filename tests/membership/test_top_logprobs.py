@@ -247,6 +247,15 @@ def test_floats_are_rounded_outwards(case: Any, k: int, sized: bool) -> None:
     assert isinstance(found.upper, float)
 
 
+def test_a_subnormal_value_is_rounded_outwards() -> None:
+    # bug: 5e-324 less its relative error is 5e-324 again
+    floats = {0: 5e-324, 1: 1.0}, {0: 1.0, 2: 0.0}
+    said = [{token: F(value) for token, value in listed.items()} for listed in floats]
+    exact = alpha_interval(*said, 1, slack=F(1, 2**50))
+    found = alpha_interval(*floats, 1)
+    assert 0 == found.lower <= exact.lower <= exact.upper <= found.upper
+
+
 @pytest.mark.parametrize("k", [10**6, 2**63 - 1])
 def test_very_many_drafts(k: int) -> None:
     interval = alpha_interval({0: 0.5, 1: 0.25}, {1: 0.5, 2: 0.25}, k)
