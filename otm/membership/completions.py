@@ -172,13 +172,18 @@ def _split(draft: TopList, target: TopList) -> tuple[Law, Law, Law, Law]:
 def _pour(total: Number, weights: Law, caps: Law) -> Law:
     """Masses min(cap, c · weight) with this sum, or all caps if they sum to less."""
     caps = np.where(weights > 0, caps, 0 * caps)
-    level = RatioOrder(weights, caps).cap_of_mass(total) if weights.any() else None
-    return caps if level is None else np.minimum(caps, level * weights)
+    with np.errstate(over="ignore", invalid="ignore"):
+        level = RatioOrder(weights, caps).cap_of_mass(total) if weights.any() else None
+        # over subnormal weights the level can overflow: to the caps, which errs upwards by no more
+        poured = caps if level is None else np.minimum(caps, level * weights)
+    return np.where(weights > 0, poured, caps)
 
 
 def _full_tokens(law: TopList, unlisted: int) -> int:
     """How many of the unlisted tokens the rest fills up to the cap."""
-    return int(min(law.rest // law.cap, unlisted)) if law.cap else 0
+    if law.cap * unlisted <= law.rest:  # where the quotient could overflow
+        return unlisted if law.cap else 0
+    return int(law.rest // law.cap)
 
 
 def _filled(law: TopList, start: Counts, width: Counts) -> Law:

@@ -28,6 +28,8 @@ from otm.ratio_order import RatioOrder
 
 __all__ = ["Optimum", "optimal_value_of", "optimum_of"]
 
+LARGE_SCALE = 2.0**512
+
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
@@ -142,8 +144,12 @@ def _optimal_order(drafts: DraftLaw, target: Law) -> npt.NDArray[np.int64] | Non
     if isinstance(drafts, Greedy):
         last = RatioOrder(drafts.last, target)
         return np.append(drafts.sure, last.tokens)
-    if isinstance(drafts, IID | WithoutReplacement):
+    if isinstance(drafts, IID):
         return RatioOrder(drafts.law, target).tokens
+    if isinstance(drafts, WithoutReplacement):
+        # a ratio must not overflow: subnormal tokens are all that is left after the others
+        scale = 1 if drafts.exact else LARGE_SCALE
+        return RatioOrder(drafts.law * scale, target).tokens
     return None
 
 

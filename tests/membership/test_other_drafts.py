@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otm.arithmetic import Law, Number
+from otm.distribution import to_exact
 from otm.draft_laws import IID, DraftLaw, Greedy, HubPairs, Independent, Joint, WithoutReplacement
 from otm.errors import InvalidLawError, InvalidParameterError, ProblemTooLargeError
 from otm.interval import Interval
@@ -225,3 +226,11 @@ def test_parameters_of_the_interval_are_checked() -> None:
     laws = np.full((4, 50), 0.02)
     with pytest.raises(InvalidParameterError, match="iterations"):
         optimal_value_of(Independent(laws), laws[0], iterations=0)
+
+
+def test_tokens_of_subnormal_probability_are_told_apart() -> None:
+    # bug: q/p overflowed for all of them, and the order of the prefixes was any
+    drafts = WithoutReplacement([5e-324, 5e-324, 5e-324, 1.0], k=2)
+    target = [0.2, 0.4, 0.2, 0.2]
+    exact = optimal_value_of(drafts.to_exact(), to_exact(np.array(target)))
+    assert optimal_value_of(drafts, target) == pytest.approx(float(exact), abs=1e-13)

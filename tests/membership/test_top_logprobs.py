@@ -256,6 +256,12 @@ def test_a_subnormal_value_is_rounded_outwards() -> None:
     assert 0 == found.lower <= exact.lower <= exact.upper <= found.upper
 
 
+def test_a_subnormal_cap_does_not_overflow() -> None:
+    # bug: the number of tokens that a rest fills, as the quotient of the two
+    interval = alpha_interval({0: 1 / 3}, {0: 0.5, 1: 5e-324, 2: 0.5}, 2, vocabulary=3)
+    assert 8 / 9 in interval  # p is uniform, and token 1 is not wanted
+
+
 @pytest.mark.parametrize("k", [10**6, 2**63 - 1])
 def test_very_many_drafts(k: int) -> None:
     interval = alpha_interval({0: 0.5, 1: 0.25}, {1: 0.5, 2: 0.25}, k)
@@ -380,7 +386,7 @@ def test_probabilities_of_zero_and_minus_infinity() -> None:
     inf = float("inf")
     draft, target = {0: 0.0, 1: -inf}, {1: math.log(0.5), 0: math.log(0.5)}
     interval = alpha_interval_from_logprobs(draft, target, 4)
-    assert 0.5 in interval
+    assert 8 / 9 in interval  # p is uniform, and token 1 is not wanted
     assert interval.gap < 1e-4
     assert alpha_interval({0: F(1), 1: F(0)}, {2: F(1)}, 3) == Interval(0, 0)
     assert alpha_interval({0: F(1)}, {1: F(1, 2), 0: F(1, 2)}, 3) == Interval(F(1, 2), F(1, 2))
