@@ -57,6 +57,18 @@ NAMES = {
         "TypicalAcceptance",
         "distance_to_target",
     ],
+    "otm.decoding": [
+        "Standardization",
+        "acceptance_from_divergence",
+        "best_gamma",
+        "corollary_3_9",
+        "divergence_lk",
+        "expected_tokens",
+        "memory_accesses_factor",
+        "operations_factor",
+        "oracle_speedup",
+        "walltime_improvement",
+    ],
     "otm.draft_laws": [
         "IID",
         "DraftLaw",

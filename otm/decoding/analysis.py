@@ -1,0 +1,461 @@
+"""What speculative decoding gains: Leviathan et al., Definition 3.2 to Theorem 3.11, as functions.
+
+One block drafts γ tokens, and the target model judges them in one run.  Each draft is accepted with
+the same probability α, independently of the others (the assumption of section 3.1), and the drafts
+behind the first that is rejected are lost.  One run of the draft model costs c runs of the target.
+
+Every function takes numbers or arrays, which broadcast, and gives a number or an array.  Where α
+and c are fractions, or whole numbers beside a fraction, the result is exact; otherwise it is in
+float64.  All results hold at α = 1, where the printed formulas are 0/0.
+
+Two things in the paper are not to be copied.  Corollary 3.6 writes E(min(p, q)) for the mean of
+Σ_x min(p(x), q(x)).  And appendix A.5 quotes improvements of 2.5, 3.1, 3.6 and 5 for standard
+sampling at c = 0.015, where Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79 from the printed α and the
+best γ: more than the rounding of α explains.
+
+References
+----------
+.. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
+   Decoding", ICML 2023, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, is_exact
+from otm.distribution import as_law_rows
+from otm.errors import InvalidParameterError
+from otm.tensors import to_host
+
+__all__ = [
+    "acceptance_from_divergence",
+    "best_gamma",
+    "corollary_3_9",
+    "divergence_lk",
+    "expected_tokens",
+    "memory_accesses_factor",
+    "operations_factor",
+    "oracle_speedup",
+    "walltime_improvement",
+]
+
+LARGEST_GAMMA = 2**53
+"""Most drafts in a block; beyond it float64 skips whole numbers."""
+
+LARGEST_COST = 1e200
+"""Costs beyond this are refused, before their products can exceed all floats."""
+
+
+def divergence_lk(draft: Any, target: Any) -> Any:
+    """Divergence D_LK(p, q) = Σ |p − M| with M = (p + q)/2 ([leviathan2023]_, Definition 3.2).
+
+    It is 1 − Σ min(p, q) (Lemma 3.3), symmetric, 0 for equal laws alone and 1 for laws of disjoint
+    support alone (Corollary 3.4): the total variation distance.
+
+    Parameters
+    ----------
+    draft, target : array-like [..., n]
+        Laws along the last axis, as for `otm.solve`; the leading axes broadcast.
+
+    Returns
+    -------
+    float, Fraction or array [...]
+        In [0, 1].
+
+    Raises
+    ------
+    InvalidLawError
+        If a row is not a law, or the laws do not fit together.
+
+    Examples
+    --------
+    >>> divergence_lk([0.75, 0.25], [[0.25, 0.75], [0.75, 0.25]])
+    array([0.5, 0. ])
+    """
+    p, q = as_law_rows(draft, target)
+    divergence = np.abs(p - q).sum(axis=-1) / 2
+    return _result(np.minimum(divergence, 1))  # a sum of floats can pass one
+
+
+def acceptance_from_divergence(divergence: Any) -> Any:
+    """Probability β = 1 − D_LK that a draft is accepted ([leviathan2023]_, Theorem 3.5).
+
+    The acceptance rate α of a pair of models is the mean of β over prefixes (Corollary 3.6).
+
+    Parameters
+    ----------
+    divergence : float, Fraction or array
+        D_LK, in [0, 1].
+
+    Returns
+    -------
+    float, Fraction or array
+        In [0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If the divergence is not in [0, 1].
+
+    Examples
+    --------
+    >>> acceptance_from_divergence(divergence_lk([0.75, 0.25], [0.25, 0.75]))
+    0.5
+    """
+    (given,) = _of_one_kind(_in_unit_interval(divergence, "D_LK"))
+    return _result(1 - given)
+
+
+def expected_tokens(alpha: Any, gamma: Any) -> Any:
+    """Mean number of tokens from one block, 1 + α + … + α^γ ([leviathan2023]_, Equation (1)).
+
+    It is (1 − α^(γ+1)) / (1 − α), and γ + 1 for α = 1.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    gamma : int or int array
+        Number of drafts γ in a block, at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        From 1 to γ + 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    Examples
+    --------
+    >>> expected_tokens(Fraction(1, 2), 2)
+    Fraction(7, 4)
+    >>> expected_tokens(1, [0, 4])
+    array([1., 5.])
+    """
+    a, g = _of_one_kind(_in_unit_interval(alpha, "α"), _as_draft_numbers(gamma))
+    return _result(_geometric_sum(a, g + 1))
+
+
+def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
+    """Speed over decoding without drafts ([leviathan2023]_, Theorem 3.8).
+
+    It is `expected_tokens` over γ c + 1, the time of a block.  The γ + 1 judgements of the target
+    are assumed to run in parallel, in the time of one.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    gamma : int or int array
+        Number of drafts γ in a block, at least 0.
+    cost : float, Fraction or array
+        Time c of a run of the draft model over that of the target (Definition 3.7), at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        Above 1 where drafting pays.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    Examples
+    --------
+    >>> round(walltime_improvement(0.8, gamma=5, cost=0), 2)
+    3.69
+    """
+    a, g, c = _of_one_kind(
+        _in_unit_interval(alpha, "α"), _as_draft_numbers(gamma), _as_costs(cost, "c")
+    )
+    return _result(_geometric_sum(a, g + 1) / (g * c + 1))
+
+
+def corollary_3_9(alpha: Any, cost: Any) -> Any:
+    """Improvement (1 + α) / (1 + c) with a single draft ([leviathan2023]_, Corollary 3.9).
+
+    If α > c, it is above 1, and the best γ improves by at least as much.  Otherwise it is at most
+    1, and no γ improves: the mean of α, …, α^γ falls with γ, and must be above c.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    cost : float, Fraction or array
+        Time c of a run of the draft model over that of the target, at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        Above 1 just where some γ improves.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    Examples
+    --------
+    >>> corollary_3_9(Fraction(3, 4), Fraction(1, 50))
+    Fraction(175, 102)
+    """
+    a, c = _of_one_kind(_in_unit_interval(alpha, "α"), _as_costs(cost, "c"))
+    return _result((1 + a) / (1 + c))
+
+
+def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
+    """Arithmetic operations over those of decoding without drafts ([leviathan2023]_, Theorem 3.11).
+
+    It is (γ ĉ + γ + 1) over `expected_tokens`: a block runs the target on γ + 1 positions, and what
+    follows a rejected draft is wasted.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    gamma : int or int array
+        Number of drafts γ in a block, at least 0.
+    cost : float, Fraction or array
+        Operations ĉ for a token of the draft model over those of the target (Definition 3.10), at
+        least 0; not the c of time.
+
+    Returns
+    -------
+    float, Fraction or array
+        At least 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    Examples
+    --------
+    >>> round(operations_factor(0.8, gamma=5, cost=0), 2)
+    1.63
+    """
+    a, g, c = _of_one_kind(
+        _in_unit_interval(alpha, "α"), _as_draft_numbers(gamma), _as_costs(cost, "ĉ")
+    )
+    return _result((g * c + g + 1) / _geometric_sum(a, g + 1))
+
+
+def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
+    """Ratio of reads of the target's weights and cache to those without drafts.
+
+    A block reads them once, so that this is the inverse of `expected_tokens`, which the paper calls
+    the factor by which the reads shrink ([leviathan2023]_, section 3.4).  Reads for the draft model
+    are not counted.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    gamma : int or int array
+        Number of drafts γ in a block, at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        From 1/(γ + 1) to 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    Examples
+    --------
+    >>> memory_accesses_factor(Fraction(1, 2), 2)
+    Fraction(4, 7)
+    """
+    a, g = _of_one_kind(_in_unit_interval(alpha, "α"), _as_draft_numbers(gamma))
+    return _result(1 / _geometric_sum(a, g + 1))
+
+
+def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
+    """Speed if γ were known to be the number of drafts that will pass ([leviathan2023]_, 3.5).
+
+    For c = 0 it is the paper's 1/(1 − α), the mean number of tokens from a block and the bound on
+    Theorem 3.8 for all γ.  With a cost, the α/(1 − α) drafts of a block on average take their time,
+    and it is 1/(1 − α + α c).  No draft is wasted, but all of them are judged still.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    cost : float, Fraction or array, optional
+        Time c of a run of the draft model over that of the target, at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        Infinite, a float, for α = 1 and c = 0.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    Examples
+    --------
+    >>> oracle_speedup(Fraction(4, 5)), oracle_speedup(1)
+    (Fraction(5, 1), inf)
+    """
+    a, c = _of_one_kind(_in_unit_interval(alpha, "α"), _as_costs(cost, "c"))
+    time = 1 - a + a * c
+    with np.errstate(over="ignore"):  # to infinity
+        return _result(np.where(time == 0, math.inf, 1 / np.where(time == 0, 1, time)))
+
+
+def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
+    """Find the number of drafts γ that improves walltime most ([leviathan2023]_, section 3.5).
+
+    The `walltime_improvement` rises up to one γ and never again: draft γ adds to it just if ::
+
+        α^γ (1 + (γ − 1) c) > c (1 + α + … + α^(γ−1)),
+
+    and the difference of the two sides falls with γ.  So the last draft that pays is bisected.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    cost : float, Fraction or array
+        Time c of a run of the draft model over that of the target, at least 0.
+    largest : int, optional
+        Most drafts that a block may have, at least 0 (2^53 if not given).
+
+    Returns
+    -------
+    int or int array
+        The smallest best γ; 0 where α ≤ c, since no draft pays (Corollary 3.9).
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range or the arguments do not broadcast; or if every further
+        draft pays (c = 0 < α, or c < 1 = α) and `largest` is not given.
+
+    Examples
+    --------
+    >>> best_gamma([0.5, 0.75, 0.9], 0.02)
+    array([ 4,  9, 19])
+    >>> best_gamma(0.75, 0, largest=8)
+    8
+    """
+    a, c = _of_one_kind(_in_unit_interval(alpha, "α"), _as_costs(cost, "c"))
+    endless = ((c == 0) & (a > 0)) | ((a == 1) & (c < 1))
+    if largest is None:
+        if np.any(endless):
+            raise InvalidParameterError(
+                "with c = 0 < α or c < 1 = α every further draft pays, so that no γ is the best; "
+                "give the `largest` that a block may have"
+            )
+        largest = LARGEST_GAMMA
+    limit = int(_as_draft_numbers(largest, "largest", single=True))
+    a = np.where(endless, 0, a)  # nothing to search there
+
+    def pays(drafts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        number = _as_kind(drafts, exact=is_exact(a))
+        gained = a**number * (1 + (number - 1) * c)
+        return np.asarray(gained > c * _geometric_sum(a, number), dtype=np.bool_)
+
+    gamma, step = np.zeros(a.shape, dtype=np.int64), 1
+    while step <= limit and pays(gamma + step).any():
+        step *= 2
+    while step:
+        further = gamma + step
+        gamma = np.where((further <= limit) & pays(further), further, gamma)
+        step //= 2
+    return _result(np.where(endless, limit, gamma))
+
+
+def _geometric_sum(alpha: Law, terms: Law) -> Law:
+    """Sum of α^i for i below a number of terms of at least 1."""
+    certain = alpha == 1
+    left = np.where(certain, 1, 1 - alpha)
+    if is_exact(alpha):
+        return np.where(certain, terms, (1 - alpha**terms) / left)
+    with np.errstate(divide="ignore"):  # log(0) = −∞, whose exponential is 0
+        return np.where(certain, terms, -np.expm1(terms * np.log(alpha)) / left)
+
+
+def _in_unit_interval(values: Any, name: str) -> Law:
+    return _as_numbers(values, name, 1, "a number in [0, 1]")
+
+
+def _as_costs(values: Any, name: str) -> Law:
+    return _as_numbers(values, name, LARGEST_COST, f"a number from 0 to {LARGEST_COST:g}")
+
+
+def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
+    """Return numbers in [0, most]: floats as float64, fractions and whole numbers as they are."""
+    try:
+        array: Law = np.asarray(to_host(values))
+    except Exception as reason:  # whatever a foreign object raises when asked for its entries
+        raise InvalidParameterError(
+            f"{name} is not array-like ({reason}); it must be {allowed}, or an array of these"
+        ) from reason
+    if array.dtype == object and all(_is_real(value) for value in array.flat):
+        if not all(isinstance(value, numbers.Rational) for value in array.flat):
+            array = array.astype(np.float64)
+    elif array.dtype.kind not in "iuf":
+        raise InvalidParameterError(f"{name} = {values!r:.60}; it must be {allowed}")
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    wrong = ~np.asarray((array >= 0) & (array <= most), dtype=np.bool_)
+    if wrong.any():
+        raise InvalidParameterError(f"{name} = {array[wrong].flat[0]!s:.60}; it must be {allowed}")
+    return array
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> Law:
+    """Return numbers of drafts as int64."""
+    allowed = f"an integer from 0 to {LARGEST_GAMMA}"
+    array = _as_numbers(values, name, LARGEST_GAMMA, allowed)
+    if array.dtype.kind not in "iu" or (single and array.ndim):
+        raise InvalidParameterError(f"{name} = {values!r:.60}; it must be {allowed}")
+    return array.astype(np.int64)
+
+
+def _of_one_kind(*arrays: Law) -> tuple[Law, ...]:
+    """Broadcast arrays, as fractions if one is so and none holds floats, otherwise as floats."""
+    exact = any(map(is_exact, arrays)) and all(array.dtype.kind != "f" for array in arrays)
+    try:
+        together = np.broadcast_arrays(*arrays)
+    except ValueError:
+        shapes = " and ".join(str(array.shape) for array in arrays)
+        raise InvalidParameterError(
+            f"arguments of shapes {shapes}; they must broadcast together"
+        ) from None
+    return tuple(_as_kind(array, exact=exact) for array in together)
+
+
+def _as_kind(array: Law, *, exact: bool) -> Law:
+    """Return an array in float64, or as fractions over Python's own integers."""
+    if not exact:
+        return array.astype(np.float64)
+    fractions = [Fraction(int(v.numerator), int(v.denominator)) for v in array.flat]
+    return np.array(fractions, dtype=object).reshape(array.shape)
+
+
+def _result(values: Any) -> Any:
+    """Return an array of no axes as the number that it holds."""
+    array = np.asarray(values)
+    return array.item() if array.ndim == 0 else array
