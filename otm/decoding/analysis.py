@@ -54,7 +54,7 @@ LARGEST_COST = 1e200
 
 
 def divergence_lk(draft: Any, target: Any) -> Any:
-    """Divergence D_LK(p, q) = Σ |p − M| with M = (p + q)/2 ([leviathan2023]_, Definition 3.2).
+    """Divergence D_LK(p, q) = Σ abs(p − M), M = (p + q)/2 ([leviathan2023]_, Definition 3.2).
 
     It is 1 − Σ min(p, q) (Lemma 3.3), symmetric, 0 for equal laws alone and 1 for laws of disjoint
     support alone (Corollary 3.4): the total variation distance.
