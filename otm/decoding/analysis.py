@@ -22,17 +22,23 @@ References
 from __future__ import annotations
 
 import math
-import numbers
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, is_exact
+from otm.decoding.parameters import (
+    LARGEST_GAMMA,
+    as_costs,
+    as_draft_numbers,
+    as_kind,
+    in_unit_interval,
+    of_one_kind,
+    result,
+)
 from otm.distribution import as_law_rows
 from otm.errors import InvalidParameterError
-from otm.tensors import to_host
 
 __all__ = [
     "acceptance_from_divergence",
@@ -45,12 +51,6 @@ __all__ = [
     "oracle_speedup",
     "walltime_improvement",
 ]
-
-LARGEST_GAMMA = 2**53
-"""Most drafts in a block; beyond it float64 skips whole numbers."""
-
-LARGEST_COST = 1e200
-"""Costs beyond this are refused, before their products can exceed all floats."""
 
 
 def divergence_lk(draft: Any, target: Any) -> Any:
@@ -81,7 +81,7 @@ def divergence_lk(draft: Any, target: Any) -> Any:
     """
     p, q = as_law_rows(draft, target)
     divergence = np.abs(p - q).sum(axis=-1) / 2
-    return _result(np.minimum(divergence, 1))  # a sum of floats can pass one
+    return result(np.minimum(divergence, 1))  # a sum of floats can pass one
 
 
 def acceptance_from_divergence(divergence: Any) -> Any:
@@ -109,8 +109,8 @@ def acceptance_from_divergence(divergence: Any) -> Any:
     >>> acceptance_from_divergence(divergence_lk([0.75, 0.25], [0.25, 0.75]))
     0.5
     """
-    (given,) = _of_one_kind(_in_unit_interval(divergence, "D_LK"))
-    return _result(1 - given)
+    (given,) = of_one_kind(in_unit_interval(divergence, "D_LK"))
+    return result(1 - given)
 
 
 def expected_tokens(alpha: Any, gamma: Any) -> Any:
@@ -137,13 +137,14 @@ def expected_tokens(alpha: Any, gamma: Any) -> Any:
 
     Examples
     --------
+    >>> from fractions import Fraction
     >>> expected_tokens(Fraction(1, 2), 2)
     Fraction(7, 4)
     >>> expected_tokens(1, [0, 4])
     array([1., 5.])
     """
-    a, g = _of_one_kind(_in_unit_interval(alpha, "α"), _as_draft_numbers(gamma))
-    return _result(_geometric_sum(a, g + 1))
+    a, g = of_one_kind(in_unit_interval(alpha, "α"), as_draft_numbers(gamma))
+    return result(_geometric_sum(a, g + 1))
 
 
 def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
@@ -176,10 +177,10 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
     >>> round(walltime_improvement(0.8, gamma=5, cost=0), 2)
     3.69
     """
-    a, g, c = _of_one_kind(
-        _in_unit_interval(alpha, "α"), _as_draft_numbers(gamma), _as_costs(cost, "c")
+    a, g, c = of_one_kind(
+        in_unit_interval(alpha, "α"), as_draft_numbers(gamma), as_costs(cost, "c")
     )
-    return _result(_geometric_sum(a, g + 1) / (g * c + 1))
+    return result(_geometric_sum(a, g + 1) / (g * c + 1))
 
 
 def corollary_3_9(alpha: Any, cost: Any) -> Any:
@@ -207,11 +208,12 @@ def corollary_3_9(alpha: Any, cost: Any) -> Any:
 
     Examples
     --------
+    >>> from fractions import Fraction
     >>> corollary_3_9(Fraction(3, 4), Fraction(1, 50))
     Fraction(175, 102)
     """
-    a, c = _of_one_kind(_in_unit_interval(alpha, "α"), _as_costs(cost, "c"))
-    return _result((1 + a) / (1 + c))
+    a, c = of_one_kind(in_unit_interval(alpha, "α"), as_costs(cost, "c"))
+    return result((1 + a) / (1 + c))
 
 
 def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
@@ -245,10 +247,10 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
     >>> round(operations_factor(0.8, gamma=5, cost=0), 2)
     1.63
     """
-    a, g, c = _of_one_kind(
-        _in_unit_interval(alpha, "α"), _as_draft_numbers(gamma), _as_costs(cost, "ĉ")
+    a, g, c = of_one_kind(
+        in_unit_interval(alpha, "α"), as_draft_numbers(gamma), as_costs(cost, "ĉ")
     )
-    return _result((g * c + g + 1) / _geometric_sum(a, g + 1))
+    return result((g * c + g + 1) / _geometric_sum(a, g + 1))
 
 
 def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
@@ -277,11 +279,12 @@ def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
 
     Examples
     --------
+    >>> from fractions import Fraction
     >>> memory_accesses_factor(Fraction(1, 2), 2)
     Fraction(4, 7)
     """
-    a, g = _of_one_kind(_in_unit_interval(alpha, "α"), _as_draft_numbers(gamma))
-    return _result(1 / _geometric_sum(a, g + 1))
+    a, g = of_one_kind(in_unit_interval(alpha, "α"), as_draft_numbers(gamma))
+    return result(1 / _geometric_sum(a, g + 1))
 
 
 def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
@@ -310,13 +313,14 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
 
     Examples
     --------
+    >>> from fractions import Fraction
     >>> oracle_speedup(Fraction(4, 5)), oracle_speedup(1)
     (Fraction(5, 1), inf)
     """
-    a, c = _of_one_kind(_in_unit_interval(alpha, "α"), _as_costs(cost, "c"))
+    a, c = of_one_kind(in_unit_interval(alpha, "α"), as_costs(cost, "c"))
     time = 1 - a + a * c
     with np.errstate(over="ignore"):  # to infinity
-        return _result(np.where(time == 0, math.inf, 1 / np.where(time == 0, 1, time)))
+        return result(np.where(time == 0, math.inf, 1 / np.where(time == 0, 1, time)))
 
 
 def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
@@ -355,7 +359,7 @@ def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
     >>> best_gamma(0.75, 0, largest=8)
     8
     """
-    a, c = _of_one_kind(_in_unit_interval(alpha, "α"), _as_costs(cost, "c"))
+    a, c = of_one_kind(in_unit_interval(alpha, "α"), as_costs(cost, "c"))
     endless = ((c == 0) & (a > 0)) | ((a == 1) & (c < 1))
     if largest is None:
         if np.any(endless):
@@ -364,11 +368,11 @@ def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
                 "give the `largest` that a block may have"
             )
         largest = LARGEST_GAMMA
-    limit = int(_as_draft_numbers(largest, "largest", single=True))
+    limit = int(as_draft_numbers(largest, "largest", single=True))
     a = np.where(endless, 0, a)  # nothing to search there
 
     def pays(drafts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        number = _as_kind(drafts, exact=is_exact(a))
+        number = as_kind(drafts, exact=is_exact(a))
         gained = a**number * (1 + (number - 1) * c)
         return np.asarray(gained > c * _geometric_sum(a, number), dtype=np.bool_)
 
@@ -379,7 +383,7 @@ def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
         further = gamma + step
         gamma = np.where((further <= limit) & pays(further), further, gamma)
         step //= 2
-    return _result(np.where(endless, limit, gamma))
+    return result(np.where(endless, limit, gamma))
 
 
 def _geometric_sum(alpha: Law, terms: Law) -> Law:
@@ -390,72 +394,3 @@ def _geometric_sum(alpha: Law, terms: Law) -> Law:
         return np.where(certain, terms, (1 - alpha**terms) / left)
     with np.errstate(divide="ignore"):  # log(0) = −∞, whose exponential is 0
         return np.where(certain, terms, -np.expm1(terms * np.log(alpha)) / left)
-
-
-def _in_unit_interval(values: Any, name: str) -> Law:
-    return _as_numbers(values, name, 1, "a number in [0, 1]")
-
-
-def _as_costs(values: Any, name: str) -> Law:
-    return _as_numbers(values, name, LARGEST_COST, f"a number from 0 to {LARGEST_COST:g}")
-
-
-def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
-    """Return numbers in [0, most]: floats as float64, fractions and whole numbers as they are."""
-    try:
-        array: Law = np.asarray(to_host(values))
-    except Exception as reason:  # whatever a foreign object raises when asked for its entries
-        raise InvalidParameterError(
-            f"{name} is not array-like ({reason}); it must be {allowed}, or an array of these"
-        ) from reason
-    if array.dtype == object and all(_is_real(value) for value in array.flat):
-        if not all(isinstance(value, numbers.Rational) for value in array.flat):
-            array = array.astype(np.float64)
-    elif array.dtype.kind not in "iuf":
-        raise InvalidParameterError(f"{name} = {values!r:.60}; it must be {allowed}")
-    if array.dtype.kind == "f":
-        array = array.astype(np.float64)
-    wrong = ~np.asarray((array >= 0) & (array <= most), dtype=np.bool_)
-    if wrong.any():
-        raise InvalidParameterError(f"{name} = {array[wrong].flat[0]!s:.60}; it must be {allowed}")
-    return array
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> Law:
-    """Return numbers of drafts as int64."""
-    allowed = f"an integer from 0 to {LARGEST_GAMMA}"
-    array = _as_numbers(values, name, LARGEST_GAMMA, allowed)
-    if array.dtype.kind not in "iu" or (single and array.ndim):
-        raise InvalidParameterError(f"{name} = {values!r:.60}; it must be {allowed}")
-    return array.astype(np.int64)
-
-
-def _of_one_kind(*arrays: Law) -> tuple[Law, ...]:
-    """Broadcast arrays, as fractions if one is so and none holds floats, otherwise as floats."""
-    exact = any(map(is_exact, arrays)) and all(array.dtype.kind != "f" for array in arrays)
-    try:
-        together = np.broadcast_arrays(*arrays)
-    except ValueError:
-        shapes = " and ".join(str(array.shape) for array in arrays)
-        raise InvalidParameterError(
-            f"arguments of shapes {shapes}; they must broadcast together"
-        ) from None
-    return tuple(_as_kind(array, exact=exact) for array in together)
-
-
-def _as_kind(array: Law, *, exact: bool) -> Law:
-    """Return an array in float64, or as fractions over Python's own integers."""
-    if not exact:
-        return array.astype(np.float64)
-    fractions = [Fraction(int(v.numerator), int(v.denominator)) for v in array.flat]
-    return np.array(fractions, dtype=object).reshape(array.shape)
-
-
-def _result(values: Any) -> Any:
-    """Return an array of no axes as the number that it holds."""
-    array = np.asarray(values)
-    return array.item() if array.ndim == 0 else array

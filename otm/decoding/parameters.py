@@ -1,0 +1,100 @@
+"""Numbers that the analysis takes: rates, costs, numbers of drafts; floats or fractions."""
+
+from __future__ import annotations
+
+import numbers
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from otm.arithmetic import Law, is_exact
+from otm.errors import InvalidParameterError
+from otm.tensors import to_host
+
+__all__ = [
+    "LARGEST_GAMMA",
+    "as_costs",
+    "as_draft_numbers",
+    "as_kind",
+    "in_unit_interval",
+    "of_one_kind",
+    "result",
+]
+
+LARGEST_GAMMA = 2**53
+"""Most drafts in a block; beyond it float64 skips whole numbers."""
+
+LARGEST_COST = 1e200
+"""Costs beyond this are refused, before their products can exceed all floats."""
+
+
+def in_unit_interval(values: Any, name: str) -> Law:
+    """Return numbers in [0, 1], such as acceptance rates."""
+    return _as_numbers(values, name, 1, "a number in [0, 1]")
+
+
+def as_costs(values: Any, name: str) -> Law:
+    """Return costs, relative to a run of the target model."""
+    return _as_numbers(values, name, LARGEST_COST, f"a number from 0 to {LARGEST_COST:g}")
+
+
+def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
+    """Return numbers in [0, most]: floats as float64, fractions and whole numbers as they are."""
+    try:
+        array: Law = np.asarray(to_host(values))
+    except Exception as reason:  # whatever a foreign object raises when asked for its entries
+        raise InvalidParameterError(
+            f"{name} is not array-like ({reason}); it must be {allowed}, or an array of these"
+        ) from reason
+    if array.dtype == object and all(_is_real(value) for value in array.flat):
+        if not all(isinstance(value, numbers.Rational) for value in array.flat):
+            array = array.astype(np.float64)
+    elif array.dtype.kind not in "iuf":
+        raise InvalidParameterError(f"{name} = {values!r:.60}; it must be {allowed}")
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    wrong = ~np.asarray((array >= 0) & (array <= most), dtype=np.bool_)
+    if wrong.any():
+        raise InvalidParameterError(f"{name} = {array[wrong].flat[0]!s:.60}; it must be {allowed}")
+    return array
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> Law:
+    """Return numbers of drafts as int64."""
+    allowed = f"an integer from 0 to {LARGEST_GAMMA}"
+    array = _as_numbers(values, name, LARGEST_GAMMA, allowed)
+    if array.dtype.kind not in "iu" or (single and array.ndim):
+        raise InvalidParameterError(f"{name} = {values!r:.60}; it must be {allowed}")
+    return array.astype(np.int64)
+
+
+def of_one_kind(*arrays: Law) -> tuple[Law, ...]:
+    """Broadcast arrays, as fractions if one is so and none holds floats, otherwise as floats."""
+    exact = any(map(is_exact, arrays)) and all(array.dtype.kind != "f" for array in arrays)
+    try:
+        together = np.broadcast_arrays(*arrays)
+    except ValueError:
+        shapes = " and ".join(str(array.shape) for array in arrays)
+        raise InvalidParameterError(
+            f"arguments of shapes {shapes}; they must broadcast together"
+        ) from None
+    return tuple(as_kind(array, exact=exact) for array in together)
+
+
+def as_kind(array: Law, *, exact: bool) -> Law:
+    """Return an array in float64, or as fractions over Python's own integers."""
+    if not exact:
+        return array.astype(np.float64)
+    fractions = [Fraction(int(v.numerator), int(v.denominator)) for v in array.flat]
+    return np.array(fractions, dtype=object).reshape(array.shape)
+
+
+def result(values: Any) -> Any:
+    """Return an array of no axes as the number that it holds."""
+    array = np.asarray(values)
+    return array.item() if array.ndim == 0 else array
