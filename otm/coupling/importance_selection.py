@@ -227,6 +227,8 @@ class ImportanceSelection(ResidualPlan):
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
         by_residual = self.residual.law(self.problem.n)
         rejected = draft * (1 - self.accept_probability)
+        with np.errstate(divide="ignore"):
+            log_draft = np.log(draft)
         nodes, spacings = self._nodes
         zero = weights == 0
         none_positive = draft[zero].sum()
@@ -240,7 +242,8 @@ class ImportanceSelection(ResidualPlan):
             decay = np.exp(exponents)
             logarithm = self._log_transform(exponents, decay)
             chosen = spacings[chunk] * (decay @ (weights * rejected)) * np.exp((k - 1) * logarithm)
-            share = draft * np.exp(exponents - logarithm[:, None])
+            # p e^(−w t) / φ, at most one: the quotient of two numbers that may both underflow
+            share = np.exp(np.minimum(log_draft + exponents - logarithm[:, None], 0))
             total += k * float(chosen @ (at_least_once(share, k - 1) @ by_residual))
         return total
 
