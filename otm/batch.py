@@ -13,7 +13,7 @@ from otm.coupling.plan import Selection
 from otm.distribution import as_law_rows
 from otm.draft_laws.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError
-from otm.input_checks import Drafts, check_uniforms
+from otm.input_checks import Drafts, as_array, check_uniforms
 from otm.membership.cut import minimum_cut
 from otm.membership.rows import Counts, as_draft_counts, name_row, optimal_values
 from otm.problem import MembershipProblem
@@ -152,13 +152,8 @@ class SolutionRows:
 
     def _check_drafts(self, drafts: Any) -> Drafts:
         """Return drafts [..., K] as an integer array, with every draft and padding as due."""
-        try:
-            array = np.asarray(to_host(drafts))
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise InvalidDraftsError(
-                f"the drafts are not array-like ({error}); give an array, with −1 in place of "
-                "those that a row lacks"
-            ) from error
+        advice = "give an array, with −1 in place of those that a row lacks"
+        array = as_array(drafts, "the drafts", InvalidDraftsError, advice)
         width = int(self.k.max()) if self.k.size else (0, *array.shape)[-1]
         if array.shape != (*self.shape, width):
             raise InvalidDraftsError(

@@ -18,7 +18,15 @@ from otm.errors import (
 )
 from otm.tensors import to_host
 
-__all__ = ["Drafts", "Uniforms", "as_draft_count", "as_drafts", "check_uniforms", "leading_shape"]
+__all__ = [
+    "Drafts",
+    "Uniforms",
+    "as_array",
+    "as_draft_count",
+    "as_drafts",
+    "check_uniforms",
+    "leading_shape",
+]
 
 Drafts: TypeAlias = npt.NDArray[np.int64]
 """Draft tokens, the drafts of one selection along the last axis."""
@@ -65,7 +73,7 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
     InvalidDraftsError
         If they have a wrong shape or type or lie outside the vocabulary.
     """
-    array = _as_array(drafts, "the drafts", InvalidDraftsError)
+    array = as_array(drafts, "the drafts", InvalidDraftsError)
     if array.ndim == 0 or array.shape[-1] != k:
         raise InvalidDraftsError(
             f"drafts of shape {array.shape}; the last axis must hold the k = {k} drafts of "
@@ -89,7 +97,7 @@ def leading_shape(uniforms: npt.ArrayLike, axes: int) -> tuple[int, ...]:
     InvalidUniformsError
         If they are not an array.
     """
-    return _as_array(uniforms, "the uniforms", InvalidUniformsError).shape[:-axes]
+    return as_array(uniforms, "the uniforms", InvalidUniformsError).shape[:-axes]
 
 
 def check_uniforms(
@@ -113,7 +121,7 @@ def check_uniforms(
     InvalidUniformsError
         If they have another shape or do not all lie in [0, 1).
     """
-    array = _as_array(uniforms, "the uniforms", InvalidUniformsError)
+    array = as_array(uniforms, "the uniforms", InvalidUniformsError)
     if array.shape != shape:
         raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need}")
     try:
@@ -131,8 +139,17 @@ def check_uniforms(
     return fractions.reshape(shape)
 
 
-def _as_array(values: Any, name: str, error: type[InvalidInputError]) -> npt.NDArray[Any]:
+def as_array(
+    values: Any, name: str, error: type[InvalidInputError], advice: str = "give an array"
+) -> npt.NDArray[Any]:
+    """Return what is array-like, tensors on any device among it, as an array.
+
+    Raises
+    ------
+    InvalidInputError
+        The given error, if it is not array-like.
+    """
     try:
         return np.asarray(to_host(values))
     except Exception as reason:  # whatever a foreign object raises when asked for its entries
-        raise error(f"{name} are not array-like ({reason}); give an array") from reason
+        raise error(f"{name} are not array-like ({reason}); {advice}") from reason

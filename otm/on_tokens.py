@@ -14,7 +14,7 @@ from otm.arithmetic import Law, Number
 from otm.coupling.plan import Selection, TransportPlan
 from otm.draft_laws.base import NEVER_DRAWN, DraftLaw
 from otm.errors import InvalidDraftsError
-from otm.input_checks import Drafts
+from otm.input_checks import Drafts, as_array
 from otm.interval import Interval
 from otm.membership.bounds import Bound
 from otm.membership.cut import Cut
@@ -75,12 +75,7 @@ class DraftsOnTokens:
 
     def positions(self, drafts: npt.ArrayLike) -> Drafts:
         """Positions in `tokens` of drafts that `check` does not refuse."""
-        try:
-            ids = np.asarray(to_host(drafts))
-        except (RuntimeError, TypeError, ValueError) as reason:
-            raise InvalidDraftsError(
-                f"the drafts are not array-like ({reason}); give an array"
-            ) from reason
+        ids = as_array(drafts, "the drafts", InvalidDraftsError)
         if ids.dtype.kind not in "iu":
             raise InvalidDraftsError(
                 f"drafts of type {ids.dtype}; draft tokens must be integers, the ids of tokens"

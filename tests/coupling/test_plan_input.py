@@ -5,7 +5,6 @@ The rules are those of the fixture `rule` in `conftest.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -13,12 +12,12 @@ import numpy as np
 import pytest
 
 from otm.coupling.plan import TransportPlan
+from otm.coupling.rules import Rule
 from otm.errors import InvalidDraftsError, InvalidUniformsError
 from otm.problem import MembershipProblem
 from otm.testing.instances import instance
 
 F = Fraction
-Rule = Callable[[MembershipProblem], TransportPlan]
 
 
 def first(plan: TransportPlan) -> tuple[int, ...]:

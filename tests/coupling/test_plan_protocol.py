@@ -6,7 +6,6 @@ The rules are those of the fixture `rule` in `conftest.py`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +21,7 @@ from otm.coupling.list_coupling import ListCoupling
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
+from otm.coupling.rules import Rule
 from otm.coupling.table import TablePlan
 from otm.draft_laws import Greedy, HubPairs
 from otm.membership.cut import minimum_cut
@@ -37,7 +37,6 @@ from otm.testing.strategies import drafts, problems, uniforms
 
 F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)
-Rule = Callable[[MembershipProblem], TransportPlan]
 
 UNTIED = ["Bernoulli", "three drafts", "four tokens", "zeros", "two cuts"]  # no ties in q/p
 

@@ -6,7 +6,6 @@ draws the drafts and flips the coins with the same numbers, is explored exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,9 @@ import pytest
 
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.plan import TransportPlan
-from otm.problem import MembershipProblem
+from otm.coupling.rules import Rule
 from otm.testing import BUDGET, Control, explore
 from otm.testing.instances import instance
-
-Rule = Callable[[MembershipProblem], TransportPlan]
 
 
 def select_with_shared_stream(plan: TransportPlan, numbers: Any) -> Any:
