@@ -18,6 +18,7 @@ import numpy as np
 
 from otm.errors import InvalidLawError, InvalidParameterError
 from otm.membership.rows import name_row
+from otm.sparse import SparseLaw, Tokens
 from otm.tensors import is_tensor, to_host
 
 __all__ = ["Standardization"]
@@ -144,6 +145,50 @@ class Standardization:
         if self.min_p is not None:
             weights = weights * (weights >= self.min_p)  # the largest weight is 1
         return weights / weights.sum(-1)[..., None]
+
+    def sparse(self, logits: Any) -> SparseLaw:
+        """Law of the next token by its support; what was truncated costs next to nothing.
+
+        Parameters
+        ----------
+        logits : array-like or tensor [V]
+            As for a call, for one law.
+
+        Returns
+        -------
+        SparseLaw
+            The law that a call gives, up to rounding.
+
+        Raises
+        ------
+        InvalidLawError
+            As for a call.
+
+        Examples
+        --------
+        >>> law = Standardization(top_k=2)(np.log([0.1, 0.4, 0.2, 0.3]))
+        >>> law.round(12)
+        array([0.        , 0.57142857, 0.        , 0.42857143])
+        >>> Standardization(top_k=2).sparse(np.log([0.1, 0.4, 0.2, 0.3])).tokens.tolist()
+        [1, 3]
+        """
+        scores = np.asarray(to_host(logits))
+        if scores.ndim != 1:
+            raise InvalidLawError(
+                f"logits of shape {scores.shape}; a sparse law takes those of one law, [V]"
+            )
+        tokens: Tokens | None = None
+        most = 1 if self.temperature == 0 else self.top_k
+        if most is not None and most < scores.size and scores.dtype.kind == "f":
+            cut = scores.size - most
+            least = np.partition(scores, cut)[cut]
+            if np.isfinite(least):  # otherwise the whole row is looked at, or refused
+                tokens = np.flatnonzero(scores >= least)
+                scores = scores[tokens]
+        law = self(scores)
+        support = law > 0
+        kept = np.flatnonzero(support) if tokens is None else tokens[support]
+        return SparseLaw.from_support(kept, law[support])
 
     def _weights(self, xp: Any, scores: Any, highest: Any) -> Any:
         """Laws times what makes their largest entry 1: subtracted first, nothing overflows."""

@@ -1,0 +1,222 @@
+"""Drafts as trees, and the models that draft them.
+
+A node is a token after the tokens above it, and knows the law that its children were drawn from.
+K chains are a tree that branches at its root alone (SpecTr, section 7); a prefix tree branches at
+every level (SpecTr, Algorithm 4); one chain is what Leviathan's Algorithm 1 drafts.  Children are
+kept as they were drawn: a token that was drawn twice has two nodes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from otm.decoding.models.base import LanguageModel
+from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.standardize import Standardization
+from otm.errors import InvalidDraftsError, InvalidParameterError
+from otm.input_checks import as_draft_count
+from otm.sparse import SparseLaw
+
+__all__ = ["Branching", "DraftNode", "Drafter", "ModelDrafter", "Randomness"]
+
+Randomness = Callable[[int], npt.NDArray[Any]]
+"""m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
+
+Branching = int | tuple[int, ...]
+"""Either a number K of chains, or for each level the number of children of a node there."""
+
+
+@dataclass(eq=False, slots=True)
+class DraftNode:
+    """A draft token, below the tokens that come before it.
+
+    Attributes
+    ----------
+    path : tuple of int
+        The draft tokens from the root's child down to this one; empty at the root, which stands
+        for the last token that is known.
+    law : SparseLaw or None
+        The law that the children were drawn from, independently; None if there are none.
+    children : list of DraftNode
+        One for each draw.
+    """
+
+    path: Path = ()
+    law: SparseLaw | None = None
+    children: list[DraftNode] = field(default_factory=list)
+
+    @property
+    def token(self) -> int:
+        """The draft token itself."""
+        return self.path[-1]
+
+    def offered(self) -> SparseLaw:
+        """Law of the children, which there must be.
+
+        Raises
+        ------
+        InvalidDraftsError
+            If the node has no law.
+        """
+        if self.law is None:
+            raise InvalidDraftsError(
+                f"the drafts after {self.path} come without the law that they were drawn from; "
+                "without it no verifier is lossless, so give `law` beside `children`"
+            )
+        return self.law
+
+    def nodes(self) -> Iterator[DraftNode]:
+        """Go through the tree, from this node down, parents before their children."""
+        yield self
+        for child in self.children:
+            yield from child.nodes()
+
+    def leaves(self) -> list[Path]:
+        """List the different paths that no other one continues."""
+        paths = dict.fromkeys(node.path for node in self.nodes())
+        continued = {path[:-1] for path in paths if path}
+        return [path for path in paths if path not in continued]
+
+    def grow(self, law: SparseLaw, count: int, uniforms: Randomness) -> None:
+        """Draw children from a law, independently, with a uniform each."""
+        self.law = law
+        tokens = law.draw(uniforms(count))
+        self.children = [DraftNode((*self.path, token)) for token in tokens.tolist()]
+
+
+class Drafter(ABC):
+    """Whatever proposes drafts for sequences, and knows the laws that it draws them from.
+
+    Attributes
+    ----------
+    vocabulary : int or None
+        Number of tokens; None if any will do.
+    context_length : int or None
+        Most tokens that a context and its drafts may have; None if there is no limit.
+    """
+
+    vocabulary: int | None = None
+    context_length: int | None = None
+
+    @property
+    @abstractmethod
+    def seconds(self) -> float:
+        """Time spent in models so far."""
+
+    @abstractmethod
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int],
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft for every sequence of a batch.
+
+        Parameters
+        ----------
+        contexts : sequence of B tuples of int
+            All tokens so far, at least one.
+        depths : sequence of B int
+            Most tokens that a draft may have, at least 0.
+        parents : sequence of B int
+            The sequence of the call before that each continues; ignored at the first call.
+        uniforms : sequence of B Randomness
+            Where each sequence takes its uniforms from; nothing else decides.
+
+        Returns
+        -------
+        list of DraftNode
+            A tree for each sequence.  How deep a branch is must depend on nothing but its tokens.
+        """
+
+
+class ModelDrafter(Drafter):
+    """Drafts of a language model, each drawn after the one before it.
+
+    Equal paths are read once.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        The draft model.
+    branching : int or tuple of int, optional
+        K for K independent chains, or the numbers of children (k_1, …, k_L) of a prefix tree, which
+        then has at most L levels ([sun2023]_, Algorithm 4).
+    sampling : Standardization, optional
+        How to sample from the model; need not be that of the target.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the branching is neither.
+
+    Notes
+    -----
+    Algorithm 4 as printed samples from the large model; the text around it and the method mean the
+    small one.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr", NeurIPS 2023, section 7 and appendix D.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        branching: Branching = 1,
+        sampling: Standardization | None = None,
+    ) -> None:
+        self.vocabulary = model.vocabulary
+        self.context_length = model.context_length
+        self.branching = _as_branching(branching)
+        self._reader = Reader(model, sampling or Standardization())
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in the model so far."""
+        return self._reader.seconds
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int],
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft for every sequence of a batch, level by level."""
+        roots = [DraftNode() for _ in contexts]
+        levels = [[root] for root in roots]
+        for depth in range(max(1, *depths)):  # once in any case, to follow the batch
+            growing = [nodes if depth < d else [] for nodes, d in zip(levels, depths, strict=True)]
+            paths = [list(dict.fromkeys(node.path for node in nodes)) for nodes in growing]
+            laws = self._reader.read(contexts, paths, parents, whole=False)
+            parents = range(len(contexts))
+            for b, nodes in enumerate(growing):
+                found = {path: laws(b, path) for path in paths[b]}
+                for node in nodes:
+                    node.grow(found[node.path], self._children(depth), uniforms[b])
+                levels[b] = [child for node in nodes for child in node.children]
+        return roots
+
+    def _children(self, depth: int) -> int:
+        """Say how many children a node at a depth has, 0 below the last level of a prefix tree."""
+        if isinstance(self.branching, int):
+            return 1 if depth else self.branching
+        return self.branching[depth] if depth < len(self.branching) else 0
+
+
+def _as_branching(branching: Any) -> Branching:
+    numbers = branching if isinstance(branching, tuple) else (branching,)
+    if not numbers:
+        raise InvalidParameterError(
+            "the branching () has no level; give the number of children at each level, such as "
+            "(4, 2, 1), or the number of chains"
+        )
+    counts = tuple(as_draft_count(number) for number in numbers)
+    return counts if isinstance(branching, tuple) else counts[0]

@@ -1,0 +1,213 @@
+"""The loop: draft, let the target read the drafts, judge them, go on behind what is output."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypedDict, Unpack
+
+from otm.decoding.checks import as_end, as_limit, as_prompts, as_sources, check_models
+from otm.decoding.drafting import Drafter, DraftNode, Randomness
+from otm.decoding.models.base import LanguageModel
+from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
+from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.standardize import Standardization
+from otm.decoding.trace import Ending, Seconds, Step
+from otm.decoding.verification import Verifier, verify_chain
+
+__all__ = ["Options", "Prompts", "stream"]
+
+Prompts = Sequence[Sequence[int]]
+LONGEST_HISTORY = 256
+"""Most steps of a sequence that a policy for γ sees, the last ones."""
+
+
+class Options(TypedDict, total=False):
+    """What every way of decoding takes; all of it may be left out.
+
+    Attributes
+    ----------
+    sampling : Standardization
+        How to sample from the target model; if left out, as the model says.
+    max_tokens : int
+        Most new tokens of a sequence, at least 1; 64 if left out.
+    end : int or collection of int
+        Tokens that end a sequence; they are output.
+    stop : callable
+        Called with the new tokens of a sequence after each of them; true ends the sequence there.
+    seed : int
+        Seed of the randomness.  Sequence b draws from child b of the seed alone, so that it does
+        not depend on what else is in the batch.
+    uniforms : sequence of Randomness
+        In place of a seed, a source of uniforms for each sequence, such as `rng.random`.
+    """
+
+    sampling: Standardization
+    max_tokens: int
+    end: int | Collection[int] | None
+    stop: Callable[[Sequence[int]], bool] | None
+    seed: int | None
+    uniforms: Sequence[Randomness] | None
+
+
+def stream(
+    target: LanguageModel,
+    prompts: Prompts,
+    drafter: Drafter | None = None,
+    verify: Verifier = verify_chain,
+    *,
+    gamma: int | GammaPolicy = 5,
+    **options: Unpack[Options],
+) -> Iterator[Step]:
+    """Decode with any drafter and verifier, and yield each step as soon as it is made.
+
+    Parameters
+    ----------
+    target : LanguageModel
+        The model to sample from.
+    prompts : sequence of sequences of int
+        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+    drafter : Drafter, optional
+        What drafts; without one the target decodes alone.
+    verify : Verifier, optional
+        What judges the drafts.
+    gamma : int or GammaPolicy, optional
+        Most drafts γ of a path.
+    **options
+        See `Options`.
+
+    Yields
+    ------
+    Step
+        One for each sequence that is not finished, in the order of the prompts, again and again.
+
+    Raises
+    ------
+    InvalidInputError
+        If a prompt is empty or holds no tokens, a model cannot take prompt and new tokens, or the
+        vocabularies differ.
+    InvalidParameterError
+        If γ or an option is outside its range.
+    InvalidLawError
+        While decoding, if a model returns logits that give no law, such as NaN.
+
+    Examples
+    --------
+    >>> from otm.decoding.drafting import ModelDrafter
+    >>> from otm.decoding.models import TableModel
+    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
+    >>> for step in stream(target, [[0]], ModelDrafter(draft), gamma=2, max_tokens=5, seed=3):
+    ...     print(step.drafts, "->", step.output)
+    ((0, 0),) -> (1,)
+    ((0, 0),) -> (0, 1)
+    ((1,),) -> (1, 0)
+    """
+    given = as_prompts(prompts, target.vocabulary)
+    limit = as_limit(options.get("max_tokens", 64))
+    check_models(target, drafter, given, limit)
+    end = as_end(options.get("end"), target.vocabulary)
+    sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
+    reader = Reader(target, options.get("sampling") or Standardization())
+    cut = _Cut(limit, end, options.get("stop"))
+    return _Loop(reader, drafter, verify, as_policy(gamma), cut).steps(given, sources)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """All that the steps of one batch share."""
+
+    reader: Reader
+    drafter: Drafter | None
+    verify: Verifier
+    policy: GammaPolicy
+    cut: _Cut
+
+    def steps(self, prompts: Sequence[Context], sources: Sequence[Randomness]) -> Iterator[Step]:
+        """Step with all sequences that are not finished, until all are."""
+        new: list[Path] = [()] * len(prompts)
+        history: list[deque[Step]] = [deque(maxlen=LONGEST_HISTORY) for _ in prompts]
+        running = list(range(len(prompts)))
+        parents = running
+        for call in itertools.count():
+            clock = _Clock(self.reader, self.drafter)
+            contexts = [prompts[b] + new[b] for b in running]
+            gammas = [as_gamma(self.policy(history[b])) for b in running]
+            most = [
+                min(g, self.cut.limit - len(new[b]) - 1)
+                for b, g in zip(running, gammas, strict=True)
+            ]
+            uniforms = [sources[b] for b in running]
+            trees = [DraftNode() for _ in running]
+            if self.drafter is not None:
+                trees = self.drafter.draft(contexts, most, parents, uniforms)
+            paths = [tree.leaves() for tree in trees]
+            laws = self.reader.read(contexts, paths, parents, whole=True)
+            outputs = [
+                self.verify(tree, partial(laws, i), uniforms[i]) for i, tree in enumerate(trees)
+            ]
+            seconds = clock.read()
+            going = []
+            for i, b in enumerate(running):
+                output, ending = self.cut(new[b], outputs[i])
+                step = Step(
+                    sequence=b,
+                    call=call,
+                    position=len(contexts[i]),
+                    gamma=gammas[i],
+                    drafts=tuple(path for path in paths[i] if path),
+                    output=output,
+                    accepted=min(len(outputs[i]) - 1, len(output)),
+                    ending=ending,
+                    seconds=seconds,
+                )
+                new[b] += output
+                history[b].append(step)
+                if ending is None:
+                    going.append(i)
+                yield step
+            parents = going
+            running = [running[i] for i in going]
+            if not running:
+                return
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Where an output ends for other reasons than a rejected draft."""
+
+    limit: int
+    end: frozenset[int]
+    stop: Callable[[Sequence[int]], bool] | None
+
+    def __call__(self, before: Path, output: Path) -> tuple[Path, Ending | None]:
+        """Cut the output behind new tokens off at the first ending."""
+        for i, token in enumerate(output, start=1):
+            if token in self.end:
+                return output[:i], "end"
+            if self.stop is not None and self.stop((*before, *output[:i])):
+                return output[:i], "stop"
+            if len(before) + i == self.limit:
+                return output[:i], "length"
+        return output, None
+
+
+class _Clock:
+    """Where the time goes from now on."""
+
+    def __init__(self, reader: Reader, drafter: Drafter | None) -> None:
+        self._reader = reader
+        self._drafter = drafter
+        self._begun = self._now()
+
+    def _now(self) -> tuple[float, float, float]:
+        draft = 0.0 if self._drafter is None else self._drafter.seconds
+        return time.perf_counter(), draft, self._reader.seconds
+
+    def read(self) -> Seconds:
+        """Return what has passed since."""
+        total, draft, target = (b - a for a, b in zip(self._begun, self._now(), strict=True))
+        return Seconds(draft, target, total - draft - target)

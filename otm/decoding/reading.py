@@ -1,0 +1,189 @@
+"""Reading trees of drafts through a model's cache: what was read before is not read again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import is_exact
+from otm.decoding.models.base import LanguageModel, Session
+from otm.decoding.standardize import Standardization
+from otm.sparse import SparseLaw
+from otm.tensors import to_host
+
+__all__ = ["Context", "Laws", "Path", "Reader"]
+
+Context = tuple[int, ...]
+"""All tokens of a sequence so far."""
+
+Path = tuple[int, ...]
+"""Draft tokens that follow a context."""
+
+Laws = Callable[[int, Path], SparseLaw]
+"""The law after the context of sequence b and a path, as a function of b and the path."""
+
+
+class _Row(NamedTuple):
+    """What a row of the session holds."""
+
+    owner: int
+    context: Context
+    path: Path
+
+
+class Reader:
+    """A model that is asked about contexts and paths, and reads only what is new in them.
+
+    A sequence says which earlier one it continues.  Of the rows of that one, the row that agrees
+    longest is kept as far as it agrees, and the rest is read.  So nobody else has to know what is
+    in a cache, and what the cache holds never changes a law but by the model's own rounding.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        The model.
+    sampling : Standardization
+        From its scores to the laws that are sampled from.
+
+    Attributes
+    ----------
+    seconds : float
+        Time spent in the model so far.
+    calls : int
+        Number of its forward passes so far.
+    """
+
+    def __init__(self, model: LanguageModel, sampling: Standardization) -> None:
+        self.model = model
+        self.sampling = sampling
+        self.seconds = 0.0
+        self.calls = 0
+        self._session: Session | None = None
+        self._rows: list[_Row] = []
+
+    def read(
+        self,
+        contexts: Sequence[Context],
+        paths: Sequence[Sequence[Path]],
+        parents: Sequence[int],
+        *,
+        whole: bool,
+    ) -> Laws:
+        """Read the paths of each sequence of a batch.
+
+        Parameters
+        ----------
+        contexts : sequence of B tuples of int
+            All tokens of each sequence so far, at least one.
+        paths : sequence of B sequences of tuples of int
+            Different paths behind each context; without any the sequence waits.
+        parents : sequence of B int
+            The sequence of the call before that each continues; ignored at the first call.
+        whole : bool
+            Whether laws are wanted all along the paths, from the context on, or at their ends only.
+
+        Returns
+        -------
+        callable
+            The wanted laws, as a function of b and the path; each is computed when it is asked for.
+        """
+        rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
+        begun = time.perf_counter()
+        if self._session is None:
+            self._session = self.model.start(len(rows))
+        else:
+            self._session.keep(np.array(sources, np.int64), np.array(kept, np.int64))
+        if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):  # not just one left unread
+            self._session.read(_tokens(rows, kept, starts))
+            self.calls += 1
+            kept = starts
+        tokens = _tokens(rows, kept, [None] * len(rows))
+        scores: Any = self._session.append(tokens) if tokens.size else None
+        self.calls += tokens.size > 0
+        self.seconds += time.perf_counter() - begun
+        self._rows = rows
+
+        places: dict[tuple[int, Path], tuple[int, int]] = {}
+        for r, (row, start) in enumerate(zip(rows, kept, strict=True)):
+            for i in range(max(start + 1 - len(row.context), 0), len(row.path) + 1):
+                place = r, len(row.context) + i - 1 - start
+                places.setdefault((row.owner, row.path[:i]), place)
+
+        def law(b: int, path: Path) -> SparseLaw:
+            return self._law(scores[places[b, path]])
+
+        return law
+
+    def _place(
+        self,
+        contexts: Sequence[Context],
+        paths: Sequence[Sequence[Path]],
+        parents: Sequence[int],
+        *,
+        whole: bool,
+    ) -> tuple[list[_Row], list[int], list[int], list[int]]:
+        """Rows to be held, the rows they continue, how much stays, and where laws are wanted."""
+        rows: list[_Row] = []
+        places: list[tuple[int, int, int]] = []
+        owned: dict[int, list[int]] = {}
+        for r, row in enumerate(self._rows):
+            owned.setdefault(row.owner, []).append(r)
+        for b, context in enumerate(contexts):
+            earlier = owned.get(parents[b], []) if parents else []
+            if not paths[b]:
+                for r in earlier:
+                    row = self._rows[r]
+                    length = len(row.context) + len(row.path)
+                    rows.append(row._replace(owner=b))
+                    places.append((r, length, length))
+            for path in paths[b]:
+                agreed = [_agreement(context, path, self._rows[r]) for r in earlier]
+                most = max(agreed, default=0)
+                source = earlier[agreed.index(most)] if most else 0
+                start = len(context) + (0 if whole else len(path)) - 1
+                rows.append(_Row(b, context, path))
+                places.append((source, min(most, start), start))
+        sources, kept, starts = ([place[i] for place in places] for i in range(3))
+        return rows, sources, kept, starts
+
+    def _law(self, scores: Any) -> SparseLaw:
+        """From the scores after one token to the law of the next."""
+        if not self.model.gives_laws:
+            return self.sampling.sparse(scores)
+        law: npt.NDArray[Any] = np.asarray(to_host(scores))
+        if self.sampling == Standardization():
+            return SparseLaw.from_dense(law)
+        if is_exact(law):
+            law = law.astype(np.float64)
+        with np.errstate(divide="ignore"):  # log(0) = −∞, a token that never comes
+            return self.sampling.sparse(np.log(law))
+
+
+def _agreement(context: Context, path: Path, row: _Row) -> int:
+    """Count the tokens that a context and a path begin with as a row does."""
+    known = len(row.context)
+    if context is row.context or context[:known] == row.context:
+        return known + _common(context[known:] + path, row.path)
+    return _common(context + path, row.context + row.path)
+
+
+def _common(a: Path, b: Path) -> int:
+    """Length of what two sequences begin with."""
+    differ = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(differ, min(len(a), len(b)))
+
+
+def _tokens(
+    rows: Sequence[_Row], starts: Sequence[int], ends: Sequence[int | None]
+) -> npt.NDArray[np.int64]:
+    """Tokens of rows of different lengths, filled up with −1."""
+    triples = zip(rows, starts, ends, strict=True)
+    parts = [(row.context + row.path)[a:b] for row, a, b in triples]
+    tokens = np.full((len(parts), max(map(len, parts), default=0)), -1, dtype=np.int64)
+    for r, part in enumerate(parts):
+        tokens[r, : len(part)] = part
+    return tokens

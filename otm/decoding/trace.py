@@ -1,0 +1,148 @@
+"""What happened while decoding: every step of every sequence, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from otm.decoding.reading import Path
+
+__all__ = ["Ending", "Generation", "Seconds", "Step"]
+
+Ending = Literal["end", "length", "stop"]
+"""Why a sequence is finished: an end token, the limit of its length, or the user's own function."""
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Where the time of a step of the whole batch went.
+
+    Attributes
+    ----------
+    draft : float
+        In the models of the drafter.
+    target : float
+        In the target model.
+    other : float
+        In drawing drafts, in judging them, and in everything else of the loop.
+    """
+
+    draft: float
+    target: float
+    other: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.draft + self.target + self.other
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run of the target model, for one sequence.
+
+    Attributes
+    ----------
+    sequence : int
+        Which prompt this continues.
+    call : int
+        Number of the step of the batch, from 0.
+    position : int
+        Number of tokens before the step, the prompt's included.
+    gamma : int
+        Most drafts that a path was allowed.
+    drafts : tuple of tuple of int
+        The different paths that were drafted.
+    output : tuple of int
+        Tokens that the step adds.
+    accepted : int
+        How many of these were drafts; the one that follows them, if it is not cut off, was not.
+    ending : "end", "length", "stop" or None
+        Why the sequence is finished, if it is.
+    seconds : Seconds
+        Of the step of the whole batch.
+    """
+
+    sequence: int
+    call: int
+    position: int
+    gamma: int
+    drafts: tuple[Path, ...]
+    output: Path
+    accepted: int
+    ending: Ending | None
+    seconds: Seconds
+
+    @property
+    def drafted(self) -> int:
+        """Length of the longest path of drafts."""
+        return max(map(len, self.drafts), default=0)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Outcome of decoding a batch of prompts.
+
+    Attributes
+    ----------
+    prompts : tuple of tuple of int
+        What was given.
+    steps : tuple of Step
+        All steps, in the order in which they were made.
+    """
+
+    prompts: tuple[Path, ...]
+    steps: tuple[Step, ...]
+
+    @cached_property
+    def sequences(self) -> tuple[Path, ...]:
+        """New tokens of each sequence, without its prompt."""
+        tokens: list[list[int]] = [[] for _ in self.prompts]
+        for step in self.steps:
+            tokens[step.sequence].extend(step.output)
+        return tuple(map(tuple, tokens))
+
+    @property
+    def endings(self) -> tuple[Ending | None, ...]:
+        """Why each sequence was finished."""
+        last = {step.sequence: step.ending for step in self.steps}
+        return tuple(last.get(b) for b in range(len(self.prompts)))
+
+    @property
+    def tokens(self) -> int:
+        """Number of new tokens."""
+        return sum(len(step.output) for step in self.steps)
+
+    @property
+    def block_efficiency(self) -> float:
+        """New tokens for each run of the target model, counted for each sequence by itself.
+
+        It lies between 1 and γ + 1 (SpecTr, section 7), but for steps that an ending cuts short.
+        """
+        return self.tokens / len(self.steps)
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted drafts over those that were judged one after another, an estimate of α.
+
+        Leviathan's α where a single chain was judged draft by draft; NaN if none was drafted.
+        """
+        accepted = sum(step.accepted for step in self.steps)
+        rejected = sum(step.accepted < min(len(step.output), step.drafted) for step in self.steps)
+        return accepted / (accepted + rejected) if accepted + rejected else float("nan")
+
+    @property
+    def seconds(self) -> Seconds:
+        """Where the time went, over all steps."""
+        calls = {step.call: step.seconds for step in self.steps}.values()
+        return Seconds(
+            sum(call.draft for call in calls),
+            sum(call.target for call in calls),
+            sum(call.other for call in calls),
+        )
+
+    def of(self, sequence: int) -> Sequence[Step]:
+        """Return the steps of one sequence."""
+        return [step for step in self.steps if step.sequence == sequence]

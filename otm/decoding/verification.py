@@ -1,0 +1,231 @@
+"""How drafts are judged: which of them the output begins with, and the token that follows them.
+
+Every verifier takes the root of a tree of drafts, the target's law after each node, and uniforms;
+it returns the output, a path of drafts and one token more.  Continued by the target, the output has
+the law of the target ([sun2023]_, Theorem 2, which conditions on the number of tokens and is false
+if that is taken literally).  So does what is left of it at an end token or a limit of the length.
+
+References
+----------
+.. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
+   Decoding", ICML 2023.
+.. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS 2023.
+.. [sun2024block] Sun et al., "Block Verification Accelerates Speculative Decoding", 2024.
+.. [weng2025] Weng et al., "Traversal Verification for Speculative Tree Decoding", 2025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from otm.arithmetic import Law, Number
+from otm.coupling.plan import TransportPlan
+from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.reading import Path
+from otm.distribution import residual_weights
+from otm.draft_laws.iid import IID
+from otm.errors import InvalidDraftsError, InvalidParameterError
+from otm.problem import MembershipProblem
+from otm.sampling import InverseCdf
+from otm.sparse import SparseLaw, Tokens, align
+
+__all__ = ["TargetLaws", "Verifier", "spectr_verifier", "verify_chain", "verify_traversal"]
+
+TargetLaws = Callable[[Path], SparseLaw]
+"""The target's law of the token that follows a path of drafts."""
+
+Verifier = Callable[[DraftNode, TargetLaws, Randomness], Path]
+"""From a tree of drafts, the target's laws and uniforms to the output."""
+
+
+def verify_chain(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+    """Accept drafts one after another, up to the first that is rejected.
+
+    Draft x is accepted with probability min(1, q(x)/p(x)); in place of the first that is rejected
+    comes a token from the residual law ∝ max(q − p, 0), and behind the last one from the target
+    ([leviathan2023]_, Algorithm 1).
+
+    Parameters
+    ----------
+    root : DraftNode
+        A chain of drafts.
+    target : callable
+        The target's law after each path of drafts; asked along the accepted drafts only.
+    uniforms : callable
+        Source of independent uniforms.
+
+    Returns
+    -------
+    tuple of int
+        The accepted drafts and one token.
+
+    Raises
+    ------
+    InvalidDraftsError
+        If a node has several children.
+
+    Examples
+    --------
+    >>> draft, q = SparseLaw([0, 1], [0.75, 0.25]), SparseLaw([0, 1], [0.25, 0.75])
+    >>> root = DraftNode()
+    >>> root.grow(draft, 1, lambda m: np.full(m, 0.5))
+    >>> root.children[0].path
+    (0,)
+    >>> verify_chain(root, lambda path: q, lambda m: np.full(m, 0.5))
+    (1,)
+    """
+    node = root
+    while node.children:
+        if len(node.children) > 1:
+            raise InvalidDraftsError(
+                f"{len(node.children)} drafts after {node.path}; chain verification takes one "
+                "chain, `spectr_verifier` and `verify_traversal` take trees"
+            )
+        (child,) = node.children
+        wanted, offered = target(node.path), node.offered()
+        for_draft, for_residual = uniforms(2)
+        if not for_draft * offered.of(child.token) < wanted.of(child.token):
+            tokens, draft, aim = align(offered, wanted)
+            left = residual_weights(aim, np.minimum(draft, aim))
+            return (*node.path, _locate(tokens, left, for_residual))
+        node = child
+    return (*node.path, _last(target(node.path), uniforms))
+
+
+def spectr_verifier(rule: Callable[[MembershipProblem], TransportPlan]) -> Verifier:
+    """Verify several drafts at each node by a selection rule ([sun2023]_, Algorithm 3).
+
+    At every node the rule looks at the drafts behind all nodes that agree with the output so far.
+    If it selects one of them, the nodes of this token go on, and k is their number; otherwise the
+    selected token ends the output.
+
+    Parameters
+    ----------
+    rule : callable
+        From a problem to a plan for i.i.d. drafts: `KSeq`, `OptimalPlan`, `RecursiveRejection`, a
+        lenient one, or one's own.
+
+    Returns
+    -------
+    Verifier
+        A function of the root, the target's laws and uniforms, which raises `InvalidParameterError`
+        if the rule is for drafts that are not i.i.d.
+
+    Notes
+    -----
+    The drafts of a node are its children, each of them a draw.  In a prefix tree these, and not the
+    sequences that Algorithm 3 speaks of, are independent: sequences that share a node share its
+    draw.
+
+    Examples
+    --------
+    >>> from otm.coupling import KSeq
+    >>> draft, q = SparseLaw([0, 1], [0.75, 0.25]), SparseLaw([0, 1], [0.25, 0.75])
+    >>> root = DraftNode()
+    >>> root.grow(draft, 2, lambda m: np.array([0.5, 0.9]))
+    >>> spectr_verifier(KSeq)(root, lambda path: q, lambda m: np.full(m, 0.5))
+    (1, 1)
+    """
+
+    def verify(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+        path: Path = root.path
+        nodes = [root]
+        while drafts := [child for node in nodes for child in node.children]:
+            tokens, draft, aim = align(nodes[0].offered(), target(path))
+            plan = rule(MembershipProblem(draft, aim, len(drafts)))
+            if not isinstance(plan.drafts, IID):
+                raise InvalidParameterError(
+                    f"{type(plan).__name__} is a rule for drafts that are not independent, and "
+                    "those of a tree are; use KSeq, OptimalPlan, RecursiveRejection or another "
+                    "rule for i.i.d. drafts"
+                )
+            places = np.searchsorted(tokens, [child.token for child in drafts])
+            chosen, _ = plan.select(places, uniforms(plan.uniforms_per_selection))
+            path = (*path, int(tokens[chosen]))
+            nodes = [child for child in drafts if child.token == path[-1]]
+            if not nodes:
+                return path
+        return (*path, _last(target(path), uniforms))
+
+    return verify
+
+
+def verify_traversal(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+    """Judge whole paths of drafts, from the leaves to the root ([weng2025]_).
+
+    On a single chain this is block verification ([sun2024block]_), and in expectation it accepts
+    at least as much as `verify_chain`.
+
+    A node of weight w shall be output, or something below it, with probability w; the root has
+    weight 1.  Its first draft x gets weight min(w t(x)/p(x), 1), t being the target's law.  If
+    nothing there is output, the node goes on with weight Z/(Z + 1 − w) and with the residual
+    max(w t − p, 0)/Z in place of t, where Z is the sum of max(w t − p, 0); and so for each draft.
+    Then the node itself is output with the weight that it has, followed by a token drawn from t.
+
+    Parameters
+    ----------
+    root : DraftNode
+        Any tree of drafts, the children of each node i.i.d.
+    target : callable
+        The target's law after each path of drafts.
+    uniforms : callable
+        Source of independent uniforms.
+
+    Returns
+    -------
+    tuple of int
+        The accepted drafts and one token.
+
+    Examples
+    --------
+    The first draft alone would be rejected; both together pass.
+
+    >>> laws = {(): SparseLaw([0, 1], [0.25, 0.75]), (0,): SparseLaw([0], [1])}
+    >>> root = DraftNode()
+    >>> root.grow(SparseLaw([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
+    >>> root.children[0].grow(SparseLaw([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
+    >>> verify_traversal(root, lambda path: laws[path[:1]], lambda m: np.full(m, 0.75))
+    (0, 0, 0)
+    """
+    one = 1 + 0 * target(root.path).probabilities.item(0)
+    output = _visit(root, one, target, uniforms)
+    assert output is not None, "the root has weight one"
+    return output
+
+
+def _visit(
+    node: DraftNode, weight: Number, target: TargetLaws, uniforms: Randomness
+) -> Path | None:
+    """Output something at or below a node, with probability `weight`."""
+    wanted = target(node.path)
+    tokens, left = wanted.tokens, wanted.probabilities
+    if node.children:
+        tokens, offered, left = align(node.offered(), wanted)
+    for child in node.children:
+        i = int(np.searchsorted(tokens, child.token))
+        mass = weight * left.item(i)
+        passed = mass / offered.item(i) if mass < offered.item(i) else 1 + 0 * weight
+        output = _visit(child, passed, target, uniforms)
+        if output is not None:
+            return output
+        rest: Law = np.maximum(weight * left - offered, 0 * offered)
+        excess = rest.sum()
+        if excess > 0:
+            left = rest / excess
+            weight = excess / (excess + (1 - weight))
+        elif node.path:  # nothing is left to be output here
+            weight = 0 * weight
+    if node.path and not uniforms(1)[0] < weight:
+        return None
+    return (*node.path, _locate(tokens, left, uniforms(1)[0]))
+
+
+def _last(law: SparseLaw, uniforms: Randomness) -> int:
+    """Draw the token that follows when all drafts are accepted, the bonus token."""
+    return _locate(law.tokens, law.probabilities, uniforms(1)[0])
+
+
+def _locate(tokens: Tokens, weights: Law, uniform: object) -> int:
+    return int(tokens[InverseCdf.from_weights(weights).locate(np.array([uniform]))[0]])

@@ -1,0 +1,75 @@
+"""Exact laws of decoded sequences: every path of the loop's own comparisons, in fractions."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.decoding.drafting import Randomness
+from otm.decoding.models import TableModel
+from otm.decoding.reading import Path
+from otm.testing import paths
+
+MOST_UNIFORMS = 64
+
+
+def law_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
+    """Exact law of what a function of one source of uniforms returns."""
+
+    def outcome(uniforms: npt.NDArray[Any]) -> Path:
+        given = iter(uniforms)
+
+        def source(m: int) -> npt.NDArray[Any]:
+            taken = np.empty(m, dtype=object)
+            taken[:] = list(itertools.islice(given, m))
+            return taken
+
+        return function(source)
+
+    law: dict[Path, Fraction] = defaultdict(Fraction)
+    for path in paths(outcome, MOST_UNIFORMS):
+        if path.probability:  # what isolated values of a uniform give has no part in the law
+            law[path.outcome] += path.probability
+    return law
+
+
+def sequence_law(
+    model: TableModel, prompt: Path, length: int, end: int | None = None
+) -> dict[Path, Fraction]:
+    """Law of the next tokens of a model, up to a length or an end token."""
+    law: dict[Path, Fraction] = {(): Fraction(1)}
+    for _ in range(length):
+        law = dict(_longer(model, prompt, law, end))
+    return law
+
+
+def continued(
+    law: dict[Path, Fraction], model: TableModel, prompt: Path, length: int, end: int | None = None
+) -> dict[Path, Fraction]:
+    """Law of sequences that a model continues up to a length or an end token."""
+    whole: dict[Path, Fraction] = defaultdict(Fraction)
+    for path, probability in law.items():
+        if end is not None and end in path:
+            whole[path] += probability
+            continue
+        for rest, factor in sequence_law(model, prompt + path, length - len(path), end).items():
+            whole[path + rest] += probability * factor
+    return dict(whole)
+
+
+def _longer(
+    model: TableModel, prompt: Path, law: dict[Path, Fraction], end: int | None
+) -> Iterator[tuple[Path, Fraction]]:
+    for path, probability in law.items():
+        if end is not None and end in path:
+            yield path, probability
+            continue
+        for token, factor in enumerate(model.law(prompt + path)):
+            if factor:
+                yield (*path, token), probability * factor
