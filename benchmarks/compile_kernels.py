@@ -5,6 +5,10 @@
 The verifiers run on tensors without memory (torch's device "meta"), and what they would launch is
 compiled instead, with the types, constants and alignments that a launch would have.  Each number is
 for one thread or one program, as Triton's own ptxas reports them.
+
+The decisions of all kernels are those of the references bit for bit, hence none may round less
+often, or otherwise, than what is written: the program fails if the PTX of one has an operation that
+multiplies and adds with one rounding, that approximates, or that takes small numbers for 0.
 """
 
 import argparse
@@ -53,8 +57,14 @@ QUICK = {
     "block, logits, drawn, fp32, V = 1",
     "k-seq, probabilities, drawn, fp32, V = 128,256",
     "levels, probabilities, drawn, fp32, V = 128,256",
+    "k-seq, logits, drawn, bf16, V = 128,256",
+    "levels, logits, drawn, bf16, V = 128,256",
 }
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+FLOAT_OPERATION = re.compile(r"^\s+(?:@\S+\s+)?([a-z]\w*(?:\.\w+)*\.f(?:16|32|64))\s", re.MULTILINE)
+INEXACT = re.compile(r"^(fma|mad)\.|\.(approx|full|ftz)\b")
+FLOOR = "cvt.rmi.ftz.f32.f32"
+"""It may flush: `exp2` takes the floor of multiples of 2^−26, none of which is too small."""
 NAMES = {
     **{dtype: f"*{name}" for name, dtype in TYPES.items()},
     torch.float64: "*fp64",
@@ -132,10 +142,12 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
         uniforms = on_meta(batch, size, dtype=torch.float64)
         verify = partial(multi_draft_triton.verify_drafts, rule=rule)
         yield f"{rule}, probabilities, drawn", verify, (*given, uniforms)
+        verify = partial(multi_draft_triton.verify_drafts_from_logits, rule=rule)
+        yield f"{rule}, logits, drawn", verify, (*given, uniforms, heat)
 
 
-def compile_launch(launch: Launch) -> dict[str, Any]:
-    """Compile as the launch would, and report what the program takes."""
+def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
+    """Compile as the launch would, unless with fusion, and report what the program takes."""
     names = launch.kernel.arg_names
     values = dict(zip(names, launch.arguments, strict=False)) | launch.constants
     signature, constants, attributes = {}, {}, {}
@@ -151,13 +163,35 @@ def compile_launch(launch: Launch) -> dict[str, Any]:
         if kind != "constexpr" and (isinstance(value, torch.Tensor) or value % 16 == 0):
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
-    options = {"num_warps": triton_.WARPS, "enable_fp_fusion": False}
+    options = {"num_warps": triton_.WARPS, "enable_fp_fusion": fusion}
     compiled = triton.compile(source, target=TARGET, options=options)
     return {
         "kernel": launch.kernel.__name__,
         "threads": 32 * triton_.WARPS,
         **resources(compiled.asm["cubin"]),
+        "inexact": inexact(compiled.asm["ptx"]),
     }
+
+
+def inexact(ptx: str) -> list[str]:
+    """Return the operations on floats that do not round as they are written.
+
+    ptxas adds none: where fusion is off, Triton tells it so too.
+    """
+    found = set(FLOAT_OPERATION.findall(ptx)) - {FLOOR}
+    return sorted(name for name in found if INEXACT.search(name))
+
+
+def check(rows: list[dict[str, Any]], fused: dict[str, Any]) -> None:
+    """Fail if a kernel is inexact, or if the check would not see that one is."""
+    if not any(name.startswith("fma.") for name in fused["inexact"]):
+        raise SystemExit(f"the check is blind: with fusion {fused['kernel']} has no fma")
+    wrong = [row for row in rows if row["inexact"]]
+    for row in wrong:
+        print("not exact: {kernel} of {use}: {inexact}".format(**row))
+    if wrong:
+        raise SystemExit(f"{len(wrong)} kernels do not round as they are written")
+    print(f"{len(rows)} kernels round as they are written")
 
 
 def resources(cubin: bytes) -> dict[str, int]:
@@ -181,7 +215,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="each kernel once, results not kept")
     parser.add_argument("--output", type=Path, help="file to keep the results in")
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
+    fused: dict[str, Any] = {}
     for use, launches in specialisations(options.quick):
         print(use)
         for launch in launches:
@@ -190,6 +225,9 @@ def main() -> None:
                 "  {kernel:<20}{registers:>4} registers{spilled bytes:>5} B spilled".format(**row)
             )
             rows.append({"use": use, **row})
+            if launch.kernel.__name__ == "make_tables" and not fused:
+                fused = compile_launch(launch, fusion=True)
+    check(rows, fused)
     path = options.output or (None if options.quick else RESULTS)
     if path:
         record = {

@@ -2,10 +2,11 @@
 
     python -m benchmarks.kernels [--quick] [--device cuda] [--output FOLDER]
 
-Four tiers, never mixed: probabilities to tokens, logits to tokens, logits to tokens for one
-sequence, where Hugging Face transformers takes part, and several chains beside one, on the laws of
-the "typical" rejections.  Before a contestant is timed, the law of its output is checked.  Other
-projects are measured where they are installed and reported as absent where not.
+Five tiers, never mixed: probabilities to tokens, logits to tokens, logits to tokens for one
+sequence, where Hugging Face transformers takes part, and several chains beside one, from
+probabilities and from logits, with the "typical" rejections.  Before a contestant is timed, the law
+of its output is checked.  Other projects are measured where they are installed and reported as
+absent where not.
 
 In the tables "kernel" is the time of a call in the replay of a CUDA graph, without the cost of
 launches; "wall" the time of a call from Python until the device is done, always.  Inputs are
@@ -20,6 +21,7 @@ benchmarks/results/kernels-<device>.json.
 
 import argparse
 import importlib.metadata
+import itertools
 import json
 import math
 import platform
@@ -192,24 +194,25 @@ def measure_several(
     plan: Plan, device: torch.device
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Measure several chains, and return the rows and the checks of the laws."""
-    present = several.contestants(device)
-    print(f"\nLaw of the output of several chains, before anything is timed: {several.TIER}")
-    checks = [
-        {**row, "statistic": finite(row["statistic"])}
-        for row in several.pass_gate(present, plan.draws, device)
-    ]
-    for row in checks:
-        print(f"  {row['contestant']:<16}{'passed' if row['passed'] else 'NOT PASSED'}")
-    through = {row["contestant"] for row in checks if row["passed"]} | {several.ONE_CHAIN}
-    present = {name: verify for name, verify in present.items() if name in through}
-    results = []
-    for size in plan.sizes:
-        for batch in plan.batches:
-            for count in plan.chains:
-                shape = (batch, count, plan.gamma, size)
-                rows = several.measure(device, plan.effort, shape, present)
-                several.show(rows)
-                results += rows
+    results, checks = [], []
+    for tier in several.TIERS:
+        dtype = plan.types[-1] if tier == several.LOGITS else TYPES[0]
+        present = several.contestants(tier, device)
+        print(f"\nLaw of the output of several chains, before anything is timed: {tier}")
+        found = [
+            {**row, "statistic": finite(row["statistic"])}
+            for row in several.pass_gate(tier, present, plan.draws, device)
+        ]
+        for row in found:
+            print(f"  {row['contestant']:<16}{'passed' if row['passed'] else 'NOT PASSED'}")
+        through = {row["contestant"] for row in found if row["passed"]} | {several.ONE_CHAIN}
+        present = {name: verify for name, verify in present.items() if name in through}
+        checks += found
+        for size, batch, count in itertools.product(plan.sizes, plan.batches, plan.chains):
+            shape = (batch, count, plan.gamma, size)
+            rows = several.measure(device, plan.effort, shape, present, tier=tier, dtype=dtype)
+            several.show(rows)
+            results += rows
     return results, checks
 
 

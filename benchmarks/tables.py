@@ -3,54 +3,41 @@
     python -m benchmarks.tables [--check]
 
 A table stands in a page between the lines `<!-- table NAME -->` and `<!-- end of table -->`, and is
-made from the JSON files in benchmarks/results/.  With --check nothing is written, and the exit code
-says whether the pages show the results.
+made from the JSON files in benchmarks/results/; where these have nothing for it, what stands there
+stays.  With --check nothing is written, and the exit code says whether the pages show the results.
 """
 
 import argparse
-import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from benchmarks.kernel_tables import compiled, gpu, lost, sigmoid, softmax
+from benchmarks.layout import markdown, origin, record
 
 __all__ = ["PAGES", "TABLES", "filled"]
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "how-to-choose.md")
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
 def filled(page: str) -> str:
     """Return the text of a page with its tables made anew."""
-    return PLACE.sub(lambda m: f"{m[1]}\n{table(m[2])}\n{m[3]}", page)
+
+    def made(place: re.Match[str]) -> str:
+        text = table(place[2])
+        return f"{place[1]}\n{text}\n{place[3]}" if text else place[0]
+
+    return PLACE.sub(made, page)
 
 
 def table(name: str) -> str:
-    """Make a table by its name in a page."""
+    """Make a table by its name in a page; empty if there are no results for it."""
     if name not in TABLES:
         raise SystemExit(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     return TABLES[name]()
-
-
-def record(name: str) -> Any:
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def markdown(heading: Sequence[str], rows: Iterable[Sequence[str]], after: str = "") -> str:
-    """Lay out a table whose first column is text and whose others are numbers."""
-    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n{after}"
-
-
-def origin(found: Any, command: str) -> str:
-    """Say where the numbers come from."""
-    versions = found.get("versions", {})
-    packages = [f"{name} {version}" for name, version in versions.items() if version]
-    where = ", ".join([f"{found['cores']} cores of {found['cpu']}", *packages])
-    return f"\n`python -m benchmarks.{command}`; {where}.\n"
 
 
 def acceptance() -> str:
@@ -134,9 +121,14 @@ def rows() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "acceptance": acceptance,
     "cost": cost,
+    "compiled": compiled,
+    "gpu": gpu,
     "laws": laws,
+    "lost": lost,
     "rows": rows,
+    "sigmoid": sigmoid,
     "single": single,
+    "softmax": softmax,
     "solve": solve,
     "general-solvers": general_solvers,
 }

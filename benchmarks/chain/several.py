@@ -6,8 +6,9 @@ GPU was found.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,60 +17,80 @@ from torch import Tensor
 from benchmarks.chain import clocks, gate
 from benchmarks.chain.inputs import make_inputs
 from benchmarks.chain.measure import Effort, in_short
-from otm.kernels import chain_triton, multi_draft_reference, multi_draft_triton, reference, triton_
+from otm.kernels import (
+    Workspace,
+    chain_triton,
+    multi_draft_reference,
+    multi_draft_triton,
+    reference,
+    triton_,
+)
 from otm.kernels.multi_draft_checks import coins_of
 from otm.testing.statistics import g_limit, g_statistic
 
-TIER = "probabilities of K chains -> tokens"
+PROBABILITIES = "probabilities of K chains -> tokens"
+LOGITS = "logits of K chains -> tokens"
+TIERS = (PROBABILITIES, LOGITS)
 ONE_CHAIN = "one chain"
 
 PART = 4_096
 """Sequences that are checked at once: the tables of the levels take memory."""
 
 Verify = Callable[..., tuple[Tensor, ...]]
-"""Takes laws [B, K, …], drafts [B, K, γ] and uniforms; returns tokens and accepted drafts first."""
+"""Takes rows [B, K, …], drafts [B, K, γ], uniforms and, from logits, temperatures; returns tokens
+and accepted drafts first."""
 
 
-class Contestant(NamedTuple):
-    """A verifier, and the rule by which it chooses among the drafts of a position."""
+@dataclass(frozen=True)
+class Contestant:
+    """A verifier, the rule by which it chooses among the drafts of a position, and its rows."""
 
     verify: Verify
     rule: str
+    logits: bool
 
     def __call__(self, target: Tensor, draft: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
         """Draw the random numbers, and verify."""
         batch, count, gamma = tokens.shape
         size = gamma * coins_of(self.rule, count) + 2
         uniforms = torch.rand(batch, size, dtype=torch.float64, device=tokens.device)
-        return self.verify(target, draft, tokens, uniforms, validate=False)
+        temperature = (ones(batch, tokens.device),) if self.logits else ()
+        return self.verify(target, draft, tokens, uniforms, *temperature, validate=False)
 
 
-def contestants(device: torch.device) -> dict[str, Contestant]:
-    """Return the contestants that run on a device; the yardstick comes first."""
+@cache
+def ones(batch: int, device: torch.device) -> Tensor:
+    """Temperatures, made once, as a server would."""
+    return torch.ones(batch, device=device)
+
+
+def contestants(tier: str, device: torch.device) -> dict[str, Contestant]:
+    """Return the contestants of a tier that run on a device; the yardstick comes first."""
     on_gpu = device.type == "cuda" and triton_.compiles()
-    one = chain_triton.verify_chain if on_gpu else reference.verify_chain
-    plain = multi_draft_reference.verify_drafts
-    found = {
-        ONE_CHAIN: Contestant(partial(first_chain, one), "k-seq"),
-        "k-Seq, torch": Contestant(plain, "k-seq"),
-        "levels, torch": Contestant(partial(plain, rule="levels"), "levels"),
-    }
-    if on_gpu:
-        kernels = multi_draft_triton.verify_drafts
-        found["k-Seq, triton"] = Contestant(kernels, "k-seq")
-        found["levels, triton"] = Contestant(partial(kernels, rule="levels"), "levels")
+    logits = tier == LOGITS
+    form = "_from_logits" if logits else ""
+    one = getattr(chain_triton if on_gpu else reference, f"verify_chain{form}")
+    found = {ONE_CHAIN: Contestant(partial(first_chain, one), "k-seq", logits)}
+    for name, rule in (("k-Seq", "k-seq"), ("levels", "levels")):
+        plain = getattr(multi_draft_reference, f"verify_drafts{form}")
+        found[f"{name}, torch"] = Contestant(partial(plain, rule=rule), rule, logits)
+        if on_gpu:
+            kernels = getattr(multi_draft_triton, f"verify_drafts{form}")
+            verify = partial(kernels, rule=rule, workspace=Workspace())
+            found[f"{name}, triton"] = Contestant(verify, rule, logits)
     return found
 
 
 def first_chain(verify: Verify, *arguments: Tensor, validate: bool) -> tuple[Tensor, ...]:
     """Verify the first chain alone."""
-    target, draft, tokens, uniforms = arguments
+    target, draft, tokens, uniforms, *temperature = arguments
     few = uniforms[:, : tokens.shape[2] + 2]
-    return verify(target[:, 0], draft[:, 0], tokens[:, 0], few, validate=validate)
+    first = (target[:, 0], draft[:, 0], tokens[:, 0], few)
+    return verify(*first, *temperature, validate=validate)
 
 
 def pass_gate(
-    present: dict[str, Contestant], draws: int, device: torch.device
+    tier: str, present: dict[str, Contestant], draws: int, device: torch.device
 ) -> Iterator[dict[str, Any]]:
     """Check that the output of each, continued by the target, has the target's joint law."""
     count, (gamma, size) = 3, gate.DRAFT.shape
@@ -84,25 +105,29 @@ def pass_gate(
     for name, verify in present.items():
         outputs = []
         for part in tokens.split(PART):
-            laws = (x.expand(len(part), count, -1, -1) for x in (target, draft))
-            outputs.append(verify(*laws, part)[0])
+            wanted, offered = (
+                (x.log() if verify.logits else x).expand(len(part), count, -1, -1)
+                for x in (target, draft)
+            )
+            outputs.append(verify(wanted, offered, part)[0])
         found = torch.cat(outputs)
         found = torch.where(found < 0, rest, found).cpu().numpy()
         codes = found @ size ** np.arange(gamma, -1, -1)
         counts = np.bincount(codes, minlength=right.size)
         statistic = g_statistic(counts, right)
         outcome = {"passed": statistic <= limit, "statistic": statistic, "limit": limit}
-        yield {"tier": TIER, "contestant": name, **outcome, "draws": draws}
+        yield {"tier": tier, "contestant": name, **outcome, "draws": draws}
 
 
-def make(shape: tuple[int, int, int, int], device: torch.device) -> list[Tensor]:
-    """Draw laws and chains of shape (B, K, γ, V)."""
+def make(
+    shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device, *, logits: bool
+) -> list[Tensor]:
+    """Draw laws or logits, and chains, of shape (B, K, γ, V)."""
     batch, count, gamma, size = shape
-    inputs = make_inputs(
-        (batch, gamma, size), torch.float32, "typical", logits=False, device=device
-    )
+    inputs = make_inputs((batch, gamma, size), dtype, "typical", logits=logits, device=device)
     rng = torch.Generator(device).manual_seed(8)
-    rows = inputs.draft.reshape(-1, size)
+    rows = inputs.draft.float().reshape(-1, size)
+    rows = rows.softmax(-1) if logits else rows
     tokens = torch.multinomial(rows, count, replacement=True, generator=rng)
     tokens = tokens.reshape(batch, gamma, count).transpose(1, 2).contiguous()
     return [inputs.target, inputs.draft, tokens]
@@ -113,10 +138,13 @@ def measure(
     effort: Effort,
     shape: tuple[int, int, int, int],
     present: dict[str, Contestant],
+    *,
+    tier: str,
+    dtype: torch.dtype,
 ) -> list[dict[str, Any]]:
     """Return one row for each contestant."""
     batch, count, gamma, size = shape
-    first = make(shape, device)
+    first = make(shape, dtype, device, logits=tier == LOGITS)
     bytes_of_one = sum(x.numel() * x.element_size() for x in first)
     copies = max(1, min(effort.copies, effort.memory // bytes_of_one, 64))
     sets = [[x.clone() for x in first] for _ in range(copies)]
@@ -124,10 +152,11 @@ def measure(
         (*(x[:, None].expand(-1, count, -1, -1) for x in laws), tokens) for *laws, tokens in sets
     ]
     rows: dict[str, dict[str, Any]] = {}
-    calls = {}
+    calls: dict[str, Any] = {}
     for name, verify in present.items():
-        row = rows[name] = {"tier": TIER, "contestant": name}
+        row = rows[name] = {"tier": tier, "contestant": name}
         row |= {"B": batch, "K": count, "gamma": gamma, "V": size, "copies": copies}
+        row["dtype"] = str(dtype).removeprefix("torch.")
         try:
             accepted = [verify(*each)[1].double().mean() for each in ready[:16]]
             row["accepted"] = float(sum(accepted)) / len(accepted)
@@ -150,7 +179,7 @@ def measure(
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the rows of one measurement."""
-    print("\n{tier}: B = {B}, K = {K}, γ = {gamma}, V = {V:,}".format(**rows[0]))
+    print("\n{tier}: B = {B}, K = {K}, γ = {gamma}, V = {V:,}, {dtype}".format(**rows[0]))
     print(f"  {'':<16}{'kernel µs':>11}{'wall µs':>11}{'of one chain':>14}{'accepted':>10}")
     for row in rows:
         if "failed" in row:

@@ -11,10 +11,12 @@ softmax in float32, the others in float64.
   `draw_triton`;
 - `k_seq_definition`, `levels_definition`: two rules for several drafts at one node, k-Seq and a
   nearly optimal one; `multi_draft_definition`: SpecTr's recursion over them; each of the three with
-  `..._reference` in torch and `..._triton`.
+  `..._reference` in torch and `..._triton`, of which the last launches the kernels of
+  `multi_draft_kernels_triton`.
 
 Beside them:
 
+- `workspace`: work memory that calls of the Triton kernels can share;
 - `softmax`: the float32 softmax of the kernels, whose every bit is the same on every device;
 - `sigmoid`: the inexact variant of Wagner et al. (2024), and its distance from the target;
 - `baseline`: the usual step-by-step version in torch, to measure against;
@@ -22,5 +24,6 @@ Beside them:
 """
 
 from otm.kernels.dispatch import verify, verify_drafts
+from otm.kernels.workspace import Workspace
 
-__all__ = ["verify", "verify_drafts"]
+__all__ = ["Workspace", "verify", "verify_drafts"]

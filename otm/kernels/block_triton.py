@@ -18,7 +18,8 @@ from otm.kernels.definition import UNIT, ChainResult
 from otm.kernels.draw_triton import first_above, masses, of_drafts, pick_block, write_output
 from otm.kernels.laws_triton import chain_length, summarise_logits
 from otm.kernels.reference import import_torch
-from otm.kernels.triton_ import check_device, constant, jit, launch, padded, rows, tl
+from otm.kernels.triton_ import check_device, constant, jit, launch, padded, tl
+from otm.kernels.workspace import Workspace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +36,7 @@ def verify_block(
     uniforms: Tensor,
     *,
     validate: bool = True,
+    workspace: Workspace | None = None,
 ) -> ChainResult[Tensor]:
     """Accept the longest part of the drafts that passes, and draw the token that follows it.
 
@@ -45,7 +47,8 @@ def verify_block(
     torch = import_torch()
     if validate:
         check_chain(torch, target_probs, draft_probs, draft_tokens, uniforms)
-    return _run(target_probs, draft_probs, draft_tokens, uniforms, "probabilities")
+    given = (target_probs, draft_probs, draft_tokens, uniforms)
+    return _run(*given, "probabilities", workspace=workspace)
 
 
 def verify_block_from_logits(
@@ -56,6 +59,7 @@ def verify_block_from_logits(
     temperature: float | Tensor = 1.0,
     *,
     validate: bool = True,
+    workspace: Workspace | None = None,
 ) -> ChainResult[Tensor]:
     """`verify_block` for logits: the laws are those of `otm.kernels.softmax`, in float32.
 
@@ -72,7 +76,8 @@ def verify_block_from_logits(
             logits=True,
             temperature=temperature,
         )
-    return _run(target_logits, draft_logits, draft_tokens, uniforms, "logits", temperature)
+    given = (target_logits, draft_logits, draft_tokens, uniforms)
+    return _run(*given, "logits", temperature=temperature, workspace=workspace)
 
 
 def _run(
@@ -81,22 +86,25 @@ def _run(
     tokens: Tensor,
     uniforms: Tensor,
     kind: str,
+    *,
     temperature: float | Tensor = 1.0,
+    workspace: Workspace | None,
 ) -> ChainResult[Tensor]:
     """Launch the kernels, for rows of "probabilities" or "logits"."""
     torch = import_torch()
     check_device(target)
+    work = Workspace() if workspace is None else workspace
     batch, gamma = tokens.shape
-    size = target.shape[2]
-    target, tokens, uniforms = rows(target), tokens.contiguous(), uniforms.contiguous()
-    drafts = target if draft is None else rows(draft)
+    size, device = target.shape[2], target.device
+    target, drafts, tokens, uniforms = work.lay_out(target, draft, tokens, uniforms)
     blocks = -(-size // triton_.BLOCK)
-    output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=target.device)
-    accepted = torch.empty(batch, dtype=torch.int64, device=target.device)
-    sums = torch.empty(batch, gamma + 1, 2, blocks, dtype=torch.int64, device=target.device)
+    output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=device)
+    accepted = torch.empty(batch, dtype=torch.int64, device=device)
+    sums = work.take("sums", (batch, gamma + 1, 2, blocks), torch.int64, device)
     laws = sums
     if kind == "logits":
-        laws = summarise_logits(target, None if draft is None else drafts, tokens, temperature)
+        one_hot = draft is None
+        laws = summarise_logits(target, drafts, tokens, temperature, work, one_hot=one_hot)
     strides = (*target.stride()[:2], *drafts.stride()[:2])
     shape = (gamma, size, drafts.shape[2])
     constants = {

@@ -22,7 +22,8 @@ from otm.kernels.definition import ChainResult
 from otm.kernels.draw_triton import first_above, masses, of_drafts, pick_block, write_output
 from otm.kernels.laws_triton import chain_length, summarise_logits
 from otm.kernels.reference import import_torch
-from otm.kernels.triton_ import check_device, jit, launch, padded, rows, tl
+from otm.kernels.triton_ import check_device, jit, launch, padded, tl
+from otm.kernels.workspace import Workspace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +38,7 @@ def verify_chain(
     uniforms: Tensor,
     *,
     validate: bool = True,
+    workspace: Workspace | None = None,
 ) -> ChainResult[Tensor]:
     """Accept drafts one after another, and draw the token that follows the accepted ones.
 
@@ -48,6 +50,8 @@ def verify_chain(
     ----------
     target_probs, draft_probs, draft_tokens, uniforms, validate
         As for `otm.kernels.reference.verify_chain`, on a CUDA device.
+    workspace : Workspace, optional
+        Work memory that calls share; without it each takes its own from torch.
 
     Returns
     -------
@@ -66,7 +70,8 @@ def verify_chain(
     torch = import_torch()
     if validate:
         check_chain(torch, target_probs, draft_probs, draft_tokens, uniforms)
-    return run(target_probs, draft_probs, draft_tokens, uniforms, "probabilities")
+    given = (target_probs, draft_probs, draft_tokens, uniforms)
+    return run(*given, "probabilities", workspace=workspace)
 
 
 def verify_chain_from_logits(
@@ -77,6 +82,7 @@ def verify_chain_from_logits(
     temperature: float | Tensor = 1.0,
     *,
     validate: bool = True,
+    workspace: Workspace | None = None,
 ) -> ChainResult[Tensor]:
     """`verify_chain` for logits: the laws are softmax(logits / temperature), in float32.
 
@@ -89,6 +95,8 @@ def verify_chain_from_logits(
     target_logits, draft_logits, draft_tokens, uniforms, temperature, validate
         As for `otm.kernels.reference.verify_chain_from_logits`, on a CUDA device and for at most
         2^20 tokens.  Temperatures in a tensor save the launch that fills one.
+    workspace
+        As for `verify_chain`.
 
     Returns
     -------
@@ -116,7 +124,7 @@ def verify_chain_from_logits(
             temperature=temperature,
         )
     given = (target_logits, draft_logits, draft_tokens, uniforms)
-    return run(*given, "logits", temperature=temperature)
+    return run(*given, "logits", temperature=temperature, workspace=workspace)
 
 
 def run(
@@ -129,25 +137,27 @@ def run(
     temperature: float | Tensor = 1.0,
     low: float = 0.0,
     high: float = 0.0,
+    workspace: Workspace | None = None,
 ) -> ChainResult[Tensor]:
     """Launch the kernels, for rows of "probabilities", "logits" or logits that go by "sigmoid".
 
-    Work memory is left to torch, which hands out the same again: memory kept here would be shared
-    by calls on different streams.
+    A workspace that is not given is not kept either: one kept here would be shared by calls on
+    different streams, and torch hands out the same memory again.
     """
     torch = import_torch()
     check_device(target)
+    work = Workspace() if workspace is None else workspace
     batch, gamma = tokens.shape
-    size = target.shape[2]
-    target, tokens, uniforms = rows(target), tokens.contiguous(), uniforms.contiguous()
-    drafts = target if draft is None else rows(draft)
+    size, device = target.shape[2], target.device
+    target, drafts, tokens, uniforms = work.lay_out(target, draft, tokens, uniforms)
     blocks = -(-size // triton_.BLOCK)
-    output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=target.device)
-    accepted = torch.empty(batch, dtype=torch.int64, device=target.device)
-    sums = torch.empty(batch, 2, blocks, dtype=torch.int64, device=target.device)
+    output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=device)
+    accepted = torch.empty(batch, dtype=torch.int64, device=device)
+    sums = work.take("sums", (batch, 2, blocks), torch.int64, device)
     laws = sums
     if kind == "logits":
-        laws = summarise_logits(target, None if draft is None else drafts, tokens, temperature)
+        one_hot = draft is None
+        laws = summarise_logits(target, drafts, tokens, temperature, work, one_hot=one_hot)
     strides = (*target.stride()[:2], *drafts.stride()[:2])
     shape = (gamma, size, drafts.shape[2])
     constants = {

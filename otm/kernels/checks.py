@@ -19,7 +19,7 @@ from otm.errors import (
     InvalidUniformsError,
 )
 
-__all__ = ["check_chain"]
+__all__ = ["check_chain", "check_temperature"]
 
 SUM_TOLERANCE = {
     "float16": 1e-2,
@@ -103,7 +103,7 @@ def check_chain(
             _check_laws(library, draft, live, "the law of draft")
             _check_possible(library, draft > 0, tokens, live)
         return
-    heat = _check_temperature(library, temperature, batch)
+    heat = check_temperature(library, temperature, batch)
     _check_logits(target[:, :1], None, "the target's first row")
     _check_logits(target[:, 1:], live, "the target's row after draft")
     if draft is not None:
@@ -159,19 +159,19 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
         )
 
 
-def _check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
+def check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
     """Check the temperatures, and return them as a number or as an array [B, 1]."""
     number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
     if not number and type(temperature).__module__.partition(".")[0] != library.__name__:
         raise InvalidParameterError(
             f"a temperature of type {type(temperature).__name__}; give a number, or an array of "
-            f"{library.__name__} with one for each of the {batch} chains"
+            f"{library.__name__} with one for each of the {batch} sequences"
         )
     heat = library.asarray(temperature)
     if tuple(heat.shape) not in ((), (batch,)):
         raise InvalidParameterError(
             f"temperatures of shape {tuple(heat.shape)}; give one number, or one for each of the "
-            f"{batch} chains"
+            f"{batch} sequences"
         )
     if not bool(((heat >= 0) & (heat < INFINITY)).all()):
         raise InvalidParameterError("every temperature must be a finite number of at least 0")

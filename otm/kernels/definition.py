@@ -222,7 +222,8 @@ def laws_from_logits(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
     """Laws of target and draft; greedy ones are the first of the largest logits, and the draft."""
     batch, vocabulary = target_logits.shape[0], np.arange(target_logits.shape[-1])
-    heat = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (batch,))[:, None, None]
+    heat = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (batch,))
+    heat = heat.reshape(batch, *(1,) * (target_logits.ndim - 1))
     largest = vocabulary == target_logits.argmax(axis=-1)[..., None]
     target = np.where(heat == 0, largest, _softmax(target_logits, heat))
     draft = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from otm.kernels import (
 from otm.kernels.definition import ChainResult
 from otm.kernels.multi_draft_checks import RULES as RULES_OF_DRAFTS
 from otm.kernels.multi_draft_definition import DraftsResult
+
+if TYPE_CHECKING:
+    from otm.kernels.workspace import Workspace
 
 __all__ = ["verify", "verify_drafts"]
 
@@ -39,6 +42,7 @@ def verify(
     temperature: Any = None,
     backend: str = "auto",
     validate: bool = True,
+    workspace: Workspace | None = None,
 ) -> ChainResult[Any]:
     """Verify chains of drafts, losslessly: the output has the law of the target model.
 
@@ -63,6 +67,9 @@ def verify(
         all other tensors.
     validate : bool, optional
         Whether to look at all numbers first, which reads every row and waits for the device.
+    workspace : Workspace, optional
+        Work memory that calls share, so that Triton's kernels allocate nothing but the result (see
+        `otm.kernels.Workspace`); the other backends do not use it.
 
     Returns
     -------
@@ -95,11 +102,13 @@ def verify(
     ChainResult(tokens=array([[ 1, -1]]), accepted=array([0]))
     """
     _check_name("rule", rule, RULES)
-    probabilities, logits = _verifiers(_choose(target, backend))[rule]
-    arguments = (target, draft, draft_tokens, uniforms)
+    chosen = _choose(target, backend)
+    probabilities, logits = _verifiers(chosen)[rule]
+    given = (target, draft, draft_tokens, uniforms)
+    options = {"validate": validate, **({"workspace": workspace} if chosen == "triton" else {})}
     if temperature is None:
-        return probabilities(*arguments, validate=validate)
-    return logits(*arguments, temperature, validate=validate)
+        return probabilities(*given, **options)
+    return logits(*given, temperature, **options)
 
 
 def verify_drafts(
@@ -109,17 +118,19 @@ def verify_drafts(
     uniforms: Any,
     *,
     rule: str = "k-seq",
+    temperature: Any = None,
     backend: str = "auto",
     validate: bool = True,
+    workspace: Workspace | None = None,
 ) -> DraftsResult[Any]:
     """Verify K chains of drafts for each sequence, losslessly, by SpecTr's recursion.
 
     Parameters
     ----------
     target : array or Tensor [B, K, γ + 1, V]
-        The target model's probabilities at each position of each chain.
+        The target model's probabilities at each position of each chain, or its logits.
     draft : array or Tensor [B, K, γ, V']
-        The laws that the drafts were sampled from, V' ≤ V.
+        What the drafts were sampled from, in the same form, V' ≤ V.
     draft_tokens : int array or Tensor [B, K, γ]
         The chains, sampled independently; the first −1 ends one.
     uniforms : float64 array or Tensor [B, γK + 2], or [B, γ(2K + 1) + 2] for the rule "levels"
@@ -127,10 +138,10 @@ def verify_drafts(
     rule : {"k-seq", "levels"}, optional
         How one of the drafts of a position is chosen: by k-Seq, or by the optimal rule between
         levels of the ratio of the laws, which accepts more and takes longer.
-    backend : {"auto", "numpy", "torch", "triton"}, optional
-        As for `verify`; all make the same decisions, bit for bit.
-    validate : bool, optional
-        Whether to look at all numbers first, which reads every row and waits for the device.
+    temperature : float or array [B], optional
+        As for `verify`; the chains of a greedy sequence are alike.
+    backend, validate, workspace : optional
+        As for `verify`.
 
     Returns
     -------
@@ -146,8 +157,12 @@ def verify_drafts(
         If the backend cannot work on the arrays that are given.
     MissingDependencyError
         If torch or Triton is needed and not installed.
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
-        As for `otm.kernels.multi_draft_definition.verify_drafts`.
+    InvalidLawError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
+        As for `otm.kernels.multi_draft_definition.verify_drafts_from_logits`.
+
+    Notes
+    -----
+    The backends agree as for `verify`.
 
     Examples
     --------
@@ -160,14 +175,18 @@ def verify_drafts(
     """
     _check_name("rule", rule, tuple(RULES_OF_DRAFTS))
     chosen = _choose(target, backend)
-    given = (target, draft, draft_tokens, uniforms)
-    if chosen == "numpy":
-        return multi_draft_definition.verify_drafts(*given, rule=rule, validate=validate)
-    if chosen == "torch":
-        return multi_draft_reference.verify_drafts(*given, rule=rule, validate=validate)
-    from otm.kernels import multi_draft_triton
+    module: Any = multi_draft_definition if chosen == "numpy" else multi_draft_reference
+    options: dict[str, Any] = {"rule": rule, "validate": validate}
+    if chosen == "triton":
+        from otm.kernels import multi_draft_triton as module
 
-    return multi_draft_triton.verify_drafts(*given, rule=rule, validate=validate)
+        options["workspace"] = workspace
+    given = (target, draft, draft_tokens, uniforms)
+    verifier: Callable[..., DraftsResult[Any]] = module.verify_drafts
+    if temperature is None:
+        return verifier(*given, **options)
+    verifier = module.verify_drafts_from_logits
+    return verifier(*given, temperature, **options)
 
 
 def _check_name(what: str, name: str, names: tuple[str, ...]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from otm.kernels.definition import UNIT
 from otm.kernels.k_seq_definition import INTERVALS, SHARES
-from otm.kernels.laws_triton import mass, probability
+from otm.kernels.laws_triton import mass
 from otm.kernels.triton_ import constant, jit, padded, tl
 
-__all__ = ["FACTORS", "add_up_factors", "find_split", "of_tokens", "one_draft"]
+__all__ = ["FACTORS", "add_up_factors", "find_split", "one_draft"]
 
 FACTORS = INTERVALS + 1
 """Sums that are kept of a node: one for each fixed factor."""
@@ -18,13 +18,6 @@ _PADDED = constant(padded(FACTORS))
 _PART = constant(1 / UNIT)
 _SHARES = constant(SHARES)
 _UNIT = constant(UNIT)
-
-
-@jit
-def of_tokens(row: tl.tensor, token: tl.tensor, size: tl.tensor) -> tl.tensor:
-    """Probabilities of tokens in float64, 0 outside the row."""
-    known = (token >= 0) & (token < size)
-    return probability(row, token, known, row, True, 0.0, 0.0, "probabilities").to(tl.float64)
 
 
 @jit

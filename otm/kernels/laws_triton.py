@@ -27,6 +27,8 @@ from otm.kernels.triton_ import constant, jit, launch, padded, tl
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from otm.kernels.workspace import Workspace
+
 __all__ = ["chain_length", "mass", "probability", "summarise_logits"]
 
 C1, C2, C3, C4, C5, C6 = map(constant, COEFFICIENTS)
@@ -123,11 +125,14 @@ def peaks_and_weights(
     temperature: tl.tensor,
     peaks: tl.tensor,
     weights: tl.tensor,
+    target_sequence: tl.tensor,
     target_chain: tl.tensor,
     target_row: tl.tensor,
+    draft_sequence: tl.tensor,
     draft_chain: tl.tensor,
     draft_row: tl.tensor,
-    temperature_chain: tl.tensor,
+    temperature_sequence: tl.tensor,
+    chains: tl.tensor,
     gamma: tl.tensor,
     size: tl.tensor,
     draft_size: tl.tensor,
@@ -137,16 +142,19 @@ def peaks_and_weights(
     """Find the largest logit of a block and the sum of its weights; if greedy, its first place."""
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
-    heat = tl.load(temperature + chain * temperature_chain).to(tl.float64)
+    sequence, in_sequence = chain // chains, chain % chains
+    heat = tl.load(temperature + sequence * temperature_sequence).to(tl.float64)
     length = chain_length(tokens + chain * gamma, gamma, padded_gamma)
     if (not _is_read(row, length, gamma)) | ((heat == 0) & (row > gamma)):
         return
     token = block * block_size + tl.arange(0, block_size)
     if row <= gamma:
-        start = target + chain * target_chain + row.to(tl.int64) * target_row
+        start = target + sequence * target_sequence + in_sequence * target_chain
+        start += row.to(tl.int64) * target_row
         value = tl.load(start + token, mask=token < size, other=float("-inf")).to(tl.float32)
     else:
-        start = draft + chain * draft_chain + (row - gamma - 1).to(tl.int64) * draft_row
+        start = draft + sequence * draft_sequence + in_sequence * draft_chain
+        start += (row - gamma - 1).to(tl.int64) * draft_row
         value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))
         value = value.to(tl.float32)
     peak = tl.max(value, 0)
@@ -168,7 +176,8 @@ def laws_of_rows(
     tokens: tl.tensor,
     temperature: tl.tensor,
     laws: tl.tensor,
-    temperature_chain: tl.tensor,
+    temperature_sequence: tl.tensor,
+    chains: tl.tensor,
     gamma: tl.tensor,
     size: tl.tensor,
     blocks: tl.tensor,
@@ -178,20 +187,23 @@ def laws_of_rows(
     """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain."""
     chain = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1)
-    heat = tl.load(temperature + chain * temperature_chain).to(tl.float64)
-    if not _is_read(row, chain_length(tokens + chain * gamma, gamma, padded_gamma), gamma):
+    heat = tl.load(temperature + chain // chains * temperature_sequence).to(tl.float64)
+    tokens += chain * gamma
+    if not _is_read(row, chain_length(tokens, gamma, padded_gamma), gamma):
         return
     place = chain * (2 * gamma + 1) + row
     law = laws + place * 4
     block = tl.arange(0, padded_blocks)
-    # of a greedy chain the draft model's rows were not read, and their laws are left empty: that
-    # decides as the one-hot law does, since the target's law is one-hot too
-    inside = block < tl.where((heat == 0) & (row > gamma), 0, blocks)
+    # of a greedy chain the draft model's rows were not read: their laws are the drafts
+    greedy_draft = (heat == 0) & (row > gamma)
+    inside = block < tl.where(greedy_draft, 0, blocks)
     tops = tl.load(peaks + place * blocks + block, mask=inside, other=float("-inf"))
     found = tl.load(weights + place * blocks + block, mask=inside, other=0)
     peak = tl.max(tops, 0)
     if heat == 0:
         certain = tl.min(tl.where(inside & (tops == peak), found, size), 0)
+        drafted = tl.load(tokens + row - gamma - 1, mask=greedy_draft, other=0)
+        certain = tl.where(greedy_draft, drafted.to(tl.int64), certain)
         tl.store(law, float("inf"))
         tl.store(law + 1, 1.0)
         tl.store(law + 2, 0.0)
@@ -209,53 +221,66 @@ def laws_of_rows(
 
 
 def summarise_logits(
-    target: Tensor, draft: Tensor | None, tokens: Tensor, temperature: float | Tensor
+    target: Tensor,
+    draft: Tensor,
+    tokens: Tensor,
+    temperature: float | Tensor,
+    workspace: Workspace,
+    *,
+    one_hot: bool = False,
 ) -> Tensor:
-    """Return what `probability` reads of each row: [B, 2γ + 1, 4], target rows first.
+    """Return what `probability` reads of each row: [B, K, 2γ + 1, 4], target rows first.
 
-    Logits of rows whose entries lie side by side, tokens contiguous.  Rows that no decision can
-    look at, beyond the end of a chain, are not read, nor is their result written.
+    Logits of one chain or several for each sequence, as `Workspace.lay_out` returns them; the draft
+    is not looked at if it is one-hot.  Rows that no decision can look at, beyond the end of a
+    chain, are not read, nor is their result written.
     """
     torch = import_torch()
-    batch, gamma = tokens.shape
-    size, device = target.shape[2], target.device
+    if tokens.ndim == 2:
+        target, draft, tokens = target.unsqueeze(1), draft.unsqueeze(1), tokens.unsqueeze(1)
+    batch, chains, gamma = tokens.shape
+    size, device = target.shape[3], target.device
     check_vocabulary(size)
-    if not isinstance(temperature, torch.Tensor):
-        temperature = torch.full((1,), temperature, dtype=torch.float64, device=device)
-    heats = temperature.expand(batch)
-    count = gamma + 1 if draft is None else 2 * gamma + 1
+    if isinstance(temperature, torch.Tensor):
+        heats = temperature.expand(batch)
+    else:
+        heat = workspace.take("temperature", (1,), torch.float64, device)
+        heats = heat.fill_(temperature).expand(batch)
+    count = gamma + 1 if one_hot else 2 * gamma + 1
     blocks = -(-size // triton_.BLOCK)
-    peaks = torch.empty(batch, 2 * gamma + 1, blocks, dtype=torch.float32, device=device)
-    weights = torch.empty(peaks.shape, dtype=torch.int64, device=device)
-    laws = torch.empty(batch, 2 * gamma + 1, 4, dtype=torch.float32, device=device)
-    drafts = target if draft is None else draft
+    of_rows = (batch, chains, 2 * gamma + 1)
+    peaks = workspace.take("peaks", (*of_rows, blocks), torch.float32, device)
+    weights = workspace.take("weights", (*of_rows, blocks), torch.int64, device)
+    laws = workspace.take("laws", (*of_rows, 4), torch.float32, device)
     launch(
         peaks_and_weights,
-        (batch, count, blocks),
+        (batch * chains, count, blocks),
         target,
-        drafts,
+        draft,
         tokens,
         heats,
         peaks,
         weights,
-        *target.stride()[:2],
-        *drafts.stride()[:2],
+        *target.stride()[:3],
+        *draft.stride()[:3],
         heats.stride(0),
+        chains,
         gamma,
         size,
-        drafts.shape[2],
+        draft.shape[3],
         padded_gamma=padded(gamma),
         block_size=triton_.BLOCK,
     )
     launch(
         laws_of_rows,
-        (batch, count),
+        (batch * chains, count),
         peaks,
         weights,
         tokens,
         heats,
         laws,
         heats.stride(0),
+        chains,
         gamma,
         size,
         blocks,

@@ -12,7 +12,7 @@ from otm.errors import (
     InvalidUniformsError,
     UnknownMethodError,
 )
-from otm.kernels.checks import check_chain
+from otm.kernels.checks import check_chain, check_temperature
 
 __all__ = ["RULES", "check_drafts", "coins_of"]
 
@@ -36,6 +36,8 @@ def check_drafts(
     uniforms: Any,
     *,
     rule: str = "k-seq",
+    logits: bool = False,
+    temperature: Any = 1.0,
 ) -> None:
     """Check all arguments of a verifier of K chains for each of B sequences.
 
@@ -46,11 +48,15 @@ def check_drafts(
     library : module
         numpy or torch: whose arrays they must be.
     target, draft, tokens, uniforms, rule
-        The arguments of `verify_drafts`.
+        The arguments of `verify_drafts`, or for logits of `verify_drafts_from_logits`.
+    logits : bool, optional
+        Whether target and draft hold logits and not probabilities.
+    temperature : float or array [B], optional
+        The temperature of the logits, for each sequence.
 
     Raises
     ------
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidLawError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
         For the argument that is wrong; the first of these that is found.
     InvalidInputError
         If the arguments are not arrays of one library on one device.
@@ -89,4 +95,9 @@ def check_drafts(
     target, draft, tokens = (
         x.reshape(batch * count, *x.shape[2:]) for x in (target, draft, tokens)
     )
-    check_chain(library, target, draft, tokens, uniforms[owners, : gamma + 2])
+    if logits:
+        check_temperature(library, temperature, batch)
+        if isinstance(temperature, kind) and temperature.ndim:
+            temperature = temperature[owners]
+    coins = uniforms[owners, : gamma + 2]
+    check_chain(library, target, draft, tokens, coins, logits=logits, temperature=temperature)

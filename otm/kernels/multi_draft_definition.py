@@ -11,12 +11,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.definition import extend, locate, mass
+from otm.kernels.definition import extend, laws_from_logits, locate, mass
 from otm.kernels.k_seq_definition import k_seq
 from otm.kernels.levels_definition import levels
 from otm.kernels.multi_draft_checks import check_drafts, coins_of
 
-__all__ = ["DraftsResult", "verify_drafts"]
+__all__ = ["DraftsResult", "verify_drafts", "verify_drafts_from_logits"]
 
 Array = TypeVar("Array")
 
@@ -62,7 +62,8 @@ def verify_drafts(
     ----------
     target_probs : array [B, K, γ + 1, V]
         The target model's law at each position of each chain; float16, float32, float64 or
-        fractions.  Where chains begin alike, so do their laws: those of the first are read.
+        fractions.  Where chains begin alike, so do their laws: those of the first that has a draft
+        there are read, and nothing beyond a chain's end is.
     draft_probs : array [B, K, γ, V']
         The laws that the drafts were sampled from, V' ≤ V: tokens beyond V' have probability 0.
     draft_tokens : int array [B, K, γ]
@@ -127,6 +128,72 @@ def verify_drafts(
     return DraftsResult(tokens, accepted, chain)
 
 
+def verify_drafts_from_logits(
+    target_logits: npt.NDArray[Any],
+    draft_logits: npt.NDArray[Any],
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+    temperature: float | npt.NDArray[Any] = 1.0,
+    *,
+    rule: str = "k-seq",
+    validate: bool = True,
+) -> DraftsResult[npt.NDArray[np.int64]]:
+    """`verify_drafts` for logits: the laws are softmax(logits / temperature), in float64.
+
+    The drafts must have been sampled from that law: at the same temperature, after the same top-k
+    or top-p (tokens left out have logit −inf), and not in lower precision than float32.
+
+    Parameters
+    ----------
+    target_logits : array [B, K, γ + 1, V]
+        Logits of the target model; float16, float32 or float64, −inf for impossible tokens.
+    draft_logits : array [B, K, γ, V']
+        Logits of the draft model, V' ≤ V.
+    draft_tokens, uniforms, rule, validate
+        As for `verify_drafts`.
+    temperature : float or float array [B]
+        Of both models, for each sequence.  0 means greedy: a draft is accepted if it has the
+        target's largest logit, the first if there are several, and draft logits are not looked at.
+        The chains of a greedy sequence are alike; where they differ, the first of them counts.
+
+    Returns
+    -------
+    DraftsResult
+        Tokens [B, γ + 1], padded with −1, the number of accepted drafts [B], and a chain that
+        begins with them [B].
+
+    Raises
+    ------
+    InvalidLawError
+        If logits have wrong shapes or types, hold NaN or +inf, or a row is −inf everywhere.
+    InvalidParameterError
+        If a temperature is negative or not finite, or there is not one for each sequence.
+    InvalidDraftsError, InvalidUniformsError
+        As for `verify_drafts`.
+
+    Examples
+    --------
+    >>> target = np.array([[0.0, 2.0], [1.0, 0.0]])[None, None].repeat(2, axis=1)
+    >>> given = (target, target[:, :, :1], np.array([[[1], [1]]]), np.zeros((1, 4)))
+    >>> verify_drafts_from_logits(*given, temperature=0)
+    DraftsResult(tokens=array([[1, 0]]), accepted=array([1]), chain=array([0]))
+    """
+    if validate:
+        check_drafts(
+            np,
+            target_logits,
+            draft_logits,
+            draft_tokens,
+            uniforms,
+            rule=rule,
+            logits=True,
+            temperature=temperature,
+        )
+    target, draft = laws_from_logits(target_logits, draft_logits, draft_tokens, temperature)
+    assert draft is not None, "of logits, a law"
+    return verify_drafts(target, draft, draft_tokens, uniforms, rule=rule, validate=False)
+
+
 def _verify_one(
     target: npt.NDArray[Any],
     draft: npt.NDArray[Any],
@@ -141,15 +208,15 @@ def _verify_one(
     agree = np.ones(count, dtype=bool)
     output: list[int] = []
     for i in range(gamma):
-        first = int(agree.argmax())
         running = np.where(agree, drafts[:, i], -1)
         if (running < 0).all():
             break
-        wanted = target[first, i]
+        c = int((running >= 0).argmax())  # a chain that has ended has no law here
+        wanted = target[c, i]
         coins = uniforms[i * size : (i + 1) * size]
-        index, residual = CHOOSE[rule](wanted, extend(draft[first, i], wanted), running, coins)
+        index, residual = CHOOSE[rule](wanted, extend(draft[c, i], wanted), running, coins)
         if index < 0:
-            return [*output, locate(residual, for_residual)], first
+            return [*output, locate(residual, for_residual)], int(agree.argmax())
         output.append(int(running[index]))
         agree = running == running[index]
     first = int(agree.argmax())

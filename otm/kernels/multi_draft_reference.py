@@ -12,12 +12,12 @@ from otm.kernels.k_seq_reference import k_seq
 from otm.kernels.levels_reference import levels
 from otm.kernels.multi_draft_checks import check_drafts, coins_of
 from otm.kernels.multi_draft_definition import DraftsResult
-from otm.kernels.reference import import_torch, locate, mass, output
+from otm.kernels.reference import import_torch, laws_from_logits, locate, mass, output
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["verify_drafts"]
+__all__ = ["verify_drafts", "verify_drafts_from_logits"]
 
 CHOOSE = {"k-seq": k_seq, "levels": levels}
 
@@ -84,26 +84,98 @@ def verify_drafts(
     sequences = torch.arange(batch, device=drafts.device)
     places = torch.arange(most, device=drafts.device)
 
+    def first(chosen: Tensor) -> Tensor:
+        return torch.where(chosen, places, most - 1).amin(1)
+
     agree = torch.ones_like(drafts[:, :, 0] if gamma else drafts.sum(2), dtype=torch.bool)
-    first = torch.zeros_like(sequences)
     alive = torch.ones_like(sequences, dtype=torch.bool)
     rejected, accepted = ~alive, torch.zeros_like(sequences)
     masses = mass(target_probs[:, 0, 0])
     for i in range(gamma):
         running = drafts[:, :, i].where(agree, -1)
-        draft = torch.nn.functional.pad(draft_probs[sequences, first, i], (0, missing))
+        drafted = running >= 0
+        some = drafted.any(1)
+        # a chain that has ended has no draft law here
+        chain = torch.where(some, first(drafted), first(agree))
+        draft = torch.nn.functional.pad(draft_probs[sequences, chain, i], (0, missing))
         coins = uniforms[:, i * size : (i + 1) * size]
-        target = target_probs[sequences, first, i]
+        target = target_probs[sequences, chain, i]
         index, residual = CHOOSE[rule](target, draft, running, coins)
         masses = torch.where(alive[:, None], residual, masses)
-        rejected = torch.where(alive, (running >= 0).any(1), rejected)
+        rejected = torch.where(alive, some, rejected)
         alive = alive & (index >= 0)
         accepted = accepted + alive
         taken = running.gather(1, index.clamp(min=0)[:, None])
         agree = torch.where(alive[:, None], running == taken, agree)
-        first = torch.where(agree, places, most - 1).amin(1)
-    rows = mass(target_probs[sequences, first, gamma])
+    chain = first(agree)
+    rows = mass(target_probs[sequences, chain, gamma])
     masses = torch.where(alive[:, None], rows, masses)
     uniform = torch.where(rejected & ~alive, uniforms[:, -2], uniforms[:, -1])
     token = locate(masses, uniform)
-    return DraftsResult(output(drafts[sequences, first], accepted, token), accepted, first)
+    return DraftsResult(output(drafts[sequences, chain], accepted, token), accepted, chain)
+
+
+def verify_drafts_from_logits(
+    target_logits: Tensor,
+    draft_logits: Tensor,
+    draft_tokens: Tensor,
+    uniforms: Tensor,
+    temperature: float | Tensor = 1.0,
+    *,
+    rule: str = "k-seq",
+    validate: bool = True,
+) -> DraftsResult[Tensor]:
+    """`verify_drafts` for logits: the laws are softmax(logits / temperature), in float64.
+
+    Equivalent to `otm.kernels.multi_draft_definition.verify_drafts_from_logits`, where everything
+    is said, but batched, and up to the last bit of the exponential function.
+
+    Parameters
+    ----------
+    target_logits : Tensor [B, K, γ + 1, V]
+        Logits of the target model; float16, bfloat16, float32 or float64, −inf for impossible
+        tokens.
+    draft_logits : Tensor [B, K, γ, V']
+        Logits of the draft model, V' ≤ V.
+    draft_tokens, uniforms, rule, validate
+        As for `verify_drafts`.
+    temperature : float or float Tensor [B]
+        Of both models, for each sequence; 0 means greedy.
+
+    Returns
+    -------
+    DraftsResult
+        int64 tokens [B, γ + 1], padded with −1, the number of accepted drafts [B], and a chain that
+        begins with them [B].
+
+    Raises
+    ------
+    InvalidLawError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
+        As for `otm.kernels.multi_draft_definition.verify_drafts_from_logits`.
+    MissingDependencyError
+        If torch is not installed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> target = torch.tensor([[0.0, 2.0], [1.0, 0.0]]).expand(1, 2, 2, 2)
+    >>> uniforms = torch.zeros(1, 4, dtype=torch.float64)
+    >>> given = (target, target[:, :, :1], torch.tensor([[[1], [1]]]), uniforms)
+    >>> verify_drafts_from_logits(*given, temperature=0)
+    DraftsResult(tokens=tensor([[1, 0]]), accepted=tensor([1]), chain=tensor([0]))
+    """
+    torch = import_torch()
+    if validate:
+        check_drafts(
+            torch,
+            target_logits,
+            draft_logits,
+            draft_tokens,
+            uniforms,
+            rule=rule,
+            logits=True,
+            temperature=temperature,
+        )
+    target, draft = laws_from_logits(target_logits, draft_logits, draft_tokens, temperature)
+    assert draft is not None, "of logits, a law"
+    return verify_drafts(target, draft, draft_tokens, uniforms, rule=rule, validate=False)

@@ -183,12 +183,13 @@ def laws_from_logits(
 ) -> tuple[Tensor, Tensor | None]:
     """Laws of target and draft; greedy ones are the first of the largest logits, and the draft."""
     torch = import_torch()
-    batch, _, size = target_logits.shape
+    batch, size = len(target_logits), target_logits.shape[-1]
     vocabulary = torch.arange(size, device=target_logits.device)
     if isinstance(temperature, torch.Tensor):
-        heat = temperature.double().expand(batch)[:, None, None]
+        heat = temperature.double().expand(batch)
+        heat = heat.reshape(batch, *(1,) * (target_logits.ndim - 1))
     else:  # filled on the device: a copy from the host would wait
-        heat = torch.full((1, 1, 1), temperature, dtype=torch.float64, device=vocabulary.device)
+        heat = torch.full((), temperature, dtype=torch.float64, device=vocabulary.device)
     peak = target_logits.amax(-1, keepdim=True)
     # of equal logits the first, which argmax does not promise
     first = torch.where(target_logits == peak, vocabulary, size).amin(-1, keepdim=True)

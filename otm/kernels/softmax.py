@@ -119,12 +119,12 @@ def laws_from_logits(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the laws that the kernels make of logits; arguments as for a verifier from logits.
 
-    Where the temperature is 0, the target's law is the first of its largest logits and the draft's
-    law the draft.
+    A sequence may have one chain or, as for `verify_drafts`, several.  Where the temperature is 0,
+    the target's law is the first of its largest logits and the draft's law the draft.
     """
     torch = import_torch()
     heat = torch.as_tensor(temperature, dtype=torch.float64, device=target_logits.device)
-    heat = heat.expand(len(target_logits))[:, None]
+    heat = heat.expand(len(target_logits)).reshape(-1, *(1,) * (target_logits.ndim - 2))
     greedy, warm = heat[..., None] == 0, heat.where(heat != 0, 1.0)
     size = target_logits.shape[-1]
     vocabulary = torch.arange(size, device=target_logits.device)
@@ -132,7 +132,7 @@ def laws_from_logits(
     at_peak = values == values.amax(-1, keepdim=True)
     first = torch.where(at_peak, vocabulary, size).amin(-1, keepdim=True)
     target = (vocabulary == first).float()
-    target = target.where(greedy, softmax(target_logits, warm.expand(values.shape[:2]), block))
+    target = target.where(greedy, softmax(target_logits, warm.expand(values.shape[:-1]), block))
     if draft_logits is None:
         return target, None
     drafted = (vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]).float()

@@ -31,7 +31,6 @@ __all__ = [
     "jit",
     "launch",
     "padded",
-    "rows",
     "tl",
 ]
 
@@ -102,11 +101,6 @@ def launch(
         device = torch.cuda.device(tensor.device)
     with device:
         kernel[grid](tensor, *arguments, **constants, num_warps=WARPS, enable_fp_fusion=False)
-
-
-def rows(tensor: Tensor) -> Tensor:
-    """Return the tensor, or a copy if the entries of a row do not lie side by side."""
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
 def padded(count: int) -> int:

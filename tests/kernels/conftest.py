@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from otm.kernels import definition, triton_
+from otm.kernels.multi_draft_checks import coins_of
 
 UNCLAMPED = "abs(mass(wanted) - mass(offered))"
 
@@ -86,6 +87,44 @@ def draw_chains(rng: np.random.Generator, batch: int, gamma: int, size: int) -> 
 def chains() -> Callable[..., Chains]:
     """`draw_chains`."""
     return draw_chains
+
+
+def draw_several(
+    rng: np.random.Generator,
+    batch: int,
+    count: int,
+    gamma: int,
+    size: int,
+    *,
+    rule: str = "k-seq",
+) -> list[Any]:
+    """Draw chains of all lengths that often agree, laws with zeros and ties, uniforms on edges.
+
+    The laws depend on the position alone, so that chains that begin alike have the same ones.
+    """
+    torch = pytest.importorskip("torch")
+    draft_size = int(rng.integers((size + 1) // 2, size + 1))
+    laws = []
+    for rows, width in ((gamma + 1, size), (gamma, draft_size)):
+        weights = rng.integers(0, 4, (batch, 1, rows, width)) * rng.random((batch, 1, rows, width))
+        weights[..., 0] += rng.integers(1, 3)
+        laws.append((weights / weights.sum(axis=3, keepdims=True)).repeat(count, 1))
+    cumulative = laws[1].cumsum(axis=3)
+    points = rng.random((batch, count, gamma, 1)) * cumulative[..., -1:]
+    tokens = (cumulative <= points).sum(axis=3)
+    ends = rng.choice([0, 1, gamma, gamma], (batch, count, 1))
+    tokens[np.arange(gamma) >= ends] = -1
+    uniforms = rng.random((batch, gamma * coins_of(rule, count) + 2))
+    uniforms[rng.random(uniforms.shape) < 0.1] = 0
+    uniforms[rng.random(uniforms.shape) < 0.1] = 1 - 2.0**-53
+    target, draft, tokens, uniforms = map(torch.from_numpy, (*laws, tokens, uniforms))
+    return [target.float(), draft.float(), tokens, uniforms]
+
+
+@pytest.fixture
+def several() -> Callable[..., list[Any]]:
+    """`draw_several`."""
+    return draw_several
 
 
 @pytest.fixture

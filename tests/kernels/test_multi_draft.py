@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -22,37 +24,6 @@ from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 
-def draw(
-    rng: np.random.Generator,
-    batch: int,
-    count: int,
-    gamma: int,
-    size: int,
-    *,
-    rule: str = "k-seq",
-) -> list[Any]:
-    """Draw chains of all lengths that often agree, laws with zeros and ties, uniforms on edges.
-
-    The laws depend on the position alone, so that chains that begin alike have the same ones.
-    """
-    draft_size = int(rng.integers((size + 1) // 2, size + 1))
-    laws = []
-    for rows, width in ((gamma + 1, size), (gamma, draft_size)):
-        weights = rng.integers(0, 4, (batch, 1, rows, width)) * rng.random((batch, 1, rows, width))
-        weights[..., 0] += rng.integers(1, 3)
-        laws.append((weights / weights.sum(axis=3, keepdims=True)).repeat(count, 1))
-    cumulative = laws[1].cumsum(axis=3)
-    points = rng.random((batch, count, gamma, 1)) * cumulative[..., -1:]
-    tokens = (cumulative <= points).sum(axis=3)
-    ends = rng.choice([0, 1, gamma, gamma], (batch, count, 1))
-    tokens[np.arange(gamma) >= ends] = -1
-    uniforms = rng.random((batch, gamma * coins_of(rule, count) + 2))
-    uniforms[rng.random(uniforms.shape) < 0.1] = 0
-    uniforms[rng.random(uniforms.shape) < 0.1] = 1 - 2.0**-53
-    target, draft, tokens, uniforms = map(torch.from_numpy, (*laws, tokens, uniforms))
-    return [target.float(), draft.float(), tokens, uniforms]
-
-
 def typed(arguments: list[Any], dtype: Any) -> list[Any]:
     return [*(x.to(dtype) for x in arguments[:2]), *arguments[2:]]
 
@@ -69,11 +40,13 @@ def assert_same(found: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
 @pytest.mark.parametrize("rule", RULES)
-def test_torch_decides_as_the_definition(rule: str, dtype: Any) -> None:
+def test_torch_decides_as_the_definition(
+    rule: str, dtype: Any, several: Callable[..., Any]
+) -> None:
     rng = np.random.default_rng(1)
     accepted = others = 0
     for count, gamma, size in [(1, 3, 5), (2, 0, 3), (2, 2, 3), (3, 3, 4), (5, 1, 9), (4, 2, 1)]:
-        given = typed(draw(rng, 25, count, gamma, size, rule=rule), dtype)
+        given = typed(several(rng, 25, count, gamma, size, rule=rule), dtype)
         found = multi_draft_reference.verify_drafts(*given, rule=rule, validate=False)
         arrays = [x.numpy() for x in given]
         expected = multi_draft_definition.verify_drafts(*arrays, rule=rule, validate=False)
@@ -84,37 +57,62 @@ def test_torch_decides_as_the_definition(rule: str, dtype: Any) -> None:
     assert others > 5
 
 
-def test_one_chain_is_chain_verification() -> None:
+def test_one_chain_is_chain_verification(several: Callable[..., Any]) -> None:
     rng = np.random.default_rng(2)
-    given = draw(rng, 300, 1, 3, 6)
+    given = several(rng, 300, 1, 3, 6)
     chain = reference.verify_chain(*(x[:, 0] for x in given[:3]), given[3])
     assert_same(multi_draft_reference.verify_drafts(*given)[:2], chain)
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("size", [1, 17])
-def test_triton_decides_as_torch(size: int, device: str) -> None:
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 17])
+def test_triton_decides_as_torch(size: int, several: Callable[..., Any], device: str) -> None:
     rng = np.random.default_rng(size)
-    for number, dtype in enumerate(TYPES):
+    for number, dtype in enumerate(TYPES if size in {1, 17} else TYPES[:2]):
         count, gamma = [(3, 2), (1, 1), (2, 0), (4, 1)][number]
-        given = typed(draw(rng, 2, count, gamma, size), dtype)
+        given = typed(several(rng, 2, count, gamma, size), dtype)
         found = multi_draft_triton.verify_drafts(*on(device, given), validate=False)
         assert_same(found, multi_draft_reference.verify_drafts(*given, validate=False))
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_triton_decides_as_torch_by_levels(device: str) -> None:
+def test_triton_decides_as_torch_by_levels(several: Callable[..., Any], device: str) -> None:
     rng = np.random.default_rng(6)
-    for count, gamma, size, dtype in zip([3, 1, 2], [2, 1, 0], [17, 4, 9], TYPES, strict=False):
-        given = typed(draw(rng, 2, count, gamma, size, rule="levels"), dtype)
+    shapes = [(3, 2, 17), (1, 1, 4), (2, 0, 9), (2, 1, 1), (2, 1, 2), (3, 1, 3), (2, 1, 5)]
+    for (count, gamma, size), dtype in zip(shapes, itertools.cycle(TYPES), strict=False):
+        given = typed(several(rng, 2, count, gamma, size, rule="levels"), dtype)
         choice = {"rule": "levels", "validate": False}
         found = multi_draft_triton.verify_drafts(*on(device, given), **choice)
         assert_same(found, multi_draft_reference.verify_drafts(*given, **choice))
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.usefixtures("small_blocks")
-def test_broadcast_laws_and_a_sequence_alone(device: str) -> None:
-    given = draw(np.random.default_rng(3), 3, 3, 2, 12)
+def test_what_lies_beyond_the_end_of_a_chain_is_not_looked_at(
+    rule: str, several: Callable[..., Any], device: str
+) -> None:
+    # also where the first of the chains that agree has ended and another has a draft
+    given = several(np.random.default_rng(7), 60, 3, 2, 5, rule=rule)
+    target, draft, tokens, _ = given
+    tokens[:, 2] = tokens[:, 1]  # alike, and not always of the same length
+    tokens[::2, 1, 1:] = -1
+    expected = multi_draft_definition.verify_drafts(*(x.numpy() for x in given), rule=rule)
+    length = (tokens >= 0).cumprod(2).sum(2)[..., None]
+    target[torch.arange(3) > length] = math.nan
+    draft[torch.arange(2) >= length] = math.nan
+    found = multi_draft_definition.verify_drafts(*(x.numpy() for x in given), rule=rule)
+    for mine, other in zip(found, expected, strict=True):
+        assert mine.tolist() == other.tolist()
+    assert_same(multi_draft_reference.verify_drafts(*given, rule=rule), expected)
+    assert (found.accepted > 1).any()
+    few = [x[:4] for x in given]
+    found = multi_draft_triton.verify_drafts(*on(device, few), rule=rule)
+    assert_same(found, [x[:4] for x in expected])
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_broadcast_laws_and_a_sequence_alone(several: Callable[..., Any], device: str) -> None:
+    given = several(np.random.default_rng(3), 3, 3, 2, 12)
     expected = multi_draft_reference.verify_drafts(*given)
     broadcast = [x[:, :1].to(device).expand(x.shape) for x in given[:2]]
     tokens, uniforms = on(device, given[2:])
@@ -167,6 +165,6 @@ def test_nothing_waits_for_the_device(rule: str) -> None:
 
 
 @pytest.mark.parametrize("module", [multi_draft_reference, multi_draft_triton])
-def test_no_sequences(module: ModuleType, device: str) -> None:
-    given = [x[:0] for x in on(device, draw(np.random.default_rng(5), 2, 2, 1, 3))]
+def test_no_sequences(module: ModuleType, several: Callable[..., Any], device: str) -> None:
+    given = [x[:0] for x in on(device, several(np.random.default_rng(5), 2, 2, 1, 3))]
     assert tuple(module.verify_drafts(*given).tokens.shape) == (0, 2)

@@ -74,7 +74,7 @@ def law_of_output(
             1, len(chains), gamma
         )
         # beyond the end of a chain stands rubbish
-        rubbish = [[F(-3)] * size] * gamma
+        rubbish = [[F(2, size)] * size] * gamma
         rows = [([target[c[:i]] for i in range(len(c) + 1)] + rubbish)[: gamma + 1] for c in chains]
         laws = [([draft[c[:i]] for i in range(len(c))] + rubbish)[:gamma] for c in chains]
         given = (array([rows]), array([laws]).reshape(1, len(chains), gamma, size), tokens)

@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import (  # noqa: E402
+    Workspace,
     block_reference,
     block_triton,
     chain_triton,
@@ -189,6 +190,56 @@ def test_a_graph_of_several_chains_replays_with_changed_inputs(module: Any, rule
             old.copy_(new)
         graph.replay()
         expected = multi_draft_triton.verify_drafts(*fresh, rule=rule, validate=False)
+        for mine, other in zip(result, expected, strict=True):
+            assert mine.tolist() == other.tolist()
+
+
+def several_logits(size: int, dtype: Any, seed: int, rule: str, count: int = 4) -> list[Any]:
+    """Draw what `several` does, from logits, with one chain for each greedy sequence."""
+    logits = [x[:, None].expand(-1, count, -1, -1) for x in make(size, dtype, seed)[:2]]
+    *_, tokens, uniforms = several(size, dtype, seed, rule, count)
+    tokens[HEATS == 0, 1:] = -1
+    return [*logits, tokens, uniforms, HEATS]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("size", SIZES)
+def test_several_chains_from_logits_are_decided_as_by_the_reference(
+    size: int, dtype: Any, rule: str
+) -> None:
+    workspace, options = Workspace(), {"rule": rule, "validate": False}
+    for seed, count in enumerate((2, 4, 8)):
+        given = several_logits(size, dtype, seed, rule, count)
+        laws = softmax.laws_from_logits(*given[:3], HEATS)
+        expected = multi_draft_reference.verify_drafts(*laws, *given[2:4], **options)
+        found = multi_draft_triton.verify_drafts_from_logits(
+            *on_gpu(given), **options, workspace=workspace
+        )
+        for mine, other in zip(found, expected, strict=True):
+            assert mine.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_graph_with_a_workspace_replays_when_others_have_used_it(rule: str) -> None:
+    verify, workspace = multi_draft_triton.verify_drafts_from_logits, Workspace()
+    options = {"rule": rule, "validate": False, "workspace": workspace}
+    static = on_gpu(x.contiguous() for x in several_logits(10_000, torch.float32, 0, rule))
+    verify(*static, **options)  # compiles, and takes the memory
+    torch.cuda.synchronize()
+    held = workspace.nbytes
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = verify(*static, **options)
+    assert workspace.nbytes == held
+    verify(*on_gpu(several_logits(128_256, torch.float32, 1, rule)), **options)
+    assert workspace.nbytes > held  # the graph writes to the memory that was outgrown
+    for seed in range(1, 4):
+        fresh = on_gpu(several_logits(10_000, torch.float32, seed, rule))
+        for old, new in zip(static, fresh, strict=True):
+            old.copy_(new)
+        graph.replay()
+        expected = verify(*fresh, rule=rule, validate=False)
         for mine, other in zip(result, expected, strict=True):
             assert mine.tolist() == other.tolist()
 

@@ -1,0 +1,148 @@
+"""How far from exact, and from the optimum, the kernels' laws are: computed, not sampled.
+
+    python -m benchmarks.distances [--quick] [--save]
+
+- The law of a token by the float32 softmax of the kernels, against the softmax in float64 (TV):
+  drawn from the target, and in the place of one draft.
+- The law of a token by the sigmoid variant, for a range of its scales.
+- What the two rules for several drafts accept less than is possible.
+
+The laws are softmaxes of normal logits, the target's being the draft's with normal noise.  None of
+this needs a GPU: the plain versions make the kernels' decisions.  With --save the results go to
+benchmarks/results/distances.json.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import otm
+from benchmarks.chain.inputs import NOISE, SPREAD
+from benchmarks.machine import machine
+from otm.coupling import KSeq
+from otm.kernels import reference, sigmoid, softmax
+from otm.kernels.k_seq_definition import find_split
+from otm.kernels.levels_definition import (
+    STEPS,
+    find_places,
+    level_masses,
+    make_table,
+    ratio_grid,
+)
+
+RESULTS = Path(__file__).parent / "results" / "distances.json"
+VOCABULARY = 128_256
+NODE_VOCABULARY = 32_000  # of a node with several drafts
+SOFTMAX_CASES = (  # spread of the logits, temperature, type
+    (0.5, 1.0, torch.float32),
+    (3.0, 1.0, torch.float32),
+    (3.0, 0.6, torch.bfloat16),
+    (10.0, 2.0, torch.bfloat16),
+)
+POWERS = (1, 2, 3, 4, 5)
+NOISES = (0.3, 1.0, 2.0)
+DRAFTS = (2, 4, 8)
+GRIDS = (8, STEPS, 128)  # levels for each octave of the ratio
+
+
+def pair_of_logits(size: int, spread: float, noise: float) -> tuple[Tensor, Tensor]:
+    """Draw logits of target and draft, the same ones every time."""
+    rng = torch.Generator().manual_seed(2)
+    draft = spread * torch.randn(size, generator=rng)
+    return draft + noise * torch.randn(size, generator=rng), draft
+
+
+def distance(law: Tensor, exact: Tensor) -> float:
+    return float((law.double() - exact).abs().sum() / 2)
+
+
+def softmaxes(size: int) -> Iterator[dict[str, Any]]:
+    """Yield distances by float32: of a token from the target, and in the place of a draft."""
+    for spread, heat, dtype in SOFTMAX_CASES:
+        logits = [x.to(dtype) for x in pair_of_logits(size, spread, NOISE)]
+        wanted, offered = ((x.double() / heat).softmax(-1) for x in logits)
+        warm = torch.full((), heat, dtype=torch.float64)
+        target, draft = (softmax.softmax(x, warm) for x in logits)
+        mass, taken = reference.mass(target), reference.mass(draft)
+        accepted = offered * (target.double() / draft.double()).clamp(max=1)
+        left = (mass - taken).clamp(min=0).double()
+        law = accepted + (1 - accepted.sum()) * left / left.sum()
+        yield {
+            "logits": f"σ = {spread:g}, {str(dtype).removeprefix('torch.')}",
+            "temperature": heat,
+            "token": distance(mass.double() / mass.sum(), wanted),
+            "in the place of a draft": distance(law, wanted),
+        }
+
+
+def sigmoids(size: int) -> dict[str, Any]:
+    """Return distances of tokens by sigmoids, and that of the draft law itself."""
+    target, draft = pair_of_logits(size, SPREAD, NOISE)
+    laws = [x.double().softmax(-1) for x in (target, draft)]
+    found = {
+        str(n): sigmoid.distance_to_target(target, draft, (-(10.0**n), 10.0**n)) for n in POWERS
+    }
+    return {"by power of ten": found, "draft law": distance(laws[1], laws[0])}
+
+
+def lost(size: int) -> Iterator[dict[str, Any]]:
+    """Yield what the rules for several drafts accept less than the optimum."""
+    for noise in NOISES:
+        logits = pair_of_logits(size, SPREAD, noise)
+        target, draft = (x.double().softmax(-1).numpy() for x in logits)
+        for count in DRAFTS:
+            best = float(otm.alpha(draft, target, count))
+            split = find_split(target, draft, count, count)
+            mixture = float(split.factor * split.one_draft(target, draft).sum())
+            plan = KSeq(otm.MembershipProblem(draft, target, count))
+            yield {
+                "noise": noise,
+                "k": count,
+                "optimum": best,
+                "levels": {
+                    str(steps): best - by_levels(target, draft, count, steps) for steps in GRIDS
+                },
+                "k-Seq": best - mixture,
+                "k-Seq at ρ*": best - plan.acceptance_by_test,
+            }
+
+
+def by_levels(target: Any, draft: Any, count: int, steps: int) -> float:
+    """Return what the levels accept: of their law v', the sum of min(q, v')."""
+    ratios = np.array(ratio_grid(count, steps)).astype(np.float64)
+    places = find_places(target, draft, ratios)
+    win = make_table(level_masses(draft, places, ratios.size), ratios, count).win
+    lower, upper = win[places.lower], win[places.lower + 1]
+    return float(np.minimum(target, draft * (lower + places.share * (upper - lower))).sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small vocabularies")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    options = parser.parse_args()
+    size, node_size = (2_000, 1_000) if options.quick else (VOCABULARY, NODE_VOCABULARY)
+    record = {
+        **machine("numpy", "torch"),
+        "V": size,
+        "V of a node": node_size,
+        "spread": SPREAD,
+        "noise": NOISE,
+        "softmax": list(softmaxes(size)),
+        "sigmoid": sigmoids(size),
+        "lost": list(lost(node_size)),
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    print(text)
+    if options.save and not options.quick:
+        RESULTS.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The tables of the kernels: compiled for sm_90, distances of laws, and times on GPUs.
+
+Times come from each benchmarks/results/kernels-<device>.json of a GPU; without such a file there
+is no table of them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks import layout
+from benchmarks.layout import markdown, origin, record
+
+__all__ = ["compiled", "gpu", "gpu_records", "lost", "panels", "sigmoid", "softmax"]
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+
+
+def compiled() -> str:
+    """Show the registers of each kernel by type of the laws, the most of its uses."""
+    found = record("kernels-sm90")
+    types: list[str] = []
+    by_kernel: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+    for row in found["results"]:
+        use, size = row["use"].split(", V = ")
+        if size == "1":
+            continue
+        rule, form, _, dtype = use.split(", ")
+        if dtype not in types:
+            types.append(dtype)
+        kernel = by_kernel.setdefault((f"{rule}, {form}", row["kernel"]), {})
+        most = kernel.setdefault(dtype, {})
+        for name in ("registers", "spilled bytes", "shared bytes"):
+            most[name] = max(most.get(name, 0), row[name])
+    rows = []
+    for (use, name), by_type in by_kernel.items():
+        registers = [str(by_type[dtype]["registers"]) for dtype in types]
+        others = ("spilled bytes", "shared bytes")
+        largest = [f"{max(each[x] for each in by_type.values()):,}" for x in others]
+        rows.append([f"{use}: `{name}`", *registers, *largest])
+    heading = ["kernel", *(f"registers, {x}" for x in types), "spilled bytes", "shared bytes"]
+    where = f"{found['target']}, triton {found['triton']}"
+    return markdown(heading, rows, f"\n`python -m benchmarks.compile_kernels`; {where}.\n")
+
+
+def softmax() -> str:
+    found = record("distances")
+    columns = ("token", "in the place of a draft")
+    rows = [
+        [
+            f"{row['logits']}, temperature {row['temperature']:g}",
+            *(f"{row[x]:.0e}" for x in columns),
+        ]
+        for row in found["softmax"]
+    ]
+    heading = ["logits", "token of the target's law", "token in the place of a draft"]
+    return markdown(heading, rows, origin(found, "distances --save"))
+
+
+def sigmoid() -> str:
+    found = record("distances")
+    by_power = found["sigmoid"]["by power of ten"]
+    rows = [[f"±10^{power}", f"{value:.4f}"] for power, value in by_power.items()]
+    rows.append(["the draft's own law", f"{found['sigmoid']['draft law']:.4f}"])
+    return markdown(["scales a, b", "TV"], rows, origin(found, "distances --save"))
+
+
+def lost() -> str:
+    found = record("distances")
+
+    def shown(value: float) -> str:
+        return f"{value:.1e}" if value > 1e-12 else "< 1e-12"
+
+    steps = next(iter(found["lost"]))["levels"]
+    rows = [
+        [
+            f"{row['noise']:g}, k = {row['k']}",
+            f"{row['optimum']:.4f}",
+            *map(shown, row["levels"].values()),
+            f"{row['k-Seq']:.4f}",
+            f"{row['k-Seq at ρ*']:.4f}",
+        ]
+        for row in found["lost"]
+    ]
+    columns = (*(f"levels, {x} an octave" for x in steps), "k-Seq of the kernels", "k-Seq at ρ*")
+    heading = ["noise, drafts", "optimum", *columns]
+    return markdown(heading, rows, origin(found, "distances --save"))
+
+
+def gpu_records() -> dict[str, Any]:
+    """Return the results of `benchmarks.kernels` on GPUs, by the name of their file."""
+    files = {path.stem: record(path.stem) for path in sorted(layout.RESULTS.glob("kernels-*.json"))}
+    return {
+        name: found
+        for name, found in files.items()
+        if not found.get("device", "CPU").startswith("CPU")
+    }
+
+
+def gpu() -> str:
+    return "\n".join(of_gpu(name, found) for name, found in gpu_records().items())
+
+
+def of_gpu(name: str, found: Any) -> str:
+    """Tables and pictures of one GPU: typical rejections, the largest vocabulary."""
+    parts = [f"### {found['device']}"]
+    for title, rows in panels(found).items():
+        contestants, batches = (
+            list(dict.fromkeys(r[x] for r in rows)) for x in ("contestant", "B")
+        )
+        cells = {(row["contestant"], row["B"]): time_of(row) for row in rows}
+        lines = [[c, *(cells.get((c, b), "") for b in batches)] for c in contestants]
+        heading = [f"{title}, V = {rows[0]['V']:,}", *(f"B = {b}" for b in batches)]
+        parts.append(markdown(heading, lines).rstrip())
+    left_out = {check["contestant"] for check in found["gate"]["checks"] if not check["passed"]}
+    if left_out:
+        parts.append(f"Not timed, as the check of the law failed: {', '.join(sorted(left_out))}.")
+    if found["absent"]:
+        parts.append(f"Not installed or not working there: {', '.join(found['absent'])}.")
+    versions = [f"{package} {x}" for package, x in found["versions"].items() if x != "absent"]
+    rate = f"copy rate {found['copy bytes/s'] / 1e12:.2f} TB/s"
+    where = ", ".join([found["device"], found["date"], rate, *versions])
+    parts.append(f"`python -m benchmarks.kernels`; {where}.")
+    for suffix, subject in (("chain", "one chain"), ("chains", "several chains")):
+        if (PICTURES / f"{name}-{suffix}.svg").exists():
+            parts.append(f"![{subject} on {found['device']}](pictures/{name}-{suffix}.svg)")
+    return "\n\n".join(parts) + "\n"
+
+
+def panels(found: Any) -> dict[str, list[Any]]:
+    """Rows of one GPU that are shown, by tier, type or number of chains."""
+    shown: dict[str, list[Any]] = {}
+    for row in found["results"]:
+        largest = max(x["V"] for x in found["results"] if x["tier"] == row["tier"])
+        if row["V"] == largest and row.get("rejection", "typical") == "typical":
+            detail = f"K = {row['K']}" if "K" in row else row["dtype"]
+            shown.setdefault(f"{row['tier'].replace('->', '→')}, {detail}", []).append(row)
+    return shown
+
+
+def time_of(row: Any) -> str:
+    """Microseconds in the replay of a graph; where there is none, of a call, and marked."""
+    if "failed" in row:
+        return "failed"
+    time = (
+        f"{row['kernel s'] * 1e6:.1f}" if row["kernel s"] else f"{row['wall s'] * 1e6:.0f} (call)"
+    )
+    if "times one chain" in row:
+        return f"{time}, {row['accepted']:.2f} accepted"
+    return f"{time}, {row['of floor']:.0%}" if "of floor" in row else time

@@ -1,0 +1,146 @@
+"""Draw what `benchmarks.kernels` measured on GPUs, into docs/pictures/.
+
+    python -m benchmarks.pictures
+
+Every benchmarks/results/kernels-<device>.json of a GPU makes two pictures, as SVG and PNG: for one
+chain, the time of each contestant beside that of a copy of the bytes that must be read; for several
+chains, what they accept and what they cost.  Where there are no such results nothing is
+drawn, and older pictures stay.  `python -m benchmarks.tables` then puts them on the page.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import kernel_tables
+from benchmarks.kernel_tables import gpu_records, panels
+from otm.figures.style import COLOURS, journal_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw"]
+
+MARKERS = ("o", "s", "^", "D", "v")
+WIDTH = 6.5  # inches
+METADATA: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+
+
+def draw() -> list[str]:
+    """Draw the pictures, and return the names of their files."""
+    files = []
+    for name, found in gpu_records().items():
+        with journal_style():
+            for suffix, figure in (("chain", one_chain(found)), ("chains", several_chains(found))):
+                if figure is None:
+                    continue
+                kernel_tables.PICTURES.mkdir(parents=True, exist_ok=True)
+                for kind, metadata in METADATA.items():
+                    path = kernel_tables.PICTURES / f"{name}-{suffix}.{kind}"
+                    figure.savefig(path, metadata=metadata)
+                    files.append(path.name)
+    return files
+
+
+def one_chain(found: Any) -> "Figure | None":
+    """Draw the time of each contestant, a panel for each tier and type; lines are the copies."""
+    from matplotlib.figure import Figure
+
+    shown = {
+        title: [row for row in rows if row.get("kernel s")]
+        for title, rows in panels(found).items()
+        if "K" not in rows[0]
+    }
+    shown = {title: rows for title, rows in shown.items() if rows}
+    if not shown:
+        return None
+    names = {
+        title: list(dict.fromkeys(row["contestant"] for row in rows))
+        for title, rows in shown.items()
+    }
+    batches = sorted({row["B"] for rows in shown.values() for row in rows})
+    heights = [len(found) + 1.5 for found in names.values()]
+    figure = Figure(figsize=(WIDTH, 0.2 * sum(heights) + 0.9), layout="constrained")
+    grid = figure.subplots(len(shown), sharex=True, squeeze=False, height_ratios=heights)
+    for axes, (title, rows) in zip(grid[:, 0], shown.items(), strict=True):
+        for batch, colour, marker in zip(batches, COLOURS, MARKERS, strict=False):
+            mine = [row for row in rows if row["B"] == batch]
+            if not mine:
+                continue
+            axes.plot(
+                [row["kernel s"] * 1e6 for row in mine],
+                [names[title].index(row["contestant"]) for row in mine],
+                linestyle="none",
+                marker=marker,
+                markersize=5,
+                color=colour,
+                markerfacecolor="none",
+            )
+            axes.axvline(
+                mine[0]["floor bytes"] / found["copy bytes/s"] * 1e6, color=colour, linestyle=":"
+            )
+        axes.set_xscale("log")
+        axes.set_yticks(range(len(names[title])), names[title])
+        axes.set_ylim(len(names[title]) - 0.5, -0.5)
+        axes.set_title(f"{title}, V = {rows[0]['V']:,}", fontsize=9, loc="left")
+    grid[-1, 0].set_xlabel("time of a call in the replay of a CUDA graph [µs]; dotted: a copy")
+    sign(figure, found, batches)
+    return figure
+
+
+def several_chains(found: Any) -> "Figure | None":
+    """Draw accepted drafts against time: lines are verifiers, points numbers of chains."""
+    from matplotlib.figure import Figure
+
+    rows = [row for rows in panels(found).values() for row in rows if "times one chain" in row]
+    if not rows:
+        return None
+    largest = max(row["B"] for row in rows)
+    rows = [row for row in rows if row["B"] == largest]
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    axes = figure.subplots()
+    names = dict.fromkeys(row["contestant"] for row in rows)
+    for index, name in enumerate(names):
+        mine = sorted((row for row in rows if row["contestant"] == name), key=lambda row: row["K"])
+        times, accepted = ([row[x] for row in mine] for x in ("times one chain", "accepted"))
+        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+        axes.plot(times, accepted, color=colour, marker=marker, markersize=4.5, label=name)
+        if len(set(times)) > 1:
+            for time, value, row in zip(times, accepted, mine, strict=True):
+                axes.annotate(
+                    f"{row['K']}",
+                    (time, value),
+                    xytext=(4, -9),
+                    textcoords="offset points",
+                    fontsize=8,
+                )
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.set_xlabel("time, as a multiple of the verification of one chain")
+    axes.set_ylabel("accepted drafts")
+    shape = "B = {B}, γ = {gamma}, V = {V:,}".format(**rows[0])
+    axes.set_title(f"K chains (K beside the points), {shape}", fontsize=9, loc="left")
+    axes.legend()
+    sign(figure, found)
+    return figure
+
+
+def sign(figure: "Figure", found: Any, batches: list[int] | None = None) -> None:
+    """Write under the picture on what it was measured, and above it what the markers are."""
+    from matplotlib.lines import Line2D
+
+    packages = [f"{x} {found['versions'].get(x, 'absent')}" for x in ("torch", "triton", "cuda")]
+    figure.supxlabel(", ".join([found["device"], *packages, found["date"]]), fontsize=7)
+    if batches:
+        handles = [
+            Line2D([], [], linestyle="none", marker=marker, color=colour, markerfacecolor="none")
+            for _, colour, marker in zip(batches, COLOURS, MARKERS, strict=False)
+        ]
+        labels = [f"B = {batch}" for batch in batches]
+        figure.legend(handles, labels, loc="outside upper right", ncols=len(batches))
+
+
+if __name__ == "__main__":
+    print(", ".join(draw()) or "no results of a GPU: nothing drawn")

@@ -1,0 +1,81 @@
+"""Work memory of the Triton kernels, which calls can share."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from otm.kernels.reference import import_torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Workspace"]
+
+
+class Workspace:
+    """Buffers that grow on demand and stay where they are once they are large enough.
+
+    A verifier that is given one allocates nothing but its result.  What is left in it between two
+    calls means nothing, and the decisions do not depend on it.
+
+    One workspace serves one stream at a time: calls that can run at once need one each.  Buffers
+    that were outgrown are kept as long as the workspace, since a CUDA graph that was captured with
+    them writes to their addresses; as buffers at least double, these are less than the buffers in
+    use.
+
+    Examples
+    --------
+    >>> import torch
+    >>> workspace = Workspace()
+    >>> first = workspace.take("sums", (2, 3), torch.int64, torch.device("cpu"))
+    >>> second = workspace.take("sums", (1, 3), torch.int64, torch.device("cpu"))
+    >>> first.data_ptr() == second.data_ptr()
+    True
+    >>> workspace.nbytes
+    48
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, Any, Any], Tensor] = {}
+        self._outgrown: list[Tensor] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that is held."""
+        held = [*self._buffers.values(), *self._outgrown]
+        return sum(buffer.numel() * buffer.element_size() for buffer in held)
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
+        """Return the buffer of a name in a shape; it holds whatever it held before."""
+        key, size = (name, dtype, device), math.prod(shape)
+        buffer = self._buffers.get(key)
+        if buffer is None or buffer.numel() < size:
+            if buffer is not None:
+                self._outgrown.append(buffer)
+                size = max(size, 2 * buffer.numel())
+            buffer = import_torch().empty(size, dtype=dtype, device=device)
+            self._buffers[key] = buffer
+        return buffer[: math.prod(shape)].view(shape)
+
+    def lay_out(
+        self, target: Tensor, draft: Tensor | None, tokens: Tensor, uniforms: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the arguments of a verifier as the kernels read them, copied where they must be.
+
+        The entries of a row lie side by side, tokens and uniforms all do; the target stands in for
+        a draft that is None.
+        """
+        laws = [
+            law if law is None or law.stride(-1) == 1 else self._copy(name, law)
+            for name, law in (("target", target), ("draft", draft))
+        ]
+        rest = [
+            tensor if tensor.is_contiguous() else self._copy(name, tensor)
+            for name, tensor in (("tokens", tokens), ("uniforms", uniforms))
+        ]
+        return laws[0], laws[0] if laws[1] is None else laws[1], *rest
+
+    def _copy(self, name: str, tensor: Tensor) -> Tensor:
+        copy = self.take(name, tuple(tensor.shape), tensor.dtype, tensor.device)
+        return copy.copy_(tensor)
