@@ -1,8 +1,10 @@
-"""Speculative decoding: from logits to laws, and what a loop over two models can gain.
+"""Speculative decoding: draft, verify, go on, without changing the law of the target model.
 
-`Standardization` turns logits into the law that is sampled from; the other names are the analysis
-of Leviathan et al. (2023).  The draft–verify loops of Leviathan et al. and of SpecTr (Sun et al.,
-2023) are not in this version.
+- `autoregressive`, `speculative`, `spectr` decode prompts; `stream` is the loop that they share.
+- `Standardization` turns logits into the law that is sampled from.
+- `models` holds the language models, `ModelDrafter` and other drafters draft with them, and
+  `verification` says how drafts are judged.
+- `analysis` has the formulas of Leviathan et al. (2023) for what drafting gains.
 """
 
 from otm.decoding.analysis import (
@@ -16,11 +18,24 @@ from otm.decoding.analysis import (
     oracle_speedup,
     walltime_improvement,
 )
+from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter
+from otm.decoding.generate import autoregressive, spectr, speculative
+from otm.decoding.loop import Options, stream
 from otm.decoding.standardize import Standardization
+from otm.decoding.trace import Generation, Seconds, Step
+from otm.decoding.verification import spectr_verifier, verify_chain, verify_traversal
 
 __all__ = [
+    "DraftNode",
+    "Drafter",
+    "Generation",
+    "ModelDrafter",
+    "Options",
+    "Seconds",
     "Standardization",
+    "Step",
     "acceptance_from_divergence",
+    "autoregressive",
     "best_gamma",
     "corollary_3_9",
     "divergence_lk",
@@ -28,5 +43,11 @@ __all__ = [
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",
+    "spectr",
+    "spectr_verifier",
+    "speculative",
+    "stream",
+    "verify_chain",
+    "verify_traversal",
     "walltime_improvement",
 ]

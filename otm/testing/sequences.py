@@ -5,15 +5,23 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from otm.arithmetic import Law, Number
+from otm.coupling import TransportPlan
+from otm.coupling.rules import Rule
 from otm.decoding.drafting import Randomness
 from otm.decoding.models import TableModel
 from otm.decoding.reading import Path
+from otm.draft_laws import DraftLaw
+from otm.input_checks import Drafts, Uniforms
+from otm.problem import MembershipProblem
+from otm.sampling import InverseCdf
 from otm.testing import paths
 
 MOST_UNIFORMS = 64
@@ -73,3 +81,52 @@ def _longer(
         for token, factor in enumerate(model.law(prompt + path)):
             if factor:
                 yield (*path, token), probability * factor
+
+
+@dataclass(frozen=True, eq=False)
+class ByConditional(TransportPlan):
+    """A plan that draws from its own conditional law with one uniform: far fewer paths to follow.
+
+    That `select` has this law is tested where the rules are.
+    """
+
+    plan: TransportPlan
+
+    @classmethod
+    def of(cls, rule: Rule) -> Rule:
+        """Turn a rule into one of such plans."""
+
+        def build(problem: MembershipProblem) -> TransportPlan:
+            return cls(problem, rule(problem))
+
+        return build
+
+    @property
+    def drafts(self) -> DraftLaw:
+        """Those of the plan itself."""
+        return self.plan.drafts
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def acceptance(self) -> Number:
+        """That of the plan itself."""
+        return self.plan.acceptance
+
+    def output_law(self) -> Law:
+        """Give that of the plan itself."""
+        return self.plan.output_law()
+
+    def _output_given(self, drafts: Drafts) -> Law:
+        return self.plan.conditional(drafts)
+
+    def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        laws = self.plan.conditional(drafts)
+        tokens = [
+            InverseCdf.from_weights(law).locate(uniform)[0]
+            for law, uniform in zip(laws, uniforms, strict=True)
+        ]
+        return np.array(tokens)

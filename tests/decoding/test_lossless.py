@@ -1,0 +1,196 @@
+"""Every lossless loop emits, in fractions, what the target model would have emitted.
+
+The loop itself is run along every path of its comparisons (`otm.testing.paths`), drafts included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
+from otm.coupling.rules import RULES
+from otm.decoding import autoregressive, spectr, speculative, stream
+from otm.decoding.drafting import Branching, DraftNode, ModelDrafter, Randomness
+from otm.decoding.models import TableModel
+from otm.decoding.reading import Path
+from otm.decoding.verification import (
+    TargetLaws,
+    Verifier,
+    spectr_verifier,
+    verify_chain,
+    verify_traversal,
+)
+from otm.problem import MembershipProblem
+from otm.sparse import SparseLaw, align
+from otm.testing.sequences import ByConditional, continued, law_of, sequence_law
+
+PROMPT = (0,)
+
+
+def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:
+    """Two unrelated tables of order 2, with zeros."""
+    rng = np.random.default_rng(seed)
+    return TableModel.random(vocabulary, 2, rng), TableModel.random(vocabulary, 2, rng)
+
+
+def one_step(
+    target: TableModel,
+    draft: TableModel,
+    branching: Branching,
+    verify: Verifier,
+    gamma: int,
+    end: int | None = None,
+) -> dict[Path, Fraction]:
+    """Law of what the first step outputs."""
+
+    def output(uniforms: Randomness) -> Path:
+        drafter = ModelDrafter(draft, branching)
+        steps = stream(
+            target, [PROMPT], drafter, verify, gamma=gamma, end=end, uniforms=[uniforms]
+        )
+        return next(steps).output
+
+    return law_of(output)
+
+
+def assert_step_lossless(
+    vocabulary: int,
+    gamma: int,
+    branching: Branching,
+    verify: Verifier,
+    seed: int,
+    end: int | None = None,
+) -> None:
+    target, draft = models(vocabulary, seed)
+    law = one_step(target, draft, branching, verify, gamma, end)
+    length = gamma + 1
+    assert continued(law, target, PROMPT, length, end) == sequence_law(target, PROMPT, length, end)
+
+
+@pytest.mark.parametrize("verify", [verify_chain, verify_traversal])
+@pytest.mark.parametrize(("gamma", "end"), [(2, None), (2, 1), (3, None)])
+def test_chain_continued_by_the_target_has_its_law(
+    verify: Verifier, gamma: int, end: int | None
+) -> None:
+    assert_step_lossless(3, gamma, 1, verify, seed=gamma, end=end)
+
+
+@pytest.mark.parametrize("rule", [KSeq, RecursiveRejection], ids=["k-Seq", "recursive rejection"])
+@pytest.mark.parametrize(("vocabulary", "gamma", "k"), [(2, 1, 3), (3, 1, 2), (2, 2, 2)])
+def test_spectr_with_the_rules_own_uniforms(
+    rule: type[KSeq | RecursiveRejection], vocabulary: int, gamma: int, k: int
+) -> None:
+    assert_step_lossless(vocabulary, gamma, k, spectr_verifier(rule), seed=4, end=1)
+
+
+@pytest.mark.parametrize("branching", [2, (1, 2)], ids=str)
+@pytest.mark.parametrize("name", ["optimal", "recursive rejection"])
+def test_spectr_with_the_rules_conditional_laws(name: str, branching: Branching) -> None:
+    verify = spectr_verifier(ByConditional.of(RULES[name]))
+    assert_step_lossless(2, 2, branching, verify, seed=9)
+
+
+@pytest.mark.parametrize("branching", [2, (1, 2)], ids=str)
+def test_traversal_of_chains_and_prefix_trees(branching: Branching) -> None:
+    assert_step_lossless(2, 2, branching, verify_traversal, seed=9)
+
+
+Decode = Callable[[TableModel, TableModel, Randomness], Path]
+
+
+def _autoregressive(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path:
+    return autoregressive(target, [PROMPT], max_tokens=3, end=1, uniforms=[uniforms]).sequences[0]
+
+
+def _chain(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path:
+    return speculative(
+        target, draft, [PROMPT], gamma=2, max_tokens=3, end=1, uniforms=[uniforms]
+    ).sequences[0]
+
+
+def _block(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path:
+    return speculative(
+        target,
+        draft,
+        [PROMPT],
+        gamma=2,
+        verification="block",
+        max_tokens=3,
+        end=1,
+        uniforms=[uniforms],
+    ).sequences[0]
+
+
+def _spectr(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path:
+    return spectr(
+        target,
+        draft,
+        [PROMPT],
+        k=2,
+        gamma=1,
+        rule=ByConditional.of(OptimalPlan),
+        max_tokens=3,
+        end=1,
+        uniforms=[uniforms],
+    ).sequences[0]
+
+
+@pytest.mark.parametrize("decode", [_autoregressive, _chain, _block, _spectr])
+def test_whole_sequences_have_the_law_of_the_target(decode: Decode) -> None:
+    """Several steps, an end token and the limit of the length, all inside of blocks."""
+    target, draft = models(3 if decode is not _spectr else 2, seed=8)
+    law = law_of(lambda uniforms: decode(target, draft, uniforms))
+    assert law == sequence_law(target, PROMPT, 3, end=1)
+
+
+# Each of these is a bug that was found in somebody's decoder.
+
+
+def _residual_of_the_wrong_row(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+    """Draw the correction from the residual of the row after the rejected draft."""
+    child = root.children[0]
+    coin, rest = uniforms(2)
+    if coin * root.offered().of(child.token) < target(()).of(child.token):
+        return (child.token, *_token(target(child.path), uniforms))
+    tokens, _, wanted = align(root.offered(), target(child.path))
+    return _token(SparseLaw.from_support(tokens, wanted), lambda m: np.array([rest]))
+
+
+def _shared_coin(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+    """Use the acceptance coin again for the residual."""
+    coin = uniforms(1)
+    return verify_chain(root, target, lambda m: np.array([coin[0]] * m))
+
+
+def _bonus_from_the_draft(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+    """Draw the token behind the accepted drafts from the draft model's law."""
+
+    def wrong(path: Path) -> SparseLaw:
+        return root.offered() if path else target(path)
+
+    return verify_chain(root, wrong, uniforms)
+
+
+def _largest_first(problem: MembershipProblem) -> MaximalCoupling:
+    """Take min(p, q) of the wrong one of two laws: draft and target swapped."""
+    return MaximalCoupling(MembershipProblem(problem.target, problem.draft, problem.k))
+
+
+@pytest.mark.parametrize(
+    "verify", [_residual_of_the_wrong_row, _shared_coin, _bonus_from_the_draft]
+)
+def test_broken_verifiers_are_rejected(verify: Verifier) -> None:
+    target = TableModel(
+        {(): [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], (1,): [0, Fraction(1, 4), Fraction(3, 4)]}
+    )
+    draft = TableModel({(): [Fraction(1, 4), Fraction(1, 2), Fraction(1, 4)]})
+    law = one_step(target, draft, 1, verify, gamma=1)
+    assert continued(law, target, PROMPT, 2) != sequence_law(target, PROMPT, 2)
+
+
+def _token(law: SparseLaw, uniforms: Randomness) -> Path:
+    return (int(law.draw(uniforms(1))[0]),)
