@@ -184,12 +184,14 @@ def align(draft: SparseLaw, target: SparseLaw) -> tuple[Tokens, Law, Law]:
                 f"the {name} law is a {type(law).__name__} beside a SparseLaw; give both by their "
                 "support (`SparseLaw.from_dense`), or both on the whole vocabulary (`.dense(n)`)"
             )
+    if np.array_equal(draft.tokens, target.tokens):
+        return draft.tokens, draft.probabilities, target.probabilities
     tokens = np.union1d(draft.tokens, target.tokens)
     aligned = []
     for law in (draft, target):
         probabilities = zeros(tokens.size, law.probabilities)
         probabilities[np.searchsorted(tokens, law.tokens)] = law.probabilities
-        aligned.append(probabilities)
+        aligned.append(read_only(probabilities))
     return read_only(tokens), aligned[0], aligned[1]
 
 

@@ -17,15 +17,18 @@ def is_tensor(values: Any) -> bool:
     return torch is not None and isinstance(values, torch.Tensor)
 
 
-def to_host(values: Any) -> Any:
+def to_host(values: Any, *, widen: bool = True) -> Any:
     """Return a tensor from any device as a NumPy array, floats of all kinds as float64.
 
-    Anything else is returned as it is.
+    Without `widen` those that NumPy has keep their type, and the others become float32.  Anything
+    else is returned as it is.
     """
     if not is_tensor(values):
         return values
     tensor = values.detach().cpu()
-    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+    if tensor.is_floating_point() and widen:
+        return tensor.double().numpy()
+    return (tensor.float() if tensor.dtype == sys.modules["torch"].bfloat16 else tensor).numpy()
 
 
 def like(given: Any, array: npt.NDArray[np.int64]) -> Any:

@@ -93,7 +93,7 @@ class Reader:
         """
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
         begun = time.perf_counter()
-        if self._session is None:
+        if self._session is None or not self._rows:
             self._session = self.model.start(len(rows))
         else:
             self._session.keep(np.array(sources, np.int64), np.array(kept, np.int64))

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -172,23 +173,37 @@ class Standardization:
         >>> Standardization(top_k=2).sparse(np.log([0.1, 0.4, 0.2, 0.3])).tokens.tolist()
         [1, 3]
         """
-        scores = np.asarray(to_host(logits))
+        scores = np.asarray(to_host(logits, widen=False))
         if scores.ndim != 1:
             raise InvalidLawError(
                 f"logits of shape {scores.shape}; a sparse law takes those of one law, [V]"
             )
-        tokens: Tokens | None = None
-        most = 1 if self.temperature == 0 else self.top_k
-        if most is not None and most < scores.size and scores.dtype.kind == "f":
-            cut = scores.size - most
-            least = np.partition(scores, cut)[cut]
-            if np.isfinite(least):  # otherwise the whole row is looked at, or refused
-                tokens = np.flatnonzero(scores >= least)
-                scores = scores[tokens]
-        law = self(scores)
+        tokens, exactly = self._candidates(scores)
+        law = (self._beyond_top_k if exactly else self)(scores[tokens])
         support = law > 0
-        kept = np.flatnonzero(support) if tokens is None else tokens[support]
-        return SparseLaw.from_support(kept, law[support])
+        if not support.all():
+            tokens, law = tokens[support], law[support]
+        return SparseLaw.from_support(tokens, law)
+
+    def _candidates(self, scores: Any) -> tuple[Tokens, bool]:
+        """Tokens [m] that top-k leaves, and those that tie with the last; whether just k are left.
+
+        All tokens where nothing is truncated, or where the row will be refused.
+        """
+        k = 1 if self.temperature == 0 else self.top_k
+        if k is not None and k < scores.size and scores.dtype.kind == "f":
+            largest = scores.max()  # NaN if the row has one
+            cut = scores.size - k
+            least = np.partition(scores, cut)[cut] if k > 1 else largest
+            if math.isfinite(largest) and least > -math.inf:
+                tokens = np.flatnonzero(scores >= least)
+                return tokens, tokens.size == k
+        return np.arange(scores.size), False
+
+    @cached_property
+    def _beyond_top_k(self) -> Standardization:
+        """The same without top-k, for rows that have only these tokens."""
+        return replace(self, top_k=None)
 
     def _weights(self, xp: Any, scores: Any, highest: Any) -> Any:
         """Laws times what makes their largest entry 1: subtracted first, nothing overflows."""

@@ -40,8 +40,9 @@ def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:
 def one_step(
     target: TableModel,
     draft: TableModel,
-    branching: Branching,
     verify: Verifier,
+    *,
+    branching: Branching = 1,
     gamma: int,
     end: int | None = None,
 ) -> dict[Path, Fraction]:
@@ -49,9 +50,7 @@ def one_step(
 
     def output(uniforms: Randomness) -> Path:
         drafter = ModelDrafter(draft, branching)
-        steps = stream(
-            target, [PROMPT], drafter, verify, gamma=gamma, end=end, uniforms=[uniforms]
-        )
+        steps = stream(target, [PROMPT], drafter, verify, gamma=gamma, end=end, uniforms=[uniforms])
         return next(steps).output
 
     return law_of(output)
@@ -62,11 +61,12 @@ def assert_step_lossless(
     gamma: int,
     branching: Branching,
     verify: Verifier,
+    *,
     seed: int,
     end: int | None = None,
 ) -> None:
     target, draft = models(vocabulary, seed)
-    law = one_step(target, draft, branching, verify, gamma, end)
+    law = one_step(target, draft, verify, branching=branching, gamma=gamma, end=end)
     length = gamma + 1
     assert continued(law, target, PROMPT, length, end) == sequence_law(target, PROMPT, length, end)
 
@@ -185,10 +185,13 @@ def _largest_first(problem: MembershipProblem) -> MaximalCoupling:
 )
 def test_broken_verifiers_are_rejected(verify: Verifier) -> None:
     target = TableModel(
-        {(): [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], (1,): [0, Fraction(1, 4), Fraction(3, 4)]}
+        {
+            (): [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)],
+            (1,): [0, Fraction(1, 4), Fraction(3, 4)],
+        }
     )
     draft = TableModel({(): [Fraction(1, 4), Fraction(1, 2), Fraction(1, 4)]})
-    law = one_step(target, draft, 1, verify, gamma=1)
+    law = one_step(target, draft, verify, gamma=1)
     assert continued(law, target, PROMPT, 2) != sequence_law(target, PROMPT, 2)
 
 

@@ -1,0 +1,311 @@
+"""The loop: batches, endings, policies, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from otm.coupling import KSeq, LenientPlan, OptimalPlan, RecursiveRejection
+from otm.decoding import (
+    DraftNode,
+    Generation,
+    ModelDrafter,
+    Standardization,
+    Step,
+    autoregressive,
+    spectr,
+    speculative,
+    stream,
+    verify_chain,
+    verify_traversal,
+)
+from otm.decoding.loop import Prompts
+from otm.decoding.models import LanguageModel, Session, TableModel
+from otm.errors import (
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidLawError,
+    InvalidParameterError,
+    UnknownMethodError,
+)
+from otm.kernels.block_definition import verify_block
+from otm.kernels.definition import verify_chain as verify_chain_in_kernels
+from otm.problem import MembershipProblem
+from otm.sparse import SparseLaw
+
+RNG = np.random.default_rng(11)
+TARGET = TableModel.random(5, 2, RNG)
+DRAFT = TableModel.random(5, 2, RNG)
+PROMPTS = [[0], [1, 2], [3, 4, 0], [2]]
+
+
+def sources(prompts: Prompts) -> list[np.random.Generator]:
+    return [np.random.default_rng([7, *prompt]) for prompt in prompts]
+
+
+def decode(prompts: Prompts, way: str) -> Generation:
+    uniforms = [rng.random for rng in sources(prompts)]
+    if way == "autoregressive":
+        return autoregressive(TARGET, prompts, max_tokens=20, end=4, uniforms=uniforms)
+    if way in {"chain", "block"}:
+        return speculative(
+            TARGET,
+            DRAFT,
+            prompts,
+            gamma=lambda steps: (len(steps) * 2) % 5,
+            verification=way,
+            max_tokens=20,
+            end=4,
+            uniforms=uniforms,
+        )
+    return spectr(
+        TARGET, DRAFT, prompts, k=3, rule=way, gamma=3, max_tokens=20, end=4, uniforms=uniforms
+    )
+
+
+@pytest.mark.parametrize("way", ["autoregressive", "chain", "block", "optimal", "traversal"])
+def test_a_sequence_does_not_depend_on_its_batch(way: str) -> None:
+    """Catches uniforms that are shared, rows that are mixed up, and caches of finished rows."""
+    together = decode(PROMPTS, way).sequences
+    alone = tuple(decode([prompt], way).sequences[0] for prompt in PROMPTS)
+    backwards = decode(PROMPTS[::-1], way).sequences[::-1]
+    assert together == alone == backwards
+    assert len({len(sequence) for sequence in together}) > 1  # they do not all end together
+
+
+@pytest.mark.parametrize("rule", [KSeq, RecursiveRejection, "k-Seq"])
+def test_one_chain_of_spectr_is_speculative_decoding(rule: type[KSeq] | str) -> None:
+    """Decision for decision, from the same uniforms."""
+    for seed in range(20):
+        chain = speculative(TARGET, DRAFT, [[0]], gamma=3, max_tokens=30, seed=seed)
+        one = spectr(TARGET, DRAFT, [[0]], k=1, rule=rule, gamma=3, max_tokens=30, seed=seed)
+        assert [step.output for step in one.steps] == [step.output for step in chain.steps]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_chain_and_block_decide_as_the_kernels_definitions(seed: int) -> None:
+    """Two routines that share no code; catches a row or a coin that is off by one."""
+    rng = np.random.default_rng(seed)
+    gamma, vocabulary = 3, 4
+    target = rng.dirichlet(np.full(vocabulary, 0.5), gamma + 1)
+    draft = rng.dirichlet(np.full(vocabulary, 0.5), gamma)
+    root = node = DraftNode()
+    for row in draft:
+        node.grow(SparseLaw.from_dense(row), 1, rng.random)
+        node = node.children[0]
+    drafts = np.array([node.path])
+    uniforms = rng.random(gamma + 2)
+    *coins, residual, bonus = uniforms.tolist()
+
+    def law(path: Sequence[int]) -> SparseLaw:
+        return SparseLaw.from_dense(target[len(path)])
+
+    chain_coins = iter(coins)
+
+    def for_chain(m: int) -> npt.NDArray[np.float64]:
+        return np.array([next(chain_coins), residual] if m == 2 else [bonus])
+
+    expected = verify_chain_in_kernels(target[None], draft[None], drafts, uniforms[None])
+    tokens = expected.tokens[0][: expected.accepted[0] + 1]
+    assert verify_chain(root, law, for_chain) == tuple(tokens.tolist())
+
+    expected = verify_block(target[None], draft[None], drafts, uniforms[None])
+    accepted = int(expected.accepted[0])
+    tests = coins[::-1][: gamma - accepted + (accepted > 0)]
+    last = bonus if accepted == gamma else residual
+    taken = itertools.chain(tests, [last])
+    output = verify_traversal(root, law, lambda m: np.array([next(taken)]))
+    assert output == tuple(expected.tokens[0][: accepted + 1].tolist())
+
+
+def test_every_ending_cuts_where_it_should() -> None:
+    always = TableModel({(): [0, 1, 0], (1,): [0, 0, 1], (2,): [0, 1, 0]})
+    options = {"gamma": 4, "seed": 0}
+    generation = speculative(always, always, [[0], [1]], max_tokens=3, **options)  # type: ignore[arg-type]
+    assert generation.sequences == ((1, 2, 1), (2, 1, 2))
+    assert generation.endings == ("length", "length")
+    assert [step.drafted for step in generation.steps] == [2, 2]  # no draft beyond the limit
+    generation = speculative(always, always, [[0], [1]], max_tokens=9, end=[2], **options)  # type: ignore[arg-type]
+    assert generation.sequences == ((1, 2), (2,))
+    assert [step.accepted for step in generation.steps] == [2, 1]
+    generation = spectr(always, always, [[0]], stop=lambda new: len(new) == 7, **options)  # type: ignore[arg-type]
+    assert len(generation.sequences[0]) == 7
+    assert generation.endings == ("stop",)
+
+
+def test_without_drafts_every_step_is_one_token() -> None:
+    generation = speculative(TARGET, DRAFT, [[0]], gamma=0, max_tokens=10, seed=1)
+    assert generation.sequences == autoregressive(TARGET, [[0]], max_tokens=10, seed=1).sequences
+    assert generation.block_efficiency == 1
+    assert np.isnan(generation.acceptance_rate)
+
+
+def test_a_policy_sees_the_steps_of_its_own_sequence() -> None:
+    seen: list[tuple[Step, ...]] = []
+
+    def policy(steps: Sequence[Step]) -> int:
+        seen.append(tuple(steps))
+        return 2
+
+    generation = speculative(TARGET, DRAFT, [[0], [1]], gamma=policy, max_tokens=8, seed=0)
+    assert all(len({step.sequence for step in steps}) <= 1 for steps in seen)
+    for b in (0, 1):
+        whole = tuple(generation.of(b))
+        assert whole[:-1] in seen
+
+
+def test_equal_models_accept_everything() -> None:
+    for way in ("chain", "block"):
+        generation = speculative(
+            TARGET, TARGET, [[0]], gamma=4, verification=way, max_tokens=50, seed=0
+        )
+        assert generation.block_efficiency == 5
+        assert generation.acceptance_rate == 1
+
+
+def test_an_accepted_draft_that_is_cut_off_is_not_counted() -> None:
+    generation = speculative(TARGET, TARGET, [[0]], gamma=4, max_tokens=4, seed=0)
+    (step,) = generation.steps
+    assert (step.gamma, step.drafted, step.accepted, len(step.output)) == (4, 3, 3, 4)
+
+
+def test_lenient_decoding_accepts_more() -> None:
+    """And with lenience off it is bit for bit the loop with the optimal rule."""
+
+    def lenient(lenience: float) -> Generation:
+        def rule(problem: MembershipProblem) -> LenientPlan:
+            return LenientPlan(problem, lenience)
+
+        return spectr(TARGET, DRAFT, [[0]], k=2, rule=rule, gamma=3, max_tokens=200, seed=3)
+
+    lossless = spectr(TARGET, DRAFT, [[0]], k=2, rule="optimal", gamma=3, max_tokens=200, seed=3)
+    assert lenient(1).sequences == lossless.sequences
+    assert lenient(0.2).block_efficiency > lossless.block_efficiency
+
+
+def test_the_draft_may_be_sampled_otherwise_than_the_target() -> None:
+    """A temperature on one side only is lossless, as long as the verifier is told."""
+    generation = speculative(
+        TARGET,
+        DRAFT,
+        [[0]],
+        sampling=Standardization(temperature=0),
+        draft_sampling=Standardization(temperature=2.0),
+        gamma=3,
+        max_tokens=30,
+        seed=5,
+    )
+    greedy = autoregressive(TARGET, [[0]], sampling=Standardization(temperature=0), max_tokens=30)
+    assert generation.sequences == greedy.sequences
+
+
+class _Logits(LanguageModel):
+    """A model that always returns the same logits."""
+
+    def __init__(self, logits: Sequence[float], context_length: int | None = None) -> None:
+        self.vocabulary = len(logits)
+        self.context_length = context_length
+        self.logits = np.array(logits)
+
+    def start(self, rows: int) -> Session:
+        return _Constant(self.logits)
+
+
+class _Constant(Session):
+    def __init__(self, logits: npt.NDArray[np.float64]) -> None:
+        self.logits = logits
+
+    def append(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        return np.broadcast_to(self.logits, (*tokens.shape, self.logits.size))
+
+    def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+        pass
+
+
+GOOD = _Logits([0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("prompts", "options", "error", "words"),
+    [
+        ([], {}, InvalidInputError, "no prompt"),
+        ([[]], {}, InvalidInputError, "prompt 0 is empty"),
+        ([[0], [3]], {}, InvalidInputError, "prompt 1 has token 3"),
+        ([[-1]], {}, InvalidInputError, "token -1"),
+        ([0, 1], {}, InvalidInputError, "\\[prompt\\]"),
+        ([[0.5]], {}, InvalidInputError, "float64"),
+        (3, {}, InvalidInputError, "int"),
+        ([[0]], {"gamma": -1}, InvalidParameterError, "γ = -1"),
+        ([[0]], {"gamma": 1.5}, InvalidParameterError, "γ = 1.5"),
+        ([[0]], {"gamma": lambda steps: None}, InvalidParameterError, "γ = None"),
+        ([[0]], {"max_tokens": 0}, InvalidParameterError, "max_tokens = 0"),
+        ([[0]], {"end": 3}, InvalidParameterError, "end = 3"),
+        ([[0]], {"seed": -1}, InvalidParameterError, "seed = -1"),
+        ([[0]], {"uniforms": []}, InvalidParameterError, "each of the 1"),
+        ([[0]], {"seed": 1, "uniforms": [lambda m: 0]}, InvalidParameterError, "both"),
+        ([[0]], {"verification": "tree"}, UnknownMethodError, "chain, block"),
+    ],
+)
+def test_bad_input_is_refused(
+    prompts: Prompts, options: dict[str, object], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        speculative(GOOD, GOOD, prompts, **options)  # type: ignore[arg-type]
+
+
+def test_models_that_do_not_fit_are_refused_before_any_work() -> None:
+    small = _Logits([0.0, 1.0])
+    with pytest.raises(InvalidInputError, match=r"vocabulary of 2 tokens.* one of 3"):
+        speculative(GOOD, small, [[0]])
+    short = _Logits([0.0, 1.0, 2.0], context_length=10)
+    for pair, name in (((short, GOOD), "target"), ((GOOD, short), "draft")):
+        with pytest.raises(InvalidInputError, match=f"{name} model, which takes 10"):
+            speculative(*pair, [[0, 1, 2]], max_tokens=8)
+        assert speculative(*pair, [[0, 1, 2]], max_tokens=7, seed=0).tokens == 7
+
+
+@pytest.mark.parametrize("bad", [[np.nan, 0.0, 1.0], [np.inf, 0.0, 1.0], [-np.inf] * 3])
+@pytest.mark.parametrize("sampling", [Standardization(), Standardization(top_k=2)])
+def test_logits_that_give_no_law_are_refused(bad: list[float], sampling: Standardization) -> None:
+    """Catches NaN that a truncation by comparisons would drop."""
+    for pair in ((_Logits(bad), GOOD), (GOOD, _Logits(bad))):
+        with pytest.raises(InvalidLawError, match=r"NaN|∞"):
+            speculative(*pair, [[0]], sampling=sampling)
+
+
+def test_rules_for_other_drafts_are_refused() -> None:
+    for rule in ("greedy", "SpecHub", "recursive rejection without replacement"):
+        with pytest.raises(InvalidParameterError, match="not independent"):
+            spectr(GOOD, GOOD, [[0]], k=2, rule=rule)
+    with pytest.raises(UnknownMethodError, match="k-Seq"):
+        spectr(GOOD, GOOD, [[0]], rule="best")
+    for branching in (0, (), (2, 0), 1.5, True):
+        with pytest.raises(InvalidInputError):
+            spectr(GOOD, GOOD, [[0]], k=branching)  # type: ignore[arg-type]
+
+
+def test_a_tree_needs_a_verifier_for_trees_and_drafts_need_their_law() -> None:
+    drafter = ModelDrafter(GOOD, 2)
+    with pytest.raises(InvalidDraftsError, match="takes one chain"):
+        list(stream(GOOD, [[0]], drafter))
+    root = DraftNode(children=[DraftNode((1,))])
+    with pytest.raises(InvalidDraftsError, match="law"):
+        verify_chain(root, lambda path: SparseLaw([1], [1.0]), np.random.default_rng(0).random)
+
+
+def test_a_step_is_yielded_as_soon_as_it_is_made() -> None:
+    steps = stream(TARGET, [[0]], ModelDrafter(DRAFT), gamma=2, seed=0)
+    first = next(steps)
+    assert first.position == 1
+    assert next(steps).position == 1 + len(first.output)
+
+
+@pytest.mark.parametrize("rule", [OptimalPlan, KSeq])
+def test_a_prefix_tree_is_no_deeper_than_its_levels(rule: type[KSeq]) -> None:
+    generation = spectr(TARGET, DRAFT, [[0]], k=(3, 2), rule=rule, gamma=9, max_tokens=20, seed=0)
+    assert max(step.drafted for step in generation.steps) == 2
+    assert max(len(step.output) for step in generation.steps) == 3
