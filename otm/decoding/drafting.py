@@ -15,20 +15,17 @@ from typing import Any
 
 import numpy.typing as npt
 
+from otm.decoding.branching import Branching, as_branching, children_at
 from otm.decoding.models.base import LanguageModel
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.standardize import Standardization
-from otm.errors import InvalidDraftsError, InvalidParameterError
-from otm.input_checks import as_draft_count
+from otm.errors import InvalidDraftsError
 from otm.sparse import SparseLaw
 
-__all__ = ["Branching", "DraftNode", "Drafter", "ModelDrafter", "Randomness"]
+__all__ = ["DraftNode", "Drafter", "ModelDrafter", "Randomness"]
 
 Randomness = Callable[[int], npt.NDArray[Any]]
 """m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
-
-Branching = int | tuple[int, ...]
-"""Either a number K of chains, or for each level the number of children of a node there."""
 
 
 @dataclass(eq=False, slots=True)
@@ -82,6 +79,10 @@ class DraftNode:
         continued = {path[:-1] for path in paths if path}
         return [path for path in paths if path not in continued]
 
+    def drawn(self) -> list[Path]:
+        """List the paths to the last drafts, as often as each was drawn."""
+        return [node.path for node in self.nodes() if node.path and not node.children]
+
     def grow(self, law: SparseLaw, count: int, uniforms: Randomness) -> None:
         """Draw children from a law, independently, with a uniform each."""
         self.law = law
@@ -125,7 +126,7 @@ class Drafter(ABC):
         depths : sequence of B int
             Most tokens that a draft may have, at least 0.
         parents : sequence of B int
-            The sequence of the call before that each continues; ignored at the first call.
+            The sequence of the call before that each continues, if there is such a one.
         uniforms : sequence of B Randomness
             Where each sequence takes its uniforms from; nothing else decides.
 
@@ -153,8 +154,10 @@ class ModelDrafter(Drafter):
 
     Raises
     ------
-    InvalidParameterError
+    InvalidInputError
         If the branching is neither.
+    ProblemTooLargeError
+        If it has too many paths.
 
     Notes
     -----
@@ -174,7 +177,7 @@ class ModelDrafter(Drafter):
     ) -> None:
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
-        self.branching = _as_branching(branching)
+        self.branching = as_branching(branching)
         self._reader = Reader(model, sampling or Standardization())
 
     @property
@@ -192,7 +195,8 @@ class ModelDrafter(Drafter):
         """Draft for every sequence of a batch, level by level."""
         roots = [DraftNode() for _ in contexts]
         levels = [[root] for root in roots]
-        for depth in range(max(1, *depths)):  # once in any case, to follow the batch
+        levels_of_tree = len(self.branching) if isinstance(self.branching, tuple) else max(depths)
+        for depth in range(max(1, min(levels_of_tree, max(depths)))):  # once, to follow the batch
             growing = [nodes if depth < d else [] for nodes, d in zip(levels, depths, strict=True)]
             paths = [list(dict.fromkeys(node.path for node in nodes)) for nodes in growing]
             laws = self._reader.read(contexts, paths, parents, whole=False)
@@ -200,23 +204,6 @@ class ModelDrafter(Drafter):
             for b, nodes in enumerate(growing):
                 found = {path: laws(b, path) for path in paths[b]}
                 for node in nodes:
-                    node.grow(found[node.path], self._children(depth), uniforms[b])
+                    node.grow(found[node.path], children_at(self.branching, depth), uniforms[b])
                 levels[b] = [child for node in nodes for child in node.children]
         return roots
-
-    def _children(self, depth: int) -> int:
-        """Say how many children a node at a depth has, 0 below the last level of a prefix tree."""
-        if isinstance(self.branching, int):
-            return 1 if depth else self.branching
-        return self.branching[depth] if depth < len(self.branching) else 0
-
-
-def _as_branching(branching: Any) -> Branching:
-    numbers = branching if isinstance(branching, tuple) else (branching,)
-    if not numbers:
-        raise InvalidParameterError(
-            "the branching () has no level; give the number of children at each level, such as "
-            "(4, 2, 1), or the number of chains"
-        )
-    counts = tuple(as_draft_count(number) for number in numbers)
-    return counts if isinstance(branching, tuple) else counts[0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar, Unpack
+from collections.abc import Iterator
+from typing import Unpack
 
 from otm.coupling.rules import RULES, Rule
-from otm.decoding.drafting import Branching, Drafter, ModelDrafter
+from otm.decoding.branching import Branching
+from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.loop import Options, Prompts, stream
 from otm.decoding.models.base import LanguageModel
 from otm.decoding.policies import GammaPolicy
@@ -15,9 +16,7 @@ from otm.decoding.trace import Generation, Step
 from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
 from otm.errors import InvalidParameterError, UnknownMethodError
 
-__all__ = ["autoregressive", "spectr", "speculative"]
-
-Named = TypeVar("Named")
+__all__ = ["autoregressive", "spectr", "speculative", "verifier_of"]
 
 CHAIN_VERIFIERS = {"chain": verify_chain, "block": verify_traversal}
 """How a chain is judged; on a chain, traversal verification is block verification."""
@@ -111,7 +110,11 @@ def speculative(
     >>> 2.5 < generation.block_efficiency < 3  # 1 + α + α² + α³ = 2.73 for α = 3/4
     True
     """
-    verifier = _named("verification", verification, CHAIN_VERIFIERS)
+    if verification not in CHAIN_VERIFIERS:
+        raise UnknownMethodError(
+            f"there is no verification {verification!r}; there are {', '.join(CHAIN_VERIFIERS)}"
+        )
+    verifier = CHAIN_VERIFIERS[verification]
     drafter = _as_drafter(draft, 1, draft_sampling, options)
     return _collect(prompts, stream(target, prompts, drafter, verifier, gamma=gamma, **options))
 
@@ -179,12 +182,28 @@ def spectr(
     >>> 3.2 < generation.block_efficiency < 3.6
     True
     """
-    if rule == "traversal":
-        verifier: Verifier = verify_traversal
-    else:
-        verifier = spectr_verifier(_named("rule", rule, RULES) if isinstance(rule, str) else rule)
+    verifier = verifier_of(rule)
     drafter = _as_drafter(draft, k, draft_sampling, options)
     return _collect(prompts, stream(target, prompts, drafter, verifier, gamma=gamma, **options))
+
+
+def verifier_of(rule: str | Rule) -> Verifier:
+    """Return the verifier of trees that a name, or a rule, stands for.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no rule of this name.
+    """
+    if not isinstance(rule, str):
+        return spectr_verifier(rule)
+    if rule == "traversal":
+        return verify_traversal
+    if rule not in RULES:
+        raise UnknownMethodError(
+            f"there is no rule {rule!r}; there are traversal, {', '.join(RULES)}"
+        )
+    return spectr_verifier(RULES[rule])
 
 
 def _collect(prompts: Prompts, steps: Iterator[Step]) -> Generation:
@@ -205,9 +224,3 @@ def _as_drafter(
             )
         return draft
     return ModelDrafter(draft, branching, sampling or options.get("sampling"))
-
-
-def _named(what: str, name: str, known: Mapping[str, Named]) -> Named:
-    if name not in known:
-        raise UnknownMethodError(f"there is no {what} {name!r}; there are {', '.join(known)}")
-    return known[name]

@@ -158,7 +158,7 @@ class _Loop:
                     call=call,
                     position=len(contexts[i]),
                     gamma=gammas[i],
-                    drafts=tuple(path for path in paths[i] if path),
+                    drafts=tuple(trees[i].drawn()),
                     output=output,
                     accepted=min(len(outputs[i]) - 1, len(output)),
                     ending=ending,

@@ -1,21 +1,51 @@
-"""How many drafts a step asks for."""
+"""How many drafts γ a step asks for: always the same number, or one that follows what was accepted.
+
+A policy sees the steps of its sequence that are over, the last `LONGEST_HISTORY` of the loop, and
+so it may look at whatever they hold, their times and their rejected drafts included.  Given all of
+this, a step draws its drafts and coins afresh, and so what it outputs, continued by the target, has
+the law of the target whatever γ is.  A policy that saw the drafts of the step itself would break
+this.
+
+No policy gains more than `otm.decoding.oracle_speedup` with its α, if every draft is accepted with
+the same probability: 1/(1 − α) where drafts cost nothing ([leviathan2023]_, section 3.5).
+
+References
+----------
+.. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
+   Decoding", ICML 2023.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from otm.decoding.analysis import best_gamma
+from otm.decoding.models.uniform import as_positive
+from otm.decoding.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError
 
-__all__ = ["GammaPolicy", "as_gamma", "as_policy"]
+__all__ = [
+    "GammaPolicy",
+    "OnlineGamma",
+    "as_gamma",
+    "as_policy",
+    "best_for",
+    "hugging_face_heuristic",
+]
+
+FIRST_COST = 0.05
+"""The c that is assumed before anything was timed: what [leviathan2023]_ give as a bound."""
 
 GammaPolicy = Callable[[Sequence[Step]], int]
 """From the last steps of a sequence to the most drafts γ ≥ 0 of a path in the next one.
 
-It may look at nothing else, so that decoding stays lossless: what it chooses depends on tokens that
-are already output, and not on those that will be drafted.
+It sees nothing of the drafts to come, so that decoding stays lossless.
 """
 
 
@@ -39,3 +69,194 @@ def as_gamma(value: Any) -> int:
             "or a policy: a function from the steps so far to such a number"
         )
     return gamma
+
+
+def best_for(alpha: float, cost: float, *, largest: int | None = None) -> GammaPolicy:
+    """Draft the number γ that is best for known α and c ([leviathan2023]_, Theorem 3.8).
+
+    Parameters
+    ----------
+    alpha : float
+        Acceptance rate α, in [0, 1].
+    cost : float
+        Time c of a run of the draft model over that of the target, at least 0.
+    largest : int, optional
+        Most drafts of a step.
+
+    Returns
+    -------
+    GammaPolicy
+        Always `otm.decoding.best_gamma`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is outside its range, or every further draft pays and `largest` is not given.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> best_for(0.75, 0.02)([])
+    9
+    """
+    return as_policy(best_gamma(alpha, cost, largest=largest))
+
+
+def hugging_face_heuristic(initial: int = 5, *, largest: int | None = None) -> GammaPolicy:
+    """Draft 2 more after a step that accepted all drafts, and otherwise 1 fewer, but at least 1.
+
+    The schedule "heuristic" of Hugging Face transformers, with γ = 5 at first as in
+    [wagner2024]_.
+
+    Parameters
+    ----------
+    initial : int, optional
+        γ of the first step of each sequence, at least 1.
+    largest : int, optional
+        Most drafts of a step; there is no such limit in transformers.
+
+    Returns
+    -------
+    GammaPolicy
+        The schedule, which nothing but the last step decides.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is outside its range.
+
+    Notes
+    -----
+    As in transformers (5.23), all drafts counts as what was really drafted, which may be fewer than
+    γ near the longest length allowed.  A step that drafted nothing leaves γ as it is here; there it
+    can be the last one only.
+
+    Across calls, "heuristic" there writes the last γ back to the assistant's generation
+    configuration, so that the next call goes on with it; here every sequence begins with `initial`,
+    as "heuristic_transient" does.  Neither is the default there, which is "constant", 20 drafts, of
+    which a draft model leaves off those that follow an unlikely one.
+
+    References
+    ----------
+    .. [wagner2024] Wagner et al., "Optimized Speculative Sampling for GPU Hardware Accelerators",
+       EMNLP 2024.
+
+    Examples
+    --------
+    >>> from otm.decoding.models import TableModel
+    >>> from otm.decoding import speculative
+    >>> same = TableModel({(): [0.5, 0.5]})
+    >>> policy = hugging_face_heuristic()
+    >>> steps = speculative(same, same, [[0]], gamma=policy, max_tokens=30, seed=0).steps
+    >>> [step.gamma for step in steps]  # all drafts are accepted
+    [5, 7, 9, 11]
+    """
+    first = as_positive(initial, "initial")
+    if largest is not None:
+        as_positive(largest, "largest")
+
+    def gamma(steps: Sequence[Step]) -> int:
+        if not steps:
+            wanted = first
+        elif steps[-1].drafted == 0:
+            wanted = steps[-1].gamma
+        elif steps[-1].accepted == steps[-1].drafted:
+            wanted = steps[-1].gamma + 2
+        else:
+            wanted = max(1, steps[-1].gamma - 1)
+        return wanted if largest is None else min(wanted, largest)
+
+    return gamma
+
+
+@dataclass(frozen=True)
+class OnlineGamma:
+    """Estimate α and c from the steps so far, and draft the γ that is best for them (Theorem 3.8).
+
+    The estimate of α is the share of accepted drafts among those that were judged, where a step
+    counts f times as much as the one after it.  Imagined drafts are added; where none is drafted,
+    they take over again, so that a γ of 0 does not last because of what was seen long ago.  The
+    estimate of c is the median of the draft model's time for one level of drafts over the target's.
+
+    Parameters
+    ----------
+    cost : float, optional
+        The known c, at least 0; measured from the times of the steps if left out.  Then γ, and with
+        it the tokens that a seed gives, differ from run to run; their law does not.
+    largest : int, optional
+        Most drafts of a step, at least 1.
+    imagined : (float, float), optional
+        Numbers of accepted and of rejected drafts to begin with, at least 0 and together above 0.
+    forgetting : float, optional
+        The factor f, in [0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is outside its range.
+
+    Notes
+    -----
+    Where several drafts are judged at each level, α is the share of levels that accept one of
+    them.  Times are those of the whole batch: where its sequences draft different numbers, c comes
+    out too large for those that draft fewer.
+
+    Examples
+    --------
+    >>> from otm.decoding import speculative
+    >>> from otm.decoding.models import TableModel
+    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.95, 0.05]})
+    >>> policy = OnlineGamma(cost=0.05)
+    >>> steps = speculative(target, draft, [[0]], gamma=policy, max_tokens=300, seed=0).steps
+    >>> policy([]), policy(steps), best_for(0.55, 0.05)([])  # α = 0.55
+    (7, 4, 4)
+    """
+
+    cost: float | None = None
+    largest: int = 16
+    imagined: tuple[float, float] = (3.0, 1.0)
+    forgetting: float = 0.98
+
+    def __post_init__(self) -> None:
+        as_positive(self.largest, "largest")
+        if self.cost is not None:
+            as_costs(self.cost, "cost")
+        in_unit_interval(self.forgetting, "forgetting")
+        imagined = as_costs(self.imagined, "imagined")
+        if imagined.shape != (2,) or not imagined.sum() > 0:
+            raise InvalidParameterError(
+                f"imagined = {self.imagined!r:.60}; it must be two numbers of at least 0, one of "
+                "them above 0"
+            )
+
+    def __call__(self, steps: Sequence[Step]) -> int:
+        """Return γ for the next step."""
+        cost = _measured_cost(steps) if self.cost is None else self.cost
+        return int(best_gamma(self.acceptance(steps), cost, largest=self.largest))
+
+    def acceptance(self, steps: Sequence[Step]) -> float:
+        """Estimate α."""
+        accepted = rejected = 0.0
+        for step in steps:
+            accepted = self.forgetting * accepted + step.accepted
+            rejected = self.forgetting * rejected + _rejects(step)
+        accepted, rejected = accepted + self.imagined[0], rejected + self.imagined[1]
+        return accepted / (accepted + rejected)
+
+
+def _rejects(step: Step) -> bool:
+    """Whether a draft was judged and not accepted; those behind it were not judged."""
+    return step.accepted < min(len(step.output), step.drafted)
+
+
+def _measured_cost(steps: Sequence[Step]) -> float:
+    costs = [
+        step.seconds.draft / (step.drafted * step.seconds.target)
+        for step in steps
+        if step.drafted and step.seconds.target > 0
+    ]
+    return float(np.median(costs)) if costs else FIRST_COST

@@ -91,12 +91,12 @@ class Reader:
         callable
             The wanted laws, as a function of b and the path; each is computed when it is asked for.
         """
-        rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
         begun = time.perf_counter()
-        if self._session is None or not self._rows:
-            self._session = self.model.start(len(rows))
-        else:
-            self._session.keep(np.array(sources, np.int64), np.array(kept, np.int64))
+        if self._session is None:
+            self._session = self._begin(contexts)
+            parents = range(len(contexts))
+        rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
+        self._session.keep(np.array(sources, np.int64), np.array(kept, np.int64))
         if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):  # not just one left unread
             self._session.read(_tokens(rows, kept, starts))
             self.calls += 1
@@ -118,6 +118,16 @@ class Reader:
 
         return law
 
+    def _begin(self, contexts: Sequence[Context]) -> Session:
+        """Open a session and read each context once, however many paths go on from it."""
+        self._rows = [_Row(b, context[:-1], ()) for b, context in enumerate(contexts)]
+        session = self.model.start(len(contexts))
+        tokens = _tokens(self._rows, [0] * len(contexts), [None] * len(contexts))
+        if tokens.size:
+            session.read(tokens)
+            self.calls += 1
+        return session
+
     def _place(
         self,
         contexts: Sequence[Context],
@@ -133,7 +143,7 @@ class Reader:
         for r, row in enumerate(self._rows):
             owned.setdefault(row.owner, []).append(r)
         for b, context in enumerate(contexts):
-            earlier = owned.get(parents[b], []) if parents else []
+            earlier = owned.get(parents[b], [0])  # a sequence without parent continues any row
             if not paths[b]:
                 for r in earlier:
                     row = self._rows[r]
@@ -142,8 +152,8 @@ class Reader:
                     places.append((r, length, length))
             for path in paths[b]:
                 agreed = [_agreement(context, path, self._rows[r]) for r in earlier]
-                most = max(agreed, default=0)
-                source = earlier[agreed.index(most)] if most else 0
+                most = max(agreed)
+                source = earlier[agreed.index(most)]
                 start = len(context) + (0 if whole else len(path)) - 1
                 rows.append(_Row(b, context, path))
                 places.append((source, min(most, start), start))

@@ -54,7 +54,7 @@ class Step:
     gamma : int
         Most drafts that a path was allowed.
     drafts : tuple of tuple of int
-        The different paths that were drafted.
+        The paths that were drafted, as often as each was.
     output : tuple of int
         Tokens that the step adds.
     accepted : int

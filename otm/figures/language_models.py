@@ -6,15 +6,6 @@ King James Bible; the laws for figures are taken at positions of the last 5 %, w
 
 ``python -m otm.figures.language_models`` prints the sizes, the perplexities and how often one draft
 is accepted.
-
-References
-----------
-.. [witten1991] Witten, Bell, "The zero-frequency problem: estimating the probabilities of novel
-   events in adaptive text compression", IEEE Transactions on Information Theory 37(4), 1991,
-   method C.
-.. [kneser1995] Kneser, Ney, "Improved backing-off for m-gram language modeling", ICASSP 1995.
-.. [chen1999] Chen, Goodman, "An empirical study of smoothing techniques for language modeling",
-   Computer Speech and Language 13, 1999: both methods in their interpolated form.
 """
 
 from __future__ import annotations
@@ -24,15 +15,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from otm.arithmetic import Law
+from otm.decoding.models.ngram import NGramModel
+from otm.decoding.models.ngram_counts import Ids
 from otm.errors import InvalidParameterError
-from otm.figures.ngram_counts import Ids, Laws, NGramCounts
 
-__all__ = ["BigramModel", "Corpus", "TrigramModel", "load_corpus", "next_token_laws", "perplexity"]
+__all__ = ["Corpus", "fit", "load_corpus", "next_token_laws", "perplexity"]
 
 EXCERPT = "king_james_bible_excerpt.txt"
 UNKNOWN = "<unk>"
@@ -53,7 +45,7 @@ def tokenise(text: str) -> list[str]:
 
 def load_corpus() -> list[str]:
     """Tokens of the shipped excerpt, in order; verses run on into each other."""
-    excerpt = files("otm.figures") / "data" / EXCERPT
+    excerpt = files("otm") / "data" / EXCERPT
     return tokenise(excerpt.read_text(encoding="utf-8"))
 
 
@@ -90,68 +82,11 @@ class Corpus:
         return cls(vocabulary, ids[:boundary], ids[boundary:])
 
 
-@dataclass(frozen=True, eq=False)
-class BigramModel:
-    """The draft: Witten-Bell bigram model ([witten1991]_, [chen1999]_).
-
-    With c the counts and T(v) the number of different tokens seen after v::
-
-        P(w | v) = (c(v w) + T(v) P(w)) / (c(v) + T(v))
-
-    and P(w) likewise, interpolated with the uniform law.
-    """
-
-    unigram_law: Laws
-    bigrams: NGramCounts
-
-    @classmethod
-    def fit(cls, tokens: npt.ArrayLike, vocabulary_size: int) -> BigramModel:
-        """Count a text of token ids below `vocabulary_size`."""
-        unigrams = NGramCounts.of(tokens, 1, vocabulary_size)
-        uniform = np.full(vocabulary_size, 1 / vocabulary_size)
-        law = _witten_bell(unigrams, [], uniform)
-        return cls(law, NGramCounts.of(tokens, 2, vocabulary_size))
-
-    def law(self, context_ids: npt.ArrayLike) -> Laws:
-        """Laws [..., V] of the next token after contexts [..., h], h ≥ 1, latest token last."""
-        return _witten_bell(self.bigrams, context_ids, self.unigram_law)
-
-
-@dataclass(frozen=True, eq=False)
-class TrigramModel:
-    """The target: interpolated Kneser-Ney trigram model ([kneser1995]_, [chen1999]_).
-
-    With D the discount of the order, T(u v) the number of different tokens seen after u v::
-
-        P(w | u v) = (max(c(u v w) − D, 0) + D T(u v) P(w | v)) / c(u v)
-
-    and P(w | v), P(w) likewise, where c(v w) counts the different tokens before v w instead of its
-    occurrences; P(w) is interpolated with the uniform law.
-    """
-
-    unigram_law: Laws
-    bigrams: NGramCounts
-    trigrams: NGramCounts
-
-    @classmethod
-    def fit(cls, tokens: npt.ArrayLike, vocabulary_size: int) -> TrigramModel:
-        """Count a text of token ids below `vocabulary_size`."""
-        trigrams = NGramCounts.of(tokens, 3, vocabulary_size)
-        unigrams = NGramCounts.of(tokens, 2, vocabulary_size).continuations()
-        uniform = np.full(vocabulary_size, 1 / vocabulary_size)
-        return cls(_kneser_ney(unigrams, [], uniform), trigrams.continuations(), trigrams)
-
-    def law(self, context_ids: npt.ArrayLike) -> Laws:
-        """Laws [..., V] of the next token after contexts [..., h], h ≥ 2, latest token last."""
-        lower = _kneser_ney(self.bigrams, context_ids, self.unigram_law)
-        return _kneser_ney(self.trigrams, context_ids, lower)
-
-
 class NextTokenLaws(NamedTuple):
     """The two laws [V] of the token at a position of the held-out text."""
 
-    draft: Laws
-    target: Laws
+    draft: Law
+    target: Law
     position: int
 
 
@@ -184,50 +119,33 @@ def next_token_laws(contexts: int, seed: int) -> Iterator[NextTokenLaws]:
     offset = int(np.random.default_rng(seed).integers(available))
     # where the history of each position starts; whole numbers, so none falls off the end
     starts = [(i * available + offset) // contexts for i in range(contexts)]
-    draft, target = _fit(corpus)
+    draft, target = fit(corpus)
     histories = ((corpus.held_out[start : start + HISTORY], start + HISTORY) for start in starts)
-    return (NextTokenLaws(draft.law(ids), target.law(ids), position) for ids, position in histories)
+    return (NextTokenLaws(draft.laws(ids), target.laws(ids), at) for ids, at in histories)
 
 
-def perplexity(model: BigramModel | TrigramModel, tokens: Ids) -> float:
+def perplexity(model: NGramModel, tokens: Ids) -> float:
     """Perplexity exp(−mean log P(token | history)) over the tokens that have a full history."""
     windows = np.lib.stride_tricks.sliding_window_view(tokens, HISTORY + 1)
     # a few hundred laws at a time: all of them together would fill hundreds of megabytes
     chances = [
-        np.take_along_axis(model.law(chunk[:, :-1]), chunk[:, -1:], axis=-1)
+        np.take_along_axis(model.laws(chunk[:, :-1]), chunk[:, -1:], axis=-1)
         for chunk in np.array_split(windows, -(-len(windows) // 256))
     ]
     return float(np.exp(-np.mean(np.log(np.concatenate(chances)))))
 
 
-def _fit(corpus: Corpus) -> tuple[BigramModel, TrigramModel]:
+def fit(corpus: Corpus) -> tuple[NGramModel, NGramModel]:
+    """Train the draft and the target."""
     size = len(corpus.vocabulary)
-    return BigramModel.fit(corpus.train, size), TrigramModel.fit(corpus.train, size)
-
-
-def _witten_bell(table: NGramCounts, context_ids: npt.ArrayLike, lower: Laws) -> Laws:
-    counts = table.following(context_ids)
-    return _interpolate(counts, np.sum(counts > 0, axis=-1, keepdims=True), lower)
-
-
-def _kneser_ney(table: NGramCounts, context_ids: npt.ArrayLike, lower: Laws) -> Laws:
-    counts = table.following(context_ids)
-    reserved = table.discount * np.sum(counts > 0, axis=-1, keepdims=True)
-    return _interpolate(np.maximum(counts - table.discount, 0), reserved, lower)
-
-
-def _interpolate(kept: Laws, reserved: Any, lower: Laws) -> Laws:
-    """Share out the reserved counts by the lower law, which is all that an unseen context has."""
-    total = kept.sum(axis=-1, keepdims=True)
-    reserved = np.where(total + reserved > 0, reserved, 1)
-    law: Laws = (kept + reserved * lower) / (total + reserved)
-    return law
+    draft = NGramModel.witten_bell(corpus.train, 2, size)
+    return draft, NGramModel.kneser_ney(corpus.train, 3, size)
 
 
 def main() -> None:
     """Print what the figure's caption and the documentation quote."""
     corpus = Corpus.split(load_corpus())
-    draft, target = _fit(corpus)
+    draft, target = fit(corpus)
     laws = next_token_laws(corpus.held_out.size - HISTORY, seed=0)
     acceptance = np.mean([np.minimum(at.draft, at.target).sum() for at in laws])
     print(f"vocabulary                            {len(corpus.vocabulary):9,}")

@@ -14,7 +14,8 @@ import pytest
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
 from otm.coupling.rules import RULES
 from otm.decoding import autoregressive, spectr, speculative, stream
-from otm.decoding.drafting import Branching, DraftNode, ModelDrafter, Randomness
+from otm.decoding.branching import Branching
+from otm.decoding.drafting import DraftNode, ModelDrafter, Randomness
 from otm.decoding.models import TableModel
 from otm.decoding.reading import Path
 from otm.decoding.verification import (

@@ -1,0 +1,190 @@
+"""Command line: ``python -m otm.decoding`` decodes one prompt in many ways and compares them."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+import numpy as np
+
+from otm.coupling.rules import RULES
+from otm.decoding.generate import CHAIN_VERIFIERS, autoregressive, spectr, speculative
+from otm.decoding.models.base import LanguageModel
+from otm.decoding.models.gpt import SHIPPED, decode, load
+from otm.decoding.models.ngram import NGramModel
+from otm.decoding.rendering import legend, statistics, trace, wants_colour
+from otm.decoding.standardize import Standardization
+from otm.decoding.trace import Generation
+from otm.errors import OTMError, UnknownMethodError
+
+__all__ = ["main"]
+
+_T = TypeVar("_T")
+
+NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
+"""Models of the shipped text that need no torch, by their order."""
+
+STEPS_SHOWN = 6
+"""Steps of SpecTr that are traced; one takes as many lines as it has drafts."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Decode, print traces and a table, and return the exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The command line without the program's name; that of this process if left out.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # where it has no Greek letters
+    try:
+        _compare(options)
+        sys.stdout.flush()
+    except OTMError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # whoever reads has seen enough; nor will Python flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m otm.decoding",
+        description="Decode a prompt with and without drafts; show what was accepted, and what it "
+        "saves.",
+        epilog=f"models: {', '.join(SHIPPED)} (GPTs, which need torch), {NGRAMS[0]} to "
+        f"{NGRAMS[-1]}; all know bytes, from the same text, seven books of the King James Bible",
+    )
+    add = parser.add_argument
+    add("--prompt", default="And it came to pass", help="text to go on from (%(default)r)")
+    add("--tokens", type=int, default=96, metavar="N", help="new tokens (%(default)s)")
+    add("--gamma", type=int, default=4, metavar="N", help="drafts of a path (%(default)s)")
+    add("--k", type=int, nargs="+", default=[1, 4, 8], metavar="K", help="SpecTr's paths (1 4 8)")
+    add(
+        "--rule",
+        nargs="+",
+        default=["k-Seq", "optimal", "traversal"],
+        metavar="RULE",
+        help=f"SpecTr's rules: traversal, {', '.join(RULES)} (k-Seq optimal traversal)",
+    )
+    add("--temperature", type=float, default=1.0, metavar="T", help="of the sampling (%(default)s)")
+    add("--target", metavar="MODEL", help="the target model (target; ngram-5 without torch)")
+    add("--draft", metavar="MODEL", help="the draft model (small; ngram-3 without torch)")
+    add("--seed", type=int, default=0, metavar="N", help="of the randomness (%(default)s)")
+    add(
+        "--colour",
+        action=argparse.BooleanOptionalAction,
+        help="colours (on a terminal, unless NO_COLOR is set)",
+    )
+    return parser
+
+
+def _compare(options: argparse.Namespace) -> None:
+    """Decode in all ways, then print."""
+    target, draft = _names(options)
+    methods = _methods(options, _load(target), _load(draft))
+    for method in methods.values():
+        method(max_tokens=2)  # refuses what is wrong before the work, and warms up
+    print(f"target: {target}, draft: {draft}, γ = {options.gamma}, ", end="")
+    print(f"temperature {options.temperature:g}, seed {options.seed}", flush=True)
+    generations = {
+        name: method(max_tokens=options.tokens) for name, method in _progress(methods.items())
+    }
+
+    colour = wants_colour(sys.stdout) if options.colour is None else options.colour
+    width = shutil.get_terminal_size((100, 24)).columns
+    print(legend(colour=colour))
+    chain = _chain("chain")
+    shown = {chain: generations[chain].steps}
+    many = [k for k in options.k if k > 1]
+    if many:
+        name = _spectr(options.rule[0], many[0])
+        shown[f"{name}, the first {STEPS_SHOWN} steps"] = generations[name].steps[:STEPS_SHOWN]
+    for title, steps in shown.items():
+        print(f"\n{title}\n")
+        for line in trace(steps, generations[chain].prompts, decode, width=width, colour=colour):
+            print(line)
+    print(
+        f"\n{statistics(generations)}\n\nOne run of each, at one seed: another gives other numbers."
+    )
+    if target in NGRAMS:
+        print("An n-gram model looks up every draft by itself: fewer runs of it save no time.")
+
+
+def _methods(
+    options: argparse.Namespace, target: LanguageModel, draft: LanguageModel
+) -> dict[str, Callable[..., Generation]]:
+    """All ways to decode, by name, as functions of the number of tokens."""
+    prompts = [list(os.fsencode(options.prompt))]  # the bytes that were typed, UTF-8 or not
+    common: Any = {"sampling": Standardization(options.temperature), "seed": options.seed}
+    drafts: Any = {"gamma": options.gamma, **common}
+    methods: dict[str, Callable[..., Generation]] = {
+        "autoregressive": partial(autoregressive, target, prompts, **common)
+    }
+    for how in CHAIN_VERIFIERS:
+        methods[_chain(how)] = partial(
+            speculative, target, draft, prompts, verification=how, **drafts
+        )
+    for rule, k in itertools.product(options.rule, options.k):
+        methods[_spectr(rule, k)] = partial(
+            spectr, target, draft, prompts, rule=rule, k=k, **drafts
+        )
+    return methods
+
+
+def _chain(how: str) -> str:
+    return f"speculative, {how}"
+
+
+def _spectr(rule: str, k: int) -> str:
+    return f"SpecTr, {rule}, K = {k}"
+
+
+def _names(options: argparse.Namespace) -> tuple[str, str]:
+    """Names of the two models; those that are not given depend on what is installed."""
+    if find_spec("torch") and find_spec("safetensors"):
+        target, draft = "target", "small"
+    else:
+        target, draft = "ngram-5", "ngram-3"
+        if not (options.target and options.draft):
+            print("torch is not installed: n-gram models of the shipped text stand in for GPTs")
+    return options.target or target, options.draft or draft
+
+
+def _load(name: str) -> LanguageModel:
+    if name in NGRAMS:
+        text = files("otm") / "data" / "king_james_bible_excerpt.txt"
+        tokens = np.frombuffer(text.read_bytes(), np.uint8)
+        return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
+    if name not in SHIPPED:
+        raise UnknownMethodError(
+            f"there is no model {name!r:.60}; there are: {', '.join(SHIPPED + NGRAMS)}"
+        )
+    return load(name)
+
+
+def _progress(methods: Iterable[_T]) -> Iterable[_T]:
+    """Show on a terminal how many methods have run, if tqdm is installed."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return methods
+    bar: Iterable[_T] = tqdm(methods, disable=None, leave=False, unit="method")
+    return bar
+
+
+if __name__ == "__main__":
+    sys.exit(main())

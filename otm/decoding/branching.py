@@ -1,0 +1,64 @@
+"""Shapes of trees of drafts: how many drafts each node gets."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+from otm.errors import InvalidParameterError, ProblemTooLargeError
+from otm.input_checks import as_draft_count
+
+__all__ = ["Branching", "as_branching", "children_at"]
+
+Branching: TypeAlias = int | tuple[int, ...]
+"""Either a number K of chains, or for each level the number of children of a node there."""
+
+MOST_PATHS = 2**16
+"""Most paths of a tree, far beyond what a target model can read at once."""
+
+
+def as_branching(branching: Any) -> Branching:
+    """Return a branching whose numbers are integers.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is an empty tuple.
+    InvalidDraftCountError
+        If one of the numbers is not an integer of at least 1.
+    ProblemTooLargeError
+        If there would be more than `MOST_PATHS` paths.
+
+    Examples
+    --------
+    >>> as_branching((4, 2, 1)), as_branching(8)
+    ((4, 2, 1), 8)
+    """
+    numbers = branching if isinstance(branching, tuple) else (branching,)
+    if not numbers:
+        raise InvalidParameterError(
+            "the branching () has no level; give the number of children at each level, such as "
+            "(4, 2, 1), or the number of chains"
+        )
+    counts = tuple(as_draft_count(number) for number in numbers)
+    if math.prod(counts) > MOST_PATHS:
+        raise ProblemTooLargeError(
+            f"a tree of {math.prod(counts):.3g} paths of drafts; at most {MOST_PATHS:,} can be "
+            "asked for, and few models gain from more than a hundred"
+        )
+    return counts if isinstance(branching, tuple) else counts[0]
+
+
+def children_at(branching: Branching, level: int) -> int:
+    """Say how many children a node at a level has: 0 below the last level of a prefix tree.
+
+    Examples
+    --------
+    >>> [children_at(3, level) for level in range(3)]
+    [3, 1, 1]
+    >>> [children_at((3, 2), level) for level in range(3)]
+    [3, 2, 0]
+    """
+    if isinstance(branching, int):
+        return 1 if level else branching
+    return branching[level] if level < len(branching) else 0

@@ -1,0 +1,130 @@
+"""A draft model that a smaller one drafts for: speculative decoding inside speculative decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+
+from otm.decoding.drafting import Drafter, DraftNode, Randomness
+from otm.decoding.models.base import LanguageModel
+from otm.decoding.reading import Context, Reader
+from otm.decoding.standardize import Standardization
+from otm.decoding.verification import Verifier, verify_chain
+from otm.errors import InvalidInputError
+from otm.sparse import SparseLaw
+
+__all__ = ["AcceleratedDrafter"]
+
+
+class AcceleratedDrafter(Drafter):
+    """One chain of drafts of a model, in fewer runs of it than there are drafts.
+
+    The "hierarchical version of the algorithm, where the approximation model is itself accelerated
+    by an even faster model" ([leviathan2023]_, section 6): the chain is decoded from the draft
+    model, and an inner drafter drafts for that.  Whatever the inner drafter does, the law of the
+    chain is the draft model's, and that law is what its nodes carry.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        The draft model.
+    inner : Drafter
+        What drafts for it, perhaps another `AcceleratedDrafter`.
+    verify : Verifier, optional
+        What judges the inner drafts; one that is lossless.
+    sampling : Standardization, optional
+        How to sample from the draft model.
+
+    Raises
+    ------
+    InvalidInputError
+        If the inner drafter is for another vocabulary.
+
+    Notes
+    -----
+    If d drafts are missing, the inner drafter is asked for at most d − 1, since the draft model
+    adds a token.  By induction on d the chain has the draft model's law: what the verifier returns
+    has it if the model goes on from there (`verification`), and going on is the same task with
+    smaller d.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    A draft model that counts, and a copying drafter that foresees it:
+
+    >>> import numpy as np
+    >>> from otm.decoding.drafters.prompt_lookup import PromptLookup
+    >>> from otm.decoding.models import TableModel
+    >>> model = TableModel({(): [1, 0, 0], (0,): [0, 1, 0], (1,): [0, 0, 1]})
+    >>> drafter = AcceleratedDrafter(model, PromptLookup())
+    >>> [root] = drafter.draft([(0, 1, 2, 0)], [5], [0], [np.random.random])
+    >>> root.leaves(), drafter.calls  # the second call, after the context was read
+    ([(1, 2, 0, 1, 2)], 2)
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        inner: Drafter,
+        verify: Verifier = verify_chain,
+        sampling: Standardization | None = None,
+    ) -> None:
+        if inner.vocabulary not in (None, model.vocabulary):
+            raise InvalidInputError(
+                f"the inner drafter has a vocabulary of {inner.vocabulary} tokens, the draft model "
+                f"one of {model.vocabulary}; tokens must mean the same to both"
+            )
+        self.vocabulary = model.vocabulary
+        lengths = [n for n in (model.context_length, inner.context_length) if n is not None]
+        self.context_length = min(lengths, default=None)
+        self._reader = Reader(model, sampling or Standardization())
+        self._inner = inner
+        self._verify = verify
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in the draft model and in those of the inner drafter so far."""
+        return self._reader.seconds + self._inner.seconds
+
+    @property
+    def calls(self) -> int:
+        """Number of the draft model's forward passes so far."""
+        return self._reader.calls
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int],
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft a chain of the full depth for every sequence of a batch."""
+        roots = [DraftNode() for _ in contexts]
+        ends = list(roots)
+        while True:  # once in any case, to follow the batch
+            missing = [d - len(end.path) for d, end in zip(depths, ends, strict=True)]
+            known = [context + end.path for context, end in zip(contexts, ends, strict=True)]
+            most = [max(m - 1, 0) for m in missing]
+            trees = self._inner.draft(known, most, parents, uniforms)
+            paths = [tree.leaves() if m else [] for tree, m in zip(trees, missing, strict=True)]
+            laws = self._reader.read(known, paths, parents, whole=True)
+            parents = range(len(contexts))
+            for b, tree in enumerate(trees):
+                if missing[b]:
+                    law = cache(partial(laws, b))  # the verifier asks for some of them as well
+                    output = self._verify(tree, law, uniforms[b])
+                    for i, token in enumerate(output):
+                        ends[b] = _extend(ends[b], law(output[:i]), token)
+            if all(len(end.path) == d for d, end in zip(depths, ends, strict=True)):
+                return roots
+
+
+def _extend(end: DraftNode, law: SparseLaw, token: int) -> DraftNode:
+    """Put a draft behind the last one of a chain."""
+    end.law = law
+    end.children = [DraftNode((*end.path, token))]
+    return end.children[0]

@@ -1,0 +1,114 @@
+"""Copy drafts from the context: no model, no parameters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.decoding.drafting import Drafter, DraftNode, Randomness
+from otm.decoding.models.uniform import as_positive
+from otm.decoding.reading import Context
+from otm.sparse import SparseLaw
+
+__all__ = ["PromptLookup"]
+
+
+class PromptLookup(Drafter):
+    """Draft what came after the latest earlier occurrence of the last tokens.
+
+    The "approximation model that simply copies tokens from the context in case we find a matching
+    prefix" ([leviathan2023]_, section 3.6), known as prompt lookup.  As many of the last tokens as
+    possible are to match, at most `longest` of them; of several places with the longest match the
+    latest counts.  Without any there is no draft.
+
+    A copy that reaches the end of the context goes on with what it has copied itself, so that a
+    text that repeats itself is drafted at any length.
+
+    Parameters
+    ----------
+    longest : int, optional
+        Most tokens to match, at least 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is no such number.
+
+    Notes
+    -----
+    Drafts are certain: their laws give all mass to one token, so that a draft x is accepted with
+    the probability that the target gives it, and no uniform is used.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> context = (5, 1, 2, 3, 9, 2, 8, 1, 2)
+    >>> for longest in (1, 2):
+    ...     [root] = PromptLookup(longest).draft([context], [3], [0], [np.random.random])
+    ...     print(root.leaves())
+    [(8, 1, 2)]
+    [(3, 9, 2)]
+    """
+
+    def __init__(self, longest: int = 3) -> None:
+        self.longest = as_positive(longest, "longest")
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on looking up so far."""
+        return self._seconds
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int],
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft one chain for every sequence of a batch, or none."""
+        begun = time.perf_counter()
+        roots = [_chain(self._copy(c, depth)) for c, depth in zip(contexts, depths, strict=True)]
+        self._seconds += time.perf_counter() - begun
+        return roots
+
+    def _copy(self, context: Context, depth: int) -> list[int]:
+        """Return as many tokens as are wanted, or none at all."""
+        if depth == 0:
+            return []
+        ids = np.array(context, dtype=np.int64)
+        ends = _ends_of_matches(ids, self.longest)
+        if ends.size == 0:
+            return []
+        # cyclically: what follows the match up to the end of the context, then its copy
+        copied: list[int] = np.resize(ids[ends[-1] + 1 :], depth).tolist()
+        return copied
+
+
+def _ends_of_matches(ids: npt.NDArray[np.int64], longest: int) -> npt.NDArray[np.int64]:
+    """Places before the last where the longest match with the last tokens ends, ascending."""
+    ends = np.flatnonzero(ids[:-1] == ids[-1])
+    for length in range(2, longest + 1):
+        longer = ends[ends >= length - 1]
+        longer = longer[ids[longer - (length - 1)] == ids[-length]] if longer.size else longer
+        if longer.size == 0:
+            break
+        ends = longer
+    return ends
+
+
+def _chain(tokens: Sequence[int]) -> DraftNode:
+    """Make a chain of drafts that are certain."""
+    root = node = DraftNode()
+    for token in tokens:
+        node.law = SparseLaw.from_support(np.array([token]), np.ones(1))
+        node.children = [DraftNode((*node.path, token))]
+        (node,) = node.children
+    return root

@@ -1,0 +1,182 @@
+"""Hypotheses of beam search: their scores, which are the best, and what models read of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law, Number, is_exact
+from otm.decoding.reading import Context, Path, Reader
+from otm.sparse import SparseLaw
+
+__all__ = ["EMPTY", "Beam", "Block", "Hypothesis", "best_continuations"]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A sequence of new tokens and its score.
+
+    Attributes
+    ----------
+    tokens : tuple of int
+        The new tokens, with the end token if they have reached one.
+    score : float or Fraction
+        Logarithm of their probability; of a model that gives fractions the probability itself.
+    """
+
+    tokens: Path
+    score: Number
+
+    @property
+    def log_probability(self) -> float:
+        """Logarithm of the probability, whichever of the two the score is."""
+        if isinstance(self.score, Fraction):  # as a float it may be zero
+            return math.log(self.score.numerator) - math.log(self.score.denominator)
+        return self.score
+
+    def finished(self, end: frozenset[int]) -> bool:
+        """Whether an end token is reached."""
+        return bool(self.tokens) and self.tokens[-1] in end
+
+
+Beam = tuple[Hypothesis, ...]
+"""Different hypotheses, the best first."""
+
+EMPTY = Hypothesis((), Fraction(1))
+"""Where every search begins."""
+
+NOTHING = -1
+"""What a finished hypothesis is continued by."""
+
+
+def best_continuations(
+    beam: Beam, law: Callable[[Path], SparseLaw], width: int, end: frozenset[int]
+) -> Beam:
+    """Make one step of beam search ([meister2020]_, Algorithm 1, lines 3 to 11).
+
+    Parameters
+    ----------
+    beam : tuple of Hypothesis
+        Where from.
+    law : callable
+        The law of the next token after the tokens of an unfinished hypothesis.
+    width : int
+        Most hypotheses that are kept.
+    end : frozenset of int
+        Tokens that finish a hypothesis.
+
+    Returns
+    -------
+    tuple of Hypothesis
+        The best of the finished hypotheses and of all continuations of the others.
+
+    References
+    ----------
+    .. [meister2020] Meister, Vieira and Cotterell, "Best-First Beam Search", TACL 8, 2020.
+
+    Examples
+    --------
+    >>> law = SparseLaw([3, 7], [Fraction(1, 4), Fraction(3, 4)])
+    >>> for hypothesis in best_continuations((EMPTY,), lambda tokens: law, 2, frozenset()):
+    ...     print(hypothesis.tokens, hypothesis.score)
+    (7,) 3/4
+    (3,) 1/4
+    """
+    parents = sorted(beam, key=lambda hypothesis: hypothesis.tokens)
+    laws = [None if parent.finished(end) else law(parent.tokens) for parent in parents]
+    exact = all(isinstance(parent.score, Fraction) for parent in parents) and all(
+        is_exact(law.probabilities) for law in laws if law is not None
+    )
+    scores, tokens = [], []
+    for parent, following in zip(parents, laws, strict=True):
+        score = parent.score if exact else parent.log_probability
+        if following is None:
+            scores.append(np.array([score]))
+            tokens.append(np.array([NOTHING]))
+        else:
+            factors = following.probabilities
+            scores.append(score * factors if exact else score + np.log(factors.astype(np.float64)))
+            tokens.append(following.tokens)
+    owners = np.repeat(np.arange(len(parents)), [part.size for part in tokens])
+    all_scores, all_tokens = np.concatenate(scores), np.concatenate(tokens)
+    best = []
+    for i in _largest(all_scores, width).tolist():
+        token = int(all_tokens[i])
+        added = () if token == NOTHING else (token,)
+        best.append(Hypothesis(parents[owners[i]].tokens + added, all_scores.item(i)))
+    return tuple(best)
+
+
+class Block:
+    """The hypotheses that a run of the target begins with, as sequences that models know.
+
+    Parameters
+    ----------
+    prompts : sequence of B tuples of int
+        The prompts.
+    growing : sequence of B sets of tuples of int
+        The unfinished hypotheses of each prompt, of one length; none if its search is finished.
+    before : Block, optional
+        The block that these hypotheses come from.
+    """
+
+    def __init__(
+        self,
+        prompts: Sequence[Context],
+        growing: Sequence[Collection[Path]],
+        before: Block | None = None,
+    ) -> None:
+        live = [(b, tokens) for b, beam in enumerate(growing) for tokens in sorted(beam)]
+        self.lengths = {b: len(tokens) for b, tokens in live}
+        self.contexts = [prompts[b] + tokens for b, tokens in live]
+        self._indices = {hypothesis: i for i, hypothesis in enumerate(live)}
+        self._parents = [0 if before is None else before._place(*one)[0] for one in live]
+
+    def read(
+        self, reader: Reader, wanted: Mapping[int, Collection[Path]], *, first: bool, whole: bool
+    ) -> Callable[[int, Path], SparseLaw]:
+        """Read hypotheses of each prompt, and return the law after each of them.
+
+        Parameters
+        ----------
+        reader : Reader
+            The model.
+        wanted : mapping from int to collection of tuple of int
+            Hypotheses of some prompts, each of them in a path that begins in this block.
+        first : bool
+            Whether the reader has not read in this block before.
+        whole : bool
+            Whether hypotheses that others continue are among them.
+        """
+        paths: list[list[Path]] = [[] for _ in self.contexts]
+        for b, hypotheses in wanted.items():
+            continued = {tokens[:-1] for tokens in hypotheses if len(tokens) > self.lengths[b]}
+            for tokens in sorted(set(hypotheses) - continued):
+                i, path = self._place(b, tokens)
+                paths[i].append(path)
+        parents = self._parents if first else range(len(self.contexts))
+        laws = reader.read(self.contexts, paths, parents, whole=whole)
+        return lambda b, tokens: laws(*self._place(b, tokens))
+
+    def _place(self, b: int, tokens: Path) -> tuple[int, Path]:
+        """Index of the hypothesis of the block that another one continues, and by what."""
+        length = self.lengths[b]
+        return self._indices[b, tokens[:length]], tokens[length:]
+
+
+def _largest(scores: Law, count: int) -> npt.NDArray[np.int64]:
+    """Places of the largest scores, the largest first; of equal ones the first is larger.
+
+    Since hypotheses are laid out in lexicographic order, the first is lexicographically smaller.
+    """
+    places = np.arange(scores.size)
+    if count < scores.size:  # few are sorted
+        cut = scores.size - count
+        places = np.flatnonzero(scores >= np.partition(scores, cut)[cut])
+    order: npt.NDArray[np.int64] = places[np.argsort(-scores[places], kind="stable")[:count]]
+    return order

@@ -1,0 +1,146 @@
+"""Byte-level language models, small enough for a CPU, and the four that come with this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from otm.decoding.models.base import LanguageModel, Session
+from otm.decoding.models.gpt_config import GPTConfig
+from otm.decoding.models.gpt_files import read_weights, write_weights
+from otm.decoding.models.gpt_session import GPTSession
+from otm.decoding.models.transformer import Transformer
+from otm.errors import UnknownMethodError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["GPT", "SHIPPED", "GPTConfig", "decode", "encode", "load"]
+
+SHIPPED = ("target", "large", "medium", "small")
+"""Names of the models in this package, from the largest on."""
+
+
+def encode(text: str) -> list[int]:
+    """Token ids of a text: the bytes of its UTF-8 form.
+
+    Examples
+    --------
+    >>> encode("né")
+    [110, 195, 169]
+    """
+    return list(text.encode("utf-8"))
+
+
+def decode(tokens: Any) -> str:
+    """Text of token ids; bytes that are no UTF-8 become U+FFFD.
+
+    Examples
+    --------
+    >>> decode([110, 195, 169])
+    'né'
+    """
+    return bytes(map(int, tokens)).decode("utf-8", errors="replace")
+
+
+class GPT(Transformer, LanguageModel):
+    """A decoder-only transformer as a language model.
+
+    Parameters
+    ----------
+    config : GPTConfig
+        Its sizes.
+    weights : mapping from str to tensor
+        A tensor of floats for each of `config.shapes`, all of one type and on one device.
+
+    Raises
+    ------
+    InvalidInputError
+        If the weights are not these.
+    MissingDependencyError
+        If torch is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> model = GPT.random(GPTConfig(layers=1, width=8, heads=2), seed=0)
+    >>> session = model.start(rows=1)
+    >>> session.append(np.array([encode("In the")])).shape
+    torch.Size([1, 6, 256])
+    """
+
+    def __init__(self, config: GPTConfig, weights: Mapping[str, Tensor]) -> None:
+        super().__init__(config, weights)
+        self.vocabulary = config.vocabulary
+        self.context_length = config.context_length
+
+    def start(self, rows: int) -> Session:
+        """Open a session of so many rows, all of them empty."""
+        return GPTSession(self, rows)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model from a file of `save`.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file of safetensors with the sizes in its header; nothing in it is ever executed.
+
+        Returns
+        -------
+        GPT
+            In float32, on the CPU; see `to`.
+
+        Raises
+        ------
+        InvalidInputError
+            If the file cannot be read, is no such file, or is cut short.
+        MissingDependencyError
+            If torch or safetensors is not installed.
+        """
+        return cls(*read_weights(Path(path)))
+
+    def save(self, path: str | Path, *, dtype: Any = None) -> None:
+        """Write the model to a file of safetensors.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to.
+        dtype : torch.dtype, optional
+            Type to round the weights to, such as `torch.float16`.
+        """
+        write_weights(Path(path), self.config, self.to(device="cpu", dtype=dtype).weights)
+
+
+def load(name: str = "target") -> GPT:
+    """Load a model that comes with this package.
+
+    All were trained on the same text, the excerpt of the King James Bible in `otm/data`; how, and
+    how well they know it, is said beside the weights.
+
+    Parameters
+    ----------
+    name : str, optional
+        "target", or one of the draft models "large", "medium" and "small".
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no model of this name.
+    MissingDependencyError
+        If torch or safetensors is not installed.
+
+    Examples
+    --------
+    >>> load("small").config.size
+    16660
+    """
+    if name not in SHIPPED:
+        raise UnknownMethodError(f"there is no model {name!r:.60}; there are: {', '.join(SHIPPED)}")
+    weights = files("otm.decoding.models") / "weights" / f"{name}.safetensors"
+    with as_file(weights) as path:
+        return GPT.load(path)

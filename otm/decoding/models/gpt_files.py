@@ -1,0 +1,66 @@
+"""Files of weights: safetensors, with the sizes of the model as JSON in the header."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from otm.decoding.models.gpt_config import GPTConfig
+from otm.decoding.models.transformer import import_torch
+from otm.errors import InvalidInputError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["read_weights", "write_weights"]
+
+HEADER = "otm.gpt"
+
+
+def read_weights(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """Read sizes and weights, in float32 on the CPU.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, is no such file, or is cut short.
+    MissingDependencyError
+        If torch or safetensors is not installed.
+    """
+    torch, safetensors = import_torch(), _import_safetensors()
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            sizes = (file.metadata() or {}).get(HEADER)
+            if sizes is None:
+                raise ValueError(f"its header has no {HEADER!r}")
+            config = GPTConfig(**json.loads(sizes))
+            names = list(file.keys())
+            if len(names) != config.tensors:
+                raise ValueError(f"{len(names)} tensors instead of {config.tensors}")
+            return config, {name: file.get_tensor(name).to(torch.float32) for name in names}
+    except (OSError, safetensors.SafetensorError, ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"{path.name} is no file of a GPT ({error!s:.160}); give "
+            "one that GPT.save or otm.decoding.models.train_gpt has written"
+        ) from error
+
+
+def write_weights(path: Path, config: GPTConfig, weights: dict[str, Tensor]) -> None:
+    """Write sizes and weights."""
+    from safetensors.torch import save_file
+
+    _import_safetensors()
+    contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
+    save_file(contiguous, path, metadata={HEADER: json.dumps(dataclasses.asdict(config))})
+
+
+def _import_safetensors() -> Any:
+    try:
+        import safetensors
+    except ImportError as error:
+        raise MissingDependencyError(
+            'files of weights need safetensors, which is not installed: pip install "otm[torch]"'
+        ) from error
+    return safetensors

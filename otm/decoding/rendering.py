@@ -1,0 +1,256 @@
+"""Traces and statistics of decoding as text: what was drafted, what became of it, what it cost.
+
+A trace looks like [leviathan2023]_, Figure 1, and for several drafts like [sun2023]_, Figure 3.
+What became of a token is said by marks, and again by colours where these are wanted, so that no
+trace depends on seeing these: a bar ends the text so far (faint), accepted drafts are plain
+(green), [rejected drafts] stand in brackets (red), +tokens of the target+ between plus signs
+(blue).
+
+References
+----------
+.. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
+   Decoding", ICML 2023.
+.. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS 2023.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TextIO
+
+from otm.decoding.reading import Path
+from otm.decoding.trace import Generation, Step
+
+__all__ = ["legend", "statistics", "trace", "wants_colour"]
+
+Decode = Callable[[Sequence[int]], str]
+"""From token ids to text; called with single parts of a sequence."""
+
+
+class _Kind(NamedTuple):
+    """How a kind of text is marked, and its colour as parameters of an ANSI escape sequence."""
+
+    before: str
+    after: str
+    colour: str
+
+
+CONTEXT = _Kind("", "|", "2")  # faint
+ACCEPTED = _Kind("", "", "32")  # green
+REJECTED = _Kind("[", "]", "31")  # red
+TARGETS = _Kind("+", "+", "1;34")  # blue; bold, since it is dark on black
+
+LABEL = 5
+"""Characters in front of a step: its number."""
+
+LEAST_CONTEXT = 10
+"""Characters of the context that are shown even if the line becomes too long."""
+
+
+class _Part(NamedTuple):
+    """A piece of a line."""
+
+    text: str
+    kind: _Kind
+
+    def shown(self, colour: bool) -> str:
+        """Write with its marks, and in its colour if wanted."""
+        marked = self.kind.before + self.text + self.kind.after if self.text else ""
+        return f"\x1b[{self.kind.colour}m{marked}\x1b[0m" if colour and marked else marked
+
+
+def trace(
+    steps: Iterable[Step],
+    prompts: Sequence[Sequence[int]],
+    decode: Decode,
+    *,
+    width: int = 100,
+    colour: bool = False,
+) -> Iterator[str]:
+    r"""Write what happened in each step, one line for each run of the target.
+
+    A line has the number of the step, the end of the text so far, the accepted drafts, of a single
+    chain the rejected ones, and the token of the target.  Where several paths were drafted, these
+    stand below, each under the place where it begins: what was accepted of it, and the rest.
+
+    Parameters
+    ----------
+    steps : iterable of Step
+        The steps of a `Generation`, or of `stream` while they are made.
+    prompts : sequence of sequences of int
+        The prompts that they continue.
+    decode : callable
+        From token ids to text.  It is called with the drafts by themselves, so that a character of
+        several tokens shows as a replacement character where it is cut.
+    width : int, optional
+        Characters of a line, for which the text so far is shortened.
+    colour : bool, optional
+        Whether to add colours, as ANSI escape sequences; see `wants_colour`.
+
+    Yields
+    ------
+    str
+        A line, without its end.  Characters of the texts that do not print, and line ends, are
+        written as Python writes them in strings.
+
+    Examples
+    --------
+    >>> from otm.decoding import speculative
+    >>> from otm.decoding.models import TableModel
+    >>> target = TableModel({(): [0.1, 0.9, 0], (0,): [0.2, 0.2, 0.6]})
+    >>> draft = TableModel({(): [0.3, 0.7, 0], (0,): [0.5, 0.3, 0.2]})
+    >>> generation = speculative(target, draft, [[0]], gamma=3, max_tokens=9, seed=0)
+    >>> def decode(tokens):
+    ...     return "".join("abc"[token] for token in tokens)
+    >>> for line in trace(generation.steps, generation.prompts, decode):
+    ...     print(line)
+       0 a|cbb+b+
+       1 acbbb|b[ac]+b+
+       2 acbbbbb|[aa]+b+
+       3 acbbbbbb|b+b+
+    """
+    so_far = [tuple(prompt) for prompt in prompts]
+    for step in steps:
+        before = so_far[step.sequence]
+        so_far[step.sequence] = before + step.output
+        name = f"{step.sequence}:{step.call}" if len(so_far) > 1 else f"{step.call}"
+        parts = _output_parts(step, decode)
+        room = width - LABEL - 1 - sum(len(part.shown(colour=False)) for part in parts)
+        context = _ending(_printable(decode(before)), max(room, LEAST_CONTEXT))
+        line = [_Part(context, CONTEXT), *parts]
+        yield f"{name:>{LABEL - 1}} " + "".join(part.shown(colour) for part in line)
+        if len(step.drafts) > 1:
+            indent = " " * (LABEL + len(line[0].shown(colour=False)))
+            for path in step.drafts:
+                yield indent + "".join(part.shown(colour) for part in _draft(path, step, decode))
+
+
+def _output_parts(step: Step, decode: Decode) -> list[_Part]:
+    """Write the accepted drafts, of a single chain the rejected ones too, and the last token."""
+    accepted, last = step.output[: step.accepted], step.output[step.accepted :]
+    parts = [_Part(_printable(decode(accepted)), ACCEPTED)]
+    if len(step.drafts) == 1:
+        parts = _draft(step.drafts[0], step, decode)
+    return [*parts, _Part(_printable(decode(last)), TARGETS)]
+
+
+def _draft(path: Path, step: Step, decode: Decode) -> list[_Part]:
+    """Split a path into what was accepted of it and what was not.
+
+    Drafts behind an end token are neither: nobody knows what would have become of them.
+    """
+    accepted = step.output[: step.accepted]
+    agreed = next(
+        (i for i, (x, y) in enumerate(zip(path, accepted, strict=False)) if x != y),
+        min(len(path), len(accepted)),
+    )
+    rest = () if agreed == len(step.output) else path[agreed:]
+    return [
+        _Part(_printable(decode(path[:agreed])), ACCEPTED),
+        _Part(_printable(decode(rest)), REJECTED),
+    ]
+
+
+def legend(*, colour: bool = False) -> str:
+    """Explain the marks of a trace by a line of one.
+
+    Examples
+    --------
+    >>> legend()
+    'text so far|accepted drafts[rejected drafts]+token of the target+'
+    """
+    parts = [
+        _Part("text so far", CONTEXT),
+        _Part("accepted drafts", ACCEPTED),
+        _Part("rejected drafts", REJECTED),
+        _Part("token of the target", TARGETS),
+    ]
+    return "".join(part.shown(colour) for part in parts)
+
+
+def statistics(generations: Mapping[str, Generation]) -> str:
+    """Write a table that compares ways of decoding.
+
+    Parameters
+    ----------
+    generations : mapping from str to Generation
+        At least one; the speed-up is over the first.
+
+    Returns
+    -------
+    str
+        A line for each, below two lines that name the columns: new tokens; runs of the target;
+        tokens for each run and sequence (block efficiency); share of the judged drafts that were
+        accepted, – without drafts; seconds in the draft model, the target model and all else;
+        tokens per second; and this over that of the first.
+
+    Examples
+    --------
+    >>> from otm.decoding import Seconds
+    >>> alone = Step(0, 0, 1, 0, (), (7,), 0, "length", Seconds(0, 0.3, 0.1))
+    >>> helped = Step(0, 0, 1, 2, ((7, 8),), (7, 9), 1, "length", Seconds(0.1, 0.3, 0.1))
+    >>> slow, fast = (Generation(((0,),), (step,)) for step in (alone, helped))
+    >>> print(statistics({"autoregressive": slow, "speculative": fast}))
+                            target   tokens            draft  target  other  tokens  speed-
+                    tokens    runs  per run  accepted      s       s      s   per s      up
+    autoregressive       1       1     1.00         –   0.00    0.30   0.10     2.5   1.00×
+    speculative          2       1     2.00      0.50   0.10    0.30   0.10     4.0   1.60×
+    """
+    first = next(iter(generations.values()))
+    rows = [
+        ["", "", "target", "tokens", "", "draft", "target", "other", "tokens", "speed-"],
+        ["", "tokens", "runs", "per run", "accepted", "s", "s", "s", "per s", "up"],
+    ]
+    for name, generation in generations.items():
+        seconds, rate = generation.seconds, generation.acceptance_rate
+        rows.append(
+            [
+                name,
+                f"{generation.tokens}",
+                f"{len({step.call for step in generation.steps})}",
+                f"{generation.block_efficiency:.2f}",
+                "–" if math.isnan(rate) else f"{rate:.2f}",
+                f"{seconds.draft:.2f}",
+                f"{seconds.target:.2f}",
+                f"{seconds.other:.2f}",
+                f"{_speed(generation):.1f}",
+                f"{_speed(generation) / _speed(first):.2f}×",
+            ]
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            text.ljust(size) if i == 0 else text.rjust(size)
+            for i, (text, size) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+
+
+def wants_colour(file: TextIO) -> bool:
+    """Whether to write colours into a file: a terminal, unless ``NO_COLOR`` is set or it is dumb.
+
+    Examples
+    --------
+    >>> import io
+    >>> wants_colour(io.StringIO())
+    False
+    """
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return wanted and file.isatty()
+
+
+def _speed(generation: Generation) -> float:
+    return generation.tokens / generation.seconds.total
+
+
+def _printable(text: str) -> str:
+    r"""Write what does not print, such as \n or an escape sequence, as in a string of Python."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _ending(text: str, length: int) -> str:
+    """Shorten a text to its end."""
+    return text if len(text) <= length else "…" + text[len(text) - length + 1 :]

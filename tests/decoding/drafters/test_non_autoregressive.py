@@ -1,0 +1,142 @@
+"""Drafts from laws that are given at once: exact laws of the trees, and one call for a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.decoding.branching import Branching
+from otm.decoding.drafters import NonAutoregressiveDrafter, skip_gram_heads
+from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.loop import stream
+from otm.decoding.models.ngram import NGramModel
+from otm.decoding.models.table import TableModel
+from otm.decoding.reading import Context, Path
+from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
+from otm.sparse import SparseLaw
+from otm.testing.sequences import continued, law_of, sequence_law
+
+LAWS = [
+    SparseLaw([0, 1], [Fraction(1, 3), Fraction(2, 3)]),
+    SparseLaw([0, 2], [Fraction(3, 4), Fraction(1, 4)]),
+    SparseLaw([1, 2], [Fraction(1, 5), Fraction(4, 5)]),
+]
+
+
+def heads(contexts: Sequence[Context], most: int) -> list[list[SparseLaw]]:
+    return [LAWS[:most] for _ in contexts]
+
+
+@pytest.mark.parametrize(
+    ("branching", "depth", "nodes_by_level"),
+    [(1, 3, [1, 1, 1]), (2, 2, [2, 2]), ((2, 1), 3, [2, 2]), ((1, 2), 2, [1, 2])],
+)
+def test_children_at_a_depth_are_drawn_from_its_law(
+    branching: Branching, depth: int, nodes_by_level: list[int]
+) -> None:
+    """Bug: a law one level off, one draw shared by all nodes of a level, or levels left over."""
+    drafter = NonAutoregressiveDrafter(heads, 3, branching)
+
+    def tree(uniforms: Randomness) -> Any:
+        [root] = drafter.draft([(0,)], [depth], [0], [uniforms])
+        nodes = sorted(root.nodes(), key=lambda node: len(node.path))
+        for node in nodes:
+            if node.children:
+                assert node.offered() is LAWS[len(node.path)]
+        return tuple(node.path for node in nodes[1:])
+
+    law = law_of(tree)
+    for paths, probability in law.items():
+        assert [len(path) for path in paths] == [
+            level for level, count in enumerate(nodes_by_level, start=1) for _ in range(count)
+        ]
+        assert probability == math.prod(LAWS[len(path) - 1].of(path[-1]) for path in paths)
+    assert len(law) == 2 ** sum(nodes_by_level)
+    assert sum(law.values()) == 1
+
+
+def test_the_heads_are_called_once_for_all_sequences_that_draft() -> None:
+    """Bug: a call for each sequence or level, contexts mixed up, or waiting ones asked about."""
+    asked = []
+
+    def certain(contexts: Sequence[Context], most: int) -> list[list[SparseLaw]]:
+        asked.append((list(contexts), most))
+        return [[SparseLaw([context[0] + i], [1]) for i in range(most)] for context in contexts]
+
+    drafter = NonAutoregressiveDrafter(certain)
+    roots = drafter.draft([(10,), (20,), (30,)], [2, 0, 3], [1, 0, 2], [np.zeros] * 3)
+    assert asked == [([(10,), (30,)], 3)]
+    assert [root.leaves() for root in roots] == [[(10, 11)], [()], [(30, 31, 32)]]
+    assert [r.leaves() for r in drafter.draft([(1,)], [0], [2], [np.zeros])] == [[()]]
+    assert len(asked) == 1
+    assert drafter.seconds > 0
+
+
+def test_drafts_are_as_long_as_there_are_heads() -> None:
+    """Bug: a model with three heads cannot be asked for five drafts."""
+    [root] = NonAutoregressiveDrafter(heads).draft([(0,)], [5], [0], [np.zeros])
+    assert root.leaves() == [(0, 0, 1)]
+
+
+def test_output_has_the_target_law() -> None:
+    """Bug: drafts are judged by a law that they were not drawn from."""
+    model = TableModel.random(3, order=1, rng=np.random.default_rng(2))
+
+    def output(uniforms: Randomness) -> Path:
+        drafter = NonAutoregressiveDrafter(heads, 3)
+        return next(stream(model, [(1,)], drafter, gamma=2, uniforms=[uniforms])).output
+
+    assert continued(law_of(output), model, (1,), 3) == sequence_law(model, (1,), 3)
+
+
+def test_skip_gram_heads_look_ahead_by_one_place_more_each() -> None:
+    """Bug: all heads predict the next token, or the order or the context is ignored."""
+    text = np.random.default_rng(0).integers(0, 4, 60)
+    given = skip_gram_heads(text, 3, 4, gamma=3)
+    contexts = [(0, 3, 1), (2,)]
+    for context, laws in zip(contexts, given(contexts, 2), strict=True):
+        assert len(laws) == 2
+        for distance, law in enumerate(laws, start=1):
+            model = NGramModel.witten_bell(text, 3, 4, distance=distance)
+            np.testing.assert_allclose(law.dense(4), model.law(context), rtol=1e-14)
+    assert len(given([(0,)], 5)[0]) == 3
+
+
+def test_skip_gram_heads_draft_what_a_chain_of_bigrams_would() -> None:
+    """Bug: heads that are good for nothing: in 0 1 2 0 1 2 … all drafts should be right."""
+    period = [0, 1, 2] * 200
+    drafter = NonAutoregressiveDrafter(skip_gram_heads(period, 2, 3, gamma=4), 3)
+    [root] = drafter.draft([(2, 0)], [4], [0], [lambda m: np.full(m, 0.5)])
+    assert root.leaves() == [(1, 2, 0, 1)]
+    assert all(n.offered().of(n.children[0].token) > 0.95 for n in root.nodes() if n.children)
+
+
+def test_bad_parameters_are_refused() -> None:
+    """Bug: a mistake shows up in the middle of decoding."""
+    with pytest.raises(InvalidParameterError, match="vocabulary = "):
+        NonAutoregressiveDrafter(heads, 0)
+    with pytest.raises(InvalidParameterError, match="branching"):
+        NonAutoregressiveDrafter(heads, 3, ())
+    with pytest.raises(InvalidParameterError, match="gamma = "):
+        skip_gram_heads([0, 1], 2, 2, gamma=0)
+    with pytest.raises(InvalidInputError, match="allowed are"):
+        skip_gram_heads([0, 1], 2, 2, gamma=2)
+
+
+def test_heads_must_answer_for_every_context() -> None:
+    """Bug: sequences behind the last answer silently go without drafts."""
+    drafter = NonAutoregressiveDrafter(lambda contexts, most: [LAWS])
+    with pytest.raises(InvalidDraftsError, match="laws for 1 contexts"):
+        drafter.draft([(0,), (1,)], [2, 2], [0, 1], [np.zeros] * 2)
+
+
+def test_a_node_without_children_has_no_law() -> None:
+    """Bug: leaves carry laws, and look to a verifier as if drafts had been drawn there."""
+    [root] = NonAutoregressiveDrafter(heads).draft([(0,)], [2], [0], [np.zeros])
+    leaves: list[DraftNode] = [node for node in root.nodes() if not node.children]
+    assert [leaf.law for leaf in leaves] == [None]

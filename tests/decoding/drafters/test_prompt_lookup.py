@@ -1,0 +1,118 @@
+"""Prompt lookup against a search by hand, and its losslessness in fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from otm.decoding.drafters import PromptLookup
+from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.loop import stream
+from otm.decoding.models.table import TableModel
+from otm.decoding.reading import Path
+from otm.errors import InvalidParameterError
+from otm.sparse import SparseLaw
+from otm.testing.sequences import law_of, sequence_law
+
+
+def no_uniforms(m: int) -> npt.NDArray[Any]:
+    raise AssertionError("prompt lookup draws nothing")
+
+
+def draft(longest: int, context: Sequence[int], depth: int) -> DraftNode:
+    [root] = PromptLookup(longest).draft([tuple(context)], [depth], [0], [no_uniforms])
+    return root
+
+
+def copied(context: Sequence[int], longest: int, depth: int) -> tuple[int, ...]:
+    """Find the latest of the longest matches, and copy what follows it token by token."""
+    text = list(context)
+    n = len(text)
+    for m in range(min(longest, n - 1), 0, -1):
+        for end in range(n - 2, m - 2, -1):
+            if text[end - m + 1 : end + 1] == text[n - m :]:
+                for i in range(depth):
+                    text.append(text[end + 1 + i])
+                return tuple(text[n:])
+    return ()
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3, 5])
+def test_copies_what_follows_the_latest_longest_match(longest: int) -> None:
+    """Bug: the first match, a shorter one, the end itself, or a match that begins before the text.
+
+    Also a copy that is one token off, or that stops or goes astray at the end of the context.
+    """
+    rng = np.random.default_rng(longest)
+    for _ in range(300):
+        context = rng.integers(rng.integers(1, 5), size=rng.integers(1, 15)).tolist()
+        depth = int(rng.integers(7))
+        expected = copied(context, longest, depth)
+        assert draft(longest, context, depth).leaves() == [expected], (context, depth)
+
+
+def test_drafts_are_certain_and_carry_their_law() -> None:
+    """Bug: a law that is not that of the draft below it, so that the verifier is not lossless."""
+    root = draft(3, [4, 7, 9, 4], 3)
+    nodes = list(root.nodes())
+    assert nodes[-1].path == (7, 9, 4)
+    assert nodes[-1].law is None
+    for node in nodes[:-1]:
+        [child] = node.children
+        law = node.offered()
+        assert (law.tokens.tolist(), law.probabilities.tolist()) == ([child.token], [1.0])
+
+
+@pytest.mark.parametrize("context", [(3,), (1, 2, 3)])
+def test_without_a_match_there_is_no_draft(context: tuple[int, ...]) -> None:
+    """Bug: a context of one token or without repetition fails, or is continued at random."""
+    root = draft(3, context, 4)
+    assert (root.path, root.law, root.children) == ((), None, [])
+
+
+def test_each_sequence_has_its_own_context_and_depth() -> None:
+    """Bug: sequences of a batch are mixed up, or a depth of zero still drafts."""
+    contexts, depths = [(1, 2, 1), (5, 5), (3, 4, 3), (8, 9)], [2, 3, 0, 2]
+    roots = PromptLookup().draft(contexts, depths, [2, 0, 1, 1], [no_uniforms] * 4)
+    assert [root.leaves() for root in roots] == [[(2, 1)], [(5, 5, 5)], [()], [()]]
+
+
+def test_a_long_context_is_searched_in_one_pass() -> None:
+    """Bug: all pairs of places are compared, here 10¹⁰ of them."""
+    assert draft(30, [7] * 100_000, 2).leaves() == [(7, 7)]
+
+
+class InFractions(PromptLookup):
+    """The same drafts, with laws that the exact tests can compare with."""
+
+    def draft(self, *batch: Any) -> list[DraftNode]:
+        roots = super().draft(*batch)
+        for root in roots:
+            for node in root.nodes():
+                if node.law is not None:
+                    node.law = SparseLaw(node.law.tokens, [Fraction(1)])
+        return roots
+
+
+def test_output_has_the_target_law() -> None:
+    """Bug: drafts that the target gives with a small probability are accepted too often."""
+    model = TableModel.random(3, order=2, rng=np.random.default_rng(5))
+    prompt = (0, 2, 1, 0, 2)
+
+    def output(uniforms: Randomness) -> Path:
+        steps = stream(model, [prompt], InFractions(2), gamma=2, max_tokens=4, uniforms=[uniforms])
+        return tuple(token for step in steps for token in step.output)
+
+    assert law_of(output) == sequence_law(model, prompt, 4)
+
+
+@pytest.mark.parametrize("longest", [0, -1, 1.0, True, None])
+def test_bad_lengths_are_refused(longest: Any) -> None:
+    """Bug: a length of zero matches everything."""
+    with pytest.raises(InvalidParameterError, match="longest = "):
+        PromptLookup(longest)

@@ -1,0 +1,93 @@
+"""Tables as language models: which row is looked up, and what a session of them returns."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from otm.decoding.models.table import TableModel
+from otm.errors import InvalidLawError
+
+HALF = Fraction(1, 2)
+LAWS = {
+    (): [HALF, HALF],
+    (0,): [Fraction(1, 4), Fraction(3, 4)],
+    (1, 0): [Fraction(1), Fraction(0)],
+    (0, 1, 0): [Fraction(1, 8), Fraction(7, 8)],
+}
+
+
+@pytest.mark.parametrize(
+    ("context", "row"),
+    [
+        ((), ()),
+        ((1,), ()),
+        ((0,), (0,)),
+        ((0, 0), (0,)),
+        ((1, 0), (1, 0)),
+        ((1, 1, 0), (1, 0)),
+        ((0, 1, 0), (0, 1, 0)),
+        ((0, 0, 1, 0), (0, 1, 0)),
+        ((0, 1, 0, 1), ()),
+    ],
+)
+def test_the_longest_ending_of_the_context_counts(
+    context: tuple[int, ...], row: tuple[int, ...]
+) -> None:
+    """Bug: beginnings instead of endings, the shortest row, or rows that are not adjacent."""
+    assert TableModel(LAWS).law(context).tolist() == LAWS[row]
+
+
+def test_a_session_returns_the_law_after_each_token() -> None:
+    """Bug: laws one token off, rows swapped by `keep`, or padding taken for a token."""
+    model = TableModel(LAWS)
+    assert (model.vocabulary, model.context_length, model.gives_laws) == (2, None, True)
+    session = model.start(2)
+    first = session.append(np.array([[0, 1, 0], [1, -1, -1]]))
+    assert first.shape == (2, 3, 2)
+    assert first[0].tolist() == [LAWS[0,], LAWS[()], LAWS[0, 1, 0]]
+    assert first[1, 0].tolist() == LAWS[()]
+    session.keep(np.array([1, 0, 0]), np.array([1, 2, 0]))  # (1), (0, 1), ()
+    second = session.append(np.array([[0], [0], [0]]))
+    assert second[:, 0].tolist() == [LAWS[1, 0], LAWS[0, 1, 0], LAWS[0,]]
+    session.read(np.array([[1, -1], [-1, -1], [1, 0]]))
+    assert session.append(np.array([[0], [-1], [-1]]))[0, 0].tolist() == LAWS[0, 1, 0]
+    session.keep(np.array([2]), np.array([1]))  # (0)
+    assert session.append(np.array([[0]]))[0, 0].tolist() == LAWS[0,]
+
+
+def test_floats_and_fractions_stay_what_they_are() -> None:
+    """Bug: exact laws are rounded on their way through a session."""
+    for half in (HALF, 0.5):
+        law = TableModel({(): [half, half]}).start(1).append(np.array([[1]]))[0, 0]
+        assert [type(number) for number in law.tolist()] == [type(half)] * 2
+
+
+@pytest.mark.parametrize(
+    ("laws", "match"),
+    [
+        ({(0,): [1, 0]}, "no law after the empty context"),
+        ({}, "no law after the empty context"),
+        ({(): [1, 0], (1,): [1, 0, 0]}, r"context \(1,\) has 3 tokens"),
+        ({(): [1, 0], (1,): [0.5, 0.25]}, r"context \(1,\)"),
+        ({(): [-1, 2]}, r"context \(\)"),
+    ],
+)
+def test_bad_tables_are_refused(laws: dict[tuple[int, ...], list[float]], match: str) -> None:
+    """Bug: a gap in the table or a wrong law is met in the middle of decoding."""
+    with pytest.raises(InvalidLawError, match=match):
+        TableModel(laws)
+
+
+def test_random_tables_are_complete_exact_and_have_zeros() -> None:
+    """Bug: contexts missing, all laws alike or nowhere zero, or a row of zeros alone."""
+    model = TableModel.random(3, order=2, rng=np.random.default_rng(1))
+    laws = [model.law(context) for context in np.ndindex(3, 3)]
+    assert len({tuple(law) for law in laws}) > 5
+    assert all(sum(law) == 1 for law in laws)
+    assert any(0 in law for law in laws)
+    assert {type(number) for law in laws for number in law} == {Fraction}
+    again = TableModel.random(3, order=2, rng=np.random.default_rng(1))
+    assert all((law == again.law(c)).all() for law, c in zip(laws, np.ndindex(3, 3), strict=True))

@@ -1,0 +1,92 @@
+"""The command line, on n-gram models: no weights, no torch."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from otm.decoding.__main__ import main
+
+SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--tokens", "12", "--gamma", "3"]
+
+
+def test_the_demo_prints_traces_and_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--k", "1", "2", "--rule", "k-Seq", "traversal"]) == 0
+    out, err = capsys.readouterr()
+    assert not err
+    assert "\x1b" not in out
+    assert "text so far|accepted drafts[rejected drafts]+token of the target+" in out
+    for name in ("speculative, chain", "SpecTr, k-Seq, K = 2, the first 6 steps"):
+        assert re.search(rf"^{name}\n\n   0 And it came to pass\|", out, re.MULTILINE)
+    table = out[out.rindex("per run") :].splitlines()[1:]
+    assert [line.split("  ")[0] for line in table[:7]] == [
+        "autoregressive",
+        "speculative, chain",
+        "speculative, block",
+        "SpecTr, k-Seq, K = 1",
+        "SpecTr, k-Seq, K = 2",
+        "SpecTr, traversal, K = 1",
+        "SpecTr, traversal, K = 2",
+    ]
+
+
+def test_the_same_seed_prints_the_same_text(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for seed in ("3", "3", "4"):
+        main([*SMALL, "--k", "2", "--rule", "optimal", "--seed", seed, "--colour"])
+        out = capsys.readouterr().out
+        texts.append(out[out.index("\n") : out.index("target  ")])
+    assert texts[0] == texts[1] != texts[2]
+    assert "\x1b[32m" in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prompt", ""], "prompt 0 is empty"),
+        (["--gamma", "-1"], "γ = -1"),
+        (["--k", "0"], "k = 0"),
+        (["--rule", "nonsense"], "there is no rule 'nonsense'"),
+        (["--temperature", "-1"], "temperature = -1.0"),
+        (["--seed", "-1"], "seed = -1"),
+        (["--target", "nonsense"], "there is no model 'nonsense'; there are: target, large"),
+    ],
+)
+def test_a_bad_option_is_one_line_and_status_2(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*SMALL, *options]) == 2
+    out, err = capsys.readouterr()
+    assert not out  # refused before the work
+    assert err.startswith("python -m otm.decoding: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_without_torch_it_says_so_and_takes_ngrams(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("otm.decoding.__main__.find_spec", lambda name: None)
+    assert main(["--tokens", "2", "--k", "1", "--rule", "k-Seq"]) == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first.startswith("torch is not installed")
+    assert second.startswith("target: ngram-5, draft: ngram-3,")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="arguments are no bytes there")
+def test_a_pipe_without_greek_letters_and_a_prompt_of_any_bytes() -> None:
+    """Fails if an encoding ends in a traceback."""
+    command = [sys.executable, "-m", "otm.decoding", *SMALL, "--k", "1", "--rule", "k-Seq"]
+    done = subprocess.run(
+        [*command, "--prompt", b"\xff"],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    assert rb"\u03b3 = 3" in done.stdout
+    assert rb"0 \ufffd|" in done.stdout
+    assert b"\x1b" not in done.stdout
