@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, read_only, zeros
+from otm.arithmetic import Law, Number, read_only, running_sum, zeros
 from otm.distribution import as_law
 from otm.errors import InvalidLawError, InvalidParameterError
 from otm.sampling import InverseCdf
@@ -127,7 +127,7 @@ class SparseLaw:
         >>> SparseLaw([1, 3], [0.25, 0.75]).draw(np.array([0.2, 0.25])).tolist()
         [1, 3]
         """
-        return self.tokens[InverseCdf.from_weights(self.probabilities).locate(uniforms)]
+        return InverseCdf(self.tokens, running_sum(self.probabilities)).locate(uniforms)
 
     def dense(self, n: int) -> Law:
         """Write the law out on a vocabulary of n tokens: array [n].

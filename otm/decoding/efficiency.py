@@ -109,7 +109,10 @@ def block_efficiency(
     _check(recordings)
     judges = {name: _judge(rule) for name, rule in named_rules(rules).items()}
     widths = _widths(recordings)
-    given_ks = [widths[0]] if ks is None else [as_branching(k) for k in ks]
+    if not widths:
+        raise InvalidInputError("nothing was drafted in these recordings; record deeper ones")
+    recorded = tuple(widths) if max(widths[1:], default=1) > 1 else widths[0]
+    given_ks = [recorded] if ks is None else [as_branching(k) for k in ks]
     given_gammas = [len(widths)] if gammas is None else [as_gamma(gamma) for gamma in gammas]
     if not (judges and given_ks and given_gammas):
         raise InvalidParameterError("there is nothing to compute; give at least one rule, K and γ")

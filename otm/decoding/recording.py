@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from otm.decoding.branching import Branching
+from otm.decoding.branching import Branching, children_at
 from otm.decoding.checks import as_prompts, as_sources, check_models
 from otm.decoding.drafting import Drafter, DraftNode
 from otm.decoding.models.base import LanguageModel
@@ -117,7 +117,7 @@ def record(
     found: list[list[Recording]] = [[] for _ in given]
     for start in progress(range(0, len(given), together)):
         running = [i for i in range(start, min(start + together, len(given))) if given[i]]
-        parents: Sequence[int] = range(len(running))
+        parents: Sequence[int] = [0] * len(running)  # which have little in common with any
         while running:
             now = [given[i][len(found[i])] for i in running]
             trees = drafter.draft(now, [most] * len(now), parents, [sources[i] for i in running])
@@ -183,8 +183,7 @@ def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     tree : DraftNode
         The recorded drafts.
     branching : int or tuple of int
-        How many children of the root stay, with all below them; or how many children of the nodes
-        at each level, those below the last level going away.
+        Number of chains, or numbers of children at the levels of a prefix tree.
     depth : int
         How many levels stay.
 
@@ -203,12 +202,7 @@ def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     [(0, 1)]
     """
     level = len(tree.path)
-    if level >= depth:
-        most: int | None = 0
-    elif isinstance(branching, tuple):
-        most = branching[level] if level < len(branching) else 0
-    else:
-        most = None if level else branching
+    most = children_at(branching, level) if level < depth else 0
     children = [pruned(child, branching, depth) for child in tree.children[:most]]
     return DraftNode(tree.path, tree.law if children else None, children)
 

@@ -24,6 +24,9 @@ from otm.tensors import is_tensor, to_host
 
 __all__ = ["Standardization"]
 
+GROUP = 32
+"""How many scores a group has when the largest are looked for."""
+
 
 @dataclass(frozen=True)
 class Standardization:
@@ -191,14 +194,16 @@ class Standardization:
         All tokens where nothing is truncated, or where the row will be refused.
         """
         k = 1 if self.temperature == 0 else self.top_k
-        if k is not None and k < scores.size and scores.dtype.kind == "f":
-            largest = scores.max()  # NaN if the row has one
-            cut = scores.size - k
-            least = np.partition(scores, cut)[cut] if k > 1 else largest
-            if math.isfinite(largest) and least > -math.inf:
-                tokens = np.flatnonzero(scores >= least)
-                return tokens, tokens.size == k
-        return np.arange(scores.size), False
+        if k is None or k >= scores.size or scores.dtype.kind != "f":
+            return np.arange(scores.size), False
+        largest = scores.max()  # NaN if the row has one
+        tokens = np.flatnonzero(scores >= (largest if k == 1 else _below_largest(scores, k)))
+        found = scores[tokens]
+        least = np.partition(found, -k)[-k] if found.size >= k else -math.inf
+        if not (math.isfinite(largest) and least > -math.inf):
+            return np.arange(scores.size), False
+        tokens = tokens[found >= least]
+        return tokens, tokens.size == k
 
     @cached_property
     def _beyond_top_k(self) -> Standardization:
@@ -227,6 +232,18 @@ class Standardization:
         above, ties = scores > least, scores == least
         places = (kept.sum(-1) - above.sum(-1))[..., None]
         return above | (ties & (xp.cumsum(ties, -1) <= places))
+
+
+def _below_largest(scores: Any, k: int) -> Any:
+    """Return a number that at least k scores reach, and not many more; cheaper than the k-th.
+
+    Of the largest scores of many groups, the k-th largest: k groups have one that reaches it.
+    """
+    groups = scores.size // GROUP
+    if k > groups:
+        return np.partition(scores, -k)[-k]
+    largest = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
+    return np.partition(largest, -k)[-k]
 
 
 def _as_float(value: Any) -> float:

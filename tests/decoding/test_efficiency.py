@@ -316,6 +316,8 @@ def test_one_recording_gives_the_whole_table() -> None:
 def test_what_was_recorded_is_taken_by_default() -> None:
     recordings = record(TARGET, ModelDrafter(DRAFT, 2), [[PROMPT]], 3, seed=4)
     assert list(block_efficiency(recordings, "optimal")) == [("optimal", 2, 3)]
+    recordings = record(TARGET, ModelDrafter(DRAFT, (2, 3)), [[PROMPT]], 3, seed=4)
+    assert list(block_efficiency(recordings, "optimal")) == [("optimal", (2, 3), 2)]
 
 
 def test_first_steps_in_the_order_of_the_theory() -> None:
@@ -372,6 +374,8 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency(recordings, ["no such"])
     with pytest.raises(InvalidParameterError, match="nothing to compute"):
         block_efficiency(recordings, "k-Seq", gammas=[])
+    with pytest.raises(InvalidInputError, match="nothing was drafted"):
+        block_efficiency(record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 0))
     with pytest.raises(InvalidInputError, match="no recordings"):
         block_efficiency([])
     with pytest.raises(InvalidParameterError, match="not independent"):

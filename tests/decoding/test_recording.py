@@ -129,7 +129,8 @@ def test_pruned_trees_keep_the_first_children_at_each_level() -> None:
         return [shape(child) for child in node.children]
 
     assert shape(pruned(recording.tree, (2, 1), 3)) == [[[]], [[]]]
-    assert shape(pruned(recording.tree, 1, 3)) == [[[[], []], [[], []]]]
+    assert shape(pruned(recording.tree, (1, 2, 2), 2)) == [[[], []]]
+    assert shape(pruned(recording.tree, 2, 3)) == [[[[]]], [[[]]]]
     assert shape(pruned(recording.tree, 3, 0)) == []
 
 
