@@ -102,21 +102,24 @@ class Reader:
             self.calls += 1
             kept = starts
         tokens = _tokens(rows, kept, [None] * len(rows))
-        scores: Any = self._session.append(tokens) if tokens.size else None
-        self.calls += tokens.size > 0
+        scores: Any = None
+        if tokens.size:
+            scores = to_host(self._session.append(tokens), widen=False)  # waits for the device
+            self.calls += 1
         self.seconds += time.perf_counter() - begun
         self._rows = rows
 
         places: dict[tuple[int, Path], tuple[int, int]] = {}
         for r, (row, start) in enumerate(zip(rows, kept, strict=True)):
-            for i in range(max(start + 1 - len(row.context), 0), len(row.path) + 1):
-                place = r, len(row.context) + i - 1 - start
-                places.setdefault((row.owner, row.path[:i]), place)
-
-        def law(b: int, path: Path) -> SparseLaw:
-            return self._law(scores[places[b, path]])
-
-        return law
+            known = len(row.context) - 1 - start
+            for i in range(max(-known, 0) if whole else len(row.path), len(row.path) + 1):
+                places.setdefault((row.owner, row.path[:i]), (r, known + i))
+        if whole:  # perhaps few of them are needed
+            return lambda b, path: self._laws(scores[places[b, path]][None])[0]
+        found = [place for key, place in places.items() if paths[key[0]]]
+        laws = self._laws(scores[tuple(np.transpose(found))]) if found else []
+        by_path = dict(zip((key for key in places if paths[key[0]]), laws, strict=True))
+        return lambda b, path: by_path[b, path]
 
     def _begin(self, contexts: Sequence[Context]) -> Session:
         """Open a session and read each context once, however many paths go on from it."""
@@ -151,26 +154,35 @@ class Reader:
                     rows.append(row._replace(owner=b))
                     places.append((r, length, length))
             for path in paths[b]:
-                agreed = [_agreement(context, path, self._rows[r]) for r in earlier]
-                most = max(agreed)
-                source = earlier[agreed.index(most)]
+                source, most = self._closest(context, path, earlier)
                 start = len(context) + (0 if whole else len(path)) - 1
                 rows.append(_Row(b, context, path))
                 places.append((source, min(most, start), start))
         sources, kept, starts = ([place[i] for place in places] for i in range(3))
         return rows, sources, kept, starts
 
-    def _law(self, scores: Any) -> SparseLaw:
-        """From the scores after one token to the law of the next."""
+    def _closest(self, context: Context, path: Path, earlier: Sequence[int]) -> tuple[int, int]:
+        """Of earlier rows, find the one that agrees longest, and say how long."""
+        best = -1, -1
+        for r in earlier:
+            row = self._rows[r]
+            if context is row.context and path[:-1] == row.path:  # what a longer draft goes on from
+                return r, len(context) + len(row.path)
+            agreed = _agreement(context, path, row)
+            if agreed > best[1]:
+                best = r, agreed
+        return best
+
+    def _laws(self, scores: Any) -> list[SparseLaw]:
+        """From the scores after tokens [M, V] to the laws of the next."""
         if not self.model.gives_laws:
-            return self.sampling.sparse(scores)
-        law: npt.NDArray[Any] = np.asarray(to_host(scores))
+            return self.sampling.sparse_rows(scores)
         if self.sampling == Standardization():
-            return SparseLaw.from_dense(law)
-        if is_exact(law):
-            law = law.astype(np.float64)
+            return [SparseLaw.from_dense(law) for law in scores]
+        if is_exact(scores):
+            scores = scores.astype(np.float64)
         with np.errstate(divide="ignore"):  # log(0) = −∞, a token that never comes
-            return self.sampling.sparse(np.log(law))
+            return self.sampling.sparse_rows(np.log(scores))
 
 
 def _agreement(context: Context, path: Path, row: _Row) -> int:

@@ -176,34 +176,52 @@ class Standardization:
         >>> Standardization(top_k=2).sparse(np.log([0.1, 0.4, 0.2, 0.3])).tokens.tolist()
         [1, 3]
         """
-        scores = np.asarray(to_host(logits, widen=False))
+        scores = _as_host(logits)
         if scores.ndim != 1:
             raise InvalidLawError(
-                f"logits of shape {scores.shape}; a sparse law takes those of one law, [V]"
+                f"logits of shape {scores.shape}; a single law takes [V], `sparse_rows` [M, V]"
             )
-        tokens, exactly = self._candidates(scores)
-        law = (self._beyond_top_k if exactly else self)(scores[tokens])
-        support = law > 0
-        if not support.all():
-            tokens, law = tokens[support], law[support]
-        return SparseLaw.from_support(tokens, law)
+        return self.sparse_rows(scores[None])[0]
 
-    def _candidates(self, scores: Any) -> tuple[Tokens, bool]:
-        """Tokens [m] that top-k leaves, and those that tie with the last; whether just k are left.
+    def sparse_rows(self, logits: Any) -> list[SparseLaw]:
+        """Laws of the next token by their supports, those that `sparse` gives row by row.
 
-        All tokens where nothing is truncated, or where the row will be refused.
+        Parameters
+        ----------
+        logits : array-like or tensor [M, V]
+            As for a call.
+
+        Returns
+        -------
+        list of SparseLaw
+            A law for each row.
+
+        Raises
+        ------
+        InvalidLawError
+            As for a call.
         """
+        scores = _as_host(logits)
+        if scores.ndim != 2:
+            raise InvalidLawError(
+                f"logits of shape {scores.shape}; several laws take those of each in a row, [M, V]"
+            )
         k = 1 if self.temperature == 0 else self.top_k
-        if k is None or k >= scores.size or scores.dtype.kind != "f":
-            return np.arange(scores.size), False
-        largest = scores.max()  # NaN if the row has one
-        tokens = np.flatnonzero(scores >= (largest if k == 1 else _below_largest(scores, k)))
+        if k is None or k >= scores.shape[-1] or scores.dtype.kind != "f":
+            everything = np.arange(scores.shape[-1])
+            return [_supported(everything, law) for law in self(scores)]
+        return [self._truncated(row, k) for row in scores]
+
+    def _truncated(self, scores: Any, k: int) -> SparseLaw:
+        """Law of a row of which few tokens are left: the others are sorted out first."""
+        tokens = np.flatnonzero(scores >= _below_largest(scores, k))
         found = scores[tokens]
         least = np.partition(found, -k)[-k] if found.size >= k else -math.inf
-        if not (math.isfinite(largest) and least > -math.inf):
-            return np.arange(scores.size), False
+        if not (least > -math.inf and scores.max() < math.inf):  # or NaN: refused, or all of it
+            return _supported(np.arange(scores.size), self(scores))
         tokens = tokens[found >= least]
-        return tokens, tokens.size == k
+        law = (self if tokens.size > k else self._beyond_top_k)(scores[tokens])
+        return _supported(tokens, law)
 
     @cached_property
     def _beyond_top_k(self) -> Standardization:
@@ -234,12 +252,27 @@ class Standardization:
         return above | (ties & (xp.cumsum(ties, -1) <= places))
 
 
+def _as_host(logits: Any) -> Any:
+    """Return logits as a NumPy array, in their own type where NumPy has it."""
+    return np.asarray(to_host(logits, widen=False))
+
+
+def _supported(tokens: Tokens, law: Any) -> SparseLaw:
+    """Return the law without its tokens of probability zero."""
+    support = law > 0
+    if not support.all():
+        tokens, law = tokens[support], law[support]
+    return SparseLaw.from_support(tokens, law)
+
+
 def _below_largest(scores: Any, k: int) -> Any:
     """Return a number that at least k scores reach, and not many more; cheaper than the k-th.
 
     Of the largest scores of many groups, the k-th largest: k groups have one that reaches it.
     """
     groups = scores.size // GROUP
+    if k == 1:
+        return scores.max()
     if k > groups:
         return np.partition(scores, -k)[-k]
     largest = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
