@@ -58,17 +58,18 @@ TEXT = Path(__file__).parents[1] / "otm" / "data" / "king_james_bible_excerpt.tx
 def random_pair() -> tuple[GPT, GPT]:
     """A target with random weights, and a draft that is its first layer.
 
-    What the layers add to the embedding is kept small, so that the two laws are alike.
+    What the first layer adds is large, so that the embedding of the last token does not decide the
+    next one; what the others add is small beside it, so that the two laws are alike.
     """
-    config = GPTConfig(layers=8, width=256, heads=4, vocabulary=50_257)
-    target = GPT.random(config, seed=0)
+    sizes = {"width": 256, "heads": 4, "vocabulary": 50_257}
+    target = GPT.random(GPTConfig(layers=16, **sizes), seed=0)
     for name, weight in target.weights.items():
         if name.endswith(("attention_output", "perceptron_output")):
-            weight *= 0.1
+            weight *= 30 if name.startswith("0.") else 1.5
         elif name == "norm":
             weight *= 12  # laws as peaked as those of a language model
-    small = GPTConfig(layers=1, width=256, heads=4, vocabulary=50_257)
-    return target, GPT(small, {name: target.weights[name] for name in small.shapes})
+    config = GPTConfig(layers=1, **sizes)
+    return target, GPT(config, {name: target.weights[name] for name in config.shapes})
 
 
 def prompts_of_text(count: int, length: int) -> list[list[int]]:

@@ -186,7 +186,9 @@ def align(draft: SparseLaw, target: SparseLaw) -> tuple[Tokens, Law, Law]:
             )
     if np.array_equal(draft.tokens, target.tokens):
         return draft.tokens, draft.probabilities, target.probabilities
-    tokens = np.union1d(draft.tokens, target.tokens)
+    places = np.searchsorted(draft.tokens, target.tokens)
+    shared = draft.tokens[np.minimum(places, draft.tokens.size - 1)] == target.tokens
+    tokens = np.insert(draft.tokens, places[~shared], target.tokens[~shared])
     aligned = []
     for law in (draft, target):
         probabilities = zeros(tokens.size, law.probabilities)

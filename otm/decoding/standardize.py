@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,10 @@ __all__ = ["Standardization"]
 
 GROUP = 32
 """How many scores a group has when the largest are looked for."""
+
+LEAST_HEAT = 1e-300
+LOWEST_EXPONENT = -700
+"""Nearly where exp(x) becomes 0."""
 
 
 @dataclass(frozen=True)
@@ -214,19 +218,26 @@ class Standardization:
 
     def _truncated(self, scores: Any, k: int) -> SparseLaw:
         """Law of a row of which few tokens are left: the others are sorted out first."""
-        tokens = np.flatnonzero(scores >= _below_largest(scores, k))
+        largest = scores.max()  # NaN if the row has one
+        tokens = np.flatnonzero(scores >= _below_largest(scores, k, largest))
         found = scores[tokens]
         least = np.partition(found, -k)[-k] if found.size >= k else -math.inf
-        if not (least > -math.inf and scores.max() < math.inf):  # or NaN: refused, or all of it
+        if not (least > -math.inf and largest < math.inf):  # refused, or all of it
             return _supported(np.arange(scores.size), self(scores))
-        tokens = tokens[found >= least]
-        law = (self if tokens.size > k else self._beyond_top_k)(scores[tokens])
-        return _supported(tokens, law)
+        if found.size > k:
+            kept = found >= least
+            tokens, found = tokens[kept], found[kept]
+        lowest = (float(least) - float(largest)) / max(self.temperature, LEAST_HEAT)
+        if found.size > k or self._more_than_top_k or lowest < LOWEST_EXPONENT:
+            return _supported(tokens, self(found))
+        weights = np.exp(np.subtract(found, largest, dtype=np.float64) * (1 / self.temperature))
+        weights /= weights.sum()
+        return SparseLaw.from_support(tokens, weights)
 
     @cached_property
-    def _beyond_top_k(self) -> Standardization:
-        """The same without top-k, for rows that have only these tokens."""
-        return replace(self, top_k=None)
+    def _more_than_top_k(self) -> bool:
+        """Whether anything but temperature and top-k changes the law."""
+        return self.temperature == 0 or self.top_p is not None or self.min_p is not None
 
     def _weights(self, xp: Any, scores: Any, highest: Any) -> Any:
         """Laws times what makes their largest entry 1: subtracted first, nothing overflows."""
@@ -265,18 +276,18 @@ def _supported(tokens: Tokens, law: Any) -> SparseLaw:
     return SparseLaw.from_support(tokens, law)
 
 
-def _below_largest(scores: Any, k: int) -> Any:
+def _below_largest(scores: Any, k: int, largest: Any) -> Any:
     """Return a number that at least k scores reach, and not many more; cheaper than the k-th.
 
     Of the largest scores of many groups, the k-th largest: k groups have one that reaches it.
     """
     groups = scores.size // GROUP
     if k == 1:
-        return scores.max()
+        return largest
     if k > groups:
         return np.partition(scores, -k)[-k]
-    largest = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
-    return np.partition(largest, -k)[-k]
+    of_groups = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
+    return np.partition(of_groups, -k)[-k]
 
 
 def _as_float(value: Any) -> float:
