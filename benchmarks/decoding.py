@@ -38,12 +38,12 @@ from otm.decoding import (
     speculative,
 )
 from otm.decoding.analysis import walltime_improvement
-from otm.decoding.efficiency import block_efficiency, first_step_acceptance
-from otm.decoding.latency import measure
 from otm.decoding.models import LanguageModel
 from otm.decoding.models.gpt import GPT, GPTConfig, load
+from otm.decoding.planning.efficiency import block_efficiency, first_step_acceptance
+from otm.decoding.planning.latency import measure
+from otm.decoding.planning.recording import contexts_of, record
 from otm.decoding.policies import hugging_face_heuristic
-from otm.decoding.recording import contexts_of, record
 
 RESULTS = Path(__file__).parent / "results" / "decoding.json"
 GAMMA = 5

@@ -1,10 +1,15 @@
 """Speculative decoding: draft, verify, go on, without changing the law of the target model.
 
-- `autoregressive`, `speculative`, `spectr` decode prompts; `stream` is the loop that they share.
+- `autoregressive`, `speculative` and `spectr` decode prompts; `stream` is the loop that they share;
+  `beam_search` and `speculative_beam_search` search.
+- `models` holds language models, those of Hugging Face among them; `ModelDrafter` and `drafters`
+  draft; the verifiers judge drafts; policies say how many drafts a step asks for.
 - `Standardization` turns logits into the law that is sampled from.
-- `models` holds the language models, `ModelDrafter` and other drafters draft with them, and
-  `verification` says how drafts are judged.
-- `analysis` has the formulas of Leviathan et al. (2023) for what drafting gains.
+- `planning` says what decoding with drafts would gain, from recorded laws and measured times.
+- `analysis` has the formulas of Leviathan et al. (2023).
+- `huggingface` runs a user's own `generate` call with these drafts and verifiers.
+
+`python -m otm.decoding` shows it at work.
 """
 
 from otm.decoding.analysis import (
@@ -18,34 +23,52 @@ from otm.decoding.analysis import (
     oracle_speedup,
     walltime_improvement,
 )
+from otm.decoding.beam import Beams, beam_search, speculative_beam_search
+from otm.decoding.drafters import (
+    AcceleratedDrafter,
+    NonAutoregressiveDrafter,
+    PromptLookup,
+)
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter
 from otm.decoding.generate import autoregressive, spectr, speculative
+from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import Options, stream
+from otm.decoding.policies import OnlineGamma, best_for, hugging_face_heuristic
 from otm.decoding.standardize import Standardization
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.verification import spectr_verifier, verify_chain, verify_traversal
 
 __all__ = [
+    "AcceleratedDrafter",
+    "Beams",
     "DraftNode",
     "Drafter",
     "Generation",
+    "Hypothesis",
     "ModelDrafter",
+    "NonAutoregressiveDrafter",
+    "OnlineGamma",
     "Options",
+    "PromptLookup",
     "Seconds",
     "Standardization",
     "Step",
     "acceptance_from_divergence",
     "autoregressive",
+    "beam_search",
+    "best_for",
     "best_gamma",
     "corollary_3_9",
     "divergence_lk",
     "expected_tokens",
+    "hugging_face_heuristic",
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",
     "spectr",
     "spectr_verifier",
     "speculative",
+    "speculative_beam_search",
     "stream",
     "verify_chain",
     "verify_traversal",

@@ -96,7 +96,9 @@ class Reader:
             self._session = self._begin(contexts)
             parents = range(len(contexts))
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
-        self._session.keep(np.array(sources, np.int64), np.array(kept, np.int64))
+        held = [len(row.context) + len(row.path) for row in self._rows]
+        if kept != held or sources != list(range(len(held))):
+            self._session.keep(np.array(sources, np.int64), np.array(kept, np.int64))
         if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):  # not just one left unread
             self._session.read(_tokens(rows, kept, starts))
             self.calls += 1

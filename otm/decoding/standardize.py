@@ -27,7 +27,6 @@ __all__ = ["Standardization"]
 GROUP = 32
 """How many scores a group has when the largest are looked for."""
 
-LEAST_HEAT = 1e-300
 LOWEST_EXPONENT = -700
 """Nearly where exp(x) becomes 0."""
 
@@ -210,16 +209,25 @@ class Standardization:
             raise InvalidLawError(
                 f"logits of shape {scores.shape}; several laws take those of each in a row, [M, V]"
             )
-        k = 1 if self.temperature == 0 else self.top_k
+        if self.temperature == 0:
+            return [self._largest(row) for row in scores]
+        k = self.top_k
         if k is None or k >= scores.shape[-1] or scores.dtype.kind != "f":
             everything = np.arange(scores.shape[-1])
             return [_supported(everything, law) for law in self(scores)]
         return [self._truncated(row, k) for row in scores]
 
+    def _largest(self, scores: Any) -> SparseLaw:
+        """All mass on the first of the largest logits."""
+        token = scores.argmax()  # that of NaN if there is one
+        if not math.isfinite(scores[token]):
+            self(scores)  # refuses the row
+        return SparseLaw.from_support(np.array([token]), np.ones(1))
+
     def _truncated(self, scores: Any, k: int) -> SparseLaw:
         """Law of a row of which few tokens are left: the others are sorted out first."""
         largest = scores.max()  # NaN if the row has one
-        tokens = np.flatnonzero(scores >= _below_largest(scores, k, largest))
+        tokens = np.flatnonzero(scores >= _below_largest(scores, k))
         found = scores[tokens]
         least = np.partition(found, -k)[-k] if found.size >= k else -math.inf
         if not (least > -math.inf and largest < math.inf):  # refused, or all of it
@@ -227,7 +235,7 @@ class Standardization:
         if found.size > k:
             kept = found >= least
             tokens, found = tokens[kept], found[kept]
-        lowest = (float(least) - float(largest)) / max(self.temperature, LEAST_HEAT)
+        lowest = (float(least) - float(largest)) / self.temperature
         if found.size > k or self._more_than_top_k or lowest < LOWEST_EXPONENT:
             return _supported(tokens, self(found))
         weights = np.exp(np.subtract(found, largest, dtype=np.float64) * (1 / self.temperature))
@@ -237,7 +245,7 @@ class Standardization:
     @cached_property
     def _more_than_top_k(self) -> bool:
         """Whether anything but temperature and top-k changes the law."""
-        return self.temperature == 0 or self.top_p is not None or self.min_p is not None
+        return self.top_p is not None or self.min_p is not None
 
     def _weights(self, xp: Any, scores: Any, highest: Any) -> Any:
         """Laws times what makes their largest entry 1: subtracted first, nothing overflows."""
@@ -276,14 +284,12 @@ def _supported(tokens: Tokens, law: Any) -> SparseLaw:
     return SparseLaw.from_support(tokens, law)
 
 
-def _below_largest(scores: Any, k: int, largest: Any) -> Any:
+def _below_largest(scores: Any, k: int) -> Any:
     """Return a number that at least k scores reach, and not many more; cheaper than the k-th.
 
     Of the largest scores of many groups, the k-th largest: k groups have one that reaches it.
     """
     groups = scores.size // GROUP
-    if k == 1:
-        return largest
     if k > groups:
         return np.partition(scores, -k)[-k]
     of_groups = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)

@@ -16,12 +16,15 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from otm.arithmetic import Law, Number
-from otm.coupling.plan import TransportPlan
+from otm.coupling.k_seq import KSeq
+from otm.coupling.optimal import OptimalPlan
+from otm.coupling.recursive_rejection import RecursiveRejection
+from otm.coupling.rules import Rule
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.distribution import residual_weights
@@ -38,6 +41,9 @@ TargetLaws = Callable[[Path], SparseLaw]
 
 Verifier = Callable[[DraftNode, TargetLaws, Randomness], Path]
 """From a tree of drafts, the target's laws and uniforms to the output."""
+
+OPTIMAL_FOR_ONE: tuple[Rule, ...] = (KSeq, OptimalPlan, RecursiveRejection)
+"""Rules that are the maximal coupling for a single draft, which is done without building a plan."""
 
 
 def verify_chain(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
@@ -84,17 +90,23 @@ def verify_chain(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> P
                 "chain, `spectr_verifier` and `verify_traversal` take trees"
             )
         (child,) = node.children
-        wanted, offered = target(node.path), node.offered()
-        for_draft, for_residual = uniforms(2)
-        if not for_draft * offered.of(child.token) < wanted.of(child.token):
-            tokens, draft, aim = align(offered, wanted)
-            left = residual_weights(aim, np.minimum(draft, aim))
-            return (*node.path, _locate(tokens, left, for_residual))
+        output = _judge(child.token, node.offered(), target(node.path), uniforms)
+        if output != child.token:
+            return (*node.path, output)
         node = child
     return (*node.path, _last(target(node.path), uniforms))
 
 
-def spectr_verifier(rule: Callable[[MembershipProblem], TransportPlan]) -> Verifier:
+def _judge(draft: int, offered: SparseLaw, wanted: SparseLaw, uniforms: Randomness) -> int:
+    """Output one draft or, never equal to it, a token of the residual: the maximal coupling."""
+    for_draft, for_residual = uniforms(2)
+    if for_draft * offered.of(draft) < wanted.of(draft):
+        return draft
+    tokens, law, aim = align(offered, wanted)
+    return _locate(tokens, residual_weights(aim, np.minimum(law, aim)), for_residual)
+
+
+def spectr_verifier(rule: Rule) -> Verifier:
     """Verify several drafts at each node by a selection rule ([sun2023]_, Algorithm 3).
 
     At every node the rule looks at the drafts behind all nodes that agree with the output so far.
@@ -133,23 +145,37 @@ def spectr_verifier(rule: Callable[[MembershipProblem], TransportPlan]) -> Verif
         path: Path = root.path
         nodes = [root]
         while drafts := [child for node in nodes for child in node.children]:
-            tokens, draft, aim = align(nodes[0].offered(), target(path))
-            plan = rule(MembershipProblem(draft, aim, len(drafts)))
-            if not isinstance(plan.drafts, IID):
-                raise InvalidParameterError(
-                    f"{type(plan).__name__} is a rule for drafts that are not independent, and "
-                    "those of a tree are; use KSeq, OptimalPlan, RecursiveRejection or another "
-                    "rule for i.i.d. drafts"
-                )
-            places = np.searchsorted(tokens, [child.token for child in drafts])
-            chosen, _ = plan.select(places, uniforms(plan.uniforms_per_selection))
-            path = (*path, int(tokens[chosen]))
+            offered, wanted = nodes[0].offered(), target(path)
+            if len(drafts) == 1 and rule in OPTIMAL_FOR_ONE:
+                path = (*path, _judge(drafts[0].token, offered, wanted, uniforms))
+            else:
+                path = (*path, _select(rule, drafts, offered, wanted, uniforms))
             nodes = [child for child in drafts if child.token == path[-1]]
             if not nodes:
                 return path
         return (*path, _last(target(path), uniforms))
 
     return verify
+
+
+def _select(
+    rule: Rule,
+    drafts: Sequence[DraftNode],
+    offered: SparseLaw,
+    wanted: SparseLaw,
+    uniforms: Randomness,
+) -> int:
+    """Select a token by a rule for i.i.d. drafts."""
+    tokens, draft, aim = align(offered, wanted)
+    plan = rule(MembershipProblem(draft, aim, len(drafts)))
+    if not isinstance(plan.drafts, IID) or plan.drafts.k != len(drafts):
+        raise InvalidParameterError(
+            f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
+            "are; use KSeq, OptimalPlan, RecursiveRejection or another rule for i.i.d. drafts"
+        )
+    places = np.searchsorted(tokens, [child.token for child in drafts])
+    chosen, _ = plan.select(places, uniforms(plan.uniforms_per_selection))
+    return int(tokens[chosen])
 
 
 def verify_traversal(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:

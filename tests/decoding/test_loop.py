@@ -182,7 +182,10 @@ def test_lenient_decoding_accepts_more() -> None:
 
         return spectr(TARGET, DRAFT, [[0]], k=2, rule=rule, gamma=3, max_tokens=200, seed=3)
 
-    lossless = spectr(TARGET, DRAFT, [[0]], k=2, rule="optimal", gamma=3, max_tokens=200, seed=3)
+    def optimal(problem: MembershipProblem) -> OptimalPlan:
+        return OptimalPlan(problem)
+
+    lossless = spectr(TARGET, DRAFT, [[0]], k=2, rule=optimal, gamma=3, max_tokens=200, seed=3)
     assert lenient(1).sequences == lossless.sequences
     assert lenient(0.2).block_efficiency > lossless.block_efficiency
 
@@ -279,7 +282,7 @@ def test_logits_that_give_no_law_are_refused(bad: list[float], sampling: Standar
 
 def test_rules_for_other_drafts_are_refused() -> None:
     for rule in ("greedy", "SpecHub", "recursive rejection without replacement"):
-        with pytest.raises(InvalidParameterError, match="not independent"):
+        with pytest.raises(InvalidParameterError, match="not a rule for k independent"):
             spectr(GOOD, GOOD, [[0]], k=2, rule=rule)
     with pytest.raises(UnknownMethodError, match="k-Seq"):
         spectr(GOOD, GOOD, [[0]], rule="best")

@@ -104,6 +104,10 @@ class CachedRows:
             )
         given = tokens >= 0
         counts = given.sum(1)
+        if len(tokens) == 1 and counts[0] == tokens.shape[1]:  # as below, but faster
+            self._alike[self.places, self.places] += counts
+            self.lengths = self.lengths + counts
+            return
         if (given[:, 1:] > given[:, :-1]).any():
             raise InvalidInputError("−1 stands before a token; fill rows up with it on the right")
         pairs = self.places[:, None], self.places

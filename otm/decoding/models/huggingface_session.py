@@ -83,9 +83,9 @@ class CachedSession(HuggingFaceSession):
 
     def append(self, tokens: Rows) -> Any:
         """Read further tokens in each row, and return a tensor of logits [R, L, V]."""
-        scores: Any = np.zeros((*tokens.shape, self._vocabulary))
+        scores: Any = np.broadcast_to(0.0, (*tokens.shape, self._vocabulary))
         for rows, logits in self._forward(tokens):
-            if logits.shape == scores.shape and (np.diff(rows) > 0).all():
+            if logits.shape == scores.shape and (rows == np.arange(len(rows))).all():
                 return logits  # as they are: all rows in order
             if isinstance(scores, np.ndarray):
                 scores = logits.new_zeros(scores.shape)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from otm.decoding import ModelDrafter, Standardization, spectr
-from otm.decoding.efficiency import block_efficiency
-from otm.decoding.latency import Latency
 from otm.decoding.models import LanguageModel, TableModel
-from otm.decoding.recommendation import Recommendation, recommend
-from otm.decoding.recording import record
+from otm.decoding.planning.efficiency import block_efficiency
+from otm.decoding.planning.latency import Latency
+from otm.decoding.planning.recommendation import Recommendation, recommend
+from otm.decoding.planning.recording import record
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 
 RNG = np.random.default_rng(21)

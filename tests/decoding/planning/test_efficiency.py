@@ -33,12 +33,12 @@ from otm.decoding import (
 )
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import Randomness
-from otm.decoding.efficiency import block_efficiency, first_step_acceptance
 from otm.decoding.models import TableModel
-from otm.decoding.paired_means import PairedMeans, Setup
+from otm.decoding.planning.efficiency import block_efficiency, first_step_acceptance
+from otm.decoding.planning.expected_tokens import tokens_by_rule, tokens_by_traversal
+from otm.decoding.planning.paired_means import PairedMeans, Setup
+from otm.decoding.planning.recording import contexts_of, pruned, record
 from otm.decoding.reading import Path
-from otm.decoding.recording import contexts_of, pruned, record
-from otm.decoding.tokens_given_drafts import tokens_by_rule, tokens_by_traversal
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.problem import MembershipProblem
 from otm.sparse import SparseLaw
@@ -378,5 +378,5 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency(record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 0))
     with pytest.raises(InvalidInputError, match="no recordings"):
         block_efficiency([])
-    with pytest.raises(InvalidParameterError, match="not independent"):
+    with pytest.raises(InvalidParameterError, match="drafts that are not independent"):
         block_efficiency(recordings, {"without": RecursiveRejectionWithoutReplacement})

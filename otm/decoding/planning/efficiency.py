@@ -1,9 +1,9 @@
 """Block efficiency from recorded drafts and laws, without decoding.
 
 How many tokens a step adds depends on its drafts and on the verifier's coins.  The mean over the
-coins is computed (`otm.decoding.tokens_given_drafts`), so that contexts and drafts are the only
-noise; and all rules, numbers of drafts and lengths see the same drafts, so that most of this noise
-is gone from their differences.
+coins is computed (`expected_tokens`), so that contexts and drafts are the only noise; and all
+rules, numbers of drafts and lengths see the same drafts, so that most of this noise is gone from
+their differences.
 
 With one chain, K = 1, every rule that is optimal for one draft is the chain verification of
 Leviathan et al. (2023), and traversal is block verification.
@@ -23,10 +23,10 @@ from otm.arithmetic import Law
 from otm.coupling.rules import RULES, Rule
 from otm.decoding.branching import Branching, as_branching
 from otm.decoding.drafting import DraftNode
-from otm.decoding.paired_means import PairedMeans, Setup
+from otm.decoding.planning.expected_tokens import tokens_by_rule, tokens_by_traversal
+from otm.decoding.planning.paired_means import PairedMeans, Setup
+from otm.decoding.planning.recording import Recording, pruned
 from otm.decoding.policies import as_gamma
-from otm.decoding.recording import Recording, pruned
-from otm.decoding.tokens_given_drafts import tokens_by_rule, tokens_by_traversal
 from otm.decoding.verification import TargetLaws
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.input_checks import as_draft_count
@@ -93,7 +93,7 @@ def block_efficiency(
     --------
     >>> from otm.decoding import ModelDrafter
     >>> from otm.decoding.models import TableModel
-    >>> from otm.decoding.recording import record
+    >>> from otm.decoding.planning.recording import record
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
     >>> contexts = [[[0]] * 10] * 4
     >>> recordings = record(target, ModelDrafter(draft, 2), contexts, depth=2, seed=0)
@@ -185,7 +185,7 @@ def first_step_acceptance(
     --------
     >>> from otm.decoding import ModelDrafter
     >>> from otm.decoding.models import TableModel
-    >>> from otm.decoding.recording import record
+    >>> from otm.decoding.planning.recording import record
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
     >>> recordings = record(target, ModelDrafter(draft), [[[0]], [[1]]], depth=1)
     >>> print(first_step_acceptance(recordings, ["optimal"], ks=[1, 2]))

@@ -1,8 +1,8 @@
 """Which rule, how many drafts and how long ones to decode with, and what that gains.
 
-Recorded drafts say how many tokens a step adds on average (`otm.decoding.efficiency`), measured
-times say what it costs (`otm.decoding.latency`); the quotient of the two decides.  How the draft
-model is sampled changes both models' agreement, so that drafts are recorded for each way of it.
+Recorded drafts say how many tokens a step adds on average (`efficiency`), measured times say what
+it costs (`latency`); the quotient of the two decides.  How the draft model is sampled changes both
+models' agreement, so that drafts are recorded for each way of it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ import numpy.typing as npt
 
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import ModelDrafter
-from otm.decoding.efficiency import Rules, block_efficiency, named_rules
-from otm.decoding.latency import Latency
 from otm.decoding.models.base import LanguageModel
 from otm.decoding.models.uniform import as_positive
-from otm.decoding.paired_means import Estimate, PairedMeans, Setup, clustered_mean, text_table
-from otm.decoding.recording import record
+from otm.decoding.planning.efficiency import Rules, block_efficiency, named_rules
+from otm.decoding.planning.latency import Latency
+from otm.decoding.planning.paired_means import (
+    Estimate,
+    PairedMeans,
+    Setup,
+    clustered_mean,
+    text_table,
+)
+from otm.decoding.planning.recording import record
 from otm.decoding.standardize import Standardization
 from otm.errors import InvalidParameterError
 

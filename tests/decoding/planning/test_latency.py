@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from otm.decoding import expected_tokens, walltime_improvement
-from otm.decoding import latency as module
-from otm.decoding.latency import Latency, measure
+from otm.decoding.planning import latency as module
 from otm.decoding.models import LanguageModel, Session
 from otm.decoding.models.base import Rows
+from otm.decoding.planning.latency import Latency, measure
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 
 TABLE = Latency((1, 4), (1, 5, 9), (1.0, 2.0), ((10, 12), (14, 20), (16, 30)), overhead=0.5)

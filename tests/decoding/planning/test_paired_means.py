@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from otm.decoding.paired_means import PairedMeans, Setup, clustered_mean
+from otm.decoding.planning.paired_means import PairedMeans, Setup, clustered_mean
 from otm.errors import InvalidParameterError, UnknownMethodError
 
 

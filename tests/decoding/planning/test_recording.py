@@ -10,7 +10,7 @@ import pytest
 from otm.decoding import DraftNode, ModelDrafter, Standardization, autoregressive, spectr
 from otm.decoding.models import Session, TableModel
 from otm.decoding.models.base import Rows
-from otm.decoding.recording import Recording, contexts_of, pruned, record
+from otm.decoding.planning.recording import Recording, contexts_of, pruned, record
 from otm.errors import InvalidInputError, InvalidParameterError
 
 RNG = np.random.default_rng(11)
