@@ -16,7 +16,7 @@ import otm
 PACKAGE = Path(otm.__file__).parent
 HEAVY = [
     "scipy", "highspy", "cvxpy", "clarabel", "torch", "triton", "matplotlib", "networkx", "tqdm",
-    "hypothesis", "pandas", "ot", "transformers",
+    "hypothesis", "pandas", "ot", "transformers", "safetensors",
 ]  # fmt: skip
 
 # From below to above; CONTRIBUTING.md has the same list.  A room imports from itself and from

@@ -28,7 +28,7 @@ Randomness = Callable[[int], npt.NDArray[Any]]
 """m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class DraftNode:
     """A draft token, below the tokens that come before it.
 
