@@ -1,0 +1,42 @@
+"""What the rules accept on the shipped pairs, computed from recorded laws."""
+
+from typing import Any
+
+from benchmarks.loops.models import prompts_of_text
+from otm.decoding import ModelDrafter, spectr
+from otm.decoding.models import load
+from otm.decoding.planning import block_efficiency, contexts_of, first_step_acceptance, record
+
+__all__ = ["efficiency"]
+
+GAMMA = 5
+CHAINS = 8
+KS = (1, 2, 4, CHAINS)
+RULES = ("optimal", "k-Seq", "recursive rejection")
+
+
+def efficiency(prompts: int, tokens: int) -> dict[str, Any]:
+    """Compare rules at the contexts of a loop, with intervals over prompts."""
+    target = load("target")
+    results = {}
+    for name in ("large", "medium", "small"):
+        draft = load(name)
+        given = prompts_of_text(prompts, 64)
+        loop = spectr(target, draft, given, k=4, gamma=GAMMA, max_tokens=tokens, seed=0)
+        contexts = contexts_of(loop)
+        recordings = record(target, ModelDrafter(draft, CHAINS), contexts, GAMMA, seed=1)
+        first = first_step_acceptance(recordings, RULES, KS)
+        made = block_efficiency(recordings, (*RULES, "traversal"), KS, (GAMMA,))
+        print(f"draft model: {name}\n{first}\n{made}")
+        differences = {}
+        for rule in ("optimal", "recursive rejection", "traversal"):
+            found = made.difference((rule, CHAINS, GAMMA), ("k-Seq", CHAINS, GAMMA))
+            differences[rule] = found._asdict()
+            print(f"{rule} less k-Seq, K = {CHAINS}, paired: {found}", flush=True)
+        results[name] = {
+            "contexts": len(recordings),
+            "first_step": [{**setup._asdict(), **first[setup]._asdict()} for setup in first],
+            "tokens": [{**setup._asdict(), **made[setup]._asdict()} for setup in made],
+            "less_k_seq": differences,
+        }
+    return results

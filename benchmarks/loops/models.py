@@ -1,0 +1,37 @@
+"""The models and prompts that the decoding loops are measured on."""
+
+from importlib.resources import files
+
+import numpy as np
+
+from otm.decoding.models import GPT, GPTConfig
+
+__all__ = ["VOCABULARY", "prompts_of_text", "random_pair"]
+
+VOCABULARY = 50_257
+
+
+def random_pair() -> tuple[GPT, GPT]:
+    """Make a target with random weights, and a draft that is its first layer.
+
+    What the first layer adds is large, so that the embedding of the last token does not decide the
+    next one; what the others add is small beside it, so that the two laws are alike.
+    """
+    random = GPT.random(GPTConfig(layers=16, width=256, heads=4, vocabulary=VOCABULARY), seed=0)
+    weights = {}
+    for name, weight in random.weights.items():
+        scale = 1.0
+        if name.endswith(("attention_output", "perceptron_output")):
+            scale = 30.0 if name.startswith("0.") else 1.5
+        elif name == "norm":
+            scale = 12.0  # laws as peaked as those of a language model
+        weights[name] = weight * scale
+    small = GPTConfig(layers=1, width=256, heads=4, vocabulary=VOCABULARY)
+    return GPT(random.config, weights), GPT(small, {name: weights[name] for name in small.shapes})
+
+
+def prompts_of_text(count: int, length: int) -> list[list[int]]:
+    """Cut prompts from the held-out end of the text that comes with the package, as bytes."""
+    text = (files("otm.data") / "king_james_bible_excerpt.txt").read_bytes()[-40_000:]
+    starts = np.linspace(0, len(text) - length, count).astype(int)
+    return [list(text[start : start + length]) for start in starts]

@@ -1,0 +1,68 @@
+"""Which share of the time of a step is spent outside of the two models."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.loops.models import VOCABULARY, prompts_of_text, random_pair
+from otm.decoding import Generation, Standardization, spectr, speculative
+from otm.decoding.models import LanguageModel, load
+
+__all__ = ["overhead", "overhead_of_random_pair", "overhead_of_shipped_pair"]
+
+GAMMA = 5
+CHAINS = 8
+TOP_K = 1000
+RULES = ("k-Seq", "optimal", "recursive rejection", "traversal")
+
+
+def overhead_of_random_pair(tokens: int) -> list[dict[str, Any]]:
+    """Measure a vocabulary of 50,257 tokens, of which sampling leaves 1,000."""
+    prompt = np.random.default_rng(0).integers(0, VOCABULARY, 64).tolist()
+    return overhead(*random_pair(), prompt, tokens, Standardization(top_k=TOP_K))
+
+
+def overhead_of_shipped_pair(tokens: int) -> list[dict[str, Any]]:
+    """Measure the byte-level pair that comes with the package."""
+    (prompt,) = prompts_of_text(1, 64)
+    return overhead(load("target"), load("small"), prompt, tokens, Standardization())
+
+
+def overhead(
+    target: LanguageModel,
+    draft: LanguageModel,
+    prompt: list[int],
+    tokens: int,
+    sampling: Standardization,
+) -> list[dict[str, Any]]:
+    """Milliseconds of a step in both models and outside of them, for one chain and for eight."""
+    options: dict[str, Any] = {"gamma": GAMMA, "max_tokens": tokens, "sampling": sampling}
+    ways: dict[tuple[str, int], Callable[..., Generation]] = {
+        ("chain", 1): partial(speculative, verification="chain"),
+        ("block", 1): partial(speculative, verification="block"),
+        **{(rule, CHAINS): partial(spectr, k=CHAINS, rule=rule) for rule in RULES},
+    }
+    rows = []
+    for (rule, k), decode in ways.items():
+        decode(target, draft, [prompt], seed=1, **options)
+        generation = decode(target, draft, [prompt], seed=0, **options)
+        steps, seconds = len(generation.steps), generation.seconds
+        row = {
+            "rule": rule,
+            "k": k,
+            "block_efficiency": generation.block_efficiency,
+            "draft_ms": 1e3 * seconds.draft / steps,
+            "target_ms": 1e3 * seconds.target / steps,
+            "other_ms": 1e3 * seconds.other / steps,
+            "share": seconds.other / seconds.total,
+        }
+        rows.append(row)
+        print(
+            f"  {rule:20s} K = {k}  tokens a step {row['block_efficiency']:.2f}  draft "
+            f"{row['draft_ms']:.2f} ms  target {row['target_ms']:.2f} ms  other "
+            f"{row['other_ms']:.2f} ms  {100 * row['share']:.1f} %",
+            flush=True,
+        )
+    return rows

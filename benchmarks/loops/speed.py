@@ -1,0 +1,62 @@
+"""The measured speed-up over decoding without drafts, and what the cost model says of it."""
+
+import time
+from typing import Any
+
+from benchmarks.loops.models import prompts_of_text
+from otm.decoding import Generation, autoregressive, spectr, speculative, walltime_improvement
+from otm.decoding.models import load
+from otm.decoding.planning import measure
+
+__all__ = ["speed"]
+
+SETUPS = (("large", 3, 1), ("small", 3, 1), ("small", 5, 1), ("small", 3, 4), ("small", 5, 8))
+PROMPTS = 4
+LENGTH = 64
+
+
+def speed(tokens: int, rounds: int) -> list[dict[str, Any]]:
+    """Decode with and without drafts in turns, and measure both models in between."""
+    target = load("target")
+    prompts = prompts_of_text(PROMPTS, LENGTH)
+    rows = []
+    for name, gamma, k in SETUPS:
+        draft = load(name)
+        alone, drafting = list[Generation](), list[Generation]()
+        seconds = [0.0, 0.0]
+        for seed in range(rounds):
+            for prompt in prompts:
+                options: dict[str, Any] = {"max_tokens": tokens, "seed": seed}
+                begun = time.perf_counter()
+                alone.append(autoregressive(target, [prompt], **options))
+                middle = time.perf_counter()
+                if k == 1:
+                    drafting.append(speculative(target, draft, [prompt], gamma=gamma, **options))
+                else:
+                    drafting.append(spectr(target, draft, [prompt], gamma=gamma, k=k, **options))
+                seconds[0] += middle - begun
+                seconds[1] += time.perf_counter() - middle
+        found = sum(made.tokens for made in drafting) / sum(len(made.steps) for made in drafting)
+        length = LENGTH + tokens // 2
+        times = measure(target, draft, length, [gamma], [k], repeats=50, overhead=outside(drafting))
+        cost = times.draft[0] / times.alone
+        rate = sum(made.acceptance_rate for made in drafting) / len(drafting)
+        row = {
+            "draft": name,
+            "gamma": gamma,
+            "k": k,
+            "block_efficiency": found,
+            "measured": seconds[0] / seconds[1],
+            "cost_model": found * (times.alone + outside(alone)) / times.step(gamma, k),
+            "c": cost,
+            "theorem_3_8": walltime_improvement(rate, gamma, cost) if k == 1 else None,
+        }
+        rows.append(row)
+        print("  ", {key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()})
+    return rows
+
+
+def outside(generations: list[Generation]) -> float:
+    """Seconds of a step outside of the models, on average."""
+    steps = sum(len(made.steps) for made in generations)
+    return sum(made.seconds.other for made in generations) / steps
