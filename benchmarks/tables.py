@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.kernel_tables import compiled, gpu, lost, sigmoid, softmax
 from benchmarks.layout import markdown, origin, record
+from benchmarks.loop_tables import efficiency, overhead, peers, speed
 
 __all__ = ["PAGES", "TABLES", "filled"]
 
@@ -122,14 +123,18 @@ TABLES: dict[str, Callable[[], str]] = {
     "acceptance": acceptance,
     "cost": cost,
     "compiled": compiled,
+    "efficiency": efficiency,
     "gpu": gpu,
     "laws": laws,
     "lost": lost,
+    "overhead": overhead,
+    "peers": peers,
     "rows": rows,
     "sigmoid": sigmoid,
     "single": single,
     "softmax": softmax,
     "solve": solve,
+    "speed": speed,
     "general-solvers": general_solvers,
 }
 

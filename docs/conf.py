@@ -59,6 +59,8 @@ def _cite(*event: Any) -> None:
     lines: list[str] = event[-1]
     text = re.sub(r"\[(\w+)\]_", r":cite:p:`\1`", "\n".join(lines))
     text = re.sub(r"^\.\. \[\w+\] ", "-  ", text, flags=re.MULTILINE)
+    if event[1] == "module":  # whose sections numpydoc leaves alone, and a page has many modules
+        text = re.sub(r"^References\n-+$", ".. rubric:: References\n", text, flags=re.MULTILINE)
     lines[:] = text.replace("|H|", r"\|H\|").split("\n")
 
 

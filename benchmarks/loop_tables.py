@@ -1,0 +1,80 @@
+"""The tables of the decoding loops, from `benchmarks.decoding`."""
+
+from typing import Any
+
+from benchmarks.layout import markdown, origin, record
+
+__all__ = ["efficiency", "overhead", "peers", "speed"]
+
+COMMAND = "decoding --save"
+PAIRS = {
+    "overhead_random": "random weights, 50,257 tokens, top-k 1,000",
+    "overhead_shipped": "shipped bytes, target and small",
+}
+
+
+def overhead() -> str:
+    found = record("decoding")
+    lines = []
+    for key, pair in PAIRS.items():
+        for row in found[key]:
+            numbers = [f"{row[name]:.2f}" for name in ("draft_ms", "target_ms", "other_ms")]
+            lines.append([f"{pair}: {row['rule']}", str(row["k"]), *numbers, percent(row["share"])])
+    heading = ["pair: rule", "K", "draft, ms", "target, ms", "other, ms", "share of other"]
+    return markdown(heading, lines, origin(found, COMMAND))
+
+
+def efficiency() -> str:
+    found = record("decoding")
+    lines = []
+    for draft, results in found["efficiency"].items():
+        first = {(row["rule"], row["k"]): row for row in results["first_step"]}
+        for row in results["tokens"]:
+            accepted = first.get((row["rule"], row["k"]))
+            cell = f"{accepted['mean']:.3f}" if accepted else ""
+            lines.append([f"{draft}: {row['rule']}", str(row["k"]), cell, interval(row)])
+        for rule, row in results["less_k_seq"].items():
+            lines.append([f"{draft}: {rule} less k-Seq, paired", "8", "", interval(row)])
+    heading = ["draft model: rule", "K", "first draft accepted", "tokens a step, γ = 5"]
+    return markdown(heading, lines, origin(found, COMMAND))
+
+
+def speed() -> str:
+    found = record("decoding")
+    lines = []
+    for row in found["speed"]:
+        paper = "" if row["theorem_3_8"] is None else f"{row['theorem_3_8']:.2f}"
+        shown = [f"{row[name]:.2f}" for name in ("c", "block_efficiency", "measured", "cost_model")]
+        lines.append([row["draft"], str(row["gamma"]), str(row["k"]), *shown, paper])
+    heading = [
+        "draft model",
+        "γ",
+        "K",
+        "c",
+        "tokens a step",
+        "speed-up",
+        "cost model",
+        "Theorem 3.8",
+    ]
+    return markdown(heading, lines, origin(found, COMMAND))
+
+
+def peers() -> str:
+    found = record("decoding")
+    names = ["transformers, alone", "transformers, assisted", "otm, in generate", "otm, own models"]
+    ratios = ["otm, in generate, ratio", "otm, own models, ratio"]
+    lines = []
+    for row in found.get("transformers", []):
+        cells = [f"{row[name]:.0f}" if name in row else "" for name in names]
+        cells += [f"{row[name]:.2f}" if name in row else "" for name in ratios]
+        lines.append([f"{row['pair']}, {'sampled' if row['sampled'] else 'greedy'}", *cells])
+    heading = ["pair", *names, "in generate / assisted", "own models / assisted"]
+    return markdown(heading, lines, origin(found, COMMAND)) if lines else ""
+
+
+def interval(row: dict[str, Any]) -> str:
+    return f"{row['mean']:.3f} ± {row['high'] - row['mean']:.3f}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
