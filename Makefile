@@ -46,6 +46,10 @@ docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 examples: $(VENV)/.installed-figures ## run the examples
 	@set -e; for script in examples/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
+.PHONY: demo
+demo: $(VENV)/.installed-torch ## decode a prompt in many ways (options: ARGS="--prompt ...")
+	$(BIN)/python -m otm.decoding $(ARGS)
+
 .PHONY: clean
 clean: ## remove .venv, caches and builds; the figures stay
 	rm -rf $(VENV) build dist docs/_build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

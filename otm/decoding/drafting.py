@@ -67,6 +67,23 @@ class DraftNode:
             )
         return self.law
 
+    def merged(self) -> list[DraftNode]:
+        """List the children, of which the first with a token takes what grew below all of these.
+
+        What is below a node is drawn independently of its being drawn again beside it, so that it
+        may as well have been drawn below the first.
+        """
+        first: dict[int, DraftNode] = {}
+        children = []
+        for child in self.children:
+            node = DraftNode(child.path)
+            kept = first.setdefault(child.token, node)
+            if child.children:
+                kept.law = child.law
+                kept.children += child.children
+            children.append(node)
+        return children
+
     def nodes(self) -> Iterator[DraftNode]:
         """Go through the tree, from this node down, parents before their children."""
         yield self

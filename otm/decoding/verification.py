@@ -189,6 +189,8 @@ def verify_traversal(root: DraftNode, target: TargetLaws, uniforms: Randomness) 
     nothing there is output, the node goes on with weight Z/(Z + 1 − w) and with the residual
     max(w t − p, 0)/Z in place of t, where Z is the sum of max(w t − p, 0); and so for each draft.
     Then the node itself is output with the weight that it has, followed by a token drawn from t.
+    A draft that was drawn more than once is looked at as often, the first time with all that grew
+    below it.
 
     Parameters
     ----------
@@ -229,7 +231,7 @@ def _visit(
     tokens, left = wanted.tokens, wanted.probabilities
     if node.children:
         tokens, offered, left = align(node.offered(), wanted)
-    for child in node.children:
+    for child in node.merged():
         i = int(np.searchsorted(tokens, child.token))
         mass = weight * left.item(i)
         passed = mass / offered.item(i) if mass < offered.item(i) else 1 + 0 * weight

@@ -128,7 +128,7 @@ def tokens_by_traversal(root: DraftNode, target: TargetLaws, depth: int) -> Law:
     def visit(node: DraftNode, weight: Number, levels: int) -> tuple[Number, Number]:
         """Probability that something at or below the node is output, and its mean length there."""
         wanted = target(node.path)
-        children = node.children if len(node.path) < levels else []
+        children = node.merged() if len(node.path) < levels else []
         refused, length = one, 0 * one
         if children:
             tokens, offered, left = align(node.offered(), wanted)
