@@ -82,7 +82,8 @@ class SparseLaw:
         [1, 3]
         """
         dense = as_law(law, "dense")
-        return cls(np.arange(dense.size), dense)
+        tokens = np.flatnonzero(dense > 0)
+        return cls.from_support(tokens, dense[tokens])
 
     @classmethod
     def from_support(cls, tokens: Tokens, probabilities: Law) -> SparseLaw:

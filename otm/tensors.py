@@ -28,7 +28,11 @@ def to_host(values: Any, *, widen: bool = True) -> Any:
     tensor = values.detach().cpu()
     if tensor.is_floating_point() and widen:
         return tensor.double().numpy()
-    return (tensor.float() if tensor.dtype == sys.modules["torch"].bfloat16 else tensor).numpy()
+    torch = sys.modules["torch"]
+    of_numpy = (torch.float16, torch.float32, torch.float64)
+    if tensor.is_floating_point() and tensor.dtype not in of_numpy:
+        tensor = tensor.float()
+    return tensor.numpy()
 
 
 def like(given: Any, array: npt.NDArray[np.int64]) -> Any:

@@ -89,6 +89,7 @@ NAMES = {
         "speculative",
         "speculative_beam_search",
         "stream",
+        "tree_rules",
         "verify_chain",
         "verify_traversal",
         "walltime_improvement",
@@ -104,6 +105,8 @@ NAMES = {
         "TableModel",
         "UniformModel",
         "check_same_vocabulary",
+        "decode",
+        "encode",
         "load",
     ],
     "otm.decoding.planning": [

@@ -47,7 +47,7 @@ def speed(tokens: int, rounds: int) -> list[dict[str, Any]]:
             "k": k,
             "block_efficiency": found,
             "measured": seconds[0] / seconds[1],
-            "cost_model": found * (times.alone + outside(alone)) / times.step(gamma, k),
+            "cost_model": times.speedup(found, gamma, k),
             "c": cost,
             "theorem_3_8": walltime_improvement(rate, gamma, cost) if k == 1 else None,
         }

@@ -30,7 +30,7 @@ from otm.decoding.drafters import (
     PromptLookup,
 )
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter
-from otm.decoding.generate import autoregressive, spectr, speculative
+from otm.decoding.generate import autoregressive, spectr, speculative, tree_rules
 from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import Options, stream
 from otm.decoding.policies import OnlineGamma, best_for, hugging_face_heuristic
@@ -70,6 +70,7 @@ __all__ = [
     "speculative",
     "speculative_beam_search",
     "stream",
+    "tree_rules",
     "verify_chain",
     "verify_traversal",
     "walltime_improvement",

@@ -16,8 +16,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from otm.coupling.rules import RULES
-from otm.decoding.generate import CHAIN_VERIFIERS, autoregressive, spectr, speculative
+from otm.decoding.checks import as_limit, as_prompts, check_room
+from otm.decoding.generate import (
+    CHAIN_VERIFIERS,
+    autoregressive,
+    spectr,
+    speculative,
+    tree_rules,
+)
 from otm.decoding.models.base import LanguageModel
 from otm.decoding.models.gpt import SHIPPED, decode, load
 from otm.decoding.models.ngram import NGramModel
@@ -25,6 +31,7 @@ from otm.decoding.rendering import legend, statistics, trace, wants_colour
 from otm.decoding.standardize import Standardization
 from otm.decoding.trace import Generation
 from otm.errors import OTMError, UnknownMethodError
+from otm.shown import shown
 
 __all__ = ["main"]
 
@@ -78,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["k-Seq", "optimal", "traversal"],
         metavar="RULE",
-        help=f"SpecTr's rules: traversal, {', '.join(RULES)} (k-Seq optimal traversal)",
+        help=f"SpecTr's rules: {', '.join(tree_rules())} (k-Seq optimal traversal)",
     )
     add("--temperature", type=float, default=1.0, metavar="T", help="of the sampling (%(default)s)")
     add("--target", metavar="MODEL", help="the target model (target; ngram-5 without torch)")
@@ -95,7 +102,11 @@ def _parser() -> argparse.ArgumentParser:
 def _compare(options: argparse.Namespace) -> None:
     """Decode in all ways, then print."""
     target, draft = _names(options)
-    methods = _methods(options, _load(target), _load(draft))
+    models = _load(target), _load(draft)
+    prompts = as_prompts([_prompt(options)], models[0].vocabulary)
+    for model in models:
+        check_room(model, None, prompts, as_limit(options.tokens))
+    methods = _methods(options, *models)
     for method in methods.values():
         method(max_tokens=2)  # refuses what is wrong before the work, and warms up
     print(f"target: {target}, draft: {draft}, γ = {options.gamma}, ", end="")
@@ -128,7 +139,7 @@ def _methods(
     options: argparse.Namespace, target: LanguageModel, draft: LanguageModel
 ) -> dict[str, Callable[..., Generation]]:
     """All ways to decode, by name, as functions of the number of tokens."""
-    prompts = [list(os.fsencode(options.prompt))]  # the bytes that were typed, UTF-8 or not
+    prompts = [_prompt(options)]
     common: Any = {"sampling": Standardization(options.temperature), "seed": options.seed}
     drafts: Any = {"gamma": options.gamma, **common}
     methods: dict[str, Callable[..., Generation]] = {
@@ -143,6 +154,10 @@ def _methods(
             spectr, target, draft, prompts, rule=rule, k=k, **drafts
         )
     return methods
+
+
+def _prompt(options: argparse.Namespace) -> list[int]:
+    return list(os.fsencode(options.prompt))  # the bytes that were typed, UTF-8 or not
 
 
 def _chain(how: str) -> str:
@@ -171,7 +186,7 @@ def _load(name: str) -> LanguageModel:
         return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
     if name not in SHIPPED:
         raise UnknownMethodError(
-            f"there is no model {name!r:.60}; there are: {', '.join(SHIPPED + NGRAMS)}"
+            f"there is no model {shown(name)}; there are: {', '.join(SHIPPED + NGRAMS)}"
         )
     return load(name)
 

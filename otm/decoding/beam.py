@@ -27,8 +27,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
-from otm.decoding.checks import as_end, as_limit, as_prompts, check_models
-from otm.decoding.drafting import ModelDrafter
+from otm.decoding.checks import (
+    as_end,
+    as_limit,
+    as_prompts,
+    as_sampling,
+    check_models,
+    check_room,
+)
 from otm.decoding.hypotheses import EMPTY, Beam, Block, best_continuations
 from otm.decoding.loop import Prompts
 from otm.decoding.models.base import LanguageModel
@@ -38,6 +44,7 @@ from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.standardize import Standardization
 from otm.decoding.trace import Seconds
 from otm.errors import InvalidParameterError
+from otm.shown import shown
 
 __all__ = ["Beams", "beam_search", "speculative_beam_search"]
 
@@ -128,7 +135,7 @@ def beam_search(
     >>> [beam_search(model, [[2]], w, max_tokens=2).hypotheses[0][0].tokens for w in (1, 2)]
     [(0, 0), (1, 1)]
     """
-    reader = Reader(target, sampling or Standardization())
+    reader = Reader(target, as_sampling(sampling))
     return _search(
         reader,
         None,
@@ -205,8 +212,8 @@ def speculative_beam_search(
     (8, 2)
     """
     u = 2 * as_positive(width, "width") if draft_width is None else draft_width
-    reader = Reader(target, sampling or Standardization())
-    drafter = Reader(draft, draft_sampling or sampling or Standardization())
+    reader = Reader(target, as_sampling(sampling))
+    drafter = Reader(draft, as_sampling(sampling if draft_sampling is None else draft_sampling))
     return _search(
         reader,
         drafter,
@@ -232,16 +239,18 @@ def _search(
 ) -> Beams:
     """Search with a speculative beam, or without drafts."""
     begun = time.perf_counter()
+    partner = None if draft is None else draft.model
+    check_models(target.model, partner)
     given = as_prompts(prompts, target.model.vocabulary)
     limit = as_limit(max_tokens)
-    check_models(target.model, None if draft is None else ModelDrafter(draft.model), given, limit)
+    check_room(target.model, partner, given, limit)
     ends = as_end(end, target.model.vocabulary)
     w, u = as_positive(width, "width"), as_positive(draft_width, "draft_width")
     most = as_gamma(gamma)
     if u < w:
         raise InvalidParameterError(
-            f"draft_width = {u} is below width = {w}; a narrower beam of drafts never holds all "
-            "that the target keeps, so give at least the width"
+            f"draft_width = {u} is below width = {shown(w)}; a narrower beam of drafts never holds "
+            "all that the target keeps, so give at least the width"
         )
 
     def growing(beam: Beam) -> set[Path]:

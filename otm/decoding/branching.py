@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from otm.errors import InvalidParameterError, ProblemTooLargeError
@@ -41,10 +42,11 @@ def as_branching(branching: Any) -> Branching:
             "(4, 2, 1), or the number of chains"
         )
     counts = tuple(as_draft_count(number) for number in numbers)
-    if math.prod(counts) > MOST_PATHS:
+    paths = math.prod(counts)
+    if paths > MOST_PATHS:
         raise ProblemTooLargeError(
-            f"a tree of {math.prod(counts):.3g} paths of drafts; at most {MOST_PATHS:,} can be "
-            "asked for, and few models gain from more than a hundred"
+            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MOST_PATHS:,} can be asked "
+            "for, and few models gain from more than a hundred"
         )
     return counts if isinstance(branching, tuple) else counts[0]
 

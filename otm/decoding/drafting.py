@@ -60,11 +60,18 @@ class DraftNode:
         InvalidDraftsError
             If the node has no law.
         """
-        if self.law is None:
+        if not isinstance(self.law, SparseLaw):
             raise InvalidDraftsError(
-                f"the drafts after {self.path} come without the law that they were drawn from; "
-                "without it no verifier is lossless, so give `law` beside `children`"
+                f"the drafts after {self.path} come with a {type(self.law).__name__} as the law "
+                "that they were drawn from; without it no verifier is lossless, so give a "
+                "SparseLaw as `law` beside `children`"
             )
+        for child in self.children:
+            if child.path[:-1] != self.path or not self.law.of(child.token) > 0:
+                raise InvalidDraftsError(
+                    f"draft {child.path} after {self.path}; a draft must lengthen the path by a "
+                    "token that the law it was drawn from can give"
+                )
         return self.law
 
     def merged(self) -> list[DraftNode]:
@@ -86,9 +93,11 @@ class DraftNode:
 
     def nodes(self) -> Iterator[DraftNode]:
         """Go through the tree, from this node down, parents before their children."""
-        yield self
-        for child in self.children:
-            yield from child.nodes()
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
 
     def leaves(self) -> list[Path]:
         """List the different paths that no other one continues."""
@@ -131,7 +140,7 @@ class Drafter(ABC):
         self,
         contexts: Sequence[Context],
         depths: Sequence[int],
-        parents: Sequence[int],
+        parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft for every sequence of a batch.
@@ -142,15 +151,17 @@ class Drafter(ABC):
             All tokens so far, at least one.
         depths : sequence of B int
             Most tokens that a draft may have, at least 0.
-        parents : sequence of B int
-            The sequence of the call before that each continues, if there is such a one.
+        parents : sequence of B int, or None
+            The sequence of the call before that each continues; None to begin anew.
         uniforms : sequence of B Randomness
             Where each sequence takes its uniforms from; nothing else decides.
 
         Returns
         -------
         list of DraftNode
-            A tree for each sequence.  How deep a branch is must depend on nothing but its tokens.
+            A tree for each sequence.  The law and the number of the children of a node must follow
+            from the context, the depth asked for and the node's path, and from nothing that is
+            drawn beside or below it.
         """
 
 
@@ -206,7 +217,7 @@ class ModelDrafter(Drafter):
         self,
         contexts: Sequence[Context],
         depths: Sequence[int],
-        parents: Sequence[int],
+        parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft for every sequence of a batch, level by level."""

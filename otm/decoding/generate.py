@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 from typing import Unpack
 
 from otm.coupling.rules import RULES, Rule
 from otm.decoding.branching import Branching
+from otm.decoding.checks import as_prompts, as_sampling, check_models
 from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.loop import Options, Prompts, stream
 from otm.decoding.models.base import LanguageModel
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.standardize import Standardization
-from otm.decoding.trace import Generation, Step
+from otm.decoding.trace import Generation
 from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
-from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.draft_laws.iid import IID
+from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
+from otm.problem import MembershipProblem
+from otm.shown import shown
 
-__all__ = ["autoregressive", "spectr", "speculative", "verifier_of"]
+__all__ = ["autoregressive", "spectr", "speculative", "tree_rules", "verifier_of"]
 
 CHAIN_VERIFIERS = {"chain": verify_chain, "block": verify_traversal}
 """How a chain is judged; on a chain, traversal verification is block verification."""
+
+CHAINS = 8
+"""Number of chains if nothing else is said."""
 
 
 def autoregressive(
@@ -53,7 +60,7 @@ def autoregressive(
     >>> autoregressive(model, [[0], [2]], max_tokens=4, end=2, seed=0).sequences
     ((1, 1, 2), (1, 0, 1, 1))
     """
-    return _collect(prompts, stream(target, prompts, gamma=0, **options))
+    return _decode(target, prompts, None, verify_chain, gamma=0, options=options)
 
 
 def speculative(
@@ -110,13 +117,14 @@ def speculative(
     >>> 2.5 < generation.block_efficiency < 3  # 1 + α + α² + α³ = 2.73 for α = 3/4
     True
     """
-    if verification not in CHAIN_VERIFIERS:
+    if verification not in list(CHAIN_VERIFIERS):
         raise UnknownMethodError(
-            f"there is no verification {verification!r}; there are {', '.join(CHAIN_VERIFIERS)}"
+            f"there is no verification {shown(verification)}; there are "
+            f"{', '.join(CHAIN_VERIFIERS)}"
         )
     verifier = CHAIN_VERIFIERS[verification]
     drafter = _as_drafter(draft, 1, draft_sampling, options)
-    return _collect(prompts, stream(target, prompts, drafter, verifier, gamma=gamma, **options))
+    return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
 
 
 def spectr(
@@ -124,7 +132,7 @@ def spectr(
     draft: LanguageModel | Drafter,
     prompts: Prompts,
     *,
-    k: Branching = 8,
+    k: Branching | None = None,
     gamma: int | GammaPolicy = 5,
     rule: str | Rule = "k-Seq",
     draft_sampling: Standardization | None = None,
@@ -142,14 +150,15 @@ def spectr(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     k : int or tuple of int, optional
         Number K of chains, or the numbers of children (k_1, …, k_L) at the levels of a prefix tree
-        ([sun2023]_, Algorithm 4), which is then at most L deep.  A drafter that is given has its
-        own.
+        ([sun2023]_, Algorithm 4), which is then at most L deep; 8 chains if left out.  A drafter
+        has its own.
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
-        How one of the drafts of a node is selected: a name in `otm.coupling.RULES`, such as "k-Seq"
-        or "optimal"; a function from a `MembershipProblem` to a plan, such as a lenient one; or
-        "traversal", which judges whole paths, from the leaves to the root ([weng2025]_).
+        How one of the drafts of a node is selected: the name of a rule for i.i.d. drafts, such as
+        "k-Seq" or "optimal" (`tree_rules` lists them); a function from a `MembershipProblem` to a
+        plan, such as a lenient one; or "traversal", which judges whole paths, from the leaves to
+        the root ([weng2025]_).
     draft_sampling : Standardization, optional
         How to sample from the draft model, if not as from the target.
     **options
@@ -183,8 +192,27 @@ def spectr(
     True
     """
     verifier = verifier_of(rule)
-    drafter = _as_drafter(draft, k, draft_sampling, options)
-    return _collect(prompts, stream(target, prompts, drafter, verifier, gamma=gamma, **options))
+    if k is not None and isinstance(draft, Drafter):
+        raise InvalidParameterError(
+            "`k` is given beside a drafter, which has its own; give it there"
+        )
+    drafter = _as_drafter(draft, CHAINS if k is None else k, draft_sampling, options)
+    return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
+
+
+@cache
+def tree_rules() -> tuple[str, ...]:
+    """List the names that `spectr` takes: traversal, and the rules for k i.i.d. drafts.
+
+    Examples
+    --------
+    >>> tree_rules()[:3]
+    ('traversal', 'optimal', 'k-Seq')
+    """
+    problem = MembershipProblem([0.5, 0.5], [0.5, 0.5], 2)
+    drafts = {name: rule(problem).drafts for name, rule in RULES.items()}
+    iid = [name for name, law in drafts.items() if isinstance(law, IID) and law.k == problem.k]
+    return ("traversal", *iid)
 
 
 def verifier_of(rule: str | Rule) -> Verifier:
@@ -193,22 +221,38 @@ def verifier_of(rule: str | Rule) -> Verifier:
     Raises
     ------
     UnknownMethodError
-        If there is no rule of this name.
+        If there is no rule for trees of this name.
+    InvalidParameterError
+        If it is neither a name nor a function, or for drafts that are not independent.
     """
-    if not isinstance(rule, str):
+    if callable(rule):
         return spectr_verifier(rule)
-    if rule == "traversal":
-        return verify_traversal
-    if rule not in RULES:
-        raise UnknownMethodError(
-            f"there is no rule {rule!r}; there are traversal, {', '.join(RULES)}"
+    if not isinstance(rule, str):
+        raise InvalidParameterError(
+            f"rule = {shown(rule)}; give a name, one of {', '.join(tree_rules())}, or a function "
+            "from a problem to a plan"
         )
-    return spectr_verifier(RULES[rule])
+    known = f"trees of drafts are judged by {', '.join(tree_rules())}"
+    if rule not in RULES and rule != "traversal":
+        raise UnknownMethodError(f"there is no rule {shown(rule)}; {known}")
+    if rule not in tree_rules():
+        raise InvalidParameterError(f"{rule!r} is for drafts that are not independent; {known}")
+    return verify_traversal if rule == "traversal" else spectr_verifier(RULES[rule])
 
 
-def _collect(prompts: Prompts, steps: Iterator[Step]) -> Generation:
-    made = tuple(steps)
-    return Generation(tuple(tuple(map(int, prompt)) for prompt in prompts), made)
+def _decode(
+    target: LanguageModel,
+    prompts: Prompts,
+    drafter: Drafter | None,
+    verifier: Verifier,
+    *,
+    gamma: int | GammaPolicy,
+    options: Options,
+) -> Generation:
+    check_models(target, drafter)
+    given = as_prompts(prompts, target.vocabulary)
+    steps = stream(target, given, drafter, verifier, gamma=gamma, **options)
+    return Generation(given, tuple(steps))
 
 
 def _as_drafter(
@@ -217,10 +261,15 @@ def _as_drafter(
     sampling: Standardization | None,
     options: Options,
 ) -> Drafter:
-    if isinstance(draft, Drafter):
-        if sampling is not None:
-            raise InvalidParameterError(
-                "`draft_sampling` is given beside a drafter, which has its own; give it there"
-            )
-        return draft
-    return ModelDrafter(draft, branching, sampling or options.get("sampling"))
+    if isinstance(draft, LanguageModel):
+        chosen = options.get("sampling") if sampling is None else sampling
+        return ModelDrafter(draft, branching, as_sampling(chosen))
+    if not isinstance(draft, Drafter):
+        raise InvalidInputError(
+            f"the draft is a {type(draft).__name__}; give a LanguageModel or a Drafter"
+        )
+    if sampling is not None:
+        raise InvalidParameterError(
+            "`draft_sampling` is given beside a drafter, which has its own; give it there"
+        )
+    return draft

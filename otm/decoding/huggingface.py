@@ -7,12 +7,14 @@ What cannot be honoured is refused.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from otm.coupling.rules import Rule
-from otm.decoding.branching import Branching
+from otm.decoding.branching import Branching, as_branching
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.generate import verifier_of
 from otm.decoding.huggingface_arguments import (
@@ -25,9 +27,9 @@ from otm.decoding.huggingface_arguments import (
     seed_from_torch,
 )
 from otm.decoding.loop import stream
-from otm.decoding.models.huggingface import HuggingFaceModel, check_same_vocabulary
-from otm.decoding.policies import GammaPolicy
-from otm.decoding.trace import Generation, Step
+from otm.decoding.models.huggingface import HuggingFaceModel, check_loaded, check_same_vocabulary
+from otm.decoding.policies import GammaPolicy, as_policy
+from otm.decoding.trace import Generation
 from otm.errors import InvalidInputError, InvalidParameterError
 
 __all__ = ["AssistedDecoding", "plug"]
@@ -54,6 +56,11 @@ class AssistedDecoding:
         Number of tokens, if the two models pad it to different sizes.
     streamer : BaseStreamer, optional
         Where to put tokens as soon as they are known; for one prompt.
+
+    Raises
+    ------
+    InvalidInputError
+        If the assistant is no such model, or a parameter is outside its range.
 
     Attributes
     ----------
@@ -86,9 +93,10 @@ class AssistedDecoding:
         vocabulary: int | None = None,
         streamer: Any = None,
     ) -> None:
+        check_loaded(assistant, "assistant")
         self.assistant = assistant
-        self.k = k
-        self.gamma = gamma
+        self.k = as_branching(k)
+        self.gamma = as_policy(gamma)
         self.verifier = verifier_of(rule)
         self.vocabulary = vocabulary
         self.streamer = streamer
@@ -117,6 +125,8 @@ class AssistedDecoding:
         InvalidInputError, InvalidParameterError
             If something of the call cannot be honoured.
         """
+        import torch
+
         check_config(generation_config)
         prompts = as_prompts(model, input_ids, model_kwargs)
         if self.streamer is not None and len(prompts) > 1:
@@ -136,6 +146,7 @@ class AssistedDecoding:
         check_same_vocabulary(target, draft)
         sampling = as_sampling(generation_config, logits_processor)
         limit, end, others = as_endings(stopping_criteria)
+        turns = deque(range(len(prompts)))
         steps = stream(
             target,
             prompts,
@@ -145,45 +156,43 @@ class AssistedDecoding:
             sampling=sampling,
             max_tokens=limit - input_ids.shape[1],
             end=end,
+            stop=_stop(others, input_ids, turns) if others else None,
             seed=seed_from_torch() if generation_config.do_sample else 0,
         )
-        new = self._collect(steps, prompts, input_ids, others)
-        return as_output(model, input_ids, new, generation_config)
-
-    def _collect(
-        self,
-        steps: Iterator[Step],
-        prompts: Sequence[Sequence[int]],
-        input_ids: Any,
-        criteria: Sequence[Any],
-    ) -> list[list[int]]:
-        """Gather the new tokens of each sequence, up to where a criterion stops it."""
-        import torch
-
-        if self.streamer is not None:
-            self.streamer.put(input_ids.cpu())
-        new: list[list[int]] = [[] for _ in prompts]
-        stopped = [False] * len(prompts)
-        made: list[Step] = []
+        made = []
+        self._put(input_ids.cpu())
         for step in steps:
             made.append(step)
-            b = step.sequence
-            for token in step.output if not stopped[b] else ():
-                new[b].append(token)
-                if self.streamer is not None:
-                    self.streamer.put(torch.tensor([token]))
-                if criteria:
-                    tokens = torch.tensor([new[b]], device=input_ids.device)
-                    so_far = torch.cat([input_ids[b : b + 1], tokens], dim=1)
-                    stopped[b] = any(bool(stop(so_far, None)) for stop in criteria)
-                if stopped[b]:
-                    break
-            if all(stopped):
-                break
+            turns.popleft()
+            if step.ending is None:
+                turns.append(step.sequence)
+            for token in step.output:
+                self._put(torch.tensor([token]))
         if self.streamer is not None:
             self.streamer.end()
         self.generation = Generation(tuple(map(tuple, prompts)), tuple(made))
-        return new
+        return as_output(model, input_ids, self.generation.sequences, generation_config)
+
+    def _put(self, tokens: Any) -> None:
+        if self.streamer is not None:
+            self.streamer.put(tokens)
+
+
+def _stop(
+    criteria: Sequence[Any], input_ids: Any, turns: Sequence[int]
+) -> Callable[[Sequence[int]], bool]:
+    """Turn criteria for rows into one for the new tokens of the sequence whose turn it is.
+
+    The loop goes through its sequences in turn, and asks about one just before it yields its step.
+    """
+    import torch
+
+    def stop(new: Sequence[int]) -> bool:
+        tokens = torch.tensor([new], device=input_ids.device)
+        so_far = torch.cat([input_ids[turns[0]][None], tokens], dim=1)
+        return any(bool(criterion(so_far, None)) for criterion in criteria)
+
+    return stop
 
 
 @contextmanager
@@ -202,12 +211,16 @@ def plug(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
     Yields
     ------
     PreTrainedModel
-        The model, whose `generate` is its own again afterwards.
+        The model, whose `generate` is afterwards what it was.
 
     Raises
     ------
     InvalidInputError, InvalidParameterError
-        In a call, as for `AssistedDecoding`.
+        As for `AssistedDecoding`, at once or in a call.
+
+    Notes
+    -----
+    Plugs may be nested; the inner one decodes.
 
     Examples
     --------
@@ -216,26 +229,40 @@ def plug(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
         with plug(target, k=8, gamma=5):
             target.generate(**inputs, assistant_model=draft, do_sample=True, max_new_tokens=100)
     """
+    check_loaded(model, "model")
+    try:
+        inspect.signature(AssistedDecoding).bind(assistant, **options)
+    except TypeError as reason:
+        raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
+    AssistedDecoding(
+        model if assistant is None else assistant, **options
+    )  # refuses what is wrong at once
+    own = vars(model).get("generate")
     original = model.generate
 
     @functools.wraps(original)
     def generate(*args: Any, **kwargs: Any) -> Any:
         drafting = kwargs.get("assistant_model")
         drafting = assistant if drafting is None else drafting
-        if drafting is None:
+        prepared = isinstance(kwargs.get("custom_generate"), AssistedDecoding)  # by an inner plug
+        if drafting is None or prepared:
             return original(*args, **kwargs)
         for name in "custom_generate", "assistant_tokenizer", "synced_gpus":
             if kwargs.get(name):
                 raise InvalidParameterError(f"{name} cannot be given to a model that is plugged")
         kwargs.pop("assistant_model", None)
-        decoding = AssistedDecoding(drafting, streamer=kwargs.pop("streamer", None), **options)
+        decoding = AssistedDecoding(drafting, **options)
+        decoding.streamer = kwargs.pop("streamer", None) or decoding.streamer
         return original(*args, custom_generate=decoding, **_with_stop_strings(kwargs))
 
     model.generate = generate
     try:
         yield model
     finally:
-        del model.generate
+        if own is None:
+            del model.generate
+        else:
+            model.generate = own
 
 
 def _with_stop_strings(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def seed_from_torch() -> int:
     return int(torch.randint(2**63 - 1, ()).item())
 
 
-def as_output(model: Any, input_ids: Any, new: list[list[int]], config: Any) -> Any:
+def as_output(model: Any, input_ids: Any, new: Sequence[Sequence[int]], config: Any) -> Any:
     """Return what `generate` returns."""
     import torch
     from transformers.generation import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
@@ -157,7 +157,7 @@ def as_output(model: Any, input_ids: Any, new: list[list[int]], config: Any) -> 
     pad = getattr(config, "_pad_token_tensor", None)
     padding = 0 if pad is None else int(pad)
     longest = max(map(len, new))
-    rows = [row + [padding] * (longest - len(row)) for row in new]
+    rows = [[*row] + [padding] * (longest - len(row)) for row in new]
     sequences = torch.cat([input_ids, torch.tensor(rows, device=input_ids.device)], dim=1)
     if not config.return_dict_in_generate:
         return sequences

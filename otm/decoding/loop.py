@@ -10,7 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict, Unpack
 
-from otm.decoding.checks import as_end, as_limit, as_prompts, as_sources, check_models
+from otm.decoding.checks import (
+    as_end,
+    as_limit,
+    as_paths,
+    as_prompts,
+    as_sampling,
+    as_sources,
+    as_stop,
+    check_models,
+    check_options,
+    check_outputs,
+    check_room,
+)
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.models.base import LanguageModel
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
@@ -93,7 +105,11 @@ def stream(
     InvalidParameterError
         If γ or an option is outside its range.
     InvalidLawError
-        While decoding, if a model returns logits that give no law, such as NaN.
+        While decoding, if a model returns logits that give no law, such as NaN, or too few.
+    InvalidDraftsError
+        While decoding, if a drafter returns no such trees, or drafts that its laws cannot give.
+    InvalidUniformsError
+        While decoding, if a source of uniforms returns others than were asked for.
 
     Examples
     --------
@@ -106,13 +122,15 @@ def stream(
     ((0, 0),) -> (0, 1)
     ((1,),) -> (1, 0)
     """
+    check_options(options, Options.__annotations__)
+    check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
     limit = as_limit(options.get("max_tokens", 64))
-    check_models(target, drafter, given, limit)
+    check_room(target, drafter, given, limit)
     end = as_end(options.get("end"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
-    reader = Reader(target, options.get("sampling") or Standardization())
-    cut = _Cut(limit, end, options.get("stop"))
+    reader = Reader(target, as_sampling(options.get("sampling")))
+    cut = _Cut(limit, end, as_stop(options.get("stop")))
     return _Loop(reader, drafter, verify, as_policy(gamma), cut).steps(given, sources)
 
 
@@ -131,7 +149,7 @@ class _Loop:
         new: list[Path] = [()] * len(prompts)
         history: list[deque[Step]] = [deque(maxlen=LONGEST_HISTORY) for _ in prompts]
         running = list(range(len(prompts)))
-        parents = running
+        parents: list[int] | None = None
         for call in itertools.count():
             clock = _Clock(self.reader, self.drafter)
             contexts = [prompts[b] + new[b] for b in running]
@@ -144,11 +162,12 @@ class _Loop:
             trees = [DraftNode() for _ in running]
             if self.drafter is not None:
                 trees = self.drafter.draft(contexts, most, parents, uniforms)
-            paths = [tree.leaves() for tree in trees]
+            paths = as_paths(trees, most, self.reader.model.vocabulary)
             laws = self.reader.read(contexts, paths, parents, whole=True)
             outputs = [
                 self.verify(tree, partial(laws, i), uniforms[i]) for i, tree in enumerate(trees)
             ]
+            check_outputs(outputs)
             seconds = clock.read()
             going = []
             for i, b in enumerate(running):

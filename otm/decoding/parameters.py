@@ -10,6 +10,7 @@ import numpy as np
 
 from otm.arithmetic import Law, is_exact
 from otm.errors import InvalidParameterError
+from otm.shown import shown
 from otm.tensors import to_host
 
 __all__ = [
@@ -51,12 +52,14 @@ def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
         if not all(isinstance(value, numbers.Rational) for value in array.flat):
             array = array.astype(np.float64)
     elif array.dtype.kind not in "iuf":
-        raise InvalidParameterError(f"{name} = {values!r:.60}; it must be {allowed}")
+        raise InvalidParameterError(f"{name} = {shown(values)}; it must be {allowed}")
     if array.dtype.kind == "f":
         array = array.astype(np.float64)
     wrong = ~np.asarray((array >= 0) & (array <= most), dtype=np.bool_)
     if wrong.any():
-        raise InvalidParameterError(f"{name} = {array[wrong].flat[0]!s:.60}; it must be {allowed}")
+        raise InvalidParameterError(
+            f"{name} = {shown(array[wrong].tolist()[0])}; it must be {allowed}"
+        )
     return array
 
 
@@ -69,7 +72,7 @@ def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> 
     allowed = f"an integer from 0 to {LARGEST_GAMMA}"
     array = _as_numbers(values, name, LARGEST_GAMMA, allowed)
     if array.dtype.kind not in "iu" or (single and array.ndim):
-        raise InvalidParameterError(f"{name} = {values!r:.60}; it must be {allowed}")
+        raise InvalidParameterError(f"{name} = {shown(values)}; it must be {allowed}")
     return array.astype(np.int64)
 
 

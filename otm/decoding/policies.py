@@ -29,6 +29,7 @@ from otm.decoding.models.uniform import as_positive
 from otm.decoding.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError
+from otm.shown import shown
 
 __all__ = [
     "GammaPolicy",
@@ -65,7 +66,7 @@ def as_gamma(value: Any) -> int:
         gamma = -1
     if gamma < 0:
         raise InvalidParameterError(
-            f"γ = {value!r:.60}; it must be an integer of at least 0 (0 decodes without drafts), "
+            f"γ = {shown(value)}; it must be an integer of at least 0 (0 decodes without drafts), "
             "or a policy: a function from the steps so far to such a number"
         )
     return gamma
@@ -164,7 +165,7 @@ def hugging_face_heuristic(initial: int = 5, *, largest: int | None = None) -> G
             wanted = first
         elif steps[-1].drafted == 0:
             wanted = steps[-1].gamma
-        elif steps[-1].accepted == steps[-1].drafted:
+        elif not steps[-1].rejected:
             wanted = steps[-1].gamma + 2
         else:
             wanted = max(1, steps[-1].gamma - 1)
@@ -243,14 +244,9 @@ class OnlineGamma:
         accepted = rejected = 0.0
         for step in steps:
             accepted = self.forgetting * accepted + step.accepted
-            rejected = self.forgetting * rejected + _rejects(step)
+            rejected = self.forgetting * rejected + step.rejected
         accepted, rejected = accepted + self.imagined[0], rejected + self.imagined[1]
         return accepted / (accepted + rejected)
-
-
-def _rejects(step: Step) -> bool:
-    """Whether a draft was judged and not accepted; those behind it were not judged."""
-    return step.accepted < min(len(step.output), step.drafted)
 
 
 def _measured_cost(steps: Sequence[Step]) -> float:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from otm.arithmetic import is_exact
 from otm.decoding.models.base import LanguageModel, Session
 from otm.decoding.standardize import Standardization
+from otm.errors import InvalidLawError
 from otm.sparse import SparseLaw
 from otm.tensors import to_host
 
@@ -69,7 +70,7 @@ class Reader:
         self,
         contexts: Sequence[Context],
         paths: Sequence[Sequence[Path]],
-        parents: Sequence[int],
+        parents: Sequence[int] | None,
         *,
         whole: bool,
     ) -> Laws:
@@ -89,26 +90,26 @@ class Reader:
         Returns
         -------
         callable
-            The wanted laws, as a function of b and the path; each is computed when it is asked for.
+            The wanted laws, as a function of b and the path; those along whole paths are computed
+            when they are asked for.
         """
-        begun = time.perf_counter()
-        if self._session is None:
+        if self._session is None or parents is None:
             self._session = self._begin(contexts)
             parents = range(len(contexts))
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
         held = [len(row.context) + len(row.path) for row in self._rows]
         if kept != held or sources != list(range(len(held))):
-            self._session.keep(np.array(sources, np.int64), np.array(kept, np.int64))
+            self._timed(self._session.keep, np.array(sources, np.int64), np.array(kept, np.int64))
         if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):  # not just one left unread
-            self._session.read(_tokens(rows, kept, starts))
+            self._timed(self._session.read, _tokens(rows, kept, starts))
             self.calls += 1
             kept = starts
         tokens = _tokens(rows, kept, [None] * len(rows))
         scores: Any = None
         if tokens.size:
-            scores = to_host(self._session.append(tokens), widen=False)  # waits for the device
+            scores = self._timed(self._scores, tokens)
+            self._check_shape(scores, tokens.shape)
             self.calls += 1
-        self.seconds += time.perf_counter() - begun
         self._rows = rows
 
         places: dict[tuple[int, Path], tuple[int, int]] = {}
@@ -123,13 +124,35 @@ class Reader:
         by_path = dict(zip((key for key in places if paths[key[0]]), laws, strict=True))
         return lambda b, path: by_path[b, path]
 
+    def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+        """Ask the session something, and add the time that it takes."""
+        begun = time.perf_counter()
+        answer = ask(*arguments)
+        self.seconds += time.perf_counter() - begun
+        return answer
+
+    def _scores(self, tokens: npt.NDArray[np.int64]) -> Any:
+        """Append tokens, and wait for the device until the scores are on the host."""
+        assert self._session is not None
+        return to_host(self._session.append(tokens), widen=False)
+
+    def _check_shape(self, scores: Any, tokens: tuple[int, ...]) -> None:
+        wanted = (*tokens, self.model.vocabulary)
+        if not isinstance(scores, np.ndarray) or scores.shape != wanted:
+            found = getattr(scores, "shape", type(scores).__name__)
+            raise InvalidLawError(
+                f"a session of {type(self.model).__name__} returned scores {found} for tokens "
+                f"{tokens}; they must be an array or a tensor {wanted}, one number for each token "
+                "of the vocabulary"
+            )
+
     def _begin(self, contexts: Sequence[Context]) -> Session:
         """Open a session and read each context once, however many paths go on from it."""
         self._rows = [_Row(b, context[:-1], ()) for b, context in enumerate(contexts)]
         session = self.model.start(len(contexts))
         tokens = _tokens(self._rows, [0] * len(contexts), [None] * len(contexts))
         if tokens.size:
-            session.read(tokens)
+            self._timed(session.read, tokens)
             self.calls += 1
         return session
 
@@ -148,29 +171,34 @@ class Reader:
         for r, row in enumerate(self._rows):
             owned.setdefault(row.owner, []).append(r)
         for b, context in enumerate(contexts):
-            earlier = owned.get(parents[b], [0])  # a sequence without parent continues any row
+            earlier = owned[parents[b]]
             if not paths[b]:
                 for r in earlier:
                     row = self._rows[r]
                     length = len(row.context) + len(row.path)
                     rows.append(row._replace(owner=b))
                     places.append((r, length, length))
+            before = self._rows[earlier[0]].context  # of all rows of a sequence
+            agreed = _common(context, before)
             for path in paths[b]:
-                source, most = self._closest(context, path, earlier)
+                source, most = earlier[0], agreed
+                if agreed == len(before):
+                    source, length = self._closest(context[agreed:] + path, earlier)
+                    most = agreed + length
                 start = len(context) + (0 if whole else len(path)) - 1
                 rows.append(_Row(b, context, path))
                 places.append((source, min(most, start), start))
         sources, kept, starts = ([place[i] for place in places] for i in range(3))
         return rows, sources, kept, starts
 
-    def _closest(self, context: Context, path: Path, earlier: Sequence[int]) -> tuple[int, int]:
-        """Of earlier rows, find the one that agrees longest, and say how long."""
-        best = -1, -1
+    def _closest(self, tokens: Path, earlier: Sequence[int]) -> tuple[int, int]:
+        """Of rows of one context, find the one whose path agrees longest with what follows it."""
+        best = earlier[0], -1
         for r in earlier:
-            row = self._rows[r]
-            if context is row.context and path[:-1] == row.path:  # what a longer draft goes on from
-                return r, len(context) + len(row.path)
-            agreed = _agreement(context, path, row)
+            path = self._rows[r].path
+            if path == tokens[:-1]:  # what a longer draft goes on from
+                return r, len(path)
+            agreed = _common(tokens, path)
             if agreed > best[1]:
                 best = r, agreed
         return best
@@ -187,18 +215,13 @@ class Reader:
             return self.sampling.sparse_rows(np.log(scores))
 
 
-def _agreement(context: Context, path: Path, row: _Row) -> int:
-    """Count the tokens that a context and a path begin with as a row does."""
-    known = len(row.context)
-    if context is row.context or context[:known] == row.context:
-        return known + _common(context[known:] + path, row.path)
-    return _common(context + path, row.context + row.path)
-
-
 def _common(a: Path, b: Path) -> int:
     """Length of what two sequences begin with."""
+    n = min(len(a), len(b))
+    if a is b or a[:n] == b[:n]:
+        return n
     differ = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-    return next(differ, min(len(a), len(b)))
+    return next(differ)
 
 
 def _tokens(

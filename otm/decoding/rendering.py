@@ -22,6 +22,7 @@ from typing import NamedTuple, TextIO
 
 from otm.decoding.reading import Path
 from otm.decoding.trace import Generation, Step
+from otm.errors import InvalidInputError
 
 __all__ = ["legend", "statistics", "trace", "wants_colour"]
 
@@ -95,6 +96,11 @@ def trace(
         A line, without its end.  Characters of the texts that do not print, and line ends, are
         written as Python writes them in strings.
 
+    Raises
+    ------
+    InvalidInputError
+        If a step continues a prompt that is not there.
+
     Examples
     --------
     >>> from otm.decoding import speculative
@@ -113,6 +119,11 @@ def trace(
     """
     so_far = [tuple(prompt) for prompt in prompts]
     for step in steps:
+        if step.sequence >= len(so_far):
+            raise InvalidInputError(
+                f"a step continues prompt {step.sequence} and {len(so_far)} were given; give those "
+                "of the generation"
+            )
         before = so_far[step.sequence]
         so_far[step.sequence] = before + step.output
         name = f"{step.sequence}:{step.call}" if len(so_far) > 1 else f"{step.call}"
@@ -186,6 +197,11 @@ def statistics(generations: Mapping[str, Generation]) -> str:
         accepted, – without drafts; seconds in the draft model, the target model and all else;
         tokens per second; and this over that of the first.
 
+    Raises
+    ------
+    InvalidInputError
+        If there is no generation.
+
     Examples
     --------
     >>> from otm.decoding import Seconds
@@ -198,6 +214,8 @@ def statistics(generations: Mapping[str, Generation]) -> str:
     autoregressive       1       1     1.00         –   0.00    0.30   0.10     2.5   1.00×
     speculative          2       1     2.00      0.50   0.10    0.30   0.10     4.0   1.60×
     """
+    if not generations:
+        raise InvalidInputError("there is no generation to compare; give at least one")
     first = next(iter(generations.values()))
     rows = [
         ["", "", "target", "tokens", "", "draft", "target", "other", "tokens", "speed-"],

@@ -209,6 +209,8 @@ class Standardization:
             raise InvalidLawError(
                 f"logits of shape {scores.shape}; several laws take those of each in a row, [M, V]"
             )
+        if scores.dtype.kind not in "fiu" or scores.shape[-1] == 0:
+            self(scores)  # refuses them
         if self.temperature == 0:
             return [self._largest(row) for row in scores]
         if scores.dtype.kind == "f" and self.top_k is not None and self.top_k < scores.shape[-1]:
@@ -248,7 +250,7 @@ class Standardization:
         lowest = (float(least) - float(largest)) / self.temperature
         if found.size > k or self._more_than_top_k or lowest < LOWEST_EXPONENT:
             return _supported(tokens, self(found))
-        weights = np.exp(np.subtract(found, largest, dtype=np.float64) * (1 / self.temperature))
+        weights = np.exp(np.subtract(found, largest, dtype=np.float64) / self.temperature)
         weights /= weights.sum()
         return SparseLaw.from_support(tokens, weights)
 

@@ -52,7 +52,8 @@ class Step:
     position : int
         Number of tokens before the step, the prompt's included.
     gamma : int
-        Most drafts that a path was allowed.
+        Most drafts of a path that the policy asked for; near the limit of the length, and without a
+        drafter, fewer are drafted.
     drafts : tuple of tuple of int
         The paths that were drafted, as often as each was.
     output : tuple of int
@@ -79,6 +80,15 @@ class Step:
     def drafted(self) -> int:
         """Length of the longest path of drafts."""
         return max(map(len, self.drafts), default=0)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether a draft behind the accepted ones was judged and rejected."""
+        known = self.output[: self.accepted]
+        judged = len(self.output) > self.accepted
+        return judged and any(
+            len(path) > self.accepted and path[: self.accepted] == known for path in self.drafts
+        )
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,7 @@ class Generation:
         Leviathan's α where a single chain was judged draft by draft; NaN if none was drafted.
         """
         accepted = sum(step.accepted for step in self.steps)
-        rejected = sum(step.accepted < min(len(step.output), step.drafted) for step in self.steps)
+        rejected = sum(step.rejected for step in self.steps)
         return accepted / (accepted + rejected) if accepted + rejected else float("nan")
 
     @property

@@ -34,7 +34,14 @@ from otm.problem import MembershipProblem
 from otm.sampling import InverseCdf
 from otm.sparse import SparseLaw, Tokens, align
 
-__all__ = ["TargetLaws", "Verifier", "spectr_verifier", "verify_chain", "verify_traversal"]
+__all__ = [
+    "OpenNode",
+    "TargetLaws",
+    "Verifier",
+    "spectr_verifier",
+    "verify_chain",
+    "verify_traversal",
+]
 
 TargetLaws = Callable[[Path], SparseLaw]
 """The target's law of the token that follows a path of drafts."""
@@ -145,7 +152,7 @@ def spectr_verifier(rule: Rule) -> Verifier:
         path: Path = root.path
         nodes = [root]
         while drafts := [child for node in nodes for child in node.children]:
-            offered, wanted = nodes[0].offered(), target(path)
+            offered, wanted = _shared_law(nodes), target(path)
             if len(drafts) == 1 and rule in OPTIMAL_FOR_ONE:
                 path = (*path, _judge(drafts[0].token, offered, wanted, uniforms))
             else:
@@ -156,6 +163,23 @@ def spectr_verifier(rule: Rule) -> Verifier:
         return (*path, _last(target(path), uniforms))
 
     return verify
+
+
+def _shared_law(nodes: Sequence[DraftNode]) -> SparseLaw:
+    """Law of the drafts of nodes with one path: the same, or they are not i.i.d."""
+    law = nodes[0].offered()
+    for node in nodes[1:]:
+        other = node.offered()
+        same = other is law or (
+            np.array_equal(other.tokens, law.tokens)
+            and np.array_equal(other.probabilities, law.probabilities)
+        )
+        if not same or len(node.children) != len(nodes[0].children):
+            raise InvalidDraftsError(
+                f"two nodes of the path {node.path} have different laws, or different numbers of "
+                "children; both must follow from the path, or their drafts are not i.i.d."
+            )
+    return law
 
 
 def _select(
@@ -218,36 +242,66 @@ def verify_traversal(root: DraftNode, target: TargetLaws, uniforms: Randomness) 
     (0, 0, 0)
     """
     one = 1 + 0 * target(root.path).probabilities.item(0)
-    output = _visit(root, one, target, uniforms)
-    assert output is not None, "the root has weight one"
-    return output
+    opened = [OpenNode(root, one, target)]
+    while True:
+        node = opened[-1]
+        child = node.next_child()
+        if child is not None:
+            opened.append(OpenNode(child, node.weight_of(child), target))
+        elif not node.path or uniforms(1)[0] < node.weight:
+            return (*node.path, _locate(node.tokens, node.left, uniforms(1)[0]))
+        else:
+            opened.pop()
+            opened[-1].reject()
 
 
-def _visit(
-    node: DraftNode, weight: Number, target: TargetLaws, uniforms: Randomness
-) -> Path | None:
-    """Output something at or below a node, with probability `weight`."""
-    wanted = target(node.path)
-    tokens, left = wanted.tokens, wanted.probabilities
-    if node.children:
-        tokens, offered, left = align(node.offered(), wanted)
-    for child in node.merged():
-        i = int(np.searchsorted(tokens, child.token))
-        mass = weight * left.item(i)
-        passed = mass / offered.item(i) if mass < offered.item(i) else 1 + 0 * weight
-        output = _visit(child, passed, target, uniforms)
-        if output is not None:
-            return output
-        rest: Law = np.maximum(weight * left - offered, 0 * offered)
-        excess = rest.sum()
+class OpenNode:
+    """A node that traversal looks at, some of its drafts being rejected already.
+
+    Parameters
+    ----------
+    node : DraftNode
+        The node.
+    weight : float or Fraction
+        Probability w with which it, or something below it, shall be output.
+    target : callable
+        The target's law after each path of drafts.
+
+    Attributes
+    ----------
+    left : array [m]
+        The target's law t, or what the rejected drafts have left of it, on `tokens`.
+    """
+
+    def __init__(self, node: DraftNode, weight: Number, target: TargetLaws) -> None:
+        self.path = node.path
+        self.weight = weight
+        wanted = target(node.path)
+        self.tokens, self.left = wanted.tokens, wanted.probabilities
+        if node.children:
+            self.tokens, self._offered, self.left = align(node.offered(), wanted)
+        self._children = iter(node.merged())
+
+    def next_child(self) -> DraftNode | None:
+        """Return the draft to be looked at next, if there is one."""
+        return next(self._children, None)
+
+    def weight_of(self, child: DraftNode) -> Number:
+        """Weight min(w t(x)/p(x), 1) of a draft x."""
+        i = int(np.searchsorted(self.tokens, child.token))
+        mass: Number = self.weight * self.left.item(i)
+        offered: Number = self._offered.item(i)
+        return mass / offered if mass < offered else 1 + 0 * self.weight
+
+    def reject(self) -> None:
+        """Go on to what is left when nothing at or below a draft is output."""
+        rest: Law = np.maximum(self.weight * self.left - self._offered, 0 * self._offered)
+        excess: Number = rest.sum()
         if excess > 0:
-            left = rest / excess
-            weight = excess / (excess + (1 - weight))
-        elif node.path:  # nothing is left to be output here
-            weight = 0 * weight
-    if node.path and not uniforms(1)[0] < weight:
-        return None
-    return (*node.path, _locate(tokens, left, uniforms(1)[0]))
+            self.left = rest / excess
+            self.weight = excess / (excess + (1 - self.weight))
+        elif self.path:  # nothing is left to be output here
+            self.weight = 0 * self.weight
 
 
 def _last(law: SparseLaw, uniforms: Randomness) -> int:

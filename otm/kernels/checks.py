@@ -167,7 +167,14 @@ def check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
             f"a temperature of type {type(temperature).__name__}; give a number, or an array of "
             f"{library.__name__} with one for each of the {batch} sequences"
         )
-    heat = library.asarray(temperature)
+    try:
+        heat = library.asarray(float(temperature) if number else temperature)
+    except OverflowError:  # an integer beyond all floats
+        heat = library.asarray(INFINITY)
+    if not _type(heat).startswith(("float", "bfloat", "int", "uint")):
+        raise InvalidParameterError(
+            f"temperatures of type {_type(heat)}; they must be floats or integers"
+        )
     if tuple(heat.shape) not in ((), (batch,)):
         raise InvalidParameterError(
             f"temperatures of shape {tuple(heat.shape)}; give one number, or one for each of the "

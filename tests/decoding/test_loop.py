@@ -11,13 +11,16 @@ import pytest
 
 from otm.coupling import KSeq, LenientPlan, OptimalPlan, RecursiveRejection
 from otm.decoding import (
+    Drafter,
     DraftNode,
     Generation,
     ModelDrafter,
+    Seconds,
     Standardization,
     Step,
     autoregressive,
     spectr,
+    spectr_verifier,
     speculative,
     stream,
     verify_chain,
@@ -25,11 +28,13 @@ from otm.decoding import (
 )
 from otm.decoding.loop import Prompts
 from otm.decoding.models import LanguageModel, Session, TableModel
+from otm.decoding.verification import Verifier
 from otm.errors import (
     InvalidDraftsError,
     InvalidInputError,
     InvalidLawError,
     InvalidParameterError,
+    InvalidUniformsError,
     UnknownMethodError,
 )
 from otm.kernels.block_definition import verify_block
@@ -251,6 +256,16 @@ GOOD = _Logits([0.0, 1.0, 2.0])
         ([[0]], {"uniforms": []}, InvalidParameterError, "each of the 1"),
         ([[0]], {"seed": 1, "uniforms": [lambda m: 0]}, InvalidParameterError, "both"),
         ([[0]], {"verification": "tree"}, UnknownMethodError, "chain, block"),
+        ([[0]], {"verification": ["chain"]}, UnknownMethodError, "chain, block"),
+        ([[0]], {"temperature": 0}, InvalidParameterError, "no option 'temperature'.*sampling="),
+        ([[0]], {"sampling": 0.7}, InvalidParameterError, "sampling = 0.7.*Standardization"),
+        ([[0]], {"sampling": 0}, InvalidParameterError, "sampling = 0;"),
+        ([[0]], {"draft_sampling": {}}, InvalidParameterError, "sampling = {}"),
+        ([[0]], {"stop": 5}, InvalidParameterError, "stop = 5"),
+        ([[0]], {"seed": True}, InvalidParameterError, "seed = True"),
+        ([[0]], {"gamma": -(10**5000)}, InvalidParameterError, "γ = <a negative integer"),
+        ([[0]], {"max_tokens": -(10**5000)}, InvalidParameterError, "max_tokens = <"),
+        ([[0, [1, 2]]], {}, InvalidInputError, "rows of tokens"),
     ],
 )
 def test_bad_input_is_refused(
@@ -282,7 +297,7 @@ def test_logits_that_give_no_law_are_refused(bad: list[float], sampling: Standar
 
 def test_rules_for_other_drafts_are_refused() -> None:
     for rule in ("greedy", "SpecHub", "recursive rejection without replacement"):
-        with pytest.raises(InvalidParameterError, match="not a rule for k independent"):
+        with pytest.raises(InvalidParameterError, match="not independent"):
             spectr(GOOD, GOOD, [[0]], k=2, rule=rule)
     with pytest.raises(UnknownMethodError, match="k-Seq"):
         spectr(GOOD, GOOD, [[0]], rule="best")
@@ -312,3 +327,152 @@ def test_a_prefix_tree_is_no_deeper_than_its_levels(rule: type[KSeq]) -> None:
     generation = spectr(TARGET, DRAFT, [[0]], k=(3, 2), rule=rule, gamma=9, max_tokens=20, seed=0)
     assert max(step.drafted for step in generation.steps) == 2
     assert max(len(step.output) for step in generation.steps) == 3
+
+
+class _Trees(Drafter):
+    """A drafter that returns what it was given, whatever it is asked for."""
+
+    def __init__(self, trees: object) -> None:
+        self.trees = trees
+
+    @property
+    def seconds(self) -> float:
+        return 0.0
+
+    def draft(self, *_: object) -> list[DraftNode]:
+        return self.trees  # type: ignore[return-value]
+
+
+HALF = SparseLaw([0, 1], [0.5, 0.5])
+
+
+def _chain(*tokens: int) -> DraftNode:
+    root = node = DraftNode()
+    for i in range(len(tokens)):
+        node.law, node.children = HALF, [DraftNode(tokens[: i + 1])]
+        node = node.children[0]
+    return root
+
+
+@pytest.mark.parametrize(
+    ("trees", "words"),
+    [
+        (None, "a DraftNode for each of 1"),
+        ([], "a DraftNode for each of 1"),
+        ([None], "the root of a tree"),
+        ([DraftNode((0,))], "the root of a tree"),
+        ([DraftNode((), HALF, [DraftNode((-1,))])], "tokens 0 to 2"),
+        ([DraftNode((), HALF, [DraftNode((7,))])], "tokens 0 to 2"),
+        ([DraftNode((), HALF, [DraftNode((2,))])], "can give"),
+        ([DraftNode((), SparseLaw([0], [1.0]), [DraftNode((1,))])], "can give"),
+        ([DraftNode((), None, [DraftNode((1,))])], "NoneType as the law"),
+        ([DraftNode((), np.ones(3), [DraftNode((1,))])], "ndarray as the law"),  # type: ignore[arg-type]
+        (
+            [
+                DraftNode(
+                    (),
+                    HALF,
+                    [DraftNode((0,), HALF, [DraftNode((0, 0), HALF, [DraftNode((0, 0, 1))])])],
+                )
+            ],
+            "at most 2",
+        ),
+        ([DraftNode((), HALF, [DraftNode((0,), HALF, [DraftNode((1, 0))])])], "lengthen the path"),
+    ],
+)
+@pytest.mark.parametrize("verify", [verify_chain, verify_traversal, spectr_verifier(KSeq)])
+def test_malformed_trees_are_refused(trees: object, words: str, verify: Verifier) -> None:
+    """Catches tokens outside the vocabulary, and drafts that break losslessness without a word."""
+    with pytest.raises(InvalidDraftsError, match=words):
+        list(stream(SAME, [[0]], _Trees(trees), verify, gamma=2, max_tokens=30, seed=0))
+
+
+SAME = _Logits([0.0, 0.0, 0.0])
+
+
+def test_agreeing_nodes_must_have_one_law() -> None:
+    """Catches drafts that are not i.i.d.: they would be judged by the law of the first."""
+    other = SparseLaw([0, 1], [0.9, 0.1])
+    for law, count in ((other, 1), (HALF, 2)):
+        below = [DraftNode((0, 1)) for _ in range(count)]
+        children = [DraftNode((0,), HALF, [DraftNode((0, 1))]), DraftNode((0,), law, below)]
+        tree = DraftNode((), SparseLaw([0], [1.0]), children)
+        with pytest.raises(InvalidDraftsError, match=r"not i\.i\.d\."):
+            list(
+                stream(
+                    _Logits([0.0, -np.inf]),
+                    [[0]],
+                    _Trees([tree]),
+                    spectr_verifier(KSeq),
+                    gamma=2,
+                    seed=0,
+                )
+            )
+
+
+@pytest.mark.parametrize("wrong", [(1, 1, 4), (1, 1, 2), (2, 1, 3), (1, 2, 3), (3,)])
+def test_scores_of_another_shape_are_refused(wrong: tuple[int, ...]) -> None:
+    class Wrong(_Constant):
+        def append(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+            return np.zeros(wrong)
+
+    class Model(_Logits):
+        def start(self, rows: int) -> Session:
+            return Wrong(self.logits)
+
+    with pytest.raises(InvalidLawError, match="array or a tensor \\(1, 1, 3\\)"):
+        autoregressive(Model([0.0, 0.0, 0.0]), [[0]])
+
+
+def test_a_verifier_that_outputs_nothing_does_not_hang() -> None:
+    with pytest.raises(InvalidDraftsError, match="no token"):
+        list(stream(GOOD, [[0]], ModelDrafter(GOOD), lambda *_: ()))
+
+
+@pytest.mark.parametrize("verification", ["chain", "block"])
+def test_very_long_chains_are_judged(verification: str) -> None:
+    """Catches recursion over the depth of a tree."""
+    one = TableModel({(): [1.0]})
+    generation = speculative(
+        one, one, [[0]], gamma=1500, verification=verification, max_tokens=1501, seed=0
+    )
+    assert [step.accepted for step in generation.steps] == [1500]
+
+
+@pytest.mark.parametrize(
+    "uniforms", [[np.nan], [1.0], [-0.5], [0.1, 0.2], 0.5, None, "half", [[0.5]]]
+)
+def test_uniforms_of_a_source_are_checked(uniforms: object) -> None:
+    for rule in ("k-Seq", "traversal"):
+        with pytest.raises(InvalidUniformsError):
+            spectr(GOOD, GOOD, [[0]], k=1, rule=rule, uniforms=[lambda m: uniforms])  # type: ignore[arg-type, return-value]
+
+
+def test_prompts_may_come_from_a_generator() -> None:
+    generation = speculative(GOOD, GOOD, ([token] for token in (0, 1)), max_tokens=3, seed=0)  # type: ignore[arg-type]
+    assert generation.prompts == ((0,), (1,))
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="HuggingFaceModel"):
+        autoregressive("gpt2", [[0]])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="the draft is a str"):
+        speculative(GOOD, "gpt2", [[0]])  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="beside a drafter"):
+        spectr(GOOD, ModelDrafter(GOOD), [[0]], k=2)
+    with pytest.raises(InvalidParameterError, match="beside a drafter"):
+        speculative(GOOD, ModelDrafter(GOOD), [[0]], draft_sampling=Standardization())
+    with pytest.raises(InvalidParameterError, match="a name, one of traversal"):
+        spectr(GOOD, GOOD, [[0]], rule=None)  # type: ignore[arg-type]
+
+
+def test_a_shorter_path_that_is_accepted_whole_is_no_rejection() -> None:
+    """Catches an acceptance rate below one for equal models on uneven trees."""
+    law = SparseLaw([0], [1.0])
+    tree = DraftNode((), law, [DraftNode((0,))])
+    step = next(stream(TableModel({(): [1.0]}), [[0]], _Trees([tree]), gamma=3, seed=0))
+    assert (step.accepted, step.rejected) == (1, False)
+    uneven = Step(0, 0, 1, 2, ((0, 1), (1,)), (1, 2), 1, None, Seconds(0, 0, 0))
+    assert not uneven.rejected
+    refused = Step(0, 0, 1, 2, ((0, 1), (1,)), (0, 2), 1, None, Seconds(0, 0, 0))
+    assert refused.rejected

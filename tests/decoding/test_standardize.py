@@ -367,6 +367,7 @@ def test_equal_parameters_are_equal_and_frozen() -> None:
         Standardization(temperature=0),
         Standardization(temperature=0.3),
         Standardization(temperature=1e-300),
+        Standardization(temperature=1e-310, top_k=2),
         Standardization(top_k=1),
         Standardization(top_k=3),
         Standardization(top_k=40),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 
+from otm.decoding.checks import as_paths, check_outputs
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.models.base import LanguageModel
 from otm.decoding.reading import Context, Reader
@@ -99,7 +100,7 @@ class AcceleratedDrafter(Drafter):
         self,
         contexts: Sequence[Context],
         depths: Sequence[int],
-        parents: Sequence[int],
+        parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft a chain of the full depth for every sequence of a batch."""
@@ -110,13 +111,15 @@ class AcceleratedDrafter(Drafter):
             known = [context + end.path for context, end in zip(contexts, ends, strict=True)]
             most = [max(m - 1, 0) for m in missing]
             trees = self._inner.draft(known, most, parents, uniforms)
-            paths = [tree.leaves() if m else [] for tree, m in zip(trees, missing, strict=True)]
+            checked = as_paths(trees, most, self._reader.model.vocabulary)
+            paths = [found if m else [] for found, m in zip(checked, missing, strict=True)]
             laws = self._reader.read(known, paths, parents, whole=True)
             parents = range(len(contexts))
             for b, tree in enumerate(trees):
                 if missing[b]:
                     law = cache(partial(laws, b))  # the verifier asks for some of them as well
                     output = self._verify(tree, law, uniforms[b])
+                    check_outputs([output])
                     for i, token in enumerate(output):
                         ends[b] = _extend(ends[b], law(output[:i]), token)
             if all(len(end.path) == d for d, end in zip(depths, ends, strict=True)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy.typing as npt
 
@@ -13,6 +14,7 @@ from otm.decoding.models.ngram import NGramModel
 from otm.decoding.models.uniform import as_positive
 from otm.decoding.reading import Context
 from otm.errors import InvalidDraftsError
+from otm.shown import shown
 from otm.sparse import SparseLaw
 
 __all__ = ["Heads", "NonAutoregressiveDrafter", "skip_gram_heads"]
@@ -84,7 +86,7 @@ class NonAutoregressiveDrafter(Drafter):
         self,
         contexts: Sequence[Context],
         depths: Sequence[int],
-        parents: Sequence[int],
+        parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft for every sequence of a batch, from one call of the heads.
@@ -92,7 +94,7 @@ class NonAutoregressiveDrafter(Drafter):
         Raises
         ------
         InvalidDraftsError
-            If the heads do not give laws for each context.
+            If the heads do not give sequences of laws, one for each context.
         """
         roots = [DraftNode() for _ in contexts]
         drafting = [b for b, depth in enumerate(depths) if depth]
@@ -101,11 +103,7 @@ class NonAutoregressiveDrafter(Drafter):
         begun = time.perf_counter()
         laws = self._heads([contexts[b] for b in drafting], max(depths))
         self._seconds += time.perf_counter() - begun
-        if len(laws) != len(drafting):
-            raise InvalidDraftsError(
-                f"the heads gave laws for {len(laws)} contexts and were asked for "
-                f"{len(drafting)}; they must return one sequence of laws for each context"
-            )
+        _check_laws(laws, len(drafting))
         for b, heads in zip(drafting, laws, strict=True):
             level = [roots[b]]
             for depth, law in enumerate(heads[: depths[b]]):
@@ -113,6 +111,26 @@ class NonAutoregressiveDrafter(Drafter):
                     node.grow(law, children_at(self.branching, depth), uniforms[b])
                 level = [child for node in level for child in node.children]
         return roots
+
+
+def _check_laws(laws: Any, count: int) -> None:
+    """Refuse heads that return anything but sequences of laws, one for each context."""
+    if not isinstance(laws, Sequence) or not all(isinstance(given, Sequence) for given in laws):
+        raise InvalidDraftsError(
+            f"the heads gave {shown(laws)}; they must return a list for each context, with a "
+            "SparseLaw for each of the tokens behind it"
+        )
+    if len(laws) != count:
+        raise InvalidDraftsError(
+            f"the heads gave laws for {len(laws)} contexts and were asked for {count}; they must "
+            "return one sequence of laws for each context"
+        )
+    for law in (law for given in laws for law in given):
+        if not isinstance(law, SparseLaw):
+            raise InvalidDraftsError(
+                f"the heads gave {shown(law)} as a law; give a SparseLaw, such as "
+                "SparseLaw.from_dense(probabilities)"
+            )
 
 
 def skip_gram_heads(tokens: npt.ArrayLike, order: int, vocabulary: int, gamma: int) -> Heads:

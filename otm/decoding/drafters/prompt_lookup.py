@@ -15,6 +15,9 @@ from otm.sparse import SparseLaw
 
 __all__ = ["PromptLookup"]
 
+LONGEST_COPY = 2**10
+"""Most tokens that are copied at once, whatever number is asked for."""
+
 
 class PromptLookup(Drafter):
     """Draft what came after the latest earlier occurrence of the last tokens.
@@ -25,7 +28,7 @@ class PromptLookup(Drafter):
     latest counts.  Without any there is no draft.
 
     A copy that reaches the end of the context goes on with what it has copied itself, so that a
-    text that repeats itself is drafted at any length.
+    text that repeats itself is drafted at any length, up to 1024 tokens at once.
 
     Parameters
     ----------
@@ -70,7 +73,7 @@ class PromptLookup(Drafter):
         self,
         contexts: Sequence[Context],
         depths: Sequence[int],
-        parents: Sequence[int],
+        parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft one chain for every sequence of a batch, or none."""
@@ -80,7 +83,7 @@ class PromptLookup(Drafter):
         return roots
 
     def _copy(self, context: Context, depth: int) -> list[int]:
-        """Return as many tokens as are wanted, or none at all."""
+        """Return as many tokens as are wanted, up to a limit, or none at all."""
         if depth == 0:
             return []
         ids = np.array(context, dtype=np.int64)
@@ -88,7 +91,7 @@ class PromptLookup(Drafter):
         if ends.size == 0:
             return []
         # cyclically: what follows the match up to the end of the context, then its copy
-        copied: list[int] = np.resize(ids[ends[-1] + 1 :], depth).tolist()
+        copied: list[int] = np.resize(ids[ends[-1] + 1 :], min(depth, LONGEST_COPY)).tolist()
         return copied
 
 

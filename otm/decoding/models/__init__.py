@@ -4,7 +4,7 @@ Importing this loads no torch: the models that need it load it when they are mad
 """
 
 from otm.decoding.models.base import LanguageModel, Session
-from otm.decoding.models.gpt import GPT, GPTConfig, load
+from otm.decoding.models.gpt import GPT, GPTConfig, decode, encode, load
 from otm.decoding.models.huggingface import HuggingFaceModel, check_same_vocabulary
 from otm.decoding.models.ngram import NGramModel
 from otm.decoding.models.stateless import StatelessModel
@@ -22,5 +22,7 @@ __all__ = [
     "TableModel",
     "UniformModel",
     "check_same_vocabulary",
+    "decode",
+    "encode",
     "load",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,7 +13,8 @@ from otm.decoding.models.gpt_config import GPTConfig
 from otm.decoding.models.gpt_files import read_weights, write_weights
 from otm.decoding.models.gpt_session import GPTSession
 from otm.decoding.models.transformer import Transformer
-from otm.errors import UnknownMethodError
+from otm.errors import InvalidInputError, UnknownMethodError
+from otm.shown import shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,23 +28,44 @@ SHIPPED = ("target", "large", "medium", "small")
 def encode(text: str) -> list[int]:
     """Token ids of a text: the bytes of its UTF-8 form.
 
+    Raises
+    ------
+    InvalidInputError
+        If it is no text, or holds half a surrogate pair, which has no such form.
+
     Examples
     --------
     >>> encode("né")
     [110, 195, 169]
     """
-    return list(text.encode("utf-8"))
+    try:
+        return list(text.encode("utf-8"))
+    except (AttributeError, UnicodeEncodeError) as error:
+        raise InvalidInputError(
+            f"{shown(text)} has no UTF-8 form; give a string without surrogates"
+        ) from error
 
 
 def decode(tokens: Any) -> str:
     """Text of token ids; bytes that are no UTF-8 become U+FFFD.
+
+    Raises
+    ------
+    InvalidInputError
+        If they are no bytes.
 
     Examples
     --------
     >>> decode([110, 195, 169])
     'né'
     """
-    return bytes(map(int, tokens)).decode("utf-8", errors="replace")
+    try:
+        data = bytes(map(operator.index, tokens))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"{shown(tokens)} are no bytes; give a sequence of integers from 0 to 255"
+        ) from error
+    return data.decode("utf-8", errors="replace")
 
 
 class GPT(Transformer, LanguageModel):
@@ -101,7 +124,14 @@ class GPT(Transformer, LanguageModel):
         MissingDependencyError
             If torch or safetensors is not installed.
         """
-        return cls(*read_weights(Path(path)))
+        try:
+            file = Path(path)
+        except TypeError as error:
+            raise InvalidInputError(
+                f"{shown(path)} is no path; give that of a file of `save`, and for a model of this "
+                "package its name to `otm.decoding.models.load`"
+            ) from error
+        return cls(*read_weights(file))
 
     def save(self, path: str | Path, *, dtype: Any = None) -> None:
         """Write the model to a file of safetensors.
@@ -140,7 +170,9 @@ def load(name: str = "target") -> GPT:
     16660
     """
     if name not in SHIPPED:
-        raise UnknownMethodError(f"there is no model {name!r:.60}; there are: {', '.join(SHIPPED)}")
+        raise UnknownMethodError(
+            f"there is no model {shown(name)}; there are: {', '.join(SHIPPED)}"
+        )
     weights = files("otm.decoding.models") / "weights" / f"{name}.safetensors"
     with as_file(weights) as path:
         return GPT.load(path)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from otm.errors import InvalidParameterError
+from otm.shown import shown
 
 __all__ = ["BLOCK", "GPTConfig"]
 
@@ -61,7 +62,7 @@ class GPTConfig:
         for name, value in vars(self).items():
             if type(value) is not int or not 1 <= value <= LARGEST:
                 raise InvalidParameterError(
-                    f"{name} = {value!r:.60}; it must be an integer from 1 to {LARGEST:,}"
+                    f"{name} = {shown(value)}; it must be an integer from 1 to {LARGEST:,}"
                 )
         if self.width % (2 * self.heads):
             raise InvalidParameterError(

@@ -10,9 +10,10 @@ from otm.decoding.models.base import LanguageModel, Session
 from otm.decoding.models.huggingface_cache import new_cache
 from otm.decoding.models.huggingface_session import CachedSession, RereadingSession
 from otm.decoding.models.huggingface_source import Sources
+from otm.decoding.models.uniform import as_integer
 from otm.errors import InvalidInputError, InvalidParameterError, MissingDependencyError
 
-__all__ = ["HuggingFaceModel", "check_same_vocabulary"]
+__all__ = ["HuggingFaceModel", "check_loaded", "check_same_vocabulary"]
 
 LIMITS = "max_position_embeddings", "max_target_positions"
 """What configurations call the most tokens of a row."""
@@ -73,7 +74,10 @@ class HuggingFaceModel(LanguageModel):
         self.model = model
         self.tokenizer = tokenizer
         config = model.config.get_text_config(decoder=True)
-        self.vocabulary = _as_vocabulary(vocabulary, config.vocab_size)
+        most = config.vocab_size
+        self.vocabulary = (
+            most if vocabulary is None else as_integer(vocabulary, "vocabulary", 1, most)
+        )
         rooms = (getattr(config, name, None) for name in LIMITS)
         self.context_length = next((room for room in rooms if room and room > 0), None)
         self._sources = _as_sources(model, source)
@@ -135,6 +139,21 @@ def check_same_vocabulary(target: HuggingFaceModel, draft: HuggingFaceModel) -> 
             )
 
 
+def check_loaded(model: Any, name: str) -> None:
+    """Refuse what is no model of transformers, such as the name of one.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+    """
+    if not hasattr(model, "get_input_embeddings") or not hasattr(model, "config"):
+        raise InvalidParameterError(
+            f"the {name} is a {type(model).__name__}; give a loaded one, such as "
+            "AutoModelForCausalLM.from_pretrained(name)"
+        )
+
+
 def _check_model(model: Any) -> None:
     try:
         import transformers  # noqa: F401
@@ -142,11 +161,7 @@ def _check_model(model: Any) -> None:
         raise MissingDependencyError(
             'models of Hugging Face need transformers: pip install "otm[huggingface]"'
         ) from reason
-    if not hasattr(model, "get_input_embeddings") or not hasattr(model, "config"):
-        raise InvalidParameterError(
-            f"the model is a {type(model).__name__}; give a loaded one, such as "
-            "AutoModelForCausalLM.from_pretrained(name)"
-        )
+    check_loaded(model, "model")
     if model.get_output_embeddings() is None:
         raise InvalidParameterError(
             f"{type(model).__name__} has no language modelling head; load it by "
@@ -157,16 +172,6 @@ def _check_model(model: Any) -> None:
             "the model is in training mode, in which dropout makes its laws random; call "
             "model.eval() first"
         )
-
-
-def _as_vocabulary(vocabulary: int | None, most: int) -> int:
-    if vocabulary is None:
-        return most
-    if not 1 <= vocabulary <= most:
-        raise InvalidParameterError(
-            f"vocabulary = {vocabulary}; the model has {most} tokens, so give 1 to {most}"
-        )
-    return vocabulary
 
 
 def _as_sources(model: Any, source: Any) -> Sources | None:

@@ -38,9 +38,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import read_only
-from otm.decoding.models.ngram_counts import Counts, NGramCounts, as_ids
+from otm.decoding.models.ngram_counts import Counts, NGramCounts, as_ids, as_sizes
 from otm.decoding.models.stateless import StatelessModel
-from otm.decoding.models.uniform import UniformModel, as_positive
+from otm.decoding.models.uniform import UniformModel
 
 __all__ = ["NGramModel"]
 
@@ -99,11 +99,11 @@ class NGramModel(StatelessModel):
         InvalidInputError
             If the tokens are no ids below V, or too few.
         InvalidParameterError
-            If the order or the vocabulary is no such number, or V to the power of n is not below
-            2⁶³.
+            If the order or the vocabulary is no such number, V is above 2²⁴, or V to the power of n
+            is not below 2⁶³.
         """
-        orders = range(1, as_positive(order, "order") + 1)
-        tables = [NGramCounts.of(tokens, n, vocabulary, distance=distance) for n in orders]
+        n, v = as_sizes(order, vocabulary)
+        tables = [NGramCounts.of(tokens, i, v, distance=distance) for i in range(1, n + 1)]
         return cls(tables, _witten_bell)
 
     @classmethod
@@ -125,9 +125,9 @@ class NGramModel(StatelessModel):
         D is n₁ / (n₁ + 2 n₂) where nᵢ n-grams have count i.  If none has count 1, as may be for the
         bytes of a long text, nothing is reserved, and a token that did not occur has probability 0.
         """
-        orders = range(2, as_positive(order, "order") + 1)
-        lower = [NGramCounts.of(tokens, n, vocabulary).continuations() for n in orders]
-        return cls([*lower, NGramCounts.of(tokens, order, vocabulary)], _kneser_ney)
+        n, v = as_sizes(order, vocabulary)
+        lower = [NGramCounts.of(tokens, i, v).continuations() for i in range(2, n + 1)]
+        return cls([*lower, NGramCounts.of(tokens, n, v)], _kneser_ney)
 
     def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
         """Law of the token that follows a context: array [V]."""

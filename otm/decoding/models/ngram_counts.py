@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.models.uniform import as_positive
+from otm.decoding.models.uniform import as_positive, as_vocabulary
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.input_checks import as_array
+from otm.shown import shown
 
-__all__ = ["Counts", "Ids", "NGramCounts", "as_ids"]
+__all__ = ["Counts", "Ids", "NGramCounts", "as_ids", "as_sizes"]
 
 Ids = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.float64]
@@ -62,8 +65,8 @@ class NGramCounts:
         InvalidInputError
             If the tokens are no token ids, or too few of them.
         InvalidParameterError
-            If one of the three numbers is not an integer of at least 1, or an n-gram does not fit
-            into 63 bits.
+            If one of the three numbers is not an integer of at least 1, V is above 2²⁴, or an
+            n-gram does not fit into 63 bits.
 
         Examples
         --------
@@ -71,14 +74,14 @@ class NGramCounts:
         >>> table.ngrams.tolist(), table.counts.tolist()  # 1 2 in base 3 is 5
         ([5, 6, 7], [2.0, 1.0, 1.0])
         """
-        n, v = as_positive(order, "order"), as_positive(vocabulary, "vocabulary")
-        if v**n >= 2**63:
-            raise InvalidParameterError(
-                f"order = {order} on a vocabulary of {vocabulary} tokens; the vocabulary to the "
-                "power of the order must stay below 2**63, so choose a lower order"
-            )
+        n, v = as_sizes(order, vocabulary)
         span = n + as_positive(distance, "distance") - 1 if n > 1 else 1
-        windows = np.lib.stride_tricks.sliding_window_view(as_ids(tokens, span, v), span)
+        text = as_ids(tokens, span, v)
+        if text.ndim != 1:
+            raise InvalidInputError(
+                f"a text of shape {text.shape} was given; allowed are flat sequences of token ids"
+            )
+        windows = np.lib.stride_tricks.sliding_window_view(text, span)
         columns = [*range(n - 1), span - 1]
         ngrams, counts = np.unique(_in_base(windows[:, columns], v), return_counts=True)
         return cls(n, v, ngrams, counts.astype(np.float64))
@@ -111,15 +114,32 @@ class NGramCounts:
         return counts.reshape(*ids.shape[:-1], self.vocabulary)
 
 
+def as_sizes(order: Any, vocabulary: Any) -> tuple[int, int]:
+    """Return an order and a vocabulary whose n-grams fit into an integer.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one is no such number, or V to the power of n is not below 2⁶³.
+    """
+    n, v = as_positive(order, "order"), as_vocabulary(vocabulary)
+    if n >= 63 or v**n >= 2**63:
+        raise InvalidParameterError(
+            f"order = {shown(order)} on a vocabulary of {v} tokens; the order must be below 63, "
+            "and the vocabulary to its power below 2**63, so choose a lower order"
+        )
+    return n, v
+
+
 def as_ids(tokens: npt.ArrayLike, least: int, vocabulary: int) -> Ids:
     """Take token ids [..., n ≥ least]: a wrong id would silently count as another n-gram."""
-    ids = np.asarray(tokens)
+    ids = as_array(tokens, "token ids", InvalidInputError, "allowed are arrays of integers")
     if ids.size == 0:
         ids = ids.astype(np.int64)
     if ids.ndim == 0 or ids.dtype.kind not in "iu" or ids.shape[-1] < least:
         raise InvalidInputError(
             f"token ids of type {ids.dtype} and shape {ids.shape} were given; allowed are arrays "
-            f"of integers with at least {least} on the last axis"
+            f"of integers with at least {shown(least)} on the last axis"
         )
     if ids.size and not 0 <= ids.min() <= ids.max() < vocabulary:
         raise InvalidInputError(

@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm.arithmetic import Law, is_exact, read_only
 from otm.decoding.models.stateless import StatelessModel
-from otm.distribution import as_law
-from otm.errors import InvalidLawError
+from otm.decoding.models.uniform import as_integer, as_vocabulary
+from otm.distribution import as_law, to_exact
+from otm.errors import InvalidLawError, ProblemTooLargeError
+from otm.shown import shown
 
 __all__ = ["TableModel"]
+
+LARGEST_TABLE = 2**20
+"""Most fractions of a table that is drawn at random."""
 
 
 class TableModel(StatelessModel):
@@ -24,12 +30,14 @@ class TableModel(StatelessModel):
     ----------
     laws : mapping from tuple of int to array-like [V]
         The law after each context.  A context is looked up whole, then without its first token, and
-        so on; the empty context () must be there, for all that is in no other row.
+        so on; the empty context () must be there, for all that is in no other row.  If one law is
+        in floats, all are taken as floats; whole numbers go with either kind.
 
     Raises
     ------
     InvalidLawError
-        If an entry is no law, they have different lengths, or the empty context is missing.
+        If an entry is no law or a key no context, the laws have different lengths, or the empty
+        context is missing.
 
     Examples
     --------
@@ -43,19 +51,17 @@ class TableModel(StatelessModel):
     """
 
     def __init__(self, laws: Mapping[tuple[int, ...], Any]) -> None:
-        if () not in laws:
-            raise InvalidLawError(
-                "the table has no law after the empty context (); every other context falls back "
-                "on it, so give one"
-            )
-        self._laws = {context: as_law(law, f"context {context}") for context, law in laws.items()}
+        _check_contexts(laws)
+        self._laws = _of_one_kind(
+            {context: as_law(law, f"context {shown(context)}") for context, law in laws.items()}
+        )
         self._longest = max(map(len, laws))
         self.vocabulary = self._laws[()].size
         for context, law in self._laws.items():
             if law.size != self.vocabulary:
                 raise InvalidLawError(
-                    f"the law after context {context} has {law.size} tokens, the one after () has "
-                    f"{self.vocabulary}; all laws must be on the same vocabulary"
+                    f"the law after context {shown(context)} has {law.size} tokens, the one after "
+                    f"() has {self.vocabulary}; all laws must be on the same vocabulary"
                 )
 
     def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -82,12 +88,28 @@ class TableModel(StatelessModel):
         largest : int, optional
             Weights are whole numbers from 0 to this, so that zeros occur.
 
+        Raises
+        ------
+        InvalidParameterError
+            If a number is out of its range.
+        ProblemTooLargeError
+            If the table would hold more than 2^20 fractions.
+
         Examples
         --------
         >>> model = TableModel.random(3, order=1, rng=np.random.default_rng(0))
         >>> model.vocabulary, bool(sum(model.law((2,))) == 1)
         (3, True)
         """
+        as_vocabulary(vocabulary)
+        as_integer(order, "order", 0)
+        as_integer(largest, "largest", 0, 2**62)
+        contexts = order + 1 if vocabulary == 1 else vocabulary ** min(order, 20)
+        if vocabulary * contexts > LARGEST_TABLE:
+            raise ProblemTooLargeError(
+                f"a table of {vocabulary} tokens after all contexts of up to {shown(order)} of "
+                f"them; at most {LARGEST_TABLE:,} numbers are drawn, so choose a lower order"
+            )
         laws = {}
         for length in range(order + 1):
             for context in itertools.product(range(vocabulary), repeat=length):
@@ -95,3 +117,36 @@ class TableModel(StatelessModel):
                 weights[int(rng.integers(vocabulary))] += 1
                 laws[context] = [Fraction(weight, sum(weights)) for weight in weights]
         return cls(laws)
+
+
+def _check_contexts(table: Any) -> None:
+    """Refuse what is no mapping from contexts, or lacks the empty one."""
+    if not isinstance(table, Mapping):
+        raise InvalidLawError(
+            f"the table is a {type(table).__name__}; give a mapping from contexts to laws, such as "
+            "{(): [0.5, 0.5]}"
+        )
+    for context in table:
+        if not isinstance(context, tuple) or not all(
+            isinstance(token, int | np.integer) for token in context
+        ):
+            raise InvalidLawError(
+                f"the table has a law after {shown(context)}; a context must be a tuple of token "
+                "ids, such as (0,)"
+            )
+    if () not in table:
+        raise InvalidLawError(
+            "the table has no law after the empty context (); every other context falls back on "
+            "it, so give one"
+        )
+
+
+def _of_one_kind(laws: dict[tuple[int, ...], Law]) -> dict[tuple[int, ...], Law]:
+    """Make all laws fractions or all floats; whole numbers, which are floats here, go with both."""
+    if not any(map(is_exact, laws.values())):
+        return laws
+    exact = all(is_exact(law) or np.isin(law, (0, 1)).all() for law in laws.values())
+    return {
+        context: read_only(to_exact(law) if exact else law.astype(np.float64))
+        for context, law in laws.items()
+    }

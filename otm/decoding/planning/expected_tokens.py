@@ -20,7 +20,7 @@ import numpy as np
 from otm.arithmetic import Law, Number, zeros
 from otm.coupling.rules import Rule
 from otm.decoding.drafting import DraftNode
-from otm.decoding.verification import TargetLaws
+from otm.decoding.verification import OpenNode, TargetLaws
 from otm.draft_laws.iid import IID
 from otm.errors import InvalidParameterError
 from otm.problem import MembershipProblem
@@ -127,25 +127,13 @@ def tokens_by_traversal(root: DraftNode, target: TargetLaws, depth: int) -> Law:
 
     def visit(node: DraftNode, weight: Number, levels: int) -> tuple[Number, Number]:
         """Probability that something at or below the node is output, and its mean length there."""
-        wanted = target(node.path)
-        children = node.merged() if len(node.path) < levels else []
+        opened = OpenNode(node if len(node.path) < levels else DraftNode(node.path), weight, target)
         refused, length = one, 0 * one
-        if children:
-            tokens, offered, left = align(node.offered(), wanted)
-        for child in children:
-            i = int(np.searchsorted(tokens, child.token))
-            mass = weight * left.item(i)
-            passed = mass / offered.item(i) if mass < offered.item(i) else one
-            output, of_child = visit(child, passed, levels)
+        while (child := opened.next_child()) is not None:
+            output, of_child = visit(child, opened.weight_of(child), levels)
             length, refused = length + refused * of_child, refused * (1 - output)
-            rest: Law = np.maximum(weight * left - offered, 0 * offered)
-            excess = rest.sum()
-            if excess > 0:
-                left = rest / excess
-                weight = excess / (excess + (1 - weight))
-            elif node.path:  # nothing is left to be output here
-                weight = 0 * weight
-        accepted = refused * (weight if node.path else one)
+            opened.reject()
+        accepted = refused * (opened.weight if node.path else one)
         return 1 - (refused - accepted), length + accepted * (len(node.path) + 1)
 
     means = zeros(depth + 1, target(root.path).probabilities)

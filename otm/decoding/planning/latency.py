@@ -46,8 +46,8 @@ class Latency:
         For each number of rows the time in which the draft model reads one token in each.
     target : sequence of sequences of float
         For each number of tokens, and there for each number of rows, the time of the target.
-    overhead : float, optional
-        Time of a step outside of the models.
+    overhead, overhead_alone : float, optional
+        Time of a step outside of the models, with drafts and without.
 
     Raises
     ------
@@ -75,6 +75,7 @@ class Latency:
     draft: Sequence[float]
     target: Sequence[Sequence[float]]
     overhead: float = 0.0
+    overhead_alone: float = 0.0
 
     def __post_init__(self) -> None:
         for name, grid in (("rows", self.rows), ("tokens", self.tokens)):
@@ -93,6 +94,7 @@ class Latency:
                 f"{wanted[1]}"
             )
         as_costs(self.overhead, "overhead")
+        as_costs(self.overhead_alone, "overhead_alone")
         if not self.alone > 0:
             raise InvalidParameterError(
                 f"the target takes {self.alone} for one token in one row; it must be above 0"
@@ -157,7 +159,7 @@ class Latency:
         InvalidInputError
             If the table does not reach so far.
         """
-        return efficiency * self.alone / self.step(gamma, k)
+        return efficiency * (self.alone + self.overhead_alone) / self.step(gamma, k)
 
 
 def measure(
@@ -169,6 +171,7 @@ def measure(
     *,
     repeats: int = 20,
     overhead: float = 0.0,
+    overhead_alone: float = 0.0,
 ) -> Latency:
     """Measure how long two models take behind a prompt.
 
@@ -190,9 +193,9 @@ def measure(
         Numbers of drafts γ and of chains K; 0 and 1 are measured in any case.
     repeats : int, optional
         How often each shape is timed.
-    overhead : float, optional
-        Seconds of a step outside of the models, such as `Generation.seconds.other` over the number
-        of steps.
+    overhead, overhead_alone : float, optional
+        Seconds of a step outside of the models, with drafts and without, such as
+        `Generation.seconds.other` over the number of steps.
 
     Returns
     -------
@@ -231,7 +234,7 @@ def measure(
     medians = np.median(runs, axis=0)
     of_draft = _least_of_larger(medians[: len(rows)])
     of_target = _least_of_larger(medians[len(rows) :].reshape(-1, len(rows)))
-    return Latency(rows, tokens, of_draft.tolist(), of_target.tolist(), overhead)
+    return Latency(rows, tokens, of_draft.tolist(), of_target.tolist(), overhead, overhead_alone)
 
 
 def _least_of_larger(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

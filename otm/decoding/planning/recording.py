@@ -110,6 +110,7 @@ def record(
     [0.5, 0.5]
     """
     most, together = as_gamma(depth), as_positive(batch, "batch")
+    check_models(target, drafter)
     given = _as_groups(contexts, target.vocabulary)
     _check_room(target, drafter, [context for group in given for context in group], most)
     sources = as_sources(seed, None, len(given))
@@ -224,7 +225,7 @@ def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
 def _check_room(
     target: LanguageModel, drafter: Drafter, contexts: Sequence[Context], depth: int
 ) -> None:
-    """Refuse another vocabulary, and contexts that will not fit the models with their drafts."""
+    """Refuse contexts that will not fit the models with their drafts."""
     longest = max(map(len, contexts))
     for name, room in {"target": target.context_length, "draft": drafter.context_length}.items():
         if room is not None and longest + depth > room:
@@ -233,4 +234,3 @@ def _check_room(
                 f"which takes {room} tokens; shorten the contexts, or let depth be at most "
                 f"{max(room - longest, 0)}"
             )
-    check_models(target, drafter, contexts, depth)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from otm.decoding import expected_tokens, walltime_improvement
-from otm.decoding.planning import latency as module
 from otm.decoding.models import LanguageModel, Session
 from otm.decoding.models.base import Rows
+from otm.decoding.planning import latency as module
 from otm.decoding.planning.latency import Latency, measure
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 
