@@ -29,6 +29,9 @@ from benchmarks.loops.overhead import overhead_of_random_pair, overhead_of_shipp
 from benchmarks.loops.speed import speed
 from benchmarks.machine import machine
 
+LAYERS = (16, 48)
+"""Sizes of the targets with random weights."""
+
 RESULTS = Path(__file__).parent / "results" / "decoding.json"
 
 
@@ -38,8 +41,9 @@ def run(*, quick: bool) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     results = machine("numpy", "torch", "transformers")
-    print("overhead, random weights, V = 50,257, top-k 1,000")
-    results["overhead_random"] = overhead_of_random_pair(12 if quick else 150)
+    for layers in (2,) if quick else LAYERS:
+        print(f"overhead, random weights, {layers} layers, V = 50,257, top-k 1,000")
+        results[f"overhead_{layers}"] = overhead_of_random_pair(layers, 12 if quick else 150)
     print("overhead, shipped pair")
     results["overhead_shipped"] = overhead_of_shipped_pair(12 if quick else 400)
     print("efficiency")

@@ -8,8 +8,9 @@ __all__ = ["efficiency", "overhead", "peers", "speed"]
 
 COMMAND = "decoding --save"
 PAIRS = {
-    "overhead_random": "random weights, 50,257 tokens, top-k 1,000",
-    "overhead_shipped": "shipped bytes, target and small",
+    "overhead_16": "random, 16 layers",
+    "overhead_48": "random, 48 layers",
+    "overhead_shipped": "shipped bytes",
 }
 
 

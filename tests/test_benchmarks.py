@@ -40,7 +40,7 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
     assert pictures.several_chains(record) is not None
 
 
-@pytest.mark.parametrize("name", ["distances", "laws", "rows", "rules"])
+@pytest.mark.parametrize("name", ["decoding", "distances", "laws", "rows", "rules"])
 def test_a_benchmark_runs(name: str) -> None:
     pytest.importorskip("torch")
     command = [sys.executable, "-W", "error", "-m", f"benchmarks.{name}", "--quick"]

@@ -11,13 +11,13 @@ __all__ = ["VOCABULARY", "prompts_of_text", "random_pair"]
 VOCABULARY = 50_257
 
 
-def random_pair() -> tuple[GPT, GPT]:
-    """Make a target with random weights, and a draft that is its first layer.
+def random_pair(layers: int) -> tuple[GPT, GPT]:
+    """Make a target of so many layers with random weights, and a draft that is its first layer.
 
     What the first layer adds is large, so that the embedding of the last token does not decide the
     next one; what the others add is small beside it, so that the two laws are alike.
     """
-    random = GPT.random(GPTConfig(layers=16, width=256, heads=4, vocabulary=VOCABULARY), seed=0)
+    random = GPT.random(GPTConfig(layers=layers, width=256, heads=4, vocabulary=VOCABULARY), seed=0)
     weights = {}
     for name, weight in random.weights.items():
         scale = 1.0

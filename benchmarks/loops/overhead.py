@@ -18,10 +18,10 @@ TOP_K = 1000
 RULES = ("k-Seq", "optimal", "recursive rejection", "traversal")
 
 
-def overhead_of_random_pair(tokens: int) -> list[dict[str, Any]]:
+def overhead_of_random_pair(layers: int, tokens: int) -> list[dict[str, Any]]:
     """Measure a vocabulary of 50,257 tokens, of which sampling leaves 1,000."""
     prompt = np.random.default_rng(0).integers(0, VOCABULARY, 64).tolist()
-    return overhead(*random_pair(), prompt, tokens, Standardization(top_k=TOP_K))
+    return overhead(*random_pair(layers), prompt, tokens, Standardization(top_k=TOP_K))
 
 
 def overhead_of_shipped_pair(tokens: int) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.standardize import Standardization
 from otm.decoding.trace import Seconds
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.shown import shown
 
 __all__ = ["Beams", "beam_search", "speculative_beam_search"]
@@ -212,6 +212,8 @@ def speculative_beam_search(
     (8, 2)
     """
     u = 2 * as_positive(width, "width") if draft_width is None else draft_width
+    if not isinstance(draft, LanguageModel):
+        raise InvalidInputError(f"the draft is a {type(draft).__name__}; give a LanguageModel")
     reader = Reader(target, as_sampling(sampling))
     drafter = Reader(draft, as_sampling(sampling if draft_sampling is None else draft_sampling))
     return _search(

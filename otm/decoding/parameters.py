@@ -50,7 +50,12 @@ def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
         ) from reason
     if array.dtype == object and all(_is_real(value) for value in array.flat):
         if not all(isinstance(value, numbers.Rational) for value in array.flat):
-            array = array.astype(np.float64)
+            try:
+                array = array.astype(np.float64)
+            except OverflowError:
+                raise InvalidParameterError(
+                    f"{name} = {shown(values)} has a number beyond all floats; it must be {allowed}"
+                ) from None
     elif array.dtype.kind not in "iuf":
         raise InvalidParameterError(f"{name} = {shown(values)}; it must be {allowed}")
     if array.dtype.kind == "f":

@@ -2,11 +2,12 @@
 
 - `exact`: exact laws in fractions, by enumeration and by exploring every path of the code that
   decides, with the symbolic uniforms of `symbolic`;
+- `sequences`: exact laws of what decoding loops output, and of what they should;
 - `instances`: small named problems;
 - `monte_carlo`: Monte Carlo checks under one budget of false alarms, with the limits of
   `statistics`;
 - `strategies`: Hypothesis strategies for laws, problems and uniforms.  This module alone needs the
-  extra `otm[testing]`, and is imported by its full name.
+  extra `otm[testing]`; it and `sequences` are imported by their full names.
 """
 
 from otm.testing.exact import (

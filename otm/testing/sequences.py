@@ -28,7 +28,31 @@ MOST_UNIFORMS = 64
 
 
 def law_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
-    """Exact law of what a function of one source of uniforms returns."""
+    """Exact law of what a function of one source of uniforms returns.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a source (a function from m to m uniforms), such as a way of decoding is given for a
+        sequence, and returns tokens.  Of the uniforms it takes at most 64, and only compares them.
+
+    Returns
+    -------
+    dict from tuple of int to Fraction
+        Probability of each sequence of tokens that has one; they sum to exactly 1.
+
+    Examples
+    --------
+    >>> from otm.decoding import autoregressive
+    >>> model = TableModel({(): [Fraction(1, 4), Fraction(3, 4)]})
+    >>> law = law_of(
+    ...     lambda source: autoregressive(
+    ...         model, [[0]], max_tokens=1, uniforms=[source]
+    ...     ).sequences[0]
+    ... )
+    >>> law == {(0,): Fraction(1, 4), (1,): Fraction(3, 4)} == sequence_law(model, (0,), 1)
+    True
+    """
 
     def outcome(uniforms: npt.NDArray[Any]) -> Path:
         given = iter(uniforms)
@@ -50,7 +74,19 @@ def law_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
 def sequence_law(
     model: TableModel, prompt: Path, length: int, end: int | None = None
 ) -> dict[Path, Fraction]:
-    """Law of the next tokens of a model, up to a length or an end token."""
+    """Law of the next tokens of a model, up to a length or an end token.
+
+    Parameters
+    ----------
+    model : TableModel
+        Laws in fractions.
+    prompt : tuple of int
+        The tokens before.
+    length : int
+        Most tokens.
+    end : int, optional
+        A token that ends a sequence.
+    """
     law: dict[Path, Fraction] = {(): Fraction(1)}
     for _ in range(length):
         law = dict(_longer(model, prompt, law, end))
@@ -60,7 +96,18 @@ def sequence_law(
 def continued(
     law: dict[Path, Fraction], model: TableModel, prompt: Path, length: int, end: int | None = None
 ) -> dict[Path, Fraction]:
-    """Law of sequences that a model continues up to a length or an end token."""
+    """Law of sequences that a model continues up to a length or an end token.
+
+    What a lossless decoder outputs in a step, continued so by the target, has the `sequence_law` of
+    the target.
+
+    Parameters
+    ----------
+    law : dict from tuple of int to Fraction
+        What was output, of at most `length` tokens.
+    model, prompt, length, end
+        As for `sequence_law`.
+    """
     whole: dict[Path, Fraction] = defaultdict(Fraction)
     for path, probability in law.items():
         if end is not None and end in path:

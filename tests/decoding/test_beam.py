@@ -270,6 +270,21 @@ def test_models_that_do_not_fit_are_refused() -> None:
         speculative_beam_search(target, TableModel({(): [0.5, 0.5]}), [[0]])
     with pytest.raises(InvalidInputError, match="prompt 0 is empty"):
         beam_search(target, [[]])
+    nothing: Any = None
+    with pytest.raises(InvalidInputError, match="the target is a NoneType"):
+        beam_search(nothing, [[0]])
+    with pytest.raises(InvalidInputError, match="the draft is a NoneType"):
+        speculative_beam_search(target, nothing, [[0]])
+
+
+def test_what_is_no_way_to_sample_is_refused() -> None:
+    """Fails if a temperature that is given as the sampling fails inside."""
+    target, draft = models(0)
+    wrong: Any = 0.5
+    with pytest.raises(InvalidParameterError, match=r"sampling = 0\.5"):
+        beam_search(target, [[0]], sampling=wrong)
+    with pytest.raises(InvalidParameterError, match=r"sampling = 0\.5"):
+        speculative_beam_search(target, draft, [[0]], draft_sampling=wrong)
 
 
 def test_transformers_finds_the_same_beams() -> None:

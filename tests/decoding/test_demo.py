@@ -10,6 +10,8 @@ import sys
 import pytest
 
 from otm.decoding.__main__ import main
+from otm.decoding.generate import tree_rules
+from otm.decoding.models.ngram import NGramModel
 
 SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--tokens", "12", "--gamma", "3"]
 
@@ -50,7 +52,9 @@ def test_the_same_seed_prints_the_same_text(capsys: pytest.CaptureFixture[str]) 
         (["--prompt", ""], "prompt 0 is empty"),
         (["--gamma", "-1"], "γ = -1"),
         (["--k", "0"], "k = 0"),
-        (["--rule", "nonsense"], "there is no rule 'nonsense'"),
+        (["--rule", "nonsense"], "'nonsense'; trees of drafts are judged by traversal"),
+        (["--rule", "greedy"], "'greedy' is for drafts that are not independent"),
+        (["--tokens", "0"], "max_tokens = 0"),
         (["--temperature", "-1"], "temperature = -1.0"),
         (["--seed", "-1"], "seed = -1"),
         (["--target", "nonsense"], "there is no model 'nonsense'; there are: target, large"),
@@ -65,6 +69,25 @@ def test_a_bad_option_is_one_line_and_status_2(
     assert err.startswith("python -m otm.decoding: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_more_tokens_than_a_model_takes_are_refused_before_the_heading(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(NGramModel, "context_length", 512)
+    assert main([*SMALL, "--tokens", "600"]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert "which takes 512 tokens" in err
+
+
+def test_every_rule_that_is_offered_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fails if the help offers rules for drafts that are not i.i.d."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    offered = " ".join(capsys.readouterr().out.split())
+    assert f"SpecTr's rules: {', '.join(tree_rules())} (" in offered
+    assert "greedy" not in tree_rules()
 
 
 def test_without_torch_it_says_so_and_takes_ngrams(

@@ -122,8 +122,35 @@ def test_stopping_criteria_are_honoured() -> None:
     }  # fmt: skip
     expected = TARGET.generate(PROMPTS, **options)
     assert expected.shape[1] < PROMPTS.shape[1] + 16
-    found = TARGET.generate(PROMPTS, custom_generate=AssistedDecoding(DRAFT, k=2), **options)
-    assert torch.equal(found, expected)
+    for draft, gamma in ((DRAFT, 5), (TARGET, 6)):
+        decoding = AssistedDecoding(draft, k=2, gamma=gamma)
+        found = TARGET.generate(PROMPTS, custom_generate=decoding, **options)
+        assert torch.equal(found, expected)
+        assert decoding.generation is not None
+        assert "stop" in decoding.generation.endings
+        for row, new in zip(found.tolist(), decoding.generation.sequences, strict=True):
+            padding = len(row) - PROMPTS.shape[1] - len(new)
+            assert row[PROMPTS.shape[1] :] == [*new, *[0] * padding]
+
+
+def test_a_stopped_sequence_is_not_decoded_further() -> None:
+    """Catches steps behind a criterion, which make every statistic of the generation wrong."""
+
+    class Short(transformers.StoppingCriteria):
+        """Stops the sequence whose prompt begins with padding at its second token."""
+
+        def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+            return (input_ids[:, 0] == 0) & (input_ids.shape[1] >= 6)
+
+    decoding = AssistedDecoding(TARGET, gamma=6, k=1)
+    TARGET.generate(
+        PROMPTS, custom_generate=decoding, do_sample=False, max_new_tokens=16, **PADDED,
+        stopping_criteria=transformers.StoppingCriteriaList([Short()]),
+    )  # fmt: skip
+    assert decoding.generation is not None
+    assert [len(new) for new in decoding.generation.sequences] == [16, 2]
+    assert decoding.generation.endings == ("length", "stop")
+    assert len(decoding.generation.of(1)) == 1
 
 
 def test_tokens_are_streamed_as_by_generate() -> None:
@@ -284,5 +311,46 @@ def test_the_plug_is_pulled_again() -> None:
     with plug(TARGET):
         assert torch.equal(TARGET.generate(PROMPTS[:1], **options), expected)
     with pytest.raises(InvalidParameterError, match="custom_generate cannot"), plug(TARGET, DRAFT):
-        TARGET.generate(PROMPTS[:1], custom_generate=AssistedDecoding(DRAFT), **options)
+        TARGET.generate(PROMPTS[:1], custom_generate=lambda **_: None, **options)
+    assert "generate" not in vars(TARGET)
+
+
+def test_plugs_are_nested_and_leave_what_was_there() -> None:
+    """Catches an instance's own `generate` that is lost, and an inner plug that ends the outer."""
+    model = copy.deepcopy(TARGET)
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 6}
+    expected = TARGET.generate(PROMPTS[:1], **options)
+    calls = []
+
+    def own(*args: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs)
+        return type(model).generate(model, *args, **kwargs)
+
+    model.generate = own
+    with plug(model, DRAFT, gamma=2):
+        outer = model.generate
+        with plug(model, DRAFT, gamma=3):
+            assert torch.equal(model.generate(PROMPTS[:1], **options), expected)
+        assert calls.pop()["custom_generate"].generation.steps[0].gamma == 3
+        assert model.generate is outer
+        assert torch.equal(model.generate(PROMPTS[:1], **options), expected)
+        assert calls.pop()["custom_generate"].generation.steps[0].gamma == 2
+    assert model.generate is own
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (("gpt2", DRAFT), {}, "the model is a str; give a loaded one"),
+        ((TARGET, "gpt2"), {}, "the assistant is a str; give a loaded one"),
+        ((TARGET, DRAFT), {"bogus": 1}, "'bogus'"),
+        ((TARGET,), {"bogus": 1}, "'bogus'"),
+        ((TARGET,), {"gamma": -1}, "γ = -1"),
+        ((TARGET,), {"k": ()}, "branching"),
+    ],
+)
+def test_a_wrong_plug_is_refused_at_once(given: Any, options: Any, message: str) -> None:
+    """Catches mistakes that show up in the first call only, or never."""
+    with pytest.raises(InvalidParameterError, match=message), plug(*given, **options):
+        pass
     assert "generate" not in vars(TARGET)

@@ -12,6 +12,7 @@ import pytest
 from otm.decoding import Generation, Seconds, Step, spectr, speculative, stream
 from otm.decoding.models import TableModel
 from otm.decoding.rendering import legend, statistics, trace, wants_colour
+from otm.errors import InvalidInputError
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -157,3 +158,11 @@ def test_colours_are_for_terminals_whose_users_want_them(monkeypatch: pytest.Mon
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert not wants_colour(Terminal())
+
+
+def test_what_does_not_belong_together_is_refused() -> None:
+    """Bug: a table of nothing, or a trace with too few prompts, ends in an error of Python's."""
+    with pytest.raises(InvalidInputError, match="at least one"):
+        statistics({})
+    with pytest.raises(InvalidInputError, match="prompt 1 and 1 were given"):
+        lines(step((), (1,), 0, sequence=1))

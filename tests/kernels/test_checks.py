@@ -96,6 +96,8 @@ WRONG_LOGITS: list[tuple[dict[str, np.ndarray], Any, type[Exception], str]] = [
     ({}, math.inf, InvalidParameterError, "finite"),
     ({}, np.ones(3), InvalidParameterError, "shape"),
     ({}, np.array([1.0, -1.0]), InvalidParameterError, "at least 0"),
+    ({}, 10**400, InvalidParameterError, "finite"),
+    ({}, np.array([True, False]), InvalidParameterError, "of type bool"),
 ]  # fmt: skip
 
 
@@ -110,6 +112,12 @@ def test_errors_of_logits_are_the_same(
         temperature = torch.from_numpy(temperature)
     with pytest.raises(error, match=message):
         reference.verify_chain_from_logits(*tensors(*given), temperature)
+
+
+def test_temperatures_that_are_no_numbers_are_refused() -> None:
+    """Catches a comparison of None with 0."""
+    with pytest.raises(InvalidParameterError, match="of type object"):
+        definition.verify_chain_from_logits(*arguments().values(), np.array([None, 1]))
 
 
 def test_torch_is_loaded_on_use_and_its_absence_is_explained(

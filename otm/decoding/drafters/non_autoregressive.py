@@ -13,7 +13,7 @@ from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.models.ngram import NGramModel
 from otm.decoding.models.uniform import as_positive
 from otm.decoding.reading import Context
-from otm.errors import InvalidDraftsError
+from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.shown import shown
 from otm.sparse import SparseLaw
 
@@ -45,7 +45,7 @@ class NonAutoregressiveDrafter(Drafter):
     Raises
     ------
     InvalidParameterError
-        If the vocabulary or the branching is no such number.
+        If the heads are no function, or the vocabulary or the branching is no such number.
 
     Notes
     -----
@@ -74,6 +74,10 @@ class NonAutoregressiveDrafter(Drafter):
     ) -> None:
         self.vocabulary = None if vocabulary is None else as_positive(vocabulary, "vocabulary")
         self.branching = as_branching(branching)
+        if not callable(heads):
+            raise InvalidParameterError(
+                f"heads = {shown(heads)}; give a function from contexts and a number to laws"
+            )
         self._heads = heads
         self._seconds = 0.0
 

@@ -118,6 +118,8 @@ def test_skip_gram_heads_draft_what_a_chain_of_bigrams_would() -> None:
 
 def test_bad_parameters_are_refused() -> None:
     """Bug: a mistake shows up in the middle of decoding."""
+    with pytest.raises(InvalidParameterError, match="heads = None"):
+        NonAutoregressiveDrafter(None)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="vocabulary = "):
         NonAutoregressiveDrafter(heads, 0)
     with pytest.raises(InvalidParameterError, match="branching"):
@@ -140,3 +142,20 @@ def test_a_node_without_children_has_no_law() -> None:
     [root] = NonAutoregressiveDrafter(heads).draft([(0,)], [2], [0], [np.zeros])
     leaves: list[DraftNode] = [node for node in root.nodes() if not node.children]
     assert [leaf.law for leaf in leaves] == [None]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda: None, "the heads gave None"),
+        (lambda: (laws for laws in [LAWS]), "the heads gave <generator"),
+        (lambda: LAWS[:1], "a list for each context"),
+        (lambda: [[np.array([0.5, 0.5])]], "as a law; give a SparseLaw"),
+        (lambda: np.full((1, 2, 2), 0.5), "a list for each context"),
+    ],
+)
+def test_heads_that_return_no_laws_are_refused(answer: Any, message: str) -> None:
+    """Bug: the loop fails somewhere behind, in words that nobody can trace to the heads."""
+    drafter = NonAutoregressiveDrafter(lambda contexts, most: answer())
+    with pytest.raises(InvalidDraftsError, match=message):
+        drafter.draft([(0,)], [2], [0], [np.zeros])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from otm.decoding.drafters import PromptLookup
+from otm.decoding.drafters.prompt_lookup import LONGEST_COPY
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.models.table import TableModel
@@ -116,3 +117,8 @@ def test_bad_lengths_are_refused(longest: Any) -> None:
     """Bug: a length of zero matches everything."""
     with pytest.raises(InvalidParameterError, match="longest = "):
         PromptLookup(longest)
+
+
+def test_a_copy_is_bounded() -> None:
+    """Bug: memory for as many drafts as anybody may ask for."""
+    assert draft(2, [1, 2, 1, 2], 10**12).leaves() == [(1, 2) * (LONGEST_COPY // 2)]

@@ -186,3 +186,20 @@ def test_texts_are_their_bytes(text):
 def test_bytes_that_are_no_text_do_not_stop_decoding():
     # a draft may end in the middle of a character
     assert decode(encode("é")[:1]) == "\ufffd"
+
+
+@pytest.mark.parametrize("tokens", [[256], [-1], [10**30], [1.5], None, "a"])
+def test_what_is_no_byte_is_refused(tokens):
+    with pytest.raises(InvalidInputError, match="are no bytes"):
+        decode(tokens)
+
+
+@pytest.mark.parametrize("text", ["\ud800", None])
+def test_what_is_no_text_is_refused(text):
+    with pytest.raises(InvalidInputError, match="has no UTF-8 form"):
+        encode(text)
+
+
+def test_what_is_no_path_is_refused():
+    with pytest.raises(InvalidInputError, match="None is no path"):
+        GPT.load(None)

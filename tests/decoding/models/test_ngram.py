@@ -154,7 +154,10 @@ def test_a_session_gives_the_law_after_every_token() -> None:
     np.testing.assert_array_equal(laws[1, 0], model.law((2, 1)))
 
 
-@pytest.mark.parametrize("tokens", [[1, 2, 5], [1, -1, 2], [0.5, 1.0, 2.0], [1, 2], 3])
+@pytest.mark.parametrize(
+    "tokens",
+    [[1, 2, 5], [1, -1, 2], [0.5, 1.0, 2.0], [1, 2], 3, [[1, 2], [3]], [[1, 2, 3], [3, 2, 1]]],
+)
 def test_bad_token_ids_are_refused(tokens: object) -> None:
     """Bug: an id outside the vocabulary is read as the digits of another trigram."""
     for fit in FITS:
@@ -204,3 +207,13 @@ def test_the_uniform_model_knows_nothing() -> None:
     assert model.vocabulary == 3
     assert model.law(()).tolist() == model.law((2, 1)).tolist() == [1 / 3] * 3
     assert not model.law(()).flags.writeable
+
+
+@pytest.mark.parametrize("vocabulary", [2**31, 10**13])
+def test_vocabularies_beyond_all_memory_are_refused(vocabulary: int) -> None:
+    """Bug: gigabytes are asked for before anything is looked at."""
+    with pytest.raises(InvalidParameterError, match="from 1 to 16,777,216"):
+        UniformModel(vocabulary)
+    for fit in FITS:
+        with pytest.raises(InvalidParameterError, match="from 1 to 16,777,216"):
+            fit([0, 1], 1, vocabulary)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from otm.decoding.models.table import TableModel
-from otm.errors import InvalidLawError
+from otm.errors import InvalidLawError, InvalidParameterError, ProblemTooLargeError
 
 HALF = Fraction(1, 2)
 LAWS = {
@@ -73,9 +74,12 @@ def test_floats_and_fractions_stay_what_they_are() -> None:
         ({(): [1, 0], (1,): [1, 0, 0]}, r"context \(1,\) has 3 tokens"),
         ({(): [1, 0], (1,): [0.5, 0.25]}, r"context \(1,\)"),
         ({(): [-1, 2]}, r"context \(\)"),
+        (None, "the table is a NoneType"),
+        ({(): [1.0], 0: [1.0]}, "a law after 0; a context must be a tuple"),
+        ({(): [1.0], ("a",): [1.0]}, r"a law after \('a',\); a context must be a tuple"),
     ],
 )
-def test_bad_tables_are_refused(laws: dict[tuple[int, ...], list[float]], match: str) -> None:
+def test_bad_tables_are_refused(laws: Any, match: str) -> None:
     """Bug: a gap in the table or a wrong law is met in the middle of decoding."""
     with pytest.raises(InvalidLawError, match=match):
         TableModel(laws)
@@ -91,3 +95,33 @@ def test_random_tables_are_complete_exact_and_have_zeros() -> None:
     assert {type(number) for law in laws for number in law} == {Fraction}
     again = TableModel.random(3, order=2, rng=np.random.default_rng(1))
     assert all((law == again.law(c)).all() for law, c in zip(laws, np.ndindex(3, 3), strict=True))
+
+
+@pytest.mark.parametrize("other", [[0.25, 0.75], [1, 0], [HALF, HALF]])
+def test_all_laws_of_a_table_are_of_one_kind(other: list[Any]) -> None:
+    """Bug: fractions beside floats, so that no session returns the law of the table."""
+    model = TableModel({(): [HALF, HALF], (1,): other})
+    kind = float if 0.25 in other else Fraction
+    for context, law in (((), [HALF, HALF]), ((1,), other)):
+        assert model.law(context).tolist() == law
+        assert {type(number) for number in model.law(context)} <= {kind, np.float64}
+        assert (model.law(context).dtype == object) == (kind is Fraction)
+        assert not model.law(context).flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "order", "largest", "error"),
+    [
+        (0, 1, 4, InvalidParameterError),
+        (2, -1, 4, InvalidParameterError),
+        (2, 1, -1, InvalidParameterError),
+        (2, 10**12, 4, ProblemTooLargeError),
+        (1, 10**4000, 4, ProblemTooLargeError),
+    ],
+)
+def test_tables_that_cannot_be_drawn_are_refused(
+    vocabulary: int, order: int, largest: int, error: type[Exception]
+) -> None:
+    """Bug: errors of NumPy's, or a loop without end."""
+    with pytest.raises(error):
+        TableModel.random(vocabulary, order, np.random.default_rng(0), largest=largest)
