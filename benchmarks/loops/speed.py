@@ -37,8 +37,16 @@ def speed(tokens: int, rounds: int) -> list[dict[str, Any]]:
                 seconds[0] += middle - begun
                 seconds[1] += time.perf_counter() - middle
         found = sum(made.tokens for made in drafting) / sum(len(made.steps) for made in drafting)
-        length = LENGTH + tokens // 2
-        times = measure(target, draft, length, [gamma], [k], repeats=50, overhead=outside(drafting))
+        times = measure(
+            target,
+            draft,
+            LENGTH + tokens // 2,
+            [gamma],
+            [k],
+            repeats=50,
+            overhead=outside(drafting),
+            overhead_alone=outside(alone),
+        )
         cost = times.draft[0] / times.alone
         rate = sum(made.acceptance_rate for made in drafting) / len(drafting)
         row = {
