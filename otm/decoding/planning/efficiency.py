@@ -104,7 +104,7 @@ def block_efficiency(
     k-Seq      1  1.758 ± 0.152  2.333 ± 0.288
     k-Seq      2  1.837 ± 0.111  2.516 ± 0.213
     traversal  1  1.758 ± 0.152  2.408 ± 0.200
-    traversal  2  1.800 ± 0.137  2.445 ± 0.136
+    traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
     _check(recordings)
     judges = {name: _judge(rule) for name, rule in named_rules(rules).items()}
