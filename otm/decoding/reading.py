@@ -112,17 +112,19 @@ class Reader:
             self.calls += 1
         self._rows = rows
 
+        if not whole:
+            asked = [r for r, row in enumerate(rows) if paths[row.owner]]
+            last = [len(rows[r].context) + len(rows[r].path) - 1 - kept[r] for r in asked]
+            laws = self._laws(scores[asked, last]) if asked else []
+            ends = {(rows[r].owner, rows[r].path): law for r, law in zip(asked, laws, strict=True)}
+            return lambda b, path: ends[b, path]
         places: dict[tuple[int, Path], tuple[int, int]] = {}
         for r, (row, start) in enumerate(zip(rows, kept, strict=True)):
             known = len(row.context) - 1 - start
-            for i in range(max(-known, 0) if whole else len(row.path), len(row.path) + 1):
+            for i in range(max(-known, 0), len(row.path) + 1):
                 places.setdefault((row.owner, row.path[:i]), (r, known + i))
-        if whole:  # perhaps few of them are needed
-            return lambda b, path: self._laws(scores[places[b, path]][None])[0]
-        found = [place for key, place in places.items() if paths[key[0]]]
-        laws = self._laws(scores[tuple(np.transpose(found))]) if found else []
-        by_path = dict(zip((key for key in places if paths[key[0]]), laws, strict=True))
-        return lambda b, path: by_path[b, path]
+        # computed when asked for, since perhaps few of them are needed
+        return lambda b, path: self._laws(scores[places[b, path]][None])[0]
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Ask the session something, and add the time that it takes."""

@@ -12,11 +12,12 @@ import math
 import numbers
 import operator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
+from otm.arithmetic import read_only
 from otm.errors import InvalidLawError, InvalidParameterError
 from otm.membership.rows import name_row
 from otm.sparse import SparseLaw, Tokens
@@ -215,7 +216,7 @@ class Standardization:
             return [self._largest(row) for row in scores]
         if scores.dtype.kind == "f" and self.top_k is not None and self.top_k < scores.shape[-1]:
             return [self._truncated(row, self.top_k) for row in scores]
-        everything = np.arange(scores.shape[-1])
+        everything = _all_tokens(scores.shape[-1])
         return [_supported(everything, law) for law in self._plain(scores)]
 
     def _plain(self, scores: Any) -> Any:
@@ -225,7 +226,11 @@ class Standardization:
         highest = scores.max(-1, keepdims=True)  # NaN if the row has one
         if not np.isfinite(highest).all():
             return self(scores)
-        weights = self._weights(np, scores.astype(np.float64), highest)
+        weights = np.subtract(scores, highest, dtype=np.float64)
+        if self.temperature != 1:
+            with np.errstate(over="ignore"):  # to −∞, which is a weight of zero
+                weights /= self.temperature
+        np.exp(weights, out=weights)
         weights /= weights.sum(-1, keepdims=True)
         return weights
 
@@ -243,7 +248,7 @@ class Standardization:
         found = scores[tokens]
         least = np.partition(found, -k)[-k] if found.size >= k else -math.inf
         if not (least > -math.inf and largest < math.inf):  # refused, or all of it
-            return _supported(np.arange(scores.size), self(scores))
+            return _supported(_all_tokens(scores.size), self(scores))
         if found.size > k:
             kept = found >= least
             tokens, found = tokens[kept], found[kept]
@@ -288,10 +293,15 @@ def _as_host(logits: Any) -> Any:
     return np.asarray(to_host(logits, widen=False))
 
 
+@cache
+def _all_tokens(count: int) -> Tokens:
+    return read_only(np.arange(count))
+
+
 def _supported(tokens: Tokens, law: Any) -> SparseLaw:
     """Return the law without its tokens of probability zero."""
-    support = law > 0
-    if not support.all():
+    if not law.all():
+        support = law > 0
         tokens, law = tokens[support], law[support]
     return SparseLaw.from_support(tokens, law)
 
