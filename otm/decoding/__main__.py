@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from otm.decoding.checks import as_limit, as_prompts, check_room
+from otm.decoding.checks import as_prompts, check_room
+from otm.decoding.counts import as_positive
 from otm.decoding.generate import (
     CHAIN_VERIFIERS,
     autoregressive,
@@ -104,7 +105,7 @@ def _compare(options: argparse.Namespace) -> None:
     target, draft = _names(options)
     models = _load(target), _load(draft)
     prompts = as_prompts([_prompt(options)], models[0].vocabulary)
-    check_room(*models, prompts, as_limit(options.tokens))
+    check_room(*models, prompts, as_positive(options.tokens, "max_tokens"))
     methods = _methods(options, *models)
     for method in methods.values():
         method(max_tokens=2)  # refuses what is wrong before the work, and warms up

@@ -29,16 +29,15 @@ from functools import partial
 
 from otm.decoding.checks import (
     as_end,
-    as_limit,
     as_prompts,
     as_sampling,
     check_models,
     check_room,
 )
+from otm.decoding.counts import as_positive
 from otm.decoding.hypotheses import EMPTY, Beam, Block, best_continuations
 from otm.decoding.loop import Prompts
 from otm.decoding.models.base import LanguageModel
-from otm.decoding.models.uniform import as_positive
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.standardize import Standardization
@@ -244,7 +243,7 @@ def _search(
     partner = None if draft is None else draft.model
     check_models(target.model, partner)
     given = as_prompts(prompts, target.model.vocabulary)
-    limit = as_limit(max_tokens)
+    limit = as_positive(max_tokens, "max_tokens")
     check_room(target.model, partner, given, limit)
     ends = as_end(end, target.model.vocabulary)
     w, u = as_positive(width, "width"), as_positive(draft_width, "draft_width")

@@ -21,7 +21,6 @@ from otm.tensors import to_host
 
 __all__ = [
     "as_end",
-    "as_limit",
     "as_paths",
     "as_prompts",
     "as_sampling",
@@ -63,19 +62,6 @@ def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
                 f"{vocabulary - 1}"
             )
     return tuple(tuple(row.tolist()) for row in rows)
-
-
-def as_limit(max_tokens: Any) -> int:
-    """Return the most new tokens of a sequence."""
-    try:
-        limit = 0 if isinstance(max_tokens, bool) else operator.index(max_tokens)
-    except TypeError:
-        limit = 0
-    if limit < 1:
-        raise InvalidParameterError(
-            f"max_tokens = {shown(max_tokens)}; it must be an integer of at least 1"
-        )
-    return limit
 
 
 def as_end(end: Any, vocabulary: int) -> frozenset[int]:

@@ -12,7 +12,6 @@ from typing import TypedDict, Unpack
 
 from otm.decoding.checks import (
     as_end,
-    as_limit,
     as_paths,
     as_prompts,
     as_sampling,
@@ -23,6 +22,7 @@ from otm.decoding.checks import (
     check_outputs,
     check_room,
 )
+from otm.decoding.counts import as_positive
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.models.base import LanguageModel
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
@@ -125,7 +125,7 @@ def stream(
     check_options(options, Options.__annotations__)
     check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
-    limit = as_limit(options.get("max_tokens", 64))
+    limit = as_positive(options.get("max_tokens", 64), "max_tokens")
     check_room(target, drafter, given, limit)
     end = as_end(options.get("end"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from otm.decoding.analysis import best_gamma
-from otm.decoding.models.uniform import as_positive
+from otm.decoding.counts import as_positive
 from otm.decoding.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError

@@ -9,9 +9,9 @@ from typing import Any
 import numpy.typing as npt
 
 from otm.decoding.branching import Branching, as_branching, children_at
+from otm.decoding.counts import as_positive
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.models.ngram import NGramModel
-from otm.decoding.models.uniform import as_positive
 from otm.decoding.reading import Context
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.shown import shown

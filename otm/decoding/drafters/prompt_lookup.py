@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from otm.decoding.counts import as_positive
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
-from otm.decoding.models.uniform import as_positive
 from otm.decoding.reading import Context
 from otm.sparse import SparseLaw
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from otm.decoding.counts import as_integer
 from otm.decoding.models.base import LanguageModel, Session
 from otm.decoding.models.huggingface_cache import new_cache
 from otm.decoding.models.huggingface_session import CachedSession, RereadingSession
 from otm.decoding.models.huggingface_source import Sources
-from otm.decoding.models.uniform import as_integer
 from otm.errors import InvalidInputError, InvalidParameterError, MissingDependencyError
 
 __all__ = ["HuggingFaceModel", "check_loaded", "check_same_vocabulary"]

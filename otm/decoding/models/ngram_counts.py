@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.models.uniform import as_positive, as_vocabulary
+from otm.decoding.counts import as_positive, as_vocabulary
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.input_checks import as_array
 from otm.shown import shown

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law, is_exact, read_only
+from otm.decoding.counts import as_integer, as_vocabulary
 from otm.decoding.models.stateless import StatelessModel
-from otm.decoding.models.uniform import as_integer, as_vocabulary
 from otm.distribution import as_law, to_exact
 from otm.errors import InvalidLawError, ProblemTooLargeError
 from otm.shown import shown

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm.decoding.counts import as_positive
 from otm.decoding.models.base import LanguageModel, Session
-from otm.decoding.models.uniform import as_positive
 from otm.decoding.parameters import LARGEST_GAMMA, as_costs
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.decoding.branching import Branching
+from otm.decoding.counts import as_positive
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.models.base import LanguageModel
-from otm.decoding.models.uniform import as_positive
 from otm.decoding.planning.efficiency import Rules, block_efficiency, named_rules
 from otm.decoding.planning.latency import Latency
 from otm.decoding.planning.paired_means import (

@@ -13,9 +13,9 @@ from typing import Any
 
 from otm.decoding.branching import Branching, children_at
 from otm.decoding.checks import as_prompts, as_sources, check_models
+from otm.decoding.counts import as_positive
 from otm.decoding.drafting import Drafter, DraftNode
 from otm.decoding.models.base import LanguageModel
-from otm.decoding.models.uniform import as_positive
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.standardize import Standardization
