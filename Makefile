@@ -14,8 +14,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: figures
-figures: $(VENV)/.installed-figures ## draw the figures into figures/ (one: ONLY=name)
-	$(BIN)/python -m otm.figures $(ONLY)
+figures: $(VENV)/.installed-figures ## draw the figures into figures/ (some: ONLY="name ...", finer: FULL=1)
+	$(BIN)/python -m otm.figures $(if $(FULL),--full) $(ONLY)
 
 .PHONY: test
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from benchmarks.loops.models import prompts_of_text
 from otm.decoding import ModelDrafter, spectr
 from otm.decoding.models import load
 from otm.decoding.planning import block_efficiency, contexts_of, first_step_acceptance, record
+from otm.figures.shipped_pairs import prompts_of_text
 
 __all__ = ["efficiency"]
 

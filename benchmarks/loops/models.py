@@ -1,12 +1,8 @@
-"""The models and prompts that the decoding loops are measured on."""
-
-from importlib.resources import files
-
-import numpy as np
+"""The models that the decoding loops are measured on."""
 
 from otm.decoding.models import GPT, GPTConfig
 
-__all__ = ["VOCABULARY", "prompts_of_text", "random_pair"]
+__all__ = ["VOCABULARY", "random_pair"]
 
 VOCABULARY = 50_257
 
@@ -28,10 +24,3 @@ def random_pair(layers: int) -> tuple[GPT, GPT]:
         weights[name] = weight * scale
     small = GPTConfig(layers=1, width=256, heads=4, vocabulary=VOCABULARY)
     return GPT(random.config, weights), GPT(small, {name: weights[name] for name in small.shapes})
-
-
-def prompts_of_text(count: int, length: int) -> list[list[int]]:
-    """Cut prompts from the held-out end of the text that comes with the package, as bytes."""
-    text = (files("otm.data") / "king_james_bible_excerpt.txt").read_bytes()[-40_000:]
-    starts = np.linspace(0, len(text) - length, count).astype(int)
-    return [list(text[start : start + length]) for start in starts]

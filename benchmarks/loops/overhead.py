@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.loops.models import VOCABULARY, prompts_of_text, random_pair
+from benchmarks.loops.models import VOCABULARY, random_pair
 from otm.decoding import Generation, Standardization, spectr, speculative
 from otm.decoding.models import LanguageModel, load
+from otm.figures.shipped_pairs import prompts_of_text
 
 __all__ = ["overhead", "overhead_of_random_pair", "overhead_of_shipped_pair"]
 

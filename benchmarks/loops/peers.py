@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 from benchmarks.loops.as_gpt_neox import as_gpt_neox
-from benchmarks.loops.models import VOCABULARY, prompts_of_text
+from benchmarks.loops.models import VOCABULARY
 from otm.decoding import Standardization, speculative
 from otm.decoding.models import load
 from otm.decoding.policies import hugging_face_heuristic
+from otm.figures.shipped_pairs import prompts_of_text
 
 __all__ = ["against_transformers"]
 

@@ -3,10 +3,10 @@
 import time
 from typing import Any
 
-from benchmarks.loops.models import prompts_of_text
 from otm.decoding import Generation, autoregressive, spectr, speculative, walltime_improvement
 from otm.decoding.models import load
 from otm.decoding.planning import measure
+from otm.figures.shipped_pairs import prompts_of_text
 
 __all__ = ["speed"]
 

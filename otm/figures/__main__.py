@@ -1,16 +1,18 @@
-"""Command line: ``python -m otm.figures [NAME ...] [--output DIR] [--full]``."""
+"""Command line: ``python -m otm.figures [NAME ...] [--output DIR] [--full] [--jobs N]``."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from otm.errors import OTMError
-from otm.figures.output import write
+from otm.figures.gallery import write_gallery
 from otm.figures.registry import FIGURES, load
+from otm.figures.run import write_all
 
 __all__ = ["main"]
 
@@ -25,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m otm.figures",
-        description="Compute and draw figures; each is written as CSV, PDF, SVG and PNG.",
+        description="Compute and draw figures, and the page that shows them (index.html).",
         epilog=f"figures: {', '.join(FIGURES)}",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all)")
@@ -37,20 +39,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="folder to write into (default: figures)",
     )
     parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("benchmarks/results"),
+        metavar="DIR",
+        help="folder of the benchmarks' records (default: benchmarks/results)",
+    )
+    parser.add_argument(
         "--full", action="store_true", help="take all the data where a figure has a longer version"
     )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="number of processes"
+    )
     options = parser.parse_args(arguments)
-    names = options.names or FIGURES
+    if options.jobs < 1:
+        parser.error(f"--jobs {options.jobs}: at least one process is needed")
+    start = time.perf_counter()
     try:
-        for name in names:
+        for name in options.names:
             load(name)  # a misspelt name is an error before anything is drawn
-        for name in names:
-            start = time.perf_counter()
-            write(name, options.output, full=options.full)
-            print(f"{name:<16} {time.perf_counter() - start:5.1f} s", flush=True)
+        names = list(dict.fromkeys(options.names)) or FIGURES
+        options.output.mkdir(parents=True, exist_ok=True)
+        for outcome, seconds in write_all(
+            names, options.output, options.results, full=options.full, jobs=options.jobs
+        ):
+            print(f"{outcome.name:<28} {outcome.state:<12} {seconds:6.1f} s", flush=True)
+        page = write_gallery(options.output)
     except (OTMError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    print(f"{page}  ({time.perf_counter() - start:.1f} s)")
     return 0
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from otm.figures.registry import load
-from otm.figures.style import journal_style
+from otm.figures.drawing.style import journal_style
+from otm.figures.measurements import where, with_pattern
+from otm.figures.registry import load, module_name
+from otm.figures.sources import digest_of, versions
+from otm.figures.table import Table
 
-__all__ = ["write"]
+__all__ = ["SUFFIXES", "Outcome", "write"]
 
 # no dates and no versions
 _METADATA: dict[str, dict[str, None]] = {
@@ -16,9 +22,34 @@ _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
 }
 
+SUFFIXES = ("csv", "json", *_METADATA)
+"""Of the files of a figure: the data, where they come from, and the pictures."""
 
-def write(name: str, folder: Path, *, full: bool = False) -> list[Path]:
-    """Compute and draw a figure, and write ``name.csv``, ``.pdf``, ``.svg`` and ``.png``.
+CACHE = ".cache"
+"""Folder, in that of the figures, of data that need not be computed again."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a figure.
+
+    Parameters
+    ----------
+    name : str
+        The figure.
+    state : str
+        "computed", "cached", "measured" (read from a record) or "not measured".
+    """
+
+    name: str
+    state: str
+
+
+def write(name: str, folder: Path, results: Path, *, full: bool = False) -> Outcome:
+    """Compute and draw a figure, and write its CSV, JSON, PDF, SVG and PNG.
+
+    Data that were computed before from the same code and the same files are taken from the folder's
+    cache.  Of a figure of measurements that were never made nothing is written.
 
     Parameters
     ----------
@@ -26,28 +57,72 @@ def write(name: str, folder: Path, *, full: bool = False) -> list[Path]:
         A figure of `otm.figures.registry.FIGURES`.
     folder : Path
         Where to write; made if it does not exist.
+    results : Path
+        Where the benchmarks' records are.
     full : bool, optional
         Compute the longer version of the data, if the figure has one.
-
-    Returns
-    -------
-    list of Path
-        The files.
 
     Raises
     ------
     UnknownMethodError
         If there is no figure of this name.
     MissingDependencyError
-        If matplotlib or tqdm is not installed.
+        If a package that the figure needs is not installed.
     """
     module = load(name)
-    table = getattr(module, "full_data", module.data)() if full else module.data()
-    figure = module.draw(table)
+    source: dict[str, Any] = {"figure": name, "kind": str(module.KIND)}
+    if hasattr(module, "RECORDED"):
+        records = with_pattern(results, module.RECORDED)
+        if not records:
+            return Outcome(name, "not measured")
+        table, state = module.data([record.content for record in records]), "measured"
+        source["command"] = module.COMMAND
+        source["measured on"] = [where(record.content) for record in records]
+        source["records"] = {f"{record.name}.json": record.digest for record in records}
+        source["versions"] = {
+            key: value
+            for record in records
+            for key, value in {
+                "python": record.content.get("python"),
+                **record.content.get("versions", {}),
+            }.items()
+            if value
+        }
+    else:
+        longer = full and hasattr(module, "full_data")
+        digest = digest_of(module_name(name))
+        table, state = _data(name, folder / CACHE, digest, longer=longer)
+        source["command"] = f"python -m otm.figures {name}{' --full' if longer else ''}"
+        source["code and input"] = digest
+        source["versions"] = versions()
+        if hasattr(module, "SEED"):
+            source["seed"] = module.SEED
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{name}.{suffix}" for suffix in ("csv", *_METADATA)]
-    files[0].write_text(table.to_csv(), encoding="utf-8", newline="\n")
+    _save(folder / f"{name}.csv", table.to_csv())
+    _save(folder / f"{name}.json", json.dumps(source, indent=1, ensure_ascii=False) + "\n")
+    figure = module.draw(table)
     with journal_style():
-        for file in files[1:]:
-            figure.savefig(file, metadata=_METADATA[file.suffix[1:]])
-    return files
+        for suffix, metadata in _METADATA.items():
+            figure.savefig(folder / f"{name}.{suffix}", metadata=metadata)
+    return Outcome(name, state)
+
+
+def _data(name: str, cache: Path, digest: str, *, longer: bool) -> tuple[Table, str]:
+    """Take the data from the cache, or compute them and leave them there."""
+    stem = f"{name}{'-full' if longer else ''}"
+    file = cache / f"{stem}.{digest[:32]}.csv"
+    if file.is_file():
+        return Table.from_csv(file.read_text(encoding="utf-8")), "cached"
+    module = load(name)
+    table: Table = module.full_data() if longer else module.data()
+    cache.mkdir(parents=True, exist_ok=True)
+    for old in cache.glob(f"{stem}.*.csv"):
+        old.unlink()
+    part = file.with_suffix(".part")  # a run that is stopped leaves no half of a file behind
+    _save(part, table.to_csv())
+    part.replace(file)
+    return table, "computed"
+
+
+def _save(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8", newline="\n")

@@ -1,18 +1,21 @@
-"""A progress bar for figures that take longer than a few seconds."""
+"""Progress bars for figures that take longer than a few seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from otm.errors import MissingDependencyError
 
-__all__ = ["progress"]
+__all__ = ["bar", "in_a_row_of_its_own", "progress"]
 
 _T = TypeVar("_T")
 
 DELAY = 2
 """Seconds that pass before a bar appears."""
+
+_row: list[int] = [0]
+"""The line of the terminal, from the top, that this process may draw a bar in."""
 
 
 def progress(steps: Iterable[_T], total: int, label: str) -> Iterable[_T]:
@@ -25,11 +28,40 @@ def progress(steps: Iterable[_T], total: int, label: str) -> Iterable[_T]:
     MissingDependencyError
         If tqdm is not installed.
     """
+    passed: Iterable[_T] = bar(steps, desc=label, total=total, delay=DELAY, position=_row[0])
+    return passed
+
+
+def bar(steps: Iterable[Any] | None = None, **options: Any) -> Any:
+    """Make a bar of tqdm that is silent in a pipe and leaves nothing behind.
+
+    Raises
+    ------
+    MissingDependencyError
+        If tqdm is not installed.
+    """
     try:
         from tqdm import tqdm
     except ImportError as error:
         raise MissingDependencyError(
             "figures need tqdm; install it with: pip install 'otm[figures]'"
         ) from error
-    bar: Iterable[_T] = tqdm(steps, desc=label, total=total, delay=DELAY, disable=None, leave=False)
-    return bar
+    return tqdm(steps, disable=None, leave=False, **options)
+
+
+def in_a_row_of_its_own(taken: Any, lock: Any) -> None:
+    """Let a worker process draw its bars below those of the others.
+
+    Parameters
+    ----------
+    taken : multiprocessing.Value
+        How many rows are taken; row 0 is the parent's.
+    lock : multiprocessing.RLock
+        Held by whoever draws.
+    """
+    from tqdm import tqdm
+
+    with taken.get_lock():
+        taken.value += 1
+        _row[0] = taken.value
+    tqdm.set_lock(lock)

@@ -1,14 +1,16 @@
-"""The data of a figure: a small table that is written as CSV."""
+"""The data of a figure: a small table that is written as CSV and read back."""
 
 from __future__ import annotations
 
 import csv
 import io
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from otm.errors import InvalidInputError
 
 __all__ = ["Cell", "Table"]
 
@@ -35,6 +37,8 @@ class Table:
     ((2, 0.75),)
     >>> table.to_csv()
     'k,alpha\n1,0.5\n2,0.75\n'
+    >>> Table.from_csv(table.to_csv()) == table
+    True
     """
 
     names: tuple[str, ...]
@@ -51,7 +55,35 @@ class Table:
         return Table(self.names, tuple(kept))
 
     def to_csv(self) -> str:
-        """Write as CSV with a header and line feeds; floats read back to the same floats."""
+        """Write as CSV with a header and line feeds; floats read back to the same floats.
+
+        Raises
+        ------
+        InvalidInputError
+            If a text would be read back as a number.
+        """
+        for row in self.rows:
+            for cell in row:
+                if isinstance(cell, str) and not isinstance(_as_cell(cell), str):
+                    raise InvalidInputError(
+                        f"the text {cell!r} of a table would be read back as a number; write it "
+                        "with a letter or a unit, or as the number"
+                    )
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.names, *self.rows])
         return text.getvalue()
+
+    @classmethod
+    def from_csv(cls, text: str) -> Self:
+        """Read what `to_csv` wrote."""
+        names, *rows = csv.reader(io.StringIO(text))
+        return cls(tuple(names), tuple(tuple(map(_as_cell, row)) for row in rows))
+
+
+def _as_cell(text: str) -> Cell:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from otm.figures.batch_means import batch_means_interval
+from otm.figures.drawing.style import COLOURS, RULE_LABELS, RULE_LINES, blank_figure, journal_style
 from otm.figures.language_models import HISTORY, Corpus, load_corpus, next_token_laws
 from otm.figures.progress import progress
+from otm.figures.registry import Kind
 from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM, acceptance
-from otm.figures.style import COLOURS, RULE_LABELS, RULE_LINES, blank_figure, journal_style
 from otm.figures.table import Table
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["data", "draw", "full_data"]
 
+KIND = Kind.EXPERIMENT
 RULES = (OPTIMUM, K_SEQ, MULTI_ROUND)
 DRAFTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 CONTEXTS = 1000

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from otm.figures.bernoulli_laws import COLOUR_OF, MOST_DRAFTS, bernoulli_acceptance
-from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
-from otm.figures.style import (
+from otm.figures.drawing.style import (
     RULE_LINES,
     blank_figure,
     journal_style,
     label_point,
     rule_legend,
 )
+from otm.figures.registry import Kind
+from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from otm.figures.spectr.bernoulli_laws import COLOUR_OF, MOST_DRAFTS, bernoulli_acceptance
 from otm.figures.table import Table
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["data", "draw"]
 
+KIND = Kind.THEORY
 HEADS = (0.1, 0.75, 1.0)
 RULES = (OPTIMUM, K_SEQ, MULTI_ROUND)
 LABELLED_LOSS = {0.1: 2, 0.75: 5, 1.0: 1}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
+    "MARKERS",
     "RULE_LABELS",
     "RULE_LINES",
     "blank_figure",
@@ -26,8 +27,14 @@ __all__ = [
 COLUMN_WIDTH = 3.4
 """Inches."""
 
+PAGE_WIDTH = 7.0
+"""Inches; of the two columns of a page, for what does not fit into one."""
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 """Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
+
+MARKERS = ("o", "s", "^", "D", "v")
+"""One for each colour, so that curves differ in print without colours too."""
 
 RULE_LINES: dict[str, dict[str, Any]] = {
     OPTIMUM: {"linestyle": "-", "marker": "o", "markersize": 2.4},
@@ -86,11 +93,11 @@ def journal_style() -> Iterator[None]:
         yield
 
 
-def blank_figure(height: float) -> Figure:
-    """Start a figure that is one column wide and some inches high."""
+def blank_figure(height: float, *, wide: bool = False) -> Figure:
+    """Start a figure that is one column, or two, wide and some inches high."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(COLUMN_WIDTH, height), layout="constrained")
+    return Figure(figsize=(PAGE_WIDTH if wide else COLUMN_WIDTH, height), layout="constrained")
 
 
 def label_point(

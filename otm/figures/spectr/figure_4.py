@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from otm.figures.bernoulli_laws import COLOUR_OF, MOST_DRAFTS, bernoulli_acceptance
-from otm.figures.rules import K_SEQ, OPTIMUM
-from otm.figures.style import (
+from otm.figures.drawing.style import (
     RULE_LINES,
     blank_figure,
     journal_style,
     label_point,
     rule_legend,
 )
+from otm.figures.registry import Kind
+from otm.figures.rules import K_SEQ, OPTIMUM
+from otm.figures.spectr.bernoulli_laws import COLOUR_OF, MOST_DRAFTS, bernoulli_acceptance
 from otm.figures.table import Table
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["data", "draw"]
 
+KIND = Kind.THEORY
 HEADS = (0.25, 0.1, 0.75, 1.0)  # the constant curve first, so that it covers no other
 RULES = (OPTIMUM, K_SEQ)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from otm.figures.drawing.style import COLOURS
 from otm.figures.rules import acceptance
-from otm.figures.style import COLOURS
 from otm.figures.table import Table
 
 __all__ = ["COLOUR_OF", "MOST_DRAFTS", "bernoulli_acceptance"]

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from otm.figures.drawing.style import COLOURS, MARKERS, blank_figure, journal_style, label_point
+from otm.figures.registry import Kind
 from otm.figures.rules import K_SEQ, OPTIMUM, acceptance
-from otm.figures.style import COLOURS, blank_figure, journal_style, label_point
 from otm.figures.table import Table
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["data", "draw"]
 
+KIND = Kind.THEORY
 VOCABULARY = 120
 SUPPORTS = (12, 24, 40, 60, 120)
 RULES = (OPTIMUM, K_SEQ)
 MOST_DRAFTS = 20
-MARKERS = "osD^v"
 
 
 def data() -> Table:

@@ -1,0 +1,97 @@
+"""The page that shows all figures: pictures, captions, data and where these come from."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from otm.errors import MissingDependencyError
+from otm.figures.captions import caption_of
+from otm.figures.printed import AGREES
+from otm.figures.registry import FIGURES, load
+from otm.figures.table import Cell, Table
+
+__all__ = ["write_gallery"]
+
+PAPERS = {
+    "leviathan": "Leviathan, Kalman and Matias (ICML 2023)",
+    "spectr": "SpecTr: Sun et al. (NeurIPS 2023)",
+    "wagner": "Wagner et al. (EMNLP 2024)",
+    "beyond": "Beyond the papers",
+}
+MOST_ROWS = 60
+"""Rows of a table that the page shows; all of them are in the CSV."""
+
+
+def write_gallery(folder: Path) -> Path:
+    """Write ``index.html`` for the figures that are in the folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Where `otm.figures.output.write` wrote.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    MissingDependencyError
+        If jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the page of figures needs jinja2; install it with: pip install 'otm[figures]'"
+        ) from error
+    template = (files("otm.figures") / "gallery.html").read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    entries = [_entry(name, folder) for name in FIGURES]
+    sections = {
+        title: [entry for entry in entries if entry["name"].startswith(f"{paper}_")]
+        for paper, title in PAPERS.items()
+    }
+    compared = [entry for entry in entries if entry["compared"]]
+    page = folder / "index.html"
+    text = environment.from_string(template).render(sections=sections, compared=compared)
+    page.write_text(text, encoding="utf-8", newline="\n")
+    return page
+
+
+def _entry(name: str, folder: Path) -> dict[str, Any]:
+    """Collect what the page says about a figure."""
+    module, caption = load(name), caption_of(name)
+    entry: dict[str, Any] = {
+        "name": name,
+        "title": caption.title,
+        "paragraphs": caption.paragraphs,
+        "kind": str(module.KIND),
+        "command": getattr(module, "COMMAND", None),
+        "drawn": (folder / f"{name}.json").is_file(),
+        "compared": None,
+    }
+    if entry["drawn"]:
+        table = Table.from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))
+        entry["source"] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        entry["heading"] = table.names
+        entry["rows"] = [[_shown(cell) for cell in row] for row in table.rows[:MOST_ROWS]]
+        entry["left_out"] = len(table.rows) - len(entry["rows"])
+        if "verdict" in table.names:
+            differing = [
+                dict(zip(table.names, map(_shown, row), strict=True))
+                for row in table.rows
+                if row[table.names.index("verdict")] != AGREES
+            ]
+            entry["compared"] = {"all": len(table.rows), "differing": differing}
+    return entry
+
+
+def _shown(cell: Cell) -> str:
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)

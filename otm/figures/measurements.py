@@ -1,0 +1,77 @@
+"""Recorded measurements: times and memory are measured by `benchmarks`, never while drawing.
+
+A figure that other figures are computed beside would be timed on busy cores, and would look
+different after every run.  So the benchmarks write JSON files, each with the machine and the date,
+and figures only show what is in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from otm.errors import InvalidInputError
+
+__all__ = ["Record", "where", "with_pattern"]
+
+
+class Record(NamedTuple):
+    """One file of measurements.
+
+    Attributes
+    ----------
+    name : str
+        The file's name without its suffix.
+    content : dict
+        What it holds.
+    digest : str
+        SHA-256 of the file.
+    """
+
+    name: str
+    content: dict[str, Any]
+    digest: str
+
+
+def with_pattern(folder: Path, pattern: str) -> list[Record]:
+    """Read the records of a folder whose names match, in the order of their names.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the benchmarks write; it need not exist.
+    pattern : str
+        Such as "kernels-*"; without a suffix.
+
+    Raises
+    ------
+    InvalidInputError
+        If a file is no JSON object.
+    """
+    found = []
+    for file in sorted(folder.glob(f"{pattern}.json")):
+        data = file.read_bytes()
+        try:
+            content = json.loads(data)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{file} is no JSON: {error}; make it again with the benchmark that writes it"
+            ) from error
+        if not isinstance(content, dict):
+            raise InvalidInputError(f"{file} holds no JSON object; make it again")
+        found.append(Record(file.stem, content, hashlib.sha256(data).hexdigest()))
+    return found
+
+
+def where(content: dict[str, Any]) -> str:
+    """Say on what a record was measured: the device, or the processor, and the date.
+
+    Examples
+    --------
+    >>> where({"cpu": "Some Processor", "cores": 2, "date": "2026-11-21"})
+    '2 cores of Some Processor, 2026-11-21'
+    """
+    device = content.get("device") or f"{content.get('cores')} cores of {content.get('cpu')}"
+    return ", ".join(str(part) for part in (device, content.get("date")) if part)

@@ -1,0 +1,93 @@
+"""Many figures, side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from otm.figures.output import Outcome, write
+from otm.figures.progress import bar, in_a_row_of_its_own
+from otm.figures.registry import load
+
+__all__ = ["Done", "write_all"]
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Done(NamedTuple):
+    """A figure that is finished, and how long it took."""
+
+    outcome: Outcome
+    seconds: float
+
+
+def write_all(
+    names: Sequence[str], folder: Path, results: Path, *, full: bool = False, jobs: int = 1
+) -> Iterator[Done]:
+    """Write figures in so many processes, and yield each as it is finished.
+
+    Every process computes with one thread: sums of floats are then added in the same order on every
+    machine, and processes do not fight over cores.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Figures of `otm.figures.registry.FIGURES`.
+    folder, results : Path
+        Where to write, and where the benchmarks' records are.
+    full : bool, optional
+        Compute the longer versions of the data.
+    jobs : int, optional
+        Number of processes.
+
+    Raises
+    ------
+    OTMError
+        The first that a figure raises; those that have not begun are not begun any more.
+    """
+    # what takes minutes goes first, so that no core is idle at the end
+    order = sorted(names, key=lambda name: not hasattr(load(name), "full_data"))
+    context = multiprocessing.get_context("spawn")
+    row = (context.Value("i", 0), context.RLock())
+    workers = min(jobs, len(order))
+    with (
+        _one_thread_each(),
+        ProcessPoolExecutor(workers, context, in_a_row_of_its_own, row) as pool,
+        bar(total=len(order), desc="figures", unit="figure") as shown,
+    ):
+        running = [pool.submit(_timed, name, folder, results, full) for name in order]
+        try:
+            for future in as_completed(running):
+                done = future.result()
+                shown.update()
+                with shown.external_write_mode():
+                    yield done
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _timed(name: str, folder: Path, results: Path, full: bool) -> Done:
+    start = time.perf_counter()
+    outcome = write(name, folder, results, full=full)
+    return Done(outcome, time.perf_counter() - start)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Set what processes that are started meanwhile read when they load NumPy or torch."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

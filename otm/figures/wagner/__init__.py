@@ -1,0 +1,1 @@
+"""Wagner et al. (EMNLP 2024): their figures and tables."""
