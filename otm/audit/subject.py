@@ -1,0 +1,87 @@
+"""What is audited: a way to continue a prompt with a target and a draft model.
+
+Whatever the verifier is (a rule for one token, a chain or block verifier, a whole decoding loop, in
+any library), the audit sees it as a function from a pair of models and a source of uniforms to
+tokens.  Everything random comes from that source if it can: then the law of the output is computed,
+not sampled.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from otm.decoding.drafting import Randomness
+from otm.decoding.models.table import TableModel
+from otm.decoding.reading import Path
+
+__all__ = ["Instance", "Subject"]
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A pair of small models on which a subject is run.
+
+    Parameters
+    ----------
+    target, draft : TableModel
+        Laws in fractions, on the same few tokens.
+    gamma : int
+        Number of drafts of a chain.
+    k : int, optional
+        Number of chains, or of drafts for one token; 1 for a subject that takes a single chain.
+    prompt : tuple of int, optional
+        The tokens before.
+    """
+
+    target: TableModel
+    draft: TableModel
+    gamma: int
+    k: int = 1
+    prompt: Path = (0,)
+
+    @property
+    def vocabulary(self) -> int:
+        """Number V of tokens."""
+        return self.target.vocabulary
+
+
+class Subject(ABC):
+    """A verifier under audit, with honest drafts around it where it does not draft itself.
+
+    Attributes
+    ----------
+    name : str
+        What reports call it.
+    repeatable : bool
+        Whether all its randomness comes from the source that `output` takes.
+    exact : bool
+        Whether it works on laws in fractions and only compares its uniforms (after adding or
+        multiplying by fractions), so that every path of its comparisons can be followed.
+    most_tokens : int or None
+        Most tokens that a run returns; None for `Instance.gamma` + 1.
+    """
+
+    name: str
+    repeatable: bool = True
+    exact: bool = True
+    most_tokens: int | None = None
+
+    @abstractmethod
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Run once.
+
+        Parameters
+        ----------
+        instance : Instance
+            The models.
+        source : callable
+            Takes m and gives m independent uniforms in [0, 1); drafts are drawn from it too, and a
+            subject that is not `repeatable` may draw the rest elsewhere.
+
+        Returns
+        -------
+        tuple of int
+            The tokens that follow the prompt, at least one: lossless if they, continued by the
+            target, have the law of the target.
+        """
