@@ -1,31 +1,69 @@
 """The language models of this package as pairs of draft and target: prompts, texts and logits.
 
-The target is `otm.decoding.models.load("target")`; the drafts are its three smaller siblings.  All
-of them read bytes.  Prompts come from the held-out end of the shipped text, which none of the
+The target is `otm.decoding.models.load("target")`; the drafts are its three smaller siblings, and
+a unigram and a bigram model with Witten-Bell smoothing.  All of them read bytes.  Prompts come from the held-out end of the shipped text, which none of the
 models saw.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from otm.decoding import Standardization, autoregressive
 from otm.decoding.models import load
+from otm.decoding.models.ngram import NGramModel
 from otm.decoding.models.train_gpt import HELD_OUT
 from otm.errors import InvalidParameterError
 
-__all__ = ["DRAFTS", "SIZES", "logits_at", "prompts_of_text", "texts_of_target", "training_text"]
+__all__ = [
+    "DRAFTERS",
+    "DRAFTS",
+    "SIZES",
+    "ContextLaws",
+    "laws_at",
+    "logits_at",
+    "prompts_of_text",
+    "shipped_laws",
+    "texts_of_target",
+    "training_text",
+]
 
 DRAFTS = ("small", "medium", "large")
 """Names of the draft models, from the smallest on."""
 
+NGRAMS = {"unigram": 1, "bigram": 2}
+"""Orders of the models that are fitted to the training text."""
+
+DRAFTERS = (*NGRAMS, *DRAFTS)
+"""Names of all models that draft, from the simplest on."""
+
 SIZES = {"small": "17k", "medium": "49k", "large": "164k", "target": "820k"}
 """Number of parameters of each model."""
 
+BYTES = 256
+"""Size of the vocabulary."""
+
 Rows = npt.NDArray[np.int64]
+
+
+class ContextLaws(NamedTuple):
+    """Laws of the next token by several models, at the same contexts.
+
+    Attributes
+    ----------
+    laws : dict from names to float64 arrays [N, V]
+        One law a context.
+    prompts : int64 array [N]
+        The prompt of each context: what intervals are clustered by.
+    """
+
+    laws: dict[str, npt.NDArray[np.float64]]
+    prompts: npt.NDArray[np.int64]
 
 
 def training_text() -> bytes:
@@ -98,6 +136,81 @@ def logits_at(name: str, texts: Rows, first: int) -> npt.NDArray[np.float64]:
     session = load(name).start(len(texts))
     scores = np.asarray(session.append(texts[:, :-1]), dtype=np.float64)
     return scores[:, first - 1 :]
+
+
+def laws_at(
+    name: str, texts: Rows, first: int, *, temperature: float = 1.0
+) -> npt.NDArray[np.float64]:
+    """Laws of a model for every token from position `first` on; of n-gram models too.
+
+    Parameters
+    ----------
+    name : str
+        A model of this package, "unigram" or "bigram".
+    texts, first
+        As for `logits_at`.
+    temperature : float, optional
+        At 0 the law is all on the most likely token.
+
+    Returns
+    -------
+    float64 array [R, L − first, V]
+        Along the last axis they sum to one.
+    """
+    if name in NGRAMS:
+        # the token before each position is all that either model looks at
+        laws = _ngram_model(name).laws(texts[:, first - 1 : -1, None])
+        logits: npt.NDArray[np.float64] = np.log(laws)
+    else:
+        logits = logits_at(name, texts, first)
+    found: npt.NDArray[np.float64] = Standardization(temperature=temperature)(logits)
+    return found
+
+
+def shipped_laws(
+    names: tuple[str, ...],
+    *,
+    prompts: int,
+    tokens: int,
+    every: int = 1,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> ContextLaws:
+    """Laws of some models along texts that the target has generated.
+
+    Parameters
+    ----------
+    names : tuple of str
+        As for `laws_at`.
+    prompts, tokens : int
+        How many texts, and how many tokens of each are generated.
+    every : int, optional
+        Take the first of so many contexts of each text.
+    temperature : float, optional
+        Of the generation and of the laws.
+    seed : int, optional
+        Draws the texts.
+
+    Examples
+    --------
+    >>> found = shipped_laws(("unigram", "target"), prompts=3, tokens=4, every=2)
+    >>> found.laws["target"].shape, found.prompts.tolist()
+    ((6, 256), [0, 0, 1, 1, 2, 2])
+    """
+    started = prompts_of_text(prompts)
+    texts = texts_of_target(started, tokens, temperature=temperature, seed=seed)
+    first = len(started[0])
+    laws = {
+        name: laws_at(name, texts, first, temperature=temperature)[:, ::every].reshape(-1, BYTES)
+        for name in names
+    }
+    return ContextLaws(laws, np.repeat(np.arange(prompts), len(range(0, tokens, every))))
+
+
+@cache
+def _ngram_model(name: str) -> NGramModel:
+    """Fit a model to the training text."""
+    return NGramModel.witten_bell(list(training_text()), NGRAMS[name], BYTES)
 
 
 def _parts() -> tuple[bytes, bytes]:

@@ -139,7 +139,7 @@ def comparison_figure(table: Table, *, item: str = "") -> Figure:
                 str(cells["item"]),
                 f"{cells['printed']:.{digits}f}",
                 f"{cells['computed']:.{digits + 1}f}",
-                f"{cells['difference']:+.{digits + 1}f}".replace("-", "−"),
+                _signed(float(cells["difference"]), digits + 1),
                 "differs" if differs else "",
             ]
         )
@@ -147,3 +147,9 @@ def comparison_figure(table: Table, *, item: str = "") -> Figure:
     if not marked:
         heading, rows = heading[:-1], [row[:-1] for row in rows]
     return table_figure(heading, rows, marked=marked)
+
+
+def _signed(number: float, digits: int) -> str:
+    """Write with a sign, but zero without one."""
+    rounded = round(number, digits)
+    return f"{rounded:+.{digits}f}".replace("-", "−") if rounded else f"{0:.{digits}f}"

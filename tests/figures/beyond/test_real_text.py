@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from otm.errors import InvalidParameterError
-from otm.figures import real_text
 from otm.figures.batch_means import batch_means_interval
+from otm.figures.beyond import real_text
 from otm.figures.language_models import next_token_laws
 from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from otm.figures.table import Table

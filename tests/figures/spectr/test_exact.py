@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from otm.figures import spectr_figure_4, spectr_figure_5, spectr_figure_6
+from otm.figures.registry import load
 from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from otm.figures.table import Table
 
@@ -17,17 +17,17 @@ TOLERANCE = 1e-12
 
 @pytest.fixture(scope="module")
 def figure_4() -> Table:
-    return spectr_figure_4.data()
+    return load("spectr_figure_4").data()
 
 
 @pytest.fixture(scope="module")
 def figure_5() -> Table:
-    return spectr_figure_5.data()
+    return load("spectr_figure_5").data()
 
 
 @pytest.fixture(scope="module")
 def figure_6() -> Table:
-    return spectr_figure_6.data()
+    return load("spectr_figure_6").data()
 
 
 def equation_10(b: float, k: int) -> Fraction:
@@ -118,7 +118,7 @@ def test_what_the_paper_says_about_figure_4(figure_4: Table) -> None:
 def test_uniform_laws_have_their_closed_form_under_both_rules(figure_5: Table) -> None:
     """Bug: a support off by one token, or a k-Seq below the optimum that it attains here."""
     assert {(rule, d) for d, rule, _, _ in figure_5.rows} == {
-        (rule, d) for rule in (OPTIMUM, K_SEQ) for d in spectr_figure_5.SUPPORTS
+        (rule, d) for rule in (OPTIMUM, K_SEQ) for d in load("spectr_figure_5").SUPPORTS
     }
     for d, rule, k, value in figure_5.rows:
         assert 120 % int(d) == 0

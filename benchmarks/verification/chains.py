@@ -1,0 +1,70 @@
+"""One chain, for every γ: seconds, bytes that are moved, and memory at its peak."""
+
+import random
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from benchmarks.chain.clocks import Traffic, wait
+from benchmarks.chain.contestants import Entry
+from benchmarks.chain.inputs import Inputs
+from benchmarks.verification.memory import peak_bytes
+from benchmarks.verification.methods import BASELINE, Model, bytes_needed, window
+
+__all__ = ["chains", "seconds_of"]
+
+
+def chains(
+    model: Model,
+    pool: Inputs,
+    methods: dict[str, Entry],
+    device: torch.device,
+    gammas: range,
+    rounds: int,
+) -> list[dict[str, Any]]:
+    """Measure every method at every γ, in turns, on chains from different places of the pool."""
+    rows = []
+    for gamma in gammas:
+        places = random.Random(gamma).choices(range(pool.tokens.shape[1] - gamma + 1), k=rounds + 1)
+        seconds: dict[str, list[float]] = {name: [] for name in methods}
+        needed: dict[str, list[int]] = {name: [] for name in methods}
+        for place in places:
+            chain = window(pool, place, gamma)
+            for name, entry in methods.items():
+                accepted, taken = seconds_of(entry, chain, device)
+                seconds[name].append(taken)
+                needed[name].append(bytes_needed(name, chain, accepted))
+        for name, entry in methods.items():
+            given = entry.prepare(chain)
+            # the first round compiles and allocates
+            low, median, high = statistics.quantiles(seconds[name][1:], n=4)
+            row = {
+                "model": model.name,
+                "V": model.vocabulary,
+                "gamma": gamma,
+                "method": name,
+                "s": median,
+                "quartiles s": [low, high],
+                "needed bytes": statistics.mean(needed[name]),
+                "moved bytes": None,
+                "input bytes": chain.bytes,
+                "peak bytes": peak_bytes(lambda e=entry, g=given: e.verify(g), device),
+            }
+            if device.type != "cuda" or name == BASELINE:  # not what Triton's kernels move
+                with Traffic() as traffic:
+                    entry.verify(given)
+                row["moved bytes"] = traffic.bytes
+            rows.append(row)
+    return rows
+
+
+def seconds_of(entry: Entry, chain: Inputs, device: torch.device) -> tuple[torch.Tensor, float]:
+    """Verify a chain; return the number of accepted drafts and the seconds it took."""
+    given = entry.prepare(chain)
+    wait(device)
+    begun = time.perf_counter()
+    accepted = entry.verify(given)[1]
+    wait(device)
+    return accepted, time.perf_counter() - begun

@@ -1,0 +1,181 @@
+"""The pictures of the committed data: complete, legible, and as they were last looked at."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.testing.compare import compare_images
+from matplotlib.transforms import Bbox
+
+from otm.figures.drawing.style import COLUMN_WIDTH, PAGE_WIDTH, journal_style
+from otm.figures.drawing.tables import comparison_figure, table_figure
+from otm.figures.printed import Comparison, comparison_table
+from otm.figures.registry import FIGURES, load
+from otm.figures.table import Table
+
+FOLDER = Path(__file__).parents[2] / "figures"
+
+Committed = Callable[[str], Table]
+
+LARGEST_DIFFERENCE = 6.0
+"""Root mean square difference of two pictures, of 255: text a line lower gives more."""
+
+
+def drawn(name: str, committed: Committed) -> Figure:
+    figure: Figure = load(name).draw(committed(name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a glyph that the font lacks, a layout that does not fit
+        figure.draw_without_rendering()
+    return figure
+
+
+def texts_of(axes: Axes) -> list[tuple[str, Bbox]]:
+    """Find where on the page the labels, numbers, notes and legend of a drawing are."""
+    texts = [axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title, *axes.texts]
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        # matplotlib keeps ticks outside of the view, and does not draw them
+        if axis.get_visible() and axes.axison:
+            texts += [
+                tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high
+            ]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts if text.get_visible()]
+    if legend := axes.get_legend():
+        boxes.append(("legend", legend.get_window_extent()))
+    return [(text, box) for text, box in boxes if text]
+
+
+def boxes_of(figure: Figure) -> list[tuple[str, Bbox]]:
+    boxes = [box for axes in figure.axes for box in texts_of(axes)]
+    boxes += [(text.get_text(), text.get_window_extent()) for text in figure.texts]
+    boxes += [("legend", legend.get_window_extent()) for legend in figure.legends]
+    return [(text, box) for text, box in boxes if text]
+
+
+def check_boxes(figure: Figure) -> None:
+    page = figure.bbox
+    boxes = boxes_of(figure)
+    assert boxes
+    for i, (text, box) in enumerate(boxes):
+        assert page.x0 - 1 <= box.x0 <= box.x1 <= page.x1 + 1, f"{text!r} leaves the page"
+        assert page.y0 - 1 <= box.y0 <= box.y1 <= page.y1 + 1, f"{text!r} leaves the page"
+        for other, other_box in boxes[:i]:
+            common = Bbox.intersection(box, other_box)
+            overlap = common is not None and min(common.width, common.height) > 1
+            assert not overlap, f"{text!r} on {other!r}"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_nothing_is_cut_off_and_no_text_lies_on_text(name: str, committed: Committed) -> None:
+    """Bug: labels that leave the page or run into each other."""
+    check_boxes(drawn(name, committed))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_legend_and_no_note_covers_a_point(name: str, committed: Committed) -> None:
+    """Bug: a legend over the curve that it explains."""
+    figure = drawn(name, committed)
+    for axes in figure.axes:
+        lines = [line for line in axes.lines if line.get_transform() == axes.transData]
+        if not lines or not axes.axison:
+            continue
+        shown = Bbox(axes.bbox.get_points())
+        points = np.concatenate([axes.transData.transform(line.get_xydata()) for line in lines])
+        for text, box in texts_of(axes):
+            covered = [p for p in points if box.contains(*p) and shown.contains(*p)]
+            assert not covered, f"{text!r} covers {covered[0]}"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_axes_are_named_and_the_figure_is_as_wide_as_a_column_or_a_page(
+    name: str, committed: Committed
+) -> None:
+    """Bug: an axis without a name; a figure or a font that a journal would have to change."""
+    figure = drawn(name, committed)
+    width = figure.get_size_inches()[0]
+    assert min(abs(width - COLUMN_WIDTH), abs(width - PAGE_WIDTH)) < 1e-9
+    assert figure.get_size_inches()[1] <= 9
+    plots = [axes for axes in figure.axes if axes.axison]
+    for axes in plots:
+        sharing = axes.get_shared_y_axes().get_siblings(axes)
+        assert any(other.get_ylabel() for other in sharing) or not axes.yaxis.get_visible()
+    if plots:
+        named = [axes.get_xlabel() for axes in plots] + [figure._supxlabel]
+        assert any(named)
+    texts = list(figure.texts)
+    for axes in figure.axes:
+        texts += [*axes.texts, *axes.get_xticklabels(), *axes.get_yticklabels()]
+    assert min((text.get_fontsize() for text in texts if text.get_text()), default=8) >= 7.9
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_picture_is_the_one_that_was_looked_at(
+    name: str, committed: Committed, tmp_path: Path
+) -> None:
+    """Bug: a change of style or layout that nobody saw; `make figures` draws all of them anew."""
+    figure = drawn(name, committed)
+    with journal_style():
+        figure.savefig(tmp_path / "now.png")
+    found = compare_images(
+        str(FOLDER / f"{name}.png"), str(tmp_path / "now.png"), LARGEST_DIFFERENCE
+    )
+    assert found is None, found
+
+
+def test_a_moved_label_is_another_picture(tmp_path: Path) -> None:
+    """Negative control: the comparison of pictures sees a line of text that moved."""
+    for name, note in (("one", "\n\na note"), ("other", "a note\n\n")):
+        with journal_style():
+            figure = table_figure(["a", "b"], [["x", "1"], ["y", "2"]], note=note)
+            figure.savefig(tmp_path / f"{name}.png")
+    one, other = (str(tmp_path / f"{name}.png") for name in ("one", "other"))
+    assert compare_images(one, other, LARGEST_DIFFERENCE) is not None
+
+
+def test_tables_choose_their_width_and_mark_what_differs() -> None:
+    """Bug: cells that run into each other; a difference that looks like an agreement."""
+    table = comparison_table(
+        [Comparison("first", "2.5", 2.51), Comparison("second", "2.5", 2.7, "for a reason")]
+    )
+    assert table["verdict"].tolist() == ["agrees", "differs"]
+    with journal_style():
+        figure = comparison_figure(table, item="number")
+        check_boxes(figure)
+        assert figure.get_size_inches()[0] == COLUMN_WIDTH
+        marked = {text.get_text() for text in figure.texts if text.get_color() != "black"}
+        assert marked == {"second", "2.5", "2.70", "+0.20", "differs"}
+        wide = table_figure(["x" * 80, "y"], [["1", "2"]])
+        assert wide.get_size_inches()[0] == PAGE_WIDTH
+        with pytest.raises(ValueError, match="inches wide"):
+            table_figure(["x" * 200], [["1"]])
+
+
+def test_the_layout_tests_see_overlaps() -> None:
+    """Negative control: two texts in one place, and a text beyond the edge."""
+    with journal_style():
+        figure = table_figure(["a", "b"], [["x", "1"]])
+        figure.text(0.3, 0.5, "here")
+        figure.text(0.3, 0.5, "there")
+        with pytest.raises(AssertionError, match="'there' on 'here'"):
+            check_boxes(figure)
+        figure = table_figure(["a", "b"], [["x", "1"]])
+        figure.text(1.2, 0.5, "outside")
+        with pytest.raises(AssertionError, match="leaves the page"):
+            check_boxes(figure)
+
+
+def test_table_reads_back_what_it_wrote() -> None:
+    """Bug: a text that turns into a number, or a number that loses digits."""
+    table = Table(
+        ("a", "b", "c"), (("x,y", 1, 0.1 + 0.2), ('"', -3, float("inf")), ("", 0, 1e-300))
+    )
+    assert Table.from_csv(table.to_csv()) == table
+    for text in ("1", "1e5", "nan", " 2 ", "inf"):
+        with pytest.raises(ValueError, match="read back as a number"):
+            Table(("a",), ((text,),)).to_csv()

@@ -1,0 +1,321 @@
+"""Figure files: written completely, the same every time, whoever draws them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from otm.errors import InvalidInputError, MissingDependencyError, UnknownMethodError
+from otm.figures import output
+from otm.figures.__main__ import main
+from otm.figures.gallery import write_gallery
+from otm.figures.measurements import where, with_pattern
+from otm.figures.output import SUFFIXES, write
+from otm.figures.printed import agrees
+from otm.figures.progress import progress
+from otm.figures.registry import FIGURES, Kind, load
+from otm.figures.sources import digest_of, versions
+from otm.figures.table import Table
+
+NAME = "spectr_figure_5"
+NOWHERE = Path("nowhere")
+FOLDER = Path(__file__).parents[2] / "figures"
+
+Committed = Callable[[str], Table]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("figures")
+    assert write(NAME, folder, NOWHERE).state == "computed"
+    return folder
+
+
+def test_every_figure_has_its_files_and_the_folder_has_no_others() -> None:
+    """Bug: a format left out, a figure that was renamed and lies there under its old name."""
+    drawn = [name for name in FIGURES if (FOLDER / f"{name}.csv").exists()]
+    names = {f"{name}.{suffix}" for name in drawn for suffix in SUFFIXES}
+    assert {file.name for file in FOLDER.iterdir() if file.is_file()} == {*names, "index.html"}
+    for name in drawn:
+        starts = {suffix: (FOLDER / f"{name}.{suffix}").read_bytes() for suffix in SUFFIXES}
+        assert starts["pdf"].startswith(b"%PDF-")
+        assert starts["png"].startswith(b"\x89PNG\r\n")
+        assert b"<svg " in starts["svg"]
+    undrawn = set(FIGURES) - set(drawn)
+    assert {load(name).KIND for name in undrawn} <= {Kind.MEASUREMENT}
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if load(name).KIND == Kind.THEORY])
+def test_theory_is_what_the_code_computes(name: str, committed: Committed) -> None:
+    """Bug: a formula that changed after its figure was drawn."""
+    computed, shown = load(name).data(), committed(name)
+    assert computed.names == shown.names
+    for row, other in zip(computed.rows, shown.rows, strict=True):
+        for cell, other_cell in zip(row, other, strict=True):
+            if isinstance(cell, float):
+                assert cell == pytest.approx(other_cell, rel=1e-9, abs=1e-12)
+            else:
+                assert cell == other_cell
+
+
+def test_a_second_run_takes_the_data_from_the_cache_and_writes_the_same_bytes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: data computed again; dates in PDF or SVG; random names inside SVG."""
+    before = {suffix: (folder / f"{NAME}.{suffix}").read_bytes() for suffix in SUFFIXES}
+    monkeypatch.setattr(load(NAME), "data", lambda: pytest.fail("computed again"))
+    assert write(NAME, folder, NOWHERE).state == "cached"
+    for suffix, content in before.items():
+        assert (folder / f"{NAME}.{suffix}").read_bytes() == content, suffix
+
+
+def test_changed_code_is_computed_again_and_the_old_data_go(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: old numbers shown for new code; a cache that grows for ever."""
+    monkeypatch.setattr(output, "digest_of", lambda module: "f" * 64)
+    assert write(NAME, folder, NOWHERE).state == "computed"
+    assert [file.name for file in (folder / ".cache").iterdir()] == [f"{NAME}.{'f' * 32}.csv"]
+
+
+def test_the_digest_follows_imports_and_leaves_out_what_only_draws(tmp_path: Path) -> None:
+    """Bug: a changed solver that recomputes nothing, or a changed colour that recomputes all."""
+    script = """
+import sys
+from collections.abc import Callable
+from pathlib import Path
+import otm.figures.sources as sources
+real = sources._file_of
+class Changed:
+    def __init__(self, path, old, new): self.path, self.old, self.new = path, old, new
+    def is_file(self): return True
+    def read_text(self, encoding):
+        text = self.path.read_text(encoding=encoding)
+        assert self.old in text
+        return text.replace(self.old, self.new)
+module, old, new = sys.argv[1:]
+sources._file_of = lambda name: Changed(real(name), old, new) if name == module else real(name)
+print(sources.digest_of("otm.figures.spectr.figure_5"))
+"""
+    file = tmp_path / "digest.py"
+    file.write_text(script)
+
+    def changed(module: str, old: str, new: str) -> str:
+        command = [sys.executable, str(file), module, old, new]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    figure = "otm.figures.spectr.figure_5"
+    same = digest_of(figure)
+    assert changed(figure, "height=2.5", "height=2.6") == same  # in `draw`
+    assert changed(figure, "Compute the", "compute the") == same  # in a docstring
+    assert changed("otm.figures.drawing.style", "#0072B2", "#0072B3") == same
+    assert changed(figure, "MOST_DRAFTS = 20", "MOST_DRAFTS = 21") != same
+    assert changed("otm.membership.cut", "from otm", "import sys; from otm") != same
+    assert changed("otm.arithmetic", "from __future__", "import sys\nfrom __future__") != same
+    assert digest_of("otm.figures.spectr.figure_6") != same
+
+
+def test_the_record_of_a_figure_says_where_its_data_come_from(folder: Path) -> None:
+    """Bug: a figure that nobody can make again."""
+    found = json.loads((folder / f"{NAME}.json").read_text())
+    assert found["kind"] == "theory"
+    assert found["command"] == f"python -m otm.figures {NAME}"
+    assert found["versions"] == versions()
+    assert re.fullmatch("[0-9a-f]{64}", found["code and input"])
+
+
+def test_another_process_with_other_settings_writes_the_same_bytes(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Bug: order of sets, the user's matplotlib settings, or the time zone shows in the files."""
+    settings = tmp_path / "matplotlibrc"
+    settings.write_text("lines.linewidth: 7\nfont.size: 20\nsavefig.bbox: tight\n")
+    environment = {
+        **os.environ,
+        "MATPLOTLIBRC": str(settings),
+        "PYTHONHASHSEED": "1",
+        "SOURCE_DATE_EPOCH": "1",
+        "TZ": "Asia/Tokyo",
+    }
+    command = [sys.executable, "-W", "error", "-m", "otm.figures", NAME, "spectr_figure_6"]
+    run = subprocess.run(
+        [*command, "--output", str(tmp_path / "out"), "--jobs", "2"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = run.stdout.splitlines()
+    assert len(lines) == 3
+    for line in lines[:2]:
+        assert re.fullmatch(r"spectr_figure_[56] +computed +\d+\.\d s", line)
+    assert run.stderr == ""
+    for suffix in SUFFIXES:
+        file = f"{NAME}.{suffix}"
+        assert (tmp_path / "out" / file).read_bytes() == (FOLDER / file).read_bytes() or (
+            suffix == "json"  # it names the versions of Python and of packages
+        ), file
+    assert "spectr_figure_6.png" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_files_hold_no_dates_no_machine_and_embedded_fonts() -> None:
+    """Bug: a date or a program's version in the metadata; Type 3 fonts, which print badly."""
+    for file in FOLDER.glob("*.pdf"):
+        pdf = file.read_bytes()
+        assert b"/CreationDate" not in pdf
+        assert b"/FontFile2" in pdf
+        assert b"/Type3" not in pdf
+    for file in FOLDER.glob("*.svg"):
+        svg = file.read_text(encoding="utf-8")
+        assert "<dc:date>" not in svg
+        assert "<text" not in svg
+    for file in FOLDER.glob("*.png"):
+        assert b"Software" not in file.read_bytes()
+    for file in (*FOLDER.glob("*.json"), FOLDER / "index.html"):
+        assert not re.search(r"/(home|work|tmp|root|Users)/", file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_csv_reads_back_to_the_same_bytes(name: str, committed: Committed) -> None:
+    """Bug: rounded numbers, carriage returns, or 'np.float64(0.5)' in a cell."""
+    table = committed(name)
+    text = (FOLDER / f"{name}.csv").read_bytes().decode("utf-8")
+    assert "\r" not in text
+    assert "np." not in text
+    assert text == table.to_csv()
+    assert len(list(csv.reader(text.splitlines()))) == 1 + len(table.rows)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_documented_and_says_what_its_numbers_are(name: str) -> None:
+    """Bug: a figure that the page cannot describe, or a measurement that cannot be repeated."""
+    module = load(name)
+    title = (module.__doc__ or "").splitlines()[0]
+    assert 20 < len(title) <= 100
+    assert title.endswith(".")
+    assert isinstance(module.KIND, Kind)
+    assert (module.KIND == Kind.MEASUREMENT) == hasattr(module, "RECORDED")
+    assert hasattr(module, "RECORDED") == hasattr(module, "COMMAND")
+
+
+def test_the_page_shows_every_figure_once_and_explains_what_differs(
+    committed: Committed,
+) -> None:
+    """Bug: a figure that the page forgets; a difference from a paper that is not explained."""
+    page = (FOLDER / "index.html").read_text(encoding="utf-8")
+    for name in FIGURES:
+        assert (
+            page.count(f'<article class="card" id="{name}">')
+            + page.count(f'<article class="card missing" id="{name}">')
+            == 1
+        )
+    for name in FIGURES:
+        if not (FOLDER / f"{name}.csv").exists():
+            continue
+        table = committed(name)
+        if "verdict" in table.names:
+            for row in table.rows:
+                cells = dict(zip(table.names, row, strict=True))
+                assert cells["verdict"] in {"agrees", "differs"}
+                assert (cells["verdict"] == "agrees") == agrees(
+                    f"{cells['printed']:.{cells['decimals']}f}", float(cells["computed"])
+                )
+                assert cells["verdict"] == "agrees" or len(str(cells["reason"])) > 20, row
+
+
+def test_what_was_never_measured_is_named_with_its_command(tmp_path: Path) -> None:
+    """Bug: a page or a run that fails on machines without records."""
+    measured = next(name for name in FIGURES if load(name).KIND == Kind.MEASUREMENT)
+    assert write(measured, tmp_path, NOWHERE).state == "not measured"
+    assert list(tmp_path.iterdir()) == []
+    page = write_gallery(tmp_path).read_text()
+    assert f"Not measured yet: <code>{load(measured).COMMAND}</code>" in page
+
+
+def test_records_are_read_by_pattern(tmp_path: Path) -> None:
+    """Bug: a record of another benchmark read; a traceback at a file that was cut short."""
+    (tmp_path / "kernels-b.json").write_text('{"device": "B", "date": "2026-01-02"}')
+    (tmp_path / "kernels-a.json").write_text('{"cpu": "A", "cores": 2}')
+    (tmp_path / "other.json").write_text("{}")
+    found = with_pattern(tmp_path, "kernels-*")
+    assert [record.name for record in found] == ["kernels-a", "kernels-b"]
+    assert [where(record.content) for record in found] == ["2 cores of A", "B, 2026-01-02"]
+    assert with_pattern(tmp_path / "absent", "*") == []
+    for text in ("[]", '{"a": '):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(InvalidInputError, match=r"bad\.json"):
+            with_pattern(tmp_path, "bad")
+
+
+def test_unknown_names_are_refused_before_anything_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: a traceback, a silent success, or half of the figures drawn first."""
+    folder = tmp_path / "out"
+    assert main(["spectr_figure_4", "spectr_figure_7", "--output", str(folder)]) == 2
+    assert not folder.exists()
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.count("\n") == 1
+    for name in ("spectr_figure_7", *FIGURES):
+        assert name in error
+    with pytest.raises(UnknownMethodError, match="known figures are"):
+        write("os", folder, NOWHERE)
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: a traceback where a file is in the way."""
+    (tmp_path / "taken").write_text("")
+    assert main(["spectr_figure_5", "--output", str(tmp_path / "taken")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_full_takes_the_longer_version_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: --full is ignored, shares a cache with the short version, or fails without a longer."""
+    module = load(NAME)
+    short = module.data()
+    longer = Table(short.names, short.rows * 2)
+    monkeypatch.setattr(module, "full_data", lambda: longer, raising=False)
+    for full, table in ((True, longer), (False, short), (True, longer)):
+        write(NAME, tmp_path, NOWHERE, full=full)
+        assert (tmp_path / f"{NAME}.csv").read_text() == table.to_csv()
+        assert ("--full" in json.loads((tmp_path / f"{NAME}.json").read_text())["command"]) == full
+    monkeypatch.delattr(module, "full_data")
+    assert write(NAME, tmp_path, NOWHERE, full=True).state == "cached"
+
+
+@pytest.mark.parametrize(
+    ("package", "use"),
+    [
+        ("matplotlib", lambda: load("spectr_figure_5").draw(load("spectr_figure_5").data())),
+        ("tqdm", lambda: progress([], 0, "")),
+        ("jinja2", lambda: write_gallery(NOWHERE)),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    package: str, use: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: a bare ImportError that does not say what to install."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependencyError, match=rf"{package}.*otm\[figures\]"):
+        use()  # type: ignore[operator]
+
+
+def test_progress_passes_everything_through_and_is_silent_in_a_pipe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Bug: a bar in a log file, or a last step that is lost."""
+    assert list(progress(iter("abc"), 3, "letters")) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
