@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ __all__ = ["machine"]
 
 
 def machine(*packages: str) -> dict[str, Any]:
-    """Describe processor, system and the versions of Python and of the named packages."""
+    """Describe date, processor, system and the versions of Python and of the named packages."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     model = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), None)
     return {
+        "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
         "versions": {package: version(package) for package in packages},
         "system": f"{platform.system()} {platform.machine()}",

@@ -66,7 +66,7 @@ QUICK = Plan(
     (2, 2),
     1_500,
 )
-FULL = Plan(MODELS, 10, range(1, 21), 9, 64, 16, 100, (16, 8), 20_000)
+FULL = Plan(MODELS, 8, range(1, 21), 7, 64, 16, 100, (16, 8), 20_000)
 
 
 def main() -> None:
@@ -122,7 +122,9 @@ def run(plan: Plan, device: torch.device) -> dict[str, Any]:
             mean = sum(row["s"]) / len(row["s"])
             print(f"  {row['method']:<10}{1e3 * mean:9.3f} ms a step  {rate:.2f} accepted")
         record["texts"] += of_texts
-        record["chains"] += chains(model, pool, methods, device, plan.gammas, plan.rounds)
+        record["chains"] += chains(
+            model, pool, methods, device, gammas=plan.gammas, rounds=plan.rounds
+        )
     record["loops"] = loops(device, plan.layers, plan.tokens, *plan.loops)
     print("\nLoops: seconds of all texts, in verification and in all")
     for row in record["loops"]:

@@ -1,8 +1,10 @@
 """The models that the decoding loops are measured on."""
 
+from dataclasses import replace
+
 from otm.decoding.models import GPT, GPTConfig
 
-__all__ = ["VOCABULARY", "random_pair"]
+__all__ = ["VOCABULARY", "deepened", "random_pair"]
 
 VOCABULARY = 50_257
 
@@ -24,3 +26,21 @@ def random_pair(layers: int) -> tuple[GPT, GPT]:
         weights[name] = weight * scale
     small = GPTConfig(layers=1, width=256, heads=4, vocabulary=VOCABULARY)
     return GPT(random.config, weights), GPT(small, {name: weights[name] for name in small.shapes})
+
+
+def deepened(model: GPT, factor: int) -> GPT:
+    """Make a model with so many times the layers and the same laws: what is new adds nothing.
+
+    A draft model is then as good as before, and as much cheaper than the target.
+    """
+    layers = model.config.layers
+    config = replace(model.config, layers=factor * layers)
+    weights = {}
+    for name in config.shapes:
+        layer, _, part = name.partition(".")
+        if layer.isdigit() and int(layer) >= layers:
+            copied = model.weights[f"{int(layer) % layers}.{part}"]
+            weights[name] = 0 * copied if part.endswith("output") else copied
+        else:
+            weights[name] = model.weights[name]
+    return GPT(config, weights)

@@ -21,6 +21,7 @@ def chains(
     pool: Inputs,
     methods: dict[str, Entry],
     device: torch.device,
+    *,
     gammas: range,
     rounds: int,
 ) -> list[dict[str, Any]]:

@@ -9,13 +9,46 @@ not sampled.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from otm.decoding.drafting import Randomness
 from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
+from otm.errors import ProblemTooLargeError
 
-__all__ = ["Instance", "Subject"]
+__all__ = ["MOST_UNIFORMS", "Instance", "Subject", "source_of"]
+
+MOST_UNIFORMS = 64
+"""Most uniforms that a run of a subject may take."""
+
+
+def source_of(uniforms: npt.NDArray[Any]) -> Randomness:
+    """Source that hands out given uniforms in their order.
+
+    Examples
+    --------
+    >>> source = source_of(np.array([0.25, 0.5, 0.75]))
+    >>> source(1).tolist(), source(2).tolist()
+    ([0.25], [0.5, 0.75])
+    """
+    taken = 0
+
+    def source(m: int) -> npt.NDArray[Any]:
+        nonlocal taken
+        taken += m
+        if taken > uniforms.size:
+            raise ProblemTooLargeError(
+                f"a run of the verifier takes {taken} uniforms or more, and {uniforms.size} are at "
+                "hand; audit it on fewer drafts and tokens"
+            )
+        return uniforms[taken - m : taken]
+
+    return source
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,3 +118,24 @@ class Subject(ABC):
             The tokens that follow the prompt, at least one: lossless if they, continued by the
             target, have the law of the target.
         """
+
+    def takes(self, instance: Instance) -> bool:
+        """Whether it can run on an instance; if not said otherwise, where k = 1."""
+        return instance.k == 1
+
+    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
+        """Run many times; for a subject that does so faster than one after another.
+
+        Parameters
+        ----------
+        instance : Instance
+            The models.
+        uniforms : float64 array [B, m]
+            Uniforms in [0, 1) for each run, m large enough.
+
+        Returns
+        -------
+        sequence of B tuples of int
+            What `output` gives with a source that hands out each row.
+        """
+        return [self.output(instance, source_of(row)) for row in uniforms]

@@ -88,11 +88,12 @@ def quoted(token: int) -> str:
 
 
 def rows_of_iteration(generation: Generation, step: Step) -> Table:
-    """List the tokens of the lines "context", "draft 1" to "draft K" and "output" of one step."""
+    """List the tokens of one step: its context, each of its drafts, and its output."""
     context, own = context_of(generation, step), step.output[step.accepted :]
     rows = token_rows("context", 0, context, [CONTEXT] * len(context))
     for number, path in enumerate(step.drafts, start=1):
-        rows += token_rows(f"draft {number}", step.position, path, fates(path, step))
+        name = f"draft {number}" if len(step.drafts) > 1 else "draft"
+        rows += token_rows(name, step.position, path, fates(path, step))
     kinds = [ACCEPTED] * step.accepted + [TARGET] * len(own)
     rows += token_rows("output", step.position, step.output, kinds)
     return Table(("line", "position", "kind", "token", "text"), tuple(rows))

@@ -1,8 +1,8 @@
 """The language models of this package as pairs of draft and target: prompts, texts and logits.
 
 The target is `otm.decoding.models.load("target")`; the drafts are its three smaller siblings, and
-a unigram and a bigram model with Witten-Bell smoothing.  All of them read bytes.  Prompts come from the held-out end of the shipped text, which none of the
-models saw.
+a unigram and a bigram model with Witten-Bell smoothing.  All of them read bytes.  Prompts come
+from the held-out end of the shipped text, which none of the models saw.
 """
 
 from __future__ import annotations

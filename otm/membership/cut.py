@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Number, as_number, at_least_once
+from otm.arithmetic import Number, as_number, at_least_once, is_exact
 from otm.problem import MembershipProblem
 from otm.ratio_order import RatioOrder
 
-__all__ = ["Cut", "minimum_cut", "optimal_cap", "optimal_value"]
+__all__ = ["Cut", "cap_of_value", "minimum_cut", "optimal_cap", "optimal_value"]
 
 ROUNDING = 2.0**-50
 """A float value this close to q(supp p) is taken to be equal to it: then no cap is needed."""
@@ -88,10 +88,15 @@ def optimal_cap(problem: MembershipProblem) -> Number:
     >>> round(optimal_cap(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)), 12)
     1.75
     """
-    order = problem.by_ratio
-    value, _ = optimal_value(order, problem.k)
-    largest = 0 * value + problem.k
-    everything = order.target_below[-1] * (1 if problem.exact else 1 - ROUNDING)
+    value, _ = optimal_value(problem.by_ratio, problem.k)
+    return cap_of_value(problem.by_ratio, value, problem.k)
+
+
+def cap_of_value(order: RatioOrder, value: Number, k: int) -> Number:
+    """Optimal cap of two laws along q/p for k drafts, if α_k is known."""
+    exact = is_exact(order.draft)
+    largest = 0 * value + k
+    everything = order.target_below[-1] * (1 if exact else 1 - ROUNDING)
     cap = None if value >= everything else order.cap_of_mass(value)
     # rounding aside c* is at least 1
     return largest if cap is None else min(max(cap, 0 * value + 1), largest)

@@ -3,16 +3,17 @@
 The same instances are solved in closed form, as SpecTr's linear program (HiGHS; POT's network
 simplex with a dense and a sparse cost matrix) and as a maximum flow (OR-Tools in integers; networkx
 in fractions).  A ring marks the largest instance that a method solves within the time limit,
-dashed, and 8 GiB (networkx: within a limit on its arcs); the closed form was not asked for more.  Slopes of straight lines are
-powers of n: the program has about n^(k+1) variables, the closed form is a sort.
+dashed, and 8 GiB (networkx: within a limit on its arcs); the closed form was not asked for more.
+Slopes of straight lines are powers of n; the program has about n^(k+1) variables, the closed form
+is a sort.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from otm.figures.drawing.style import COLOURS, MARKERS, blank_figure, journal_style
-from otm.figures.measurements import Record, where
+from otm.figures.measurements import where
 from otm.figures.registry import Kind
 from otm.figures.table import Table
 
@@ -26,11 +27,10 @@ RECORDED = "linear_program"
 COMMAND = "python -m benchmarks.linear_program"
 
 
-def data(records: list[Record]) -> Table:
+def data(records: list[dict[str, Any]]) -> Table:
     """List the seconds of every solve, and whether it was the largest of its method."""
     rows = []
-    for record in records:
-        content = record.content
+    for content in records:
         largest = content["largest solved in time"]
         for result in content["results"]:
             method, k, n = (result[name] for name in ("method", "k", "n"))
@@ -53,7 +53,12 @@ def draw(table: Table) -> Figure:
     for axes, k in zip(panels, drafts, strict=True):
         for method, line in zip(methods, _LINES, strict=False):
             solved = table.where(k=k, method=method, outcome="solved")
-            axes.plot(solved["n"], solved["seconds"].astype(float), **line, label=_LABELS.get(method, method))
+            axes.plot(
+                solved["n"],
+                solved["seconds"].astype(float),
+                **line,
+                label=_LABELS.get(method, method),
+            )
             last = solved.where(largest="yes")
             axes.plot(
                 last["n"],

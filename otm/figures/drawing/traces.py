@@ -6,7 +6,7 @@ What became of a token is said by a line through or below it, and again by its c
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from otm.figures.drawing.style import COLOURS, COLUMN_WIDTH, PAGE_WIDTH
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "draw_iteration", "draw_label", "draw_legend", "draw_text", "text_page"]
+__all__ = [
+    "KINDS",
+    "draw_context",
+    "draw_iteration",
+    "draw_label",
+    "draw_legend",
+    "draw_text",
+    "text_page",
+]
 
 FONT: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": 8}
 """It comes with matplotlib, so that a page looks the same everywhere."""
@@ -44,7 +52,7 @@ COLOUR_OF = {
 NAME = 10
 """Characters in front of a line for its name."""
 
-CONTEXT_SHOWN = 24
+CONTEXT_SHOWN = 26
 GAP = 3
 """Characters from one new token to the next, so that each is seen to be one."""
 
@@ -75,7 +83,7 @@ def text_page(lines: float, *, wide: bool = False) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def draw_text(axes: Axes, x: float, y: float, kind: str, tokens: Sequence[int]) -> float:
+def draw_text(axes: Axes, x: float, y: float, kind: str, tokens: Sequence[int]) -> int:
     """Write bytes of one kind from a place on, and return how many characters they take.
 
     Spaces of new tokens are visible, since each is a token.
@@ -91,24 +99,31 @@ def draw_label(axes: Axes, x: float, y: float, text: str, side: str = "left") ->
     axes.text(*place, text, ha=side, va="baseline", fontsize=8, color="#333333")
 
 
-def draw_legend(axes: Axes, x: float, y: float, *, columns: int) -> None:
-    """Explain the kinds of tokens in words that are written like them."""
-    for i, (kind, name) in enumerate(KINDS.items()):
+def draw_legend(axes: Axes, x: float, y: float, kinds: Iterable[str], *, columns: int = 2) -> None:
+    """Explain those kinds of new tokens that there are, in words that are written like them."""
+    found = set(kinds)
+    shown = [(kind, name) for kind, name in KINDS.items() if kind in found]
+    for i, (kind, name) in enumerate(shown):
         _write(axes, x + i % columns * 24, y + i // columns * 1.15, kind, name)
 
 
 def draw_iteration(table: Table) -> Figure:
     """Draw the lines of `rows_of_iteration`: names, the end of the context, and the new tokens."""
     lines = list(dict.fromkeys(table["line"].tolist()))[1:]
-    context = table.where(line="context")["token"].tolist()[-CONTEXT_SHOWN:]
     figure, axes = text_page(lines=len(lines) + 2.9)
     for y, line in enumerate(lines):
         draw_label(axes, 0, y, line)
-        draw_text(axes, NAME, y, CONTEXT, context)
+        x = NAME + draw_context(axes, NAME, y, table.where(line="context"), CONTEXT_SHOWN)
         for i, (_, _, kind, token, _) in enumerate(table.where(line=line).rows):
-            draw_text(axes, NAME + len(context) + GAP * (i + 1), y, str(kind), [int(token)])
-    draw_legend(axes, 0, len(lines) + 0.6, columns=2)
+            draw_text(axes, x + GAP * i + 1, y, str(kind), [int(token)])
+    draw_legend(axes, 0, len(lines) + 0.6, table["kind"].tolist())
     return figure
+
+
+def draw_context(axes: Axes, x: float, y: float, context: Table, length: int) -> int:
+    """Write the end of a context in so many characters, and return their number."""
+    _write(axes, x, y, CONTEXT, "…")
+    return 1 + draw_text(axes, x + 1, y, CONTEXT, context["token"].tolist()[1 - length :])
 
 
 def visible(token: int, space: str) -> str:
@@ -128,7 +143,7 @@ def _write(axes: Axes, x: float, y: float, kind: str, text: str) -> None:
     if kind == ACCEPTED:
         axes.fill_between((x, x + len(text)), y + 0.02, y + 0.98, color=TINT, linewidth=0)
     elif kind in (REJECTED, NOT_JUDGED):
-        width = 0.9 if kind == REJECTED else 0.5
-        axes.hlines(y + 0.5, x, x + len(text), color=colour, linewidth=width)
+        # faint, so that letters can be read through it
+        axes.hlines(y + 0.5, x, x + len(text), color=colour, linewidth=1.4, alpha=0.5)
     elif kind == TARGET:
         axes.hlines(y + 0.92, x + 0.1, x + len(text) - 0.1, color=colour, linewidth=1)

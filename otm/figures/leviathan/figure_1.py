@@ -3,7 +3,7 @@
 Each line is one run of the target, as in the paper's figure ([leviathan2023]_).  The models are
 ours: byte-level GPTs of 820k and 49k parameters, γ = 5, the prompt "And it came to pass", plain
 sampling, and the first seed, 0.  The paper prints the first rejected draft alone; here those behind
-it, which are never judged, are shown too.  A token is a byte.  The last runs draft less, since the
+it, which are never judged, are shown too.  A token is a byte, ␣ a space.  The last runs draft less, since the
 text ends after 64 new tokens.
 
 References
@@ -78,5 +78,5 @@ def draw(table: Table) -> Figure:
             x += draw_text(axes, x, y, kind, tokens)
             if kind in (ACCEPTED, TARGET):
                 context += tokens
-    draw_legend(axes, LABEL, len(runs) + 0.6, columns=4)
+    draw_legend(axes, LABEL, len(runs) + 0.6, table["kind"].tolist(), columns=4)
     return figure

@@ -15,7 +15,7 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -107,7 +107,8 @@ def draw(table: Table) -> Figure:
                 row = of_target.where(draft=str(draft), temperature=temperature)
                 axes.plot(row["alpha"], [place], **style)
         place += 1
-    axes.set(xlabel=r"acceptance rate $\alpha$", xlim=(-0.02, 1), ylim=(place - 0.4, -0.6))
+    axes.set(xlabel=r"acceptance rate $\alpha$", ylabel="draft model")
+    axes.set(xlim=(-0.02, 1), ylim=(place - 0.4, -0.6))
     axes.set_yticks(places, labels=labels)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
@@ -123,7 +124,7 @@ def _label(name: str) -> str:
 
 _OURS = f"ours, {SIZES['target']}"
 
-_MARKERS = {
+_MARKERS: dict[int, dict[str, Any]] = {
     0: {"color": COLOURS[0], "marker": "o", "markersize": 4, "linestyle": ""},
     1: {
         "color": COLOURS[1],

@@ -59,7 +59,7 @@ Laws = npt.NDArray[np.float64]
 
 
 def lenient_output(draft: Laws, target: Laws, lenience: float) -> tuple[Laws, Laws]:
-    """Accepted mass and output law of the paper's lenient rule for one draft.
+    """Compute the accepted mass and the output law of the paper's lenient rule for one draft.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 The small model drafts L = 4 tokens behind the context, the large one keeps those up to the first
 that it rejects, and adds one of its own ([sun2023]_).  The models are ours: byte-level GPTs of 820k
 and 49k parameters.  The iteration is real: the first with an accepted and a rejected draft, at the
-first seed, after the prompt "And it came to pass".
+first seed, after the prompt "And it came to pass".  A token is a byte, ␣ a space.
 
 References
 ----------

@@ -43,8 +43,15 @@ def data() -> Table:
 def iteration() -> tuple[Generation, Step]:
     """Decode, and choose the step that the figure shows."""
     models = load("target"), load("medium")
-    options = {"gamma": LENGTH, "max_tokens": TOKENS, "seed": SEED}
-    made = spectr(*models, [encode(PROMPT)], k=DRAFTS, rule="k-Seq", **options)
+    made = spectr(
+        *models,
+        [encode(PROMPT)],
+        k=DRAFTS,
+        gamma=LENGTH,
+        rule="k-Seq",
+        max_tokens=TOKENS,
+        seed=SEED,
+    )
     return made, next(step for step in made.steps if _tells_enough(step))
 
 

@@ -11,7 +11,7 @@ to chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,11 @@ def survivors(plan: TransportPlan, token: int) -> Floats:
     >>> survivors(plan, 0).round(3), survivors(plan, 1).round(3)
     (array([0.   , 0.157, 0.843]), array([0.469, 0.448, 0.083]))
     """
+    if type(plan) not in (KSeq, RecursiveRejection, OptimalPlan):  # a subclass selects otherwise
+        raise InvalidParameterError(
+            f"a plan of type {type(plan).__name__}; how many drafts are equal to its output is "
+            "worked out for KSeq, RecursiveRejection and OptimalPlan"
+        )
     k = plan.problem.k
     z = np.exp(2j * np.pi * np.arange(k + 1) / (k + 1))
     if isinstance(plan, OptimalPlan):
@@ -66,18 +71,14 @@ def survivors(plan: TransportPlan, token: int) -> Floats:
         one_draft = plan.problem.draft * plan.accept_probability
         passed = np.array([[one_draft[token], one_draft.sum()]])
         masses = _first_that_passes(plan, np.repeat(passed, k, axis=0), token, z)
-    elif isinstance(plan, RecursiveRejection):
+    else:
+        assert isinstance(plan, RecursiveRejection)
         passed = np.zeros((k, 2))  # nothing in rounds that are never reached
         for i, (cap, mass) in enumerate(plan.rounds):
             wanted = np.maximum(plan.problem.target - cap * plan.problem.draft, 0) / mass
             of_round = np.minimum(wanted, plan.problem.draft)
             passed[i] = of_round[token], of_round.sum()
         masses = _first_that_passes(plan, passed, token, z)
-    else:
-        raise InvalidParameterError(
-            f"a plan of type {type(plan).__name__}; how many drafts are equal to its output is "
-            "worked out for KSeq, RecursiveRejection and OptimalPlan"
-        )
     law: Floats = np.fft.fft(masses).real / ((k + 1) * plan.problem.target[token])
     return law
 
@@ -125,31 +126,32 @@ def _highest_slot(plan: OptimalPlan, token: int, z: Polynomial) -> Polynomial:
 
 
 def survivors_along(
-    rule: Rule, draft: Floats, target: Floats, tokens: Iterable[int], most: int
+    rules: Sequence[Rule], draft: Floats, target: Floats, tokens: Sequence[int], most: int
 ) -> Floats:
-    """Law of `survivors` at each token of a text, for each number of drafts.
+    """Law of `survivors` at each token of a text, for each rule and number of drafts.
 
     Parameters
     ----------
-    rule : callable
+    rules : sequence of callable
         From a problem to a plan: `KSeq`, `RecursiveRejection` or `OptimalPlan`.
     draft, target : float64 array [T, V]
         The laws of the tokens.
-    tokens : iterable of T int
+    tokens : sequence of T int
         The text.
     most : int
         Largest number of drafts K.
 
     Returns
     -------
-    float64 array [T, K + 1, K + 1]
-        Entry [t, m, j] is the probability that j of m drafts are equal to the token.
+    float64 array [rules, T, K + 1, K + 1]
+        Entry [i, t, m, j] is the probability that j of m drafts are equal to the token.
     """
-    found = np.zeros((len(draft), most + 1, most + 1))
+    found = np.zeros((len(rules), len(tokens), most + 1, most + 1))
     for t, token in enumerate(tokens):
         for m in range(1, most + 1):
-            plan = rule(MembershipProblem(draft[t], target[t], m))
-            found[t, m, : m + 1] = survivors(plan, token)
+            problem = MembershipProblem(draft[t], target[t], m)
+            for i, rule in enumerate(rules):
+                found[i, t, m, : m + 1] = survivors(rule(problem), token)
     return found
 
 

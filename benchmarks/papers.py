@@ -1,0 +1,191 @@
+"""Times on the axes of the papers' tables, for the models that come with this package.
+
+    python -m benchmarks.papers [--quick] [--save | --output FILE]
+
+Everything is one run on this machine, on the CPU with one thread of torch:
+
+- SpecTr's Table 1: block efficiency, and speed over decoding without drafts;
+- SpecTr's Tables 2 and 3: times of target and draft model for several tokens in several rows;
+- Leviathan et al.'s Tables 2 and 4: the speed of one chain of drafts by draft model, temperature
+  and γ, with acceptance rate α, cost c of a draft, and cost of judging.
+
+There are two pairs.  "shipped" is the byte-level target and its drafts as they come; the target is
+so small that drafts cost half as much as it does.  In "deepened" the target has 8 times the layers,
+of which the new ones add nothing: the laws are the same, and drafts are as cheap, next to the
+target, as in the papers.
+
+With --save the results go to benchmarks/results/papers.json.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.loops.latencies import relative_latencies
+from benchmarks.loops.models import deepened
+from benchmarks.loops.turns import Way, in_turns, ratio
+from benchmarks.machine import machine
+from otm.decoding import Generation, Standardization, autoregressive, spectr, speculative
+from otm.decoding.models import GPT, load
+from otm.decoding.planning import measure
+from otm.figures.shipped_pairs import DRAFTS, logits_at, prompts_of_text, texts_of_target
+
+RESULTS = Path(__file__).parent / "results" / "papers.json"
+
+PROMPT = 64
+"""Bytes of a prompt."""
+DEEPER = 8
+"""Layers of the deepened target over those of the shipped one."""
+LENGTHS = (4, 8)
+CHAINS = 8
+DRAFT = "small"
+"""The draft model of SpecTr's Tables 1 and 3; the cheapest."""
+GAMMAS = (3, 5, 7)
+TEMPERATURES = (0, 1)
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Measure everything and print it."""
+    import torch
+
+    torch.set_num_threads(1)
+    results = machine("numpy", "torch")
+    target = load("target")
+    turns, tokens, runs, texts = (2, 12, 3, 2) if quick else (16, 128, 100, 40)
+    rates = acceptance_rates(texts, 16 if quick else 256)
+    for name, model in {"shipped": target, "deepened": deepened(target, DEEPER)}.items():
+        print(f"{name}: speed on the axes of SpecTr's Table 1")
+        found: dict[str, Any] = {"layers": model.config.layers, "parameters": model.config.size}
+        found["tokens"], found["turns"] = tokens, turns
+        found["speed"] = speed(model, turns, tokens)
+        print(f"{name}: latency on the axes of SpecTr's Tables 2 and 3")
+        models = {"target": model, DRAFT: load(DRAFT)}
+        found["latency"] = relative_latencies(models, PROMPT + tokens // 2, runs)
+        print(f"{name}: speed on the axes of Leviathan et al.'s Table 2")
+        found["chains"] = chains(model, rates, max(2, turns // 2), tokens)
+        results[name] = found
+    return results
+
+
+def speed(target: GPT, turns: int, tokens: int) -> list[dict[str, Any]]:
+    """Compare decoding without drafts, with one chain and with eight."""
+    draft = load(DRAFT)
+    ways: dict[tuple[str, Any, Any], Way] = {
+        ("baseline", "", ""): decoder(partial(autoregressive, target), tokens)
+    }
+    for gamma in LENGTHS:
+        one = partial(speculative, target, draft, gamma=gamma)
+        several = partial(spectr, target, draft, gamma=gamma, k=CHAINS)
+        ways["speculative", 1, gamma] = decoder(one, tokens)
+        ways["SpecTr", CHAINS, gamma] = decoder(several, tokens)
+    runs = in_turns(ways, prompts_of_text(turns, PROMPT))
+    alone = [run.seconds / run.tokens for run in runs["baseline", "", ""]]
+    rows = []
+    for (algorithm, k, gamma), made in runs.items():
+        row = {
+            "draft": DRAFT,
+            "algorithm": algorithm,
+            "K": k,
+            "L": gamma,
+            "block_efficiency": ratio([run.tokens for run in made], [run.steps for run in made]),
+            "speed": ratio(alone, [run.seconds / run.tokens for run in made]),
+        }
+        rows.append(row)
+        print("   ", algorithm, k, gamma, shown(row["block_efficiency"]), shown(row["speed"]))
+    return rows
+
+
+def chains(
+    target: GPT, rates: dict[tuple[str, int], float], turns: int, tokens: int
+) -> list[dict[str, Any]]:
+    """Measure one chain of drafts by draft model, temperature and γ; and what enters Theorem 3.8."""
+    rows = []
+    drafts = {name: load(name) for name in DRAFTS}
+    times = {
+        name: measure(target, draft, PROMPT + tokens // 2, GAMMAS, [1], repeats=3 * turns)
+        for name, draft in drafts.items()
+    }
+    for temperature in TEMPERATURES:
+        options = {"sampling": Standardization(temperature=temperature)}
+        ways: dict[tuple[str, int], Way] = {
+            (name, gamma): decoder(
+                partial(speculative, target, draft, gamma=gamma), tokens, options
+            )
+            for name, draft in drafts.items()
+            for gamma in GAMMAS
+        }
+        ways["", 0] = decoder(partial(autoregressive, target), tokens, options)
+        runs = in_turns(ways, prompts_of_text(turns, PROMPT))
+        alone = [run.seconds / run.tokens for run in runs.pop(("", 0))]
+        for (name, gamma), made in runs.items():
+            row = {
+                "draft": name,
+                "temperature": temperature,
+                "gamma": gamma,
+                "alpha": rates[name, temperature],
+                "c": times[name].draft[0] / times[name].alone,
+                "judging": times[name].target[1 + GAMMAS.index(gamma)][0] / times[name].alone,
+                "speed": ratio(alone, [run.seconds / run.tokens for run in made]),
+            }
+            rows.append(row)
+            print(
+                f"    {name}, T = {temperature}, γ = {gamma}: α {row['alpha']:.2f}, c "
+                f"{row['c']:.3f}, judging {row['judging']:.2f}, speed {shown(row['speed'])}"
+            )
+    return rows
+
+
+def acceptance_rates(prompts: int, tokens: int) -> dict[tuple[str, int], float]:
+    """Mean of 1 − TV(p, q) over texts that the target wrote, by draft model and temperature."""
+    rates = {}
+    for temperature in TEMPERATURES:
+        given = prompts_of_text(prompts, PROMPT)
+        texts = texts_of_target(given, tokens, temperature=temperature)
+        wanted = laws(logits_at("target", texts, PROMPT), temperature)
+        for name in DRAFTS:
+            offered = laws(logits_at(name, texts, PROMPT), temperature)
+            rates[name, temperature] = float(np.minimum(offered, wanted).sum(-1).mean())
+    return rates
+
+
+def laws(logits: Any, temperature: int) -> Any:
+    """Laws [..., V] at temperature 0, the most probable token alone, or 1."""
+    if temperature == 0:
+        return np.eye(logits.shape[-1])[logits.argmax(-1)]
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def decoder(decode: partial[Generation], tokens: int, options: dict[str, Any] | None = None) -> Way:
+    """Return a function of a prompt and a seed."""
+
+    def way(prompt: Sequence[int], seed: int) -> Generation:
+        return decode(prompts=[prompt], max_tokens=tokens, seed=seed, **(options or {}))
+
+    return way
+
+
+def shown(estimate: dict[str, float]) -> str:
+    return f"{estimate['mean']:.2f} ± {estimate['high'] - estimate['mean']:.2f}"
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description="Measure on the axes of the papers' tables.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--output", type=Path, help="write to another file")
+    arguments = parser.parse_args()
+    results = run(quick=arguments.quick)
+    file = arguments.output or (RESULTS if arguments.save else None)
+    if file is not None:
+        file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

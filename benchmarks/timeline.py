@@ -1,0 +1,207 @@
+"""When each model is called while the same number of tokens is decoded in three ways.
+
+    python -m benchmarks.timeline [--quick] [--save | --output FILE]
+
+Speculative decoding with γ = 7 and γ = 3, and decoding without drafts, each for two pairs:
+
+- a target of 48 layers with random weights and its first layer as the draft, with a vocabulary of
+  50,257 tokens and top-k 1,000: a draft costs about a tenth of the target.  What the layers above
+  the first add is scaled down until about four drafts of five are accepted, as for the models of
+  Leviathan et al.;
+- the byte-level target of this package and its smallest draft.
+
+Every call is timed by itself, with one thread of torch.  So that the picture shows a usual run,
+each way takes the seed, of several, whose number of runs of the target is the median; these runs
+also warm up.  Then the ways take turns, and of the runs of each way, which make the same tokens,
+the one of median length is kept.  With --save the results go to benchmarks/results/timeline.json.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.loops.models import VOCABULARY, random_pair
+from benchmarks.machine import machine
+from otm.decoding import Generation, Standardization, autoregressive, speculative
+from otm.decoding.models import GPT, LanguageModel, Session, load
+from otm.figures.shipped_pairs import SIZES, prompts_of_text
+
+RESULTS = Path(__file__).parent / "results" / "timeline.json"
+
+GAMMAS = (7, 3, 0)
+"""The ways of decoding; 0 is without drafts."""
+
+TOKENS = 24
+PROMPT = 16
+"""Tokens of a prompt: so few that reading them does not fill the picture."""
+
+SEEDS = 15
+ROUNDS = 9
+LAYERS = 48
+SCALE = 0.3
+"""Of what layers above the first add."""
+
+
+class Call(NamedTuple):
+    """One call of a model, in milliseconds from the start of decoding."""
+
+    call: str
+    begin_ms: float
+    end_ms: float
+
+
+class TimedModel(LanguageModel):
+    """A model whose calls are written down.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        On the CPU, where a call is over when it returns.
+    name : str
+        Of its calls; those for the prompt are called so.
+    calls : list of Call
+        Where they are written; times are those of the clock.
+    """
+
+    def __init__(self, model: LanguageModel, name: str, calls: list[Call]) -> None:
+        self.vocabulary = model.vocabulary
+        self.context_length = model.context_length
+        self.gives_laws = model.gives_laws
+        self._model, self._name, self._calls = model, name, calls
+
+    def start(self, rows: int) -> Session:
+        """Open a session that writes its calls down."""
+        return _TimedSession(self._model.start(rows), self._name, self._calls)
+
+
+class _TimedSession(Session):
+    def __init__(self, session: Session, name: str, calls: list[Call]) -> None:
+        self._session, self._name, self._calls = session, name, calls
+
+    def append(self, tokens: npt.NDArray[np.int64]) -> Any:
+        begun = time.perf_counter()
+        scores = self._session.append(tokens)
+        self._calls.append(Call(self._name, 1e3 * begun, 1e3 * time.perf_counter()))
+        return scores
+
+    def read(self, tokens: npt.NDArray[np.int64]) -> None:
+        begun = time.perf_counter()
+        self._session.read(tokens)
+        ended = time.perf_counter()
+        self._calls.append(Call(f"{self._name}, prompt", 1e3 * begun, 1e3 * ended))
+
+    def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+        self._session.keep(rows, lengths)
+
+
+def decode(
+    target: LanguageModel, draft: LanguageModel, gamma: int, prompt: list[int], **options: Any
+) -> dict[str, Any]:
+    """Decode once; return γ, the time, the tokens of each step, and the calls."""
+    calls: list[Call] = []
+    models = TimedModel(target, "target", calls), TimedModel(draft, "draft", calls)
+    begun = time.perf_counter()
+    made: Generation
+    if gamma:
+        made = speculative(*models, [prompt], gamma=gamma, **options)
+    else:
+        made = autoregressive(models[0], [prompt], **options)
+    ended = time.perf_counter()
+    return {
+        "gamma": gamma,
+        "wall_ms": 1e3 * (ended - begun),
+        "outputs": [len(step.output) for step in made.steps],
+        "calls": [
+            {"call": name, "begin_ms": begin - 1e3 * begun, "end_ms": end - 1e3 * begun}
+            for name, begin, end in calls
+        ],
+    }
+
+
+def of_pair(
+    name: str,
+    rounds: int,
+    target: LanguageModel,
+    draft: LanguageModel,
+    prompt: list[int],
+    **options: Any,
+) -> dict[str, Any]:
+    """Decode with a pair in all ways, in turns."""
+
+    def once(gamma: int, seed: int) -> dict[str, Any]:
+        return decode(target, draft, gamma, prompt, max_tokens=TOKENS, seed=seed, **options)
+
+    seeds = {
+        gamma: sorted(range(SEEDS), key=lambda seed: len(once(gamma, seed)["outputs"]))[SEEDS // 2]
+        for gamma in GAMMAS
+    }
+    turns = [{gamma: once(gamma, seeds[gamma]) for gamma in GAMMAS} for _ in range(rounds)]
+    ways = []
+    for gamma in GAMMAS:
+        in_order = sorted((turn[gamma] for turn in turns), key=lambda run: run["wall_ms"])
+        ways.append({"seed": seeds[gamma], **in_order[rounds // 2]})
+    for way in ways:
+        print(f"  {name}: γ = {way['gamma']}, {way['wall_ms']:.1f} ms, tokens {way['outputs']}")
+    return {"pair": name, "ways": ways}
+
+
+def alike_pair(layers: int) -> tuple[GPT, GPT]:
+    """Take the pair with random weights, and let the layers above the first add less."""
+    target, draft = random_pair(layers)
+    weights = {
+        name: weight * SCALE
+        if name.endswith(("attention_output", "perceptron_output")) and not name.startswith("0.")
+        else weight
+        for name, weight in target.weights.items()
+    }
+    return GPT(target.config, weights), draft
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Measure both pairs."""
+    import torch
+
+    torch.set_num_threads(1)
+    layers, rounds = (2, 1) if quick else (LAYERS, ROUNDS)
+    prompt = np.random.default_rng(0).integers(0, VOCABULARY, PROMPT).tolist()
+    random = of_pair(
+        f"{layers} layers and 1, random weights",
+        rounds,
+        *alike_pair(layers),
+        prompt,
+        sampling=Standardization(top_k=1000),
+    )
+    shipped = of_pair(
+        f"shipped models, {SIZES['target']} and {SIZES['small']} parameters",
+        rounds,
+        load("target"),
+        load("small"),
+        *prompts_of_text(1, PROMPT),
+    )
+    return {
+        **machine("numpy", "torch"),
+        "rounds": rounds,
+        "tokens": TOKENS,
+        "pairs": [random, shipped],
+    }
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description="Time every call of the models while decoding.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write this file")
+    arguments = parser.parse_args()
+    results = run(quick=arguments.quick)
+    for file in [*[RESULTS] * arguments.save, *filter(None, [arguments.output])]:
+        file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

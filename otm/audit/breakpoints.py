@@ -1,0 +1,248 @@
+"""The law of a deterministic function of uniforms in floats: where its steps lie, by bisection.
+
+As a function of its uniforms a verifier is constant between breakpoints.  Uniform by uniform, these
+are searched for in every piece that the ones before leave; the later uniforms are held at a few
+random values meanwhile.  That this misses nothing is not proved but checked, on random runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.running import Outcome, most_tokens, run_rows
+from otm.audit.subject import MOST_UNIFORMS, Instance, Subject, source_of
+from otm.decoding.drafting import Randomness
+
+__all__ = ["by_breakpoints"]
+
+Row: TypeAlias = npt.NDArray[np.float64]
+Rows: TypeAlias = npt.NDArray[np.float64]
+Answers: TypeAlias = npt.NDArray[np.int64]
+
+LARGEST = 1 - 2.0**-24
+"""The largest uniform that float32 holds."""
+
+GRID = np.append(np.arange(8) / 8, LARGEST)
+"""Where a uniform is put first."""
+
+PROBES = 3
+"""Values of the later uniforms among which a breakpoint must show."""
+
+RESOLUTION = 2.0**-34
+"""How closely a breakpoint is located."""
+
+MOST_PIECES = 64
+"""Most pieces of one uniform; a generator that is seeded by it has no end of them."""
+
+CHECKS = 400
+"""Random runs that the pieces must predict."""
+
+
+def by_breakpoints(
+    subject: Subject, instance: Instance, rng: np.random.Generator, most_runs: int
+) -> Observation:
+    """Law of what a subject outputs, from the breakpoints of all its uniforms.
+
+    Parameters
+    ----------
+    subject : Subject
+        All its randomness must come from its source.
+    instance : Instance
+        The models.
+    rng : Generator
+        For values at which it is tried.
+    most_runs : int
+        Runs after which to give up.
+
+    Returns
+    -------
+    Observation
+        With floats, and the `error` of bisection.  What only the edges u = 0 and u = 1 − 2^−24 give
+        is there with its tiny probability.
+
+    Raises
+    ------
+    UnsuitedError
+        If the subject does not repeat itself, has too many pieces or takes too many runs, or the
+        pieces fail to predict what it does at random uniforms.
+    """
+    if not subject.repeatable:
+        raise UnsuitedError("it draws random numbers of its own")
+    tries = rng.random((MOST_UNIFORMS, MOST_UNIFORMS))
+    answers = _Answers(subject, instance, most_runs)
+    if (answers(tries) != answers(tries)).any():
+        raise UnsuitedError("the same uniforms do not always give the same output")
+    pieces = _Pieces(answers, rng.random((PROBES, MOST_UNIFORMS)))
+    for place in range(_uniforms_taken(subject, instance, tries)):
+        pieces.split(place)
+    checks = rng.random((CHECKS, MOST_UNIFORMS))
+    if (answers(checks) != pieces.predict(checks)).any():
+        raise UnsuitedError("its output is not constant on the pieces that were found")
+    law: dict[Outcome, float] = defaultdict(float)
+    examples: dict[Outcome, tuple[float, ...]] = {}
+    for i in np.argsort(-pieces.weights, kind="stable").tolist():
+        outcome = answers.outcomes[pieces.answers[i]]
+        law[outcome] += float(pieces.weights[i])
+        examples.setdefault(outcome, tuple(pieces.points[i, : pieces.depth].tolist()))
+    return Observation(
+        instance,
+        dict(law),
+        most_tokens(subject, instance),
+        examples,
+        error=pieces.error,
+        runs=answers.runs,
+    )
+
+
+class _Answers:
+    """A subject as a function from rows of uniforms to numbers of outcomes."""
+
+    def __init__(self, subject: Subject, instance: Instance, most_runs: int) -> None:
+        self._subject, self._instance, self._most_runs = subject, instance, most_runs
+        self._numbers: dict[Outcome, int] = {}
+        self.runs = 0
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """The outcomes by number."""
+        return list(self._numbers)
+
+    def __call__(self, rows: Rows) -> Answers:
+        self.runs += len(rows)
+        if self.runs > self._most_runs:
+            raise UnsuitedError(f"its breakpoints take more than {self._most_runs:,} runs to find")
+        outcomes = run_rows(self._subject, self._instance, rows) if len(rows) else []
+        numbers = self._numbers
+        return np.array([numbers.setdefault(o, len(numbers)) for o in outcomes], dtype=np.int64)
+
+
+class _Pieces:
+    """Pieces of the unit cube, found coordinate by coordinate, and what the subject gives there.
+
+    Attributes
+    ----------
+    points : array [N, m]
+        A point of each piece; coordinates not yet looked at are arbitrary.
+    weights : array [N]
+        Volumes.
+    """
+
+    def __init__(self, answers: Callable[[Rows], Answers], probes: Rows) -> None:
+        self._ask, self._probes = answers, probes
+        self.points, self.weights = probes[:1].copy(), np.ones(1)
+        self.error, self.depth = 0.0, 0
+        self._levels: list[tuple[list[Row], npt.NDArray[np.int64]]] = []
+
+    @property
+    def answers(self) -> Answers:
+        """What the subject gives on each piece."""
+        return self._ask(self.points)
+
+    def split(self, place: int) -> None:
+        """Divide all pieces along one uniform."""
+        cuts = self._cuts(place)
+        counts = np.array([len(c) + 1 for c in cuts])
+        if counts.max() > MOST_PIECES:
+            raise UnsuitedError(f"its output has more than {MOST_PIECES} steps in one uniform")
+        self.error += float((self.weights * (counts - 1)).sum()) * RESOLUTION
+        firsts = np.cumsum(counts) - counts
+        self._levels.append((cuts, firsts))
+        self.points = np.repeat(self.points, counts, axis=0)
+        self.weights = np.repeat(self.weights, counts)
+        edges = [np.concatenate([[0.0], c, [1.0]]) for c in cuts]
+        low, high = (np.concatenate([e[part] for e in edges]) for part in (slice(-1), slice(1, None)))
+        inside = np.where(high <= 2 * RESOLUTION, 0.0, (low + high) / 2)  # u = 0 for itself
+        self.points[:, place] = np.where(low >= LARGEST - RESOLUTION, LARGEST, inside)
+        self.weights *= high - low
+        self.depth = place + 1
+
+    def predict(self, rows: Rows) -> Answers:
+        """Tell what the subject gives at other points of the pieces."""
+        node = np.zeros(len(rows), dtype=np.int64)
+        for place, (cuts, firsts) in enumerate(self._levels):
+            node = np.array(
+                [
+                    firsts[n] + np.searchsorted(cuts[n], row[place], side="right")
+                    for n, row in zip(node.tolist(), rows, strict=True)
+                ]
+            )
+        return self.answers[node]
+
+    def _cuts(self, place: int) -> list[Row]:
+        """Breakpoints along one uniform, for each piece."""
+        n = len(self.points)
+        piece = np.repeat(np.arange(n), GRID.size)
+        seen = self._at(piece, np.tile(GRID, n), place).reshape(n, GRID.size, PROBES)
+        found: list[list[float]] = [[] for _ in range(n)]
+        piece = np.repeat(np.arange(n), GRID.size - 1)
+        low, high = np.tile(GRID[:-1], n), np.tile(GRID[1:], n)
+        below, above = (seen[:, part].reshape(-1, PROBES) for part in (slice(-1), slice(1, None)))
+        while True:
+            open_ = (below != above).any(axis=1)
+            if not open_.any():
+                return [np.array(sorted(cuts)) for cuts in found]
+            piece, low, high = piece[open_], low[open_], high[open_]
+            below, above = below[open_], above[open_]
+            if max(map(len, found)) > MOST_PIECES:
+                raise UnsuitedError(f"its output has more than {MOST_PIECES} steps in one uniform")
+            left, right = self._bisect(piece, low, high, below, above, place)
+            for i, cut in zip(piece.tolist(), right.tolist(), strict=True):
+                found[i].append(cut)
+            before, after = self._at(piece, left, place), self._at(piece, right, place)
+            piece = np.concatenate([piece, piece])
+            low, high = np.concatenate([low, right]), np.concatenate([left, high])
+            below, above = np.concatenate([below, after]), np.concatenate([before, above])
+
+    def _bisect(
+        self,
+        piece: npt.NDArray[np.int64],
+        low: Row,
+        high: Row,
+        below: Answers,
+        above: Answers,
+        place: int,
+    ) -> tuple[Row, Row]:
+        """Close in on a breakpoint of the first probe that shows one in each bracket."""
+        probe = (below != above).argmax(axis=1)
+        start = below[np.arange(probe.size), probe]
+        low, high = low.copy(), high.copy()
+        while (high - low).max() > RESOLUTION:
+            middle = (low + high) / 2
+            rows = self._probes[probe].copy()
+            rows[:, :place] = self.points[piece, :place]
+            rows[:, place] = middle
+            same = self._ask(rows) == start
+            low, high = np.where(same, middle, low), np.where(same, high, middle)
+        return low, high
+
+    def _at(self, piece: npt.NDArray[np.int64], values: Row, place: int) -> Answers:
+        """Answers [R, probes] with one uniform at given values."""
+        rows = np.tile(self._probes, (piece.size, 1))
+        rows[:, :place] = np.repeat(self.points[piece, :place], PROBES, axis=0)
+        rows[:, place] = np.repeat(values, PROBES)
+        return self._ask(rows).reshape(-1, PROBES)
+
+
+def _uniforms_taken(subject: Subject, instance: Instance, tries: Rows) -> int:
+    """Most uniforms that the subject takes in some runs."""
+    most = 0
+    for row in tries:
+        taken = 0
+        source = source_of(row)
+
+        def counting(m: int, source: Randomness = source) -> npt.NDArray[np.float64]:
+            nonlocal taken
+            taken += m
+            return source(m)
+
+        with suppress(Exception):  # what the run gives is looked at elsewhere
+            subject.output(instance, counting)
+        most = max(most, taken)
+    return most

@@ -1,0 +1,99 @@
+"""The law of a subject by every path of its comparisons, in fractions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.running import Outcome, Wrong, most_tokens, run, run_rows
+from otm.audit.subject import MOST_UNIFORMS, Instance, Subject, source_of
+from otm.errors import ProblemTooLargeError
+from otm.testing.exact import paths
+
+__all__ = ["MOST_PATHS", "by_paths"]
+
+MOST_PATHS = 20_000
+"""Most paths that are followed on one instance."""
+
+
+def by_paths(subject: Subject, instance: Instance) -> Observation:
+    """Exact law of what a subject outputs, drafts and all.
+
+    Parameters
+    ----------
+    subject : Subject
+        Anything; `UnsuitedError` says if it is not `exact` after all.
+    instance : Instance
+        The models.
+
+    Returns
+    -------
+    Observation
+        With fractions.  Outcomes that only isolated values of a uniform give, such as u = 0, have
+        probability 0.
+
+    Raises
+    ------
+    UnsuitedError
+        If the subject does more with its uniforms than to compare them, cannot take fractions, or
+        does not repeat itself.
+    ProblemTooLargeError
+        If it takes more than `MOST_UNIFORMS` uniforms, or has more than `MOST_PATHS` paths.
+    """
+    if not (subject.exact and subject.repeatable):
+        raise UnsuitedError("it says that its paths cannot be followed")
+    size = 8  # the fewer uniforms are at hand, the faster a path is followed
+    while True:
+        try:
+            return _follow(subject, instance, size)
+        except ProblemTooLargeError:
+            if size >= MOST_UNIFORMS:
+                raise
+            size *= 2
+
+
+def _follow(subject: Subject, instance: Instance, size: int) -> Observation:
+    def outcome(uniforms: npt.NDArray[Any]) -> Outcome:
+        return run(subject, instance, source_of(uniforms))
+
+    law: dict[Outcome, Fraction] = defaultdict(Fraction)
+    examples: dict[Outcome, tuple[Fraction, ...]] = {}
+    widest: dict[Outcome, Fraction] = {}
+    runs = 0
+    try:
+        for path in paths(outcome, size):
+            runs += 1
+            if runs > MOST_PATHS:
+                break
+            law[path.outcome] += path.probability
+            if path.probability >= widest.get(path.outcome, 0):
+                widest[path.outcome] = path.probability
+                examples[path.outcome] = tuple(path.example)
+            if isinstance(path.outcome, Wrong) and path.outcome.crashed:
+                _crash_in_floats_too(subject, instance, path.example, path.outcome)
+    except IndexError:  # of a script that does not fit what is compared this time
+        raise UnsuitedError("the same uniforms do not always give the same comparisons") from None
+    if runs > MOST_PATHS:
+        raise ProblemTooLargeError(
+            f"the verifier has more than {MOST_PATHS:,} paths on {instance.vocabulary} tokens and "
+            f"γ = {instance.gamma}; audit it on fewer drafts and tokens, or by Monte Carlo"
+        )
+    if sum(law.values()) != 1:
+        raise UnsuitedError("the same uniforms do not always give the same comparisons")
+    return Observation(instance, dict(law), most_tokens(subject, instance), examples, runs=runs)
+
+
+def _crash_in_floats_too(
+    subject: Subject, instance: Instance, example: list[Fraction], crash: Wrong
+) -> None:
+    """Tell a crash of the subject from its not being made for fractions."""
+    row = np.full((1, MOST_UNIFORMS), 0.5)
+    row[0, : len(example)] = [float(u) for u in example]
+    (again,) = run_rows(subject, instance, row)
+    if not (isinstance(again, Wrong) and again.crashed):
+        raise UnsuitedError(f"on fractions it {crash.text}")

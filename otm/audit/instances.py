@@ -1,0 +1,80 @@
+"""Telling pairs of models, small ones first: each shows some mistake that others hide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from otm.audit.subject import Instance
+from otm.decoding.models.table import TableModel
+
+__all__ = ["FOR_SAMPLING", "INSTANCES"]
+
+Weights = Sequence[int]
+
+
+def _model(rows: Mapping[tuple[int, ...], Weights]) -> TableModel:
+    """Table of whole weights, as fractions of their sums."""
+    return TableModel(
+        {
+            context: [Fraction(weight, sum(weights)) for weight in weights]
+            for context, weights in rows.items()
+        }
+    )
+
+
+def _pair(
+    target: Weights | Mapping[tuple[int, ...], Weights],
+    draft: Weights | Mapping[tuple[int, ...], Weights],
+    gamma: int = 1,
+    k: int = 1,
+) -> Instance:
+    tables = (rows if isinstance(rows, Mapping) else {(): rows} for rows in (target, draft))
+    return Instance(*map(_model, tables), gamma=gamma, k=k)
+
+
+TWO = ({(): [1, 3], (1,): [2, 1]}, {(): [3, 1], (1,): [1, 4]})
+THREE = (
+    {(): [1, 4, 5], (1,): [6, 1, 1], (2,): [0, 2, 3]},
+    {(): [5, 2, 3], (1,): [1, 2, 1], (2,): [2, 0, 1]},
+)
+FOUR = ({(): [4, 3, 1, 2], (3,): [1, 0, 2, 5]}, {(): [1, 2, 3, 4], (2,): [3, 3, 1, 0]})
+
+INSTANCES: dict[str, Instance] = {
+    "two tokens": _pair([1, 3], [3, 1]),
+    "rows differ": _pair(*TWO),
+    "equal": _pair([1, 2, 3], [1, 2, 3]),
+    "disjoint": _pair([0, 0, 1, 2], [2, 1, 0, 0]),
+    "one token wanted": _pair([0, 1, 0], [1, 2, 3]),
+    "one token drafted": _pair([1, 2, 3], [0, 1, 0]),
+    "zeros": _pair([0, 1, 3], [2, 2, 0]),
+    "ties": _pair([1, 1, 2], [1, 1, 1]),
+    "three tokens": _pair(*THREE),
+    "four tokens": _pair(*FOUR),
+    "two drafts, two tokens": _pair(*TWO, gamma=2),
+    "two drafts": _pair(*THREE, gamma=2),
+    "equal at first": _pair({(): [1, 2, 3], (1,): [3, 2, 1]}, [1, 2, 3], gamma=2),
+    "three drafts": _pair(*TWO, gamma=3),
+    "pairs": _pair([1, 3], [3, 1], k=2),
+    "pairs of three tokens": _pair(*THREE, k=2),
+    "pairs with zeros": _pair([0, 1, 3, 4], [2, 2, 0, 4], k=2),
+    "equal pairs": _pair([1, 2, 3], [1, 2, 3], k=2),
+    "disjoint pairs": _pair([0, 0, 1, 2], [2, 1, 0, 0], k=2),
+    "pairs, one token wanted": _pair([0, 1, 0], [1, 2, 3], k=2),
+    "pairs of two drafts": _pair(*TWO, gamma=2, k=2),
+    "three of two tokens": _pair(*TWO, k=3),
+    "three of three tokens": _pair([1, 4, 5], [5, 2, 3], k=3),
+}
+"""By name.  The prompt of all is (0,), so that what follows it is the law after token 0."""
+
+FOR_SAMPLING = (
+    "zeros",
+    "three tokens",
+    "equal at first",
+    "two drafts, two tokens",
+    "two drafts",
+    "pairs of three tokens",
+    "equal pairs",
+    "three of two tokens",
+)
+"""Names of those that Monte Carlo uses: each of its instances costs many runs."""

@@ -1,0 +1,38 @@
+"""Bugs that public speculative decoders had, made again in a few lines each, as subjects.
+
+They are what `otm.audit.lossless` must find: negative controls, and the names that it gives to what
+it finds.  Each is a right verifier of `steps` with one step wrong.  `SUSPECTED` holds what was
+reported as a bug and is none.
+
+Threads are quoted for what they discuss; the code is our own, and what it does may have been right
+in the end, or wrong in one version only.
+"""
+
+from __future__ import annotations
+
+from otm.audit.known_bugs import (
+    acceptance,
+    blocks,
+    bonus,
+    drafting,
+    locating,
+    randomness,
+    replacement,
+    several,
+)
+from otm.audit.known_bugs.bug import KnownBug
+from otm.audit.known_bugs.suspected import SUSPECTED
+
+__all__ = ["KNOWN_BUGS", "SUSPECTED", "KnownBug"]
+
+KNOWN_BUGS: tuple[KnownBug, ...] = (
+    *acceptance.BUGS,
+    *replacement.BUGS,
+    *bonus.BUGS,
+    *drafting.BUGS,
+    *randomness.BUGS,
+    *locating.BUGS,
+    *blocks.BUGS,
+    *several.BUGS,
+)
+"""All of them, by what goes wrong."""

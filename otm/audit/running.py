@@ -1,0 +1,94 @@
+"""Runs of a subject: what they return is checked, and what goes wrong is an outcome like others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.subject import Instance, Subject
+from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
+from otm.errors import MissingDependencyError, ProblemTooLargeError
+from otm.shown import shown
+
+__all__ = ["Outcome", "Wrong", "most_tokens", "run", "run_rows"]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What a run gave instead of tokens.
+
+    Attributes
+    ----------
+    text : str
+        Such as "returned token 7 of 3".
+    crashed : bool
+        Whether the run ended by an exception.
+    """
+
+    text: str
+    crashed: bool = False
+
+
+Outcome: TypeAlias = Path | Wrong
+"""What a run gave."""
+
+NOT_OF_THE_SUBJECT = (MissingDependencyError, ProblemTooLargeError)
+"""Errors that say nothing about a subject, and go on to the caller."""
+
+
+def most_tokens(subject: Subject, instance: Instance) -> int:
+    """Most tokens that a run may return."""
+    return instance.gamma + 1 if subject.most_tokens is None else subject.most_tokens
+
+
+def run(subject: Subject, instance: Instance, source: Randomness) -> Outcome:
+    """Run once, whatever happens."""
+    try:
+        output = subject.output(instance, source)
+    except NOT_OF_THE_SUBJECT:
+        raise
+    except Exception as error:  # whatever code of others raises is what the audit reports
+        return _crash(error)
+    return _checked(subject, instance, output)
+
+
+def run_rows(
+    subject: Subject, instance: Instance, uniforms: npt.NDArray[np.float64]
+) -> list[Outcome]:
+    """Run on each row of uniforms, whatever happens."""
+    try:
+        outputs: Sequence[Path] = subject.outputs(instance, uniforms)
+    except NOT_OF_THE_SUBJECT:
+        raise
+    except Exception as error:  # of one of the rows, which has to be found
+        if len(uniforms) == 1:
+            return [_crash(error)]
+        return [run_rows(subject, instance, row[None])[0] for row in uniforms]
+    return [_checked(subject, instance, output) for output in outputs]
+
+
+def _crash(error: Exception) -> Wrong:
+    text = " ".join(str(error).split())
+    return Wrong(f"crashed with {type(error).__name__}: {text:.150}", crashed=True)
+
+
+def _checked(subject: Subject, instance: Instance, output: Any) -> Outcome:
+    """Check that an output is one or more tokens of the vocabulary, and not too many."""
+    if not isinstance(output, Sequence) or isinstance(output, str):
+        return Wrong(f"returned {shown(output)} of type {type(output).__name__}, not tokens")
+    if not output:
+        return Wrong("returned no token")
+    most = most_tokens(subject, instance)
+    if len(output) > most:
+        return Wrong(f"returned {len(output)} tokens; at most {most} can follow from one run")
+    for token in output:
+        if isinstance(token, bool) or not isinstance(token, int | np.integer):
+            return Wrong(f"returned {shown(token)} of type {type(token).__name__} as a token")
+        if not 0 <= token < instance.vocabulary:
+            return Wrong(f"returned token {token} of {instance.vocabulary}")
+    return tuple(map(int, output))

@@ -1,0 +1,155 @@
+"""The law of a subject by running it often: one test with a stated level and power an instance."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Number
+from otm.audit.observation import Observation
+from otm.audit.running import Outcome, Wrong, most_tokens, run_rows
+from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
+from otm.decoding.reading import Path
+from otm.testing.sequences import sequence_law
+from otm.testing.statistics import Criterion, criterion_for_law, g_statistic
+
+__all__ = ["Sample", "Sampler"]
+
+LOOKS = (16, 4, 1)
+"""A sample is judged after 1/16, 1/4 and all of its runs, so that large deviations end it early."""
+
+BATCH = 4096
+"""Most runs whose uniforms are drawn at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Runs of a subject on one instance, and what they show.
+
+    Attributes
+    ----------
+    observation : Observation
+        The frequencies.
+    rejected : bool
+        Whether a lossless subject would give such runs with less than the level's probability.
+    radius : float
+        The TV of the observation is that close to the truth, but for the level's probability.
+    delta : float
+        The deviation (TV) that is rejected with probability 1 − 10^−3.
+    """
+
+    observation: Observation
+    rejected: bool
+    radius: float
+    delta: float
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """How samples are taken: what they share of the level, the power and the runs.
+
+    Attributes
+    ----------
+    level : float
+        Probability with which one sample may be rejected although the subject is lossless.
+    delta : float
+        The deviation (TV) that a sample must see.
+    most_runs : int
+        Most runs of a sample, whatever its power then is.
+    rng : Generator
+        Where everything random comes from.
+    """
+
+    level: float
+    delta: float
+    most_runs: int
+    rng: np.random.Generator
+
+    def sample(self, subject: Subject, instance: Instance) -> Sample:
+        """Run a subject until it is rejected or the runs are done."""
+        length = most_tokens(subject, instance)
+        target = sequence_law(instance.target, instance.prompt, length)
+        places = {path: i for i, path in enumerate(target)}
+        law = np.array([float(p) for p in target.values()])
+        level = self.level / len(LOOKS)
+        criterion = _criterion(max(law.size, 2), self.delta, level)
+        draws = min(criterion.draws, self.most_runs)
+        counts: Counter[Outcome] = Counter()
+        continued = np.zeros(law.size + 1, dtype=np.int64)
+        done = 0
+        for look in LOOKS:
+            new = self._run(subject, instance, math.ceil(draws / look) - done)
+            done += new.total()
+            counts += new
+            continued += self._continued(new, instance, places, length)
+            rejected = g_statistic(continued, np.append(law, 0)) > criterion.limit
+            if rejected:
+                break
+        frequencies: dict[Outcome, Number] = {o: count / done for o, count in counts.items()}
+        observation = Observation(instance, frequencies, length, counts=counts, runs=done)
+        return Sample(
+            observation,
+            rejected or observation.impossible is not None,
+            _radius(law.size + 1, done, level),
+            self.delta * math.sqrt(max(criterion.draws / draws, 1)),
+        )
+
+    def fits(self, observation: Observation, law: dict[Path, Number]) -> bool:
+        """Whether the runs of an observation can have come from a law of continued sequences."""
+        places = {path: i for i, path in enumerate(law)}
+        expected = np.array([float(p) for p in law.values()])
+        counts = observation.counts or Counter()
+        drawn = self._continued(counts, observation.instance, places, observation.length)
+        criterion = _criterion(max(expected.size, 2), self.delta, self.level)
+        return g_statistic(drawn, np.append(expected, 0)) <= criterion.limit
+
+    def _run(self, subject: Subject, instance: Instance, runs: int) -> Counter[Outcome]:
+        counts: Counter[Outcome] = Counter()
+        while counts.total() < runs:
+            size = min(BATCH, runs - counts.total())
+            uniforms = self.rng.random((size, MOST_UNIFORMS))
+            counts.update(run_rows(subject, instance, uniforms))
+        return counts
+
+    def _continued(
+        self,
+        counts: Counter[Outcome],
+        instance: Instance,
+        places: dict[Path, int],
+        length: int,
+    ) -> npt.NDArray[np.int64]:
+        """Count sequences, continued by the target at random; what is in no place comes last."""
+        drawn = np.zeros(len(places) + 1, dtype=np.int64)
+        for outcome in sorted(counts, key=str):
+            if isinstance(outcome, Wrong):
+                drawn[-1] += counts[outcome]
+                continue
+            prompt = instance.prompt + outcome
+            rests = sequence_law(instance.target, prompt, length - len(outcome))
+            split = self.rng.multinomial(counts[outcome], [float(p) for p in rests.values()])
+            for rest, count in zip(rests, split.tolist(), strict=True):
+                drawn[places.get(outcome + rest, -1)] += count
+        return drawn
+
+
+@cache
+def _criterion(categories: int, delta: float, level: float) -> Criterion:
+    """Criterion for any law with so many possible sequences: it does not depend on which."""
+    return criterion_for_law(np.full(categories, 1 / categories), delta, level)
+
+
+def _radius(categories: int, draws: int, level: float) -> float:
+    """Bound on the TV of frequencies from their law, exceeded with probability at most `level`.
+
+    The smaller of two: 2^K e^(−2nr²) over all events, and McDiarmid's around the mean of
+    Σ abs(c/n − p)/2, which is at most √(K/n)/2.
+    """
+    events = math.sqrt((categories * math.log(2) + math.log(1 / level)) / (2 * draws))
+    mean = math.sqrt(categories / draws) / 2
+    return min(events, mean + math.sqrt(math.log(1 / level) / (2 * draws)), 1.0)
+

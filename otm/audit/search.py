@@ -1,0 +1,106 @@
+"""The smallest instance on which a subject deviates, found and shrunk by Hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from otm.audit.observation import laws_of
+from otm.audit.subject import Instance, Subject
+from otm.decoding.models.table import TableModel
+
+__all__ = ["Search"]
+
+KINDS = ("dense", "sparse", "one token", "ties")
+"""Kinds of laws, of `otm.testing.strategies`, that do not depend on rounding."""
+
+MOST_SHRINKING = 400
+"""Most instances that are tried on the way from a deviation to the smallest one."""
+
+
+class Search:
+    """A search for a small instance on which a condition holds.
+
+    Parameters
+    ----------
+    subject : Subject
+        Says which instances it takes.
+    deviates : callable
+        Whether it deviates on an instance.
+    examples : int
+        Number of instances to try.
+    seed : int
+        Of their choice.
+
+    Attributes
+    ----------
+    tried : int
+        Number of instances on which the subject was run.
+    """
+
+    def __init__(
+        self, subject: Subject, deviates: Callable[[Instance], bool], examples: int, seed: int
+    ) -> None:
+        self._subject, self._deviates = subject, deviates
+        self._examples, self._seed = examples, seed
+        self._known: dict[str, bool] = {}
+        self.tried = 0
+
+    def smallest(self) -> Instance | None:
+        """Find an instance, fewest tokens first, then drafts, then the simplest fractions.
+
+        Raises
+        ------
+        MissingDependencyError
+            If Hypothesis is not installed.
+        """
+        from otm.testing import strategies as ours  # raises the error that names the extra
+
+        import hypothesis
+        from hypothesis import strategies as st
+
+        @st.composite
+        def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
+            laws = ours.laws(vocabulary, vocabulary, exact=True, kinds=KINDS)
+            contexts: list[tuple[int, ...]] = [(), *((token,) for token in range(1, rows + 1))]
+            return TableModel({context: draw(laws) for context in contexts})
+
+        @st.composite
+        def instances(draw: st.DrawFn) -> Instance:
+            vocabulary = draw(st.integers(2, 3))
+            gamma, k = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+            rows = draw(st.integers(0, vocabulary - 1))
+            target, draft = draw(models(vocabulary, rows)), draw(models(vocabulary, rows))
+            return Instance(target, draft, gamma, k)
+
+        settings = hypothesis.settings(
+            max_examples=self._examples,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        try:
+            return hypothesis.find(
+                instances(), self._holds, settings=settings, random=Random(self._seed)
+            )
+        except hypothesis.errors.NoSuchExample:
+            return None
+
+    def _holds(self, instance: Instance) -> bool:
+        """Judge an instance, each one once and not too many of them."""
+        if not self._subject.takes(instance):
+            return False
+        key = repr((instance.gamma, instance.k, _table(instance, "target"), _table(instance, "draft")))
+        if key not in self._known:
+            if self.tried >= self._examples + MOST_SHRINKING:
+                return False
+            self.tried += 1
+            self._known[key] = self._deviates(instance)
+        return self._known[key]
+
+
+def _table(instance: Instance, name: str) -> list[tuple[tuple[int, ...], list[str]]]:
+    laws = laws_of(getattr(instance, name), instance.prompt, 2)
+    return [(path, list(map(str, law))) for path, law in laws.items()]

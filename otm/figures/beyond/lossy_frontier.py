@@ -1,0 +1,213 @@
+"""Acceptance and total variation of lossy rules, against the best that any rule can do.
+
+The target and the small draft are shipped models, at contexts of texts that the target generates.
+Each curve is one knob: lenience l of the optimal rule and, with another residual, of Leviathan et
+al.'s; acceptance where q(x) ≥ l max q; typical acceptance (Medusa, δ = √ε); a lossless rule for a
+target of another temperature (upper branch: hotter); Wagner et al.'s sigmoids with scales ±a.  The
+frontier is acceptance = optimum + TV, total variation: no rule can lie above, and the optimal
+lenient one lies on it.  Means over contexts, exact in each of them.
+
+References
+----------
+.. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
+   Decoding", ICML 2023, appendix A.5.
+.. [cai2024] Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding
+   Heads", ICML 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from otm.coupling import (
+    ArgmaxLenientPlan,
+    LenientPlan,
+    TransportPlan,
+    TypicalAcceptance,
+)
+from otm.decoding.planning.paired_means import clustered_mean
+from otm.distribution import total_variation
+from otm.figures.drawing.style import COLOURS, blank_figure, journal_style
+from otm.figures.progress import progress
+from otm.figures.registry import Kind
+from otm.figures.shipped_pairs import shipped_laws
+from otm.figures.table import Cell, Table
+from otm.membership.cut import optimal_value
+from otm.problem import MembershipProblem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FRONTIER", "KNOBS", "Knob", "data", "draw", "full_data"]
+
+KIND = Kind.EXPERIMENT
+SEED = 0
+PAIR = "small"
+PROMPTS, TOKENS, EVERY = 80, 40, 20
+NUMBERS = (1, 4)
+FRONTIER = "frontier"
+
+Point = tuple[float, float]
+"""Acceptance probability, and total variation of the output law from the target law."""
+
+
+class Knob(NamedTuple):
+    """A family of lossy rules with one parameter.
+
+    Attributes
+    ----------
+    settings : tuple of float
+        Values of the parameter.
+    point : callable
+        From a problem and a setting to where the rule lies.
+    most_drafts : int
+        The rule is for at most so many.
+    """
+
+    settings: tuple[float, ...]
+    point: Callable[[MembershipProblem, float], Point]
+    most_drafts: int = max(NUMBERS)
+
+
+def _of_plan(plan: TransportPlan) -> Point:
+    distance = total_variation(plan.output_law(), plan.problem.target)
+    return float(plan.acceptance), float(distance)
+
+
+def _at_temperature(problem: MembershipProblem, temperature: float) -> Point:
+    """Take the optimal rule for the target law at another temperature."""
+    weights = problem.target ** (1 / temperature)
+    other = MembershipProblem(problem.draft, weights / weights.sum(), problem.k)
+    distance = total_variation(other.target, problem.target)
+    return float(optimal_value(other.by_ratio, other.k)[0]), float(distance)
+
+
+def _by_sigmoids(problem: MembershipProblem, scale: float) -> Point:
+    """Put sigmoids in the place of probabilities; logarithms of the laws are the logits."""
+    draft, target = (
+        1 / (1 + np.exp(-(np.log(law) + scale) / (2 * scale)))
+        for law in (problem.draft, problem.target)
+    )
+    accepted = problem.draft * np.minimum(1, target / draft)
+    left = np.maximum(target - draft, 0)
+    # as no law, the sigmoids of the target can all be below those of the draft
+    left = left if left.any() else target
+    output = accepted + (1 - accepted.sum()) * left / left.sum()
+    hit = (problem.draft - accepted) @ left / left.sum()
+    return float(accepted.sum() + hit), float(total_variation(output, problem.target))
+
+
+def _typical(otherwise: Any) -> Callable[[MembershipProblem, float], Point]:
+    def point(problem: MembershipProblem, epsilon: float) -> Point:
+        return _of_plan(TypicalAcceptance(problem, epsilon, epsilon**0.5, otherwise))
+
+    return point
+
+
+_LENIENCES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.03, 0.01)
+_EPSILONS = (0.8, 0.4, 0.2, 0.09, 0.03, 0.01, 0.001)
+
+KNOBS = {
+    "lenience, optimal": Knob(
+        _LENIENCES, lambda problem, value: _of_plan(LenientPlan(problem, value))
+    ),
+    "lenience, paper's residual": Knob(
+        _LENIENCES, lambda problem, value: _of_plan(LenientPlan(problem, value, "paper"))
+    ),
+    "argmax lenience": Knob(
+        _LENIENCES, lambda problem, value: _of_plan(ArgmaxLenientPlan(problem, value))
+    ),
+    "typical acceptance, else argmax": Knob(_EPSILONS, _typical("argmax")),
+    "typical acceptance, else target": Knob(_EPSILONS, _typical("target")),
+    "temperature of the target": Knob(
+        (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0), _at_temperature
+    ),
+    "sigmoids": Knob((1.0, 3.0, 10.0, 100.0, 1e4), _by_sigmoids, most_drafts=1),
+}
+
+
+def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
+    """Compute where every rule lies, and the frontier there.
+
+    Parameters
+    ----------
+    prompts : int, optional
+        Number of texts.
+    every : int, optional
+        Take the first of so many contexts of each text.
+    """
+    laws, clusters = shipped_laws(
+        (PAIR, "target"), prompts=prompts, tokens=TOKENS, every=every, seed=SEED
+    )
+    pairs = list(zip(laws[PAIR], laws["target"], strict=True))
+    cases = [
+        (k, name, setting)
+        for k in NUMBERS
+        for name, knob in KNOBS.items()
+        if k <= knob.most_drafts
+        for setting in knob.settings
+    ]
+    rows: list[tuple[Cell, ...]] = []
+    best = {}
+    for k in NUMBERS:
+        problems = [MembershipProblem(*pair, k) for pair in pairs]
+        best[k] = float(np.mean([optimal_value(at.by_ratio, k)[0] for at in problems]))
+        for distance in (0.0, 1 - best[k], 1.0):
+            value = min(1.0, best[k] + distance)
+            rows.append((k, FRONTIER, "", value, "", "", distance, "", "", value))
+    for k, name, setting in progress(cases, len(cases), "lossy_frontier"):
+        problems = [MembershipProblem(*pair, k) for pair in pairs]
+        points = [KNOBS[name].point(problem, setting) for problem in problems]
+        accepted, distances = (clustered_mean(axis, clusters) for axis in np.transpose(points))
+        highest = min(1.0, best[k] + distances.mean)
+        rows.append((k, name, setting, *accepted, *distances, highest))
+    names = ("k", "rule", "setting", "acceptance", "low", "high", "tv", "tv_low", "tv_high")
+    return Table((*names, "highest"), tuple(rows))
+
+
+def full_data() -> Table:
+    """Take twelve times as many contexts."""
+    return data(prompts=4 * PROMPTS, every=7)
+
+
+@journal_style()
+def draw(table: Table) -> Figure:
+    """Draw one panel a k, one curve a knob, and what no rule can reach in grey."""
+    figure = blank_figure(height=3.7, wide=True)
+    panels = figure.subplots(1, len(NUMBERS), sharex=True, sharey=True)
+    for axes, k in zip(panels, NUMBERS, strict=True):
+        of_k = table.where(k=k)
+        edge = of_k.where(rule=FRONTIER)
+        axes.fill_between(
+            edge["tv"], edge["acceptance"], 1.03, color="#E6E6E6", linewidth=0, label="impossible"
+        )
+        axes.plot(edge["tv"], edge["acceptance"], color="black", linewidth=1.4, label=FRONTIER)
+        for name, style in _STYLES.items():
+            curve = of_k.where(rule=name)
+            axes.plot(curve["tv"], curve["acceptance"], **style, label=name)
+        axes.set_title("$k = 1$ draft" if k == 1 else f"$k = {k}$ drafts", fontsize=9)
+        axes.set(xlabel="TV of output and target", xlim=(-0.01, 0.36), ylim=(0.45, 1.03))
+    panels[0].set_ylabel("mean acceptance probability")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+_STYLES: dict[str, dict[str, Any]] = {
+    name: {
+        "color": colour,
+        "marker": marker,
+        "linestyle": kind,
+        "markersize": 4,
+        "markerfacecolor": "none",
+    }
+    for name, colour, marker, kind in zip(
+        KNOBS,
+        (COLOURS[2], COLOURS[0], COLOURS[1], COLOURS[3], COLOURS[3], "#777777", "#777777"),
+        ("o", "s", "^", "D", "v", "x", "P"),
+        ("-", "--", "-.", "-", ":", "--", ":"),
+        strict=True,
+    )
+}

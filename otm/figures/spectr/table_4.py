@@ -1,0 +1,157 @@
+"""SpecTr's Table 4: block efficiency by draft model, number of drafts K and length L.
+
+The paper's axes with our models: the shipped byte-level target (820k parameters) and its three
+drafts stand for the 97M transformer and its drafts of 2M, 6M and 20M; prompts are held-out bytes,
+temperature is 1.  Beside k-Seq, which is the paper's SpecTr, there are the optimum (OTM-k) and
+recursive rejection.  K = 1 is speculative decoding; decoding without drafts is 1.
+
+All rules share texts that the target wrote.  For each text the number of steps is computed, on
+average over drafts and coins, so that texts are the only noise; block efficiency is tokens over
+steps, and the last step is cut where the text ends.  Intervals are 95 %, clustered by prompt; those
+of two rules move together.
+
+The larger the draft model, K and L, the more tokens a step; the optimum gains most over k-Seq at
+K = 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
+from otm.coupling.rules import Rule
+from otm.decoding.planning.paired_means import clustered_mean
+from otm.figures.drawing.style import (
+    COLOURS,
+    RULE_LABELS,
+    RULE_LINES,
+    blank_figure,
+    journal_style,
+)
+from otm.figures.progress import progress
+from otm.figures.registry import Kind
+from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from otm.figures.shipped_pairs import DRAFTS, SIZES, logits_at, prompts_of_text, texts_of_target
+from otm.figures.spectr.steps_given_text import expected_steps, survivors_along
+from otm.figures.table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["data", "draw", "full_data"]
+
+KIND = Kind.EXPERIMENT
+SEED = 0
+SEEDS = 3
+PROMPTS = 32
+TOKENS = 128
+PROMPT_LENGTH = 64
+TOGETHER = 8
+"""Texts whose laws are in memory at a time."""
+CHAINS = (1, 2, 4, 8)
+LENGTHS = (4, 8)
+RULES: dict[str, Rule] = {K_SEQ: KSeq, OPTIMUM: OptimalPlan, MULTI_ROUND: RecursiveRejection}
+
+# Sun et al., Table 4, by L and then for K = 1, 2, 4, 8
+PAPER = {
+    "small": {4: (1.86, 2.07, 2.32, 2.56), 8: (1.91, 2.15, 2.41, 2.68)},
+    "medium": {4: (2.21, 2.43, 2.74, 2.99), 8: (2.33, 2.61, 2.96, 3.27)},
+    "large": {4: (2.71, 2.96, 3.28, 3.49), 8: (3.12, 3.48, 3.85, 4.15)},
+}
+
+Floats = npt.NDArray[np.float64]
+
+
+def data(prompts: int = PROMPTS, tokens: int = TOKENS, seeds: int = SEEDS) -> Table:
+    """Compute block efficiencies with intervals, and those of each seed alone.
+
+    Parameters
+    ----------
+    prompts, tokens, seeds : int, optional
+        How many prompts, how many tokens follow each, and how often.
+    """
+    given = prompts_of_text(prompts, PROMPT_LENGTH)
+    made = [texts_of_target(given, tokens, seed=SEED + seed) for seed in range(seeds)]
+    groups = np.array_split(np.concatenate(made), -(-seeds * prompts // TOGETHER))
+    shown = progress(groups, len(groups), "spectr_table_4")
+    found = [steps_of_texts(texts) for texts in shown]
+    alone: list[Cell] = ["", "", "baseline", "", "", "", *[1.0] * (3 + seeds)]
+    rows: list[tuple[Cell, ...]] = [(*alone, float(seeds * prompts * tokens), 1.0)]
+    for draft, rule, gamma, k in found[0]:
+        steps = np.concatenate([group[draft, rule, gamma, k] for group in found])
+        made_of = efficiency(steps.reshape(seeds, prompts), tokens)
+        algorithm = "speculative" if k == 1 else "SpecTr"
+        printed = PAPER[draft][gamma][CHAINS.index(k)] if rule == K_SEQ else ""
+        setup = (draft, SIZES[draft], algorithm, rule, k, gamma)
+        rows.append((*setup, *made_of, float(steps.sum()), printed))
+    names = ("draft", "parameters", "algorithm", "rule", "K", "L", "mean", "low", "high")
+    of_seeds = (f"seed {SEED + seed}" for seed in range(seeds))
+    return Table((*names, *of_seeds, "steps", "paper, other models"), tuple(rows))
+
+
+def full_data() -> Table:
+    """Take as many prompts as the paper does."""
+    return data(prompts=1000)
+
+
+def steps_of_texts(texts: npt.NDArray[np.int64]) -> dict[tuple[str, str, int, int], Floats]:
+    """Mean number of steps for each text [R, length], by draft model, rule, L and K."""
+    new, target = texts[:, PROMPT_LENGTH:], laws_along("target", texts)
+    steps = {}
+    for draft in DRAFTS:
+        laws = laws_along(draft, texts)
+        lines = zip(laws, target, new.tolist(), strict=True)
+        moves = [survivors_along(tuple(RULES.values()), *line, CHAINS[-1]) for line in lines]
+        for rule, of_rule in zip(RULES, np.stack(moves, axis=1), strict=True):
+            for gamma in LENGTHS:
+                for k in CHAINS:
+                    steps[draft, rule, gamma, k] = expected_steps(of_rule, k, gamma)
+    return steps
+
+
+def laws_along(model: str, texts: npt.NDArray[np.int64]) -> Floats:
+    """Laws of a model for the tokens behind the prompts, at temperature 1: array [R, T, V]."""
+    logits = logits_at(model, texts, PROMPT_LENGTH)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    laws: Floats = weights / weights.sum(-1, keepdims=True)
+    return laws
+
+
+def efficiency(steps: Floats, tokens: int) -> list[float]:
+    """Tokens over mean steps [seeds, prompts], the interval around it, and that of each seed."""
+    prompt = np.broadcast_to(np.arange(steps.shape[1]), steps.shape)
+    mean, low, high = clustered_mean(steps.ravel(), prompt.ravel())
+    return [tokens / mean, tokens / high, tokens / low, *(tokens / steps.mean(axis=1)).tolist()]
+
+
+@journal_style()
+def draw(table: Table) -> Figure:
+    """Draw a row of panels for each L: one colour a draft model, one kind of line a rule."""
+    from matplotlib.lines import Line2D
+
+    figure = blank_figure(height=3.9, wide=True)
+    panels = figure.subplots(len(LENGTHS), len(DRAFTS), sharex=True, sharey="row")
+    for line_of_panels, gamma in zip(panels, LENGTHS, strict=True):
+        for axes, draft, colour in zip(line_of_panels, DRAFTS, COLOURS, strict=False):
+            for i, rule in enumerate(RULES):
+                curve = table.where(draft=draft, rule=rule, L=gamma)
+                aside, mean = curve["K"] * 2 ** (0.1 * (i - 1)), curve["mean"]
+                ends = [mean - curve["low"], curve["high"] - mean]
+                line = {**RULE_LINES[rule], "color": colour}
+                axes.errorbar(aside, mean, ends, elinewidth=0.6, capsize=1.5, **line)
+            axes.axhline(1, color="#444444", linewidth=0.8)
+            axes.set(xscale="log", title=f"{draft} draft model, {SIZES[draft]}, $L = {gamma}$")
+            axes.title.set_fontsize(9)
+            axes.set_xticks(CHAINS, labels=[str(k) for k in CHAINS])
+            axes.minorticks_off()
+        line_of_panels[0].set_ylabel("block efficiency")
+    for axes in panels[-1]:
+        axes.set_xlabel("number of drafts $K$")
+    kinds = [Line2D([], [], color="#444444", **RULE_LINES[rule]) for rule in RULES]
+    kinds.append(Line2D([], [], color="#444444", linewidth=0.8))
+    names = [*(RULE_LABELS[rule] for rule in RULES), "without drafts"]
+    figure.legend(kinds, names, loc="outside lower center", ncols=4)
+    return figure

@@ -1,0 +1,137 @@
+"""What a step outputs if numbers that are no law stand for the laws: computed, not sampled.
+
+A draft x is sampled from the draft model's law and accepted with probability min(1, t(x) / d(x)); a
+rejected one is replaced by a token drawn ∝ max(t − d, 0); after the last draft a token is drawn
+∝ t.  With softmax t and d are the laws of target and draft, and the output follows the target's.
+With σ((z − α) / (β − α)) of a logit z, as in [wagner2024]_, section 3.2.2, it does not.
+
+References
+----------
+.. [wagner2024] Wagner et al., "Optimized Speculative Sampling for GPU Hardware Accelerators",
+   EMNLP 2024.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.figures.shipped_pairs import logits_at, prompts_of_text, texts_of_target
+from otm.kernels.reference import import_torch
+
+__all__ = ["SOFTMAX", "Outputs", "distance", "laws_at_contexts", "outputs", "weights"]
+
+SOFTMAX = "softmax"
+"""In the place of a scale."""
+
+PROMPT = 64
+
+Array = npt.NDArray[np.float64]
+
+
+class Outputs(NamedTuple):
+    """What becomes of one draft in each of R contexts.
+
+    Attributes
+    ----------
+    accepted : float64 array [R]
+        Probability that the draft is accepted.
+    law : float64 array [R, V]
+        Law of the token in the place of the draft.
+    after : float64 array [R, V]
+        Law of the token that follows when all drafts are accepted.
+    """
+
+    accepted: Array
+    law: Array
+    after: Array
+
+
+def weights(logits: Array, scale: float | str, dtype: str) -> Array:
+    """Put numbers in the place of probabilities, every operation rounded to a type.
+
+    Parameters
+    ----------
+    logits : float64 array [R, V]
+        Of one model.
+    scale : float or "softmax"
+        β = −α of the sigmoid.
+    dtype : {"float16", "float32", "float64"}
+        The type of logits, scales and results.
+
+    Returns
+    -------
+    float64 array [R, V]
+        NaN where the type gives none: 10^5 is infinite in float16.
+
+    Examples
+    --------
+    >>> weights(np.array([[0.0, 2.0]]), 1e4, "float32").round(6)
+    array([[0.622459, 0.622483]])
+    >>> weights(np.array([[0.0, 2.0]]), 1e5, "float16")
+    array([[nan, nan]])
+    """
+    torch = import_torch()
+    scores = torch.from_numpy(logits).to(getattr(torch, dtype))
+    if scale == SOFTMAX:
+        return np.asarray(scores.softmax(-1).double())
+    high = torch.full((), float(scale), dtype=scores.dtype)
+    low = -high
+    return np.asarray(torch.sigmoid((scores - low) / (high - low)).double())
+
+
+def outputs(drawn: Array, target: Array, draft: Array) -> Outputs:
+    """Compute what a step outputs, in float64.
+
+    Parameters
+    ----------
+    drawn : float64 array [R, V]
+        The laws that drafts are sampled from.
+    target, draft : float64 array [R, V]
+        What stands for the laws, from `weights`; where it is NaN, so is the result.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # u · d < t is how it is tested: certain where d is 0 and t is not
+        ratio = np.where(draft == 0, target > 0, np.minimum(target / draft, 1))
+        passed = drawn * ratio
+        left = np.maximum(target - draft, 0)
+        left = np.where(left.sum(1, keepdims=True) == 0, target, left)
+        accepted = passed.sum(1)
+        law = passed + (1 - accepted)[:, None] * left / left.sum(1, keepdims=True)
+    return Outputs(accepted, law, target / target.sum(1, keepdims=True))
+
+
+def distance(law: Array, exact: Array) -> Array:
+    """Distances (TV) of laws [R, V]."""
+    return np.asarray(np.abs(law - exact).sum(1) / 2)
+
+
+@cache
+def laws_at_contexts(
+    names: tuple[str, ...], prompts: int, tokens: int, seed: int
+) -> tuple[dict[str, Array], npt.NDArray[np.int64]]:
+    """Logits of models at every token of texts that the target wrote, and the prompt of each.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Models of this package.
+    prompts, tokens : int
+        How many texts, and of how many tokens.
+    seed : int
+        Of the target's sampling.
+
+    Returns
+    -------
+    dict from str to float64 array [prompts · tokens, V]
+        By model.
+    int64 array [prompts · tokens]
+        The prompt of each context.
+    """
+    texts = texts_of_target(prompts_of_text(prompts, PROMPT), tokens, seed=seed)
+    found: dict[str, Any] = {name: logits_at(name, texts, PROMPT) for name in names}
+    flat = {name: scores.reshape(-1, scores.shape[-1]) for name, scores in found.items()}
+    return flat, np.repeat(np.arange(prompts), tokens)

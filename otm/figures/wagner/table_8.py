@@ -1,0 +1,124 @@
+"""Wagner et al.'s Table 8: acceptance rates of drafts by method, for γ = 3, 5, 10 and 15.
+
+The share of γ drafts that is accepted, by the step-by-step baseline, by the exact method and by
+sigmoids with scales ±10^4, on the same chains from our three draft models and with the same
+uniforms; the cells of the paper's table are not at hand.  Baseline and exact decide alike.
+Sigmoids accept more because they are not lossless: the last column is the distance (TV) from the
+target of the token that they put in the place of the first draft.  Means over chains, ± half of the
+95 % interval over prompts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from otm.decoding import autoregressive
+from otm.decoding.models import load
+from otm.decoding.planning.paired_means import clustered_mean
+from otm.figures.drawing.style import journal_style
+from otm.figures.drawing.tables import table_figure
+from otm.figures.progress import progress
+from otm.figures.registry import Kind
+from otm.figures.shipped_pairs import DRAFTS, SIZES, logits_at, prompts_of_text, texts_of_target
+from otm.figures.table import Cell, Table
+from otm.figures.wagner.outputs import SOFTMAX, distance, outputs, weights
+from otm.kernels import baseline, reference, sigmoid
+from otm.kernels.reference import import_torch
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["data", "draw"]
+
+KIND = Kind.EXPERIMENT
+GAMMAS = (3, 5, 10, 15)
+METHODS = ("baseline", "exact", "sigmoid")
+PROMPTS, WINDOWS = 32, 8
+PROMPT = 64
+STRIDE = 16
+"""Tokens between the windows of a text that chains are drafted after."""
+COINS = 16
+"""How often each chain is verified, with other uniforms."""
+SEED = 0
+
+
+def data(prompts: int = PROMPTS, windows: int = WINDOWS) -> Table:
+    """Verify drafted chains with all three methods.
+
+    Parameters
+    ----------
+    prompts, windows : int, optional
+        How many texts, and how many chains start in each.
+    """
+    texts = texts_of_target(prompts_of_text(prompts, PROMPT), STRIDE * (windows - 1), seed=SEED)
+    contexts = np.concatenate([texts[:, STRIDE * i : STRIDE * i + PROMPT] for i in range(windows)])
+    clusters = np.tile(np.arange(prompts), windows)
+    rows: list[tuple[Cell, ...]] = []
+    for name in progress(DRAFTS, len(DRAFTS), "table_8"):
+        given, wanted, offered = _chains(name, contexts)
+        exact, drawn = (weights(x[:, 0], SOFTMAX, "float64") for x in (wanted, offered))
+        used = (weights(x[:, 0], sigmoid.SCALES[1], "float32") for x in (wanted, offered))
+        away = float(distance(outputs(drawn, *used).law, exact).mean())
+        for gamma in GAMMAS:
+            for method, accepted in _verify(given, wanted, offered, gamma).items():
+                rates = accepted.mean(0) / gamma
+                tv = away if method == "sigmoid" else 0.0
+                mean, low, high = map(float, clustered_mean(rates, clusters))
+                counts = int(accepted.sum()), int(accepted.size)
+                rows.append((name, gamma, method, mean, low, min(high, 1.0), tv, *counts))
+    names = ("draft", "gamma", "method", "rate", "low", "high", "TV", "accepted", "chains")
+    return Table(names, tuple(rows))
+
+
+def _chains(name: str, contexts: Any) -> tuple[Any, Any, Any]:
+    """Draft the longest chain after each context; the drafts, and logits of target and draft."""
+    made = autoregressive(load(name), contexts.tolist(), max_tokens=max(GAMMAS) + 1, seed=SEED)
+    texts = np.concatenate([contexts, np.array(made.sequences)], 1)
+    wanted, offered = (logits_at(model, texts, PROMPT) for model in ("target", name))
+    return texts[:, PROMPT:-1], wanted, offered[:, :-1]
+
+
+def _verify(given: Any, wanted: Any, offered: Any, gamma: int) -> dict[str, Any]:
+    """Count the accepted drafts [coins, chains] of each method, for the same uniforms."""
+    torch = import_torch()
+    target, draft = (
+        torch.from_numpy(x).float() for x in (wanted[:, : gamma + 1], offered[:, :gamma])
+    )
+    tokens = torch.from_numpy(given[:, :gamma].copy())
+    rng = np.random.default_rng(SEED)
+    found: dict[str, list[Any]] = {method: [] for method in METHODS}
+    for _ in range(COINS):
+        uniforms = torch.from_numpy(rng.random((len(tokens), max(GAMMAS) + 2))[:, : gamma + 2])
+        chain = (target, draft, tokens, uniforms)
+        for method, verify in (
+            ("baseline", baseline.verify_chain_from_logits),
+            ("exact", reference.verify_chain_from_logits),
+            ("sigmoid", sigmoid.verify_chain),
+        ):
+            found[method].append(verify(*chain, validate=False).accepted.numpy())
+    return {method: np.array(accepted) for method, accepted in found.items()}
+
+
+@journal_style()
+def draw(table: Table) -> Figure:
+    """Draw one row for each draft model and γ."""
+    rows: list[list[str]] = []
+    groups = []
+    for draft in DRAFTS:
+        for gamma in GAMMAS:
+            cells = []
+            for method in METHODS:
+                found = table.where(draft=draft, gamma=gamma, method=method)
+                rate, high = float(found["rate"][0]), float(found["high"][0])
+                digits = 5 if method == "sigmoid" else 3
+                cells.append(
+                    f"{rate:.{digits}f}" + (f" ± {high - rate:.3f}" if digits == 3 else "")
+                )
+            if gamma == GAMMAS[0]:
+                groups.append(len(rows))
+            name = f"draft of {SIZES[draft]}" if gamma == GAMMAS[0] else ""
+            rows.append([name, str(gamma), *cells, f"{float(found['TV'][0]):.3f}"])
+    heading = ["", "$\\gamma$", *METHODS, "TV of\nsigmoid"]
+    return table_figure(heading, rows, groups=groups[1:])

@@ -1,0 +1,90 @@
+"""JSON as the standard has it: no NaN, no infinities, no name twice in an object."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NoReturn
+
+from otm.errors import InvalidInputError
+from otm.files.opening import file_size, named, opened, read_exactly
+from otm.shown import shown
+
+__all__ = ["parse_json", "read_json"]
+
+LARGEST = 2**24
+"""Most bytes of a JSON file that is read as a whole."""
+
+
+def read_json(path: Path, *, largest: int = LARGEST) -> Any:
+    """Read a JSON file.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is missing, too large, or not strictly JSON in UTF-8.
+    """
+    size = file_size(path)
+    if size > largest:
+        raise InvalidInputError(
+            f"{named(path)} has {size:,} bytes; JSON of at most {largest:,} is read"
+        )
+    with opened(path) as file:
+        return parse_json(read_exactly(file, 0, size, path), named(path))
+
+
+def parse_json(text: bytes, where: str) -> Any:
+    """Read JSON from bytes.
+
+    Parameters
+    ----------
+    text : bytes
+        In UTF-8.
+    where : str
+        What to call the text in messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If the bytes are not JSON, or have NaN, an infinity, or a name twice in one object, which
+        readers of JSON take in different ways.
+
+    Examples
+    --------
+    >>> parse_json(b'{"a": [1, 2.5]}', "the text")
+    {'a': [1, 2.5]}
+    >>> parse_json(b'{"a": 1, "a": 2}', "the text")
+    Traceback (most recent call last):
+    otm.errors.InvalidInputError: the text is not JSON: the name 'a' occurs twice
+    """
+    try:
+        return json.loads(
+            text.decode("utf-8"),
+            object_pairs_hook=_once_each,
+            parse_constant=_no_number,
+            parse_float=_finite,
+        )
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError among them
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidInputError(f"{where} is not JSON: {why:.120}") from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {shown(twice)} occurs twice")
+    return found
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"it has {constant}, which is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is beyond all floats")
+    return number

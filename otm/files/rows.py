@@ -1,0 +1,198 @@
+"""An array in a file, read in blocks of rows."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.errors import InvalidInputError
+from otm.files.opening import named, opened, read_exactly
+
+__all__ = ["Rows", "check_shape", "unpacked"]
+
+LARGEST_ROW = 2**26
+"""Most bytes of a row: one is always held whole, so that no header may ask for more."""
+
+SKIPPED = 2**20
+"""Bytes that are unpacked at a time on the way to a later row."""
+
+UNPACKING = (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
+"""What `zipfile` raises where an archive is damaged or not of this kind."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the numbers of an array are, as its checked header says.
+
+    Rows are read, not mapped: a file that is cut short under a memory map ends the process.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    name : str
+        Name of the array in it.
+    shape : tuple of int
+        Its shape, rows along the first axis.
+    dtype : str
+        Type of the numbers, as NumPy writes it; "bfloat16", which NumPy lacks, is read as float32.
+    offset : int or None
+        Where the numbers begin in the file; None if they are compressed, and can only be read from
+        the first row on.
+    """
+
+    path: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int | None
+
+    @property
+    def described(self) -> str:
+        """The array in words, for messages."""
+        return f"array {self.name!r:.60} of {named(self.path)}" if self.name else named(self.path)
+
+    @property
+    def kind(self) -> str:
+        """Letter of the kind of numbers: "f", "i" or "u"."""
+        return "f" if self.dtype == "bfloat16" else np.dtype(self.dtype).kind
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row in the file."""
+        return math.prod(self.shape[1:]) * item_size(self.dtype)
+
+    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Read rows from `start` up to `stop`."""
+        (block,) = self.blocks([(start, stop)])
+        return block
+
+    def blocks(self, bounds: Iterable[tuple[int, int]]) -> Iterator[npt.NDArray[Any]]:
+        """Read blocks of rows, one after the other.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First row of each block and the row behind its last; ascending.
+
+        Yields
+        ------
+        array
+            The rows; what lies between two blocks of a compressed array is passed over in pieces.
+
+        Raises
+        ------
+        InvalidInputError
+            If the file ends too early or is damaged.
+        """
+        if self.offset is None:
+            with unpacked(self.path, f"{self.name}.npy") as stream:
+                yield from self._unpack(stream, bounds)
+            return
+        with opened(self.path) as file:
+            for start, stop in bounds:
+                place = self.offset + start * self.row_bytes
+                size = (stop - start) * self.row_bytes
+                yield self._as_array(read_exactly(file, place, size, self.path))
+
+    def _unpack(
+        self, stream: IO[bytes], bounds: Iterable[tuple[int, int]]
+    ) -> Iterator[npt.NDArray[Any]]:
+        from otm.files.npy import read_header
+
+        read_header(stream, self.path)
+        done = 0
+        for start, stop in bounds:
+            left = start * self.row_bytes - done
+            while left > 0:
+                left -= len(_all_of(stream, min(left, SKIPPED), self.path))
+            data = _all_of(stream, (stop - start) * self.row_bytes, self.path)
+            done = stop * self.row_bytes
+            yield self._as_array(data)
+
+    def _as_array(self, data: bytes) -> npt.NDArray[Any]:
+        shape = (-1, *self.shape[1:])
+        if self.dtype == "bfloat16":  # the upper half of a float32
+            halves = np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16
+            return halves.view(np.float32).reshape(shape)
+        return np.frombuffer(data, dtype=self.dtype).reshape(shape)
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of one number."""
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def check_shape(shape: Any, dtype: str, available: int, where: str) -> tuple[int, ...]:
+    """Check that a shape is one, and that so many numbers are there.
+
+    Parameters
+    ----------
+    shape : object
+        What a header says.
+    dtype : str
+        Type of the numbers.
+    available : int
+        Bytes that are there for them.
+    where : str
+        What to call the array in messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If not, or one row is larger than any vocabulary.
+    """
+    if not isinstance(shape, tuple | list) or not all(
+        isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape
+    ):
+        raise InvalidInputError(f"{where} has a header with the shape {shape!r:.60}")
+    row = math.prod(shape[1:]) * item_size(dtype)
+    if row > LARGEST_ROW:
+        raise InvalidInputError(
+            f"{where} has rows of {_many(row)} bytes; at most {LARGEST_ROW:,} are read"
+        )
+    promised = math.prod(shape) * item_size(dtype)
+    if promised != available:
+        raise InvalidInputError(
+            f"{where} has {available:,} bytes of numbers where its header promises "
+            f"{_many(promised)}; it is damaged or was cut short"
+        )
+    return tuple(shape)
+
+
+@contextmanager
+def unpacked(path: Path, member: str) -> Iterator[IO[bytes]]:
+    """Open a member of an archive whose table of contents has been checked.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            yield stream
+    except UNPACKING as error:
+        raise InvalidInputError(
+            f"{named(path)} is damaged at its member {member!r:.60}: {error!s:.100}"
+        ) from None
+
+
+def _all_of(stream: IO[bytes], count: int, path: Path) -> bytes:
+    data = stream.read(count)
+    if len(data) < count:
+        raise InvalidInputError(f"{named(path)} ends too early; it was cut short")
+    return data
+
+
+def _many(number: int) -> str:
+    return f"{number:,}" if number < 10**18 else "more than 10^18"

@@ -1,0 +1,125 @@
+"""All three lossless rules for i.i.d. drafts on one pair of laws, for many k after one sort.
+
+Each accepts min(q, c p) for a cap c of its own ("One family" in `docs/theory/cap.md`), so that a
+sort by q/p with its running sums gives the acceptance probabilities of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import at_least_once
+from otm.membership.cut import cap_of_value
+from otm.ratio_order import RatioOrder
+
+__all__ = ["CAP_RULES", "Accepted", "by_cut", "by_division_factor", "by_rounds"]
+
+Floats = npt.NDArray[np.float64]
+
+CAP_RULES = ("optimal", "k-Seq", "recursive rejection")
+"""The rules that accept min(q, c p), by their names in `otm.coupling.RULES`."""
+
+MOST_ITERATIONS = 100
+"""More than bisection needs for the last digit of a number in [1, k]."""
+
+ROUNDING = 2.0**-50
+
+
+class Accepted(NamedTuple):
+    """Acceptance probabilities [K], one for each number of drafts, and the caps [K]."""
+
+    probability: Floats
+    cap: Floats
+
+
+def by_cut(
+    order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = ()
+) -> tuple[Accepted, Floats]:
+    """α_k by `otm.membership.optimal_value`, and α_k(l) by `lenient_value`: [K] and [l, K].
+
+    Equivalent to these functions for each k and l, with each power computed once.
+
+    Examples
+    --------
+    >>> order = RatioOrder(np.array([0.75, 0.25]), np.array([0.25, 0.75]))
+    >>> optimum, lenient = by_cut(order, [1, 2], [0.5])
+    >>> optimum.probability, optimum.cap.round(12), lenient
+    (array([0.5   , 0.6875]), array([1.  , 1.75]), array([[0.75  , 0.9375]]))
+    """
+    below = [order.target_below / lenience for lenience in leniences]
+    found, caps, lenient = np.empty(len(ks)), np.empty(len(ks)), np.empty((len(below), len(ks)))
+    for i, k in enumerate(ks):
+        above = at_least_once(order.draft_above, k)
+        found[i] = min((order.target_below + above).min(), 1)
+        caps[i] = cap_of_value(order, float(found[i]), k)
+        for j, masses in enumerate(below):
+            lenient[j, i] = min((masses + above).min(), 1)
+    return Accepted(found, caps), lenient
+
+
+def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
+    """Acceptance probabilities of k-Seq at its division factors ρ*, which are its caps.
+
+    ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V with the capped mass V(ρ) = Σ min(q, ρ p), as in
+    `otm.membership.optimal_division_factor`; here by Newton's steps within a bracket, for all k at
+    once.
+
+    Examples
+    --------
+    >>> order = RatioOrder(np.array([0.75, 0.25]), np.array([0.25, 0.75]))
+    >>> by_division_factor(order, [1, 2]).cap.round(5)
+    array([1.     , 1.59307])
+    """
+    counts = np.asarray(ks, dtype=np.float64)
+    low, high = np.ones(counts.size), counts.copy()
+    rho = low.copy()
+    for _ in range(MOST_ITERATIONS):
+        mass, slope = _capped(order, rho)
+        share = np.minimum(mass / rho, 1)
+        with np.errstate(divide="ignore"):  # ln 0 where every draft is accepted
+            kept = counts * np.log1p(-share)
+        excess = -np.expm1(kept) - mass
+        valid = excess <= 0
+        high, low = np.where(valid, rho, high), np.where(valid, low, rho)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
+            step = rho - excess / fall
+        inside = (step > low) & (step < high)
+        following = np.where(inside, step, (low + high) / 2)
+        done = (np.abs(following - rho) <= ROUNDING * rho) | (high - low <= ROUNDING * rho)
+        rho = np.where(done, rho, following)
+        if done.all():
+            break
+    mass, _ = _capped(order, rho)
+    return Accepted(np.minimum(mass, 1), rho)
+
+
+def by_rounds(order: RatioOrder, ks: Sequence[int]) -> Accepted:
+    """Acceptance probabilities of recursive rejection, whose cap grows by 1 − V in each round.
+
+    Examples
+    --------
+    >>> order = RatioOrder(np.array([0.75, 0.25]), np.array([0.25, 0.75]))
+    >>> by_rounds(order, [1, 2])
+    Accepted(probability=array([0.5  , 0.625]), cap=array([1. , 1.5]))
+    """
+    mass, cap = 0.0, 0.0
+    masses, caps = [], []
+    for _ in range(max(ks)):
+        cap += max(1 - mass, 0)
+        mass = min(float(order.capped_mass(cap)), 1.0)
+        masses.append(mass)
+        caps.append(cap)
+    places = np.asarray(ks) - 1
+    return Accepted(np.array(masses)[places], np.array(caps)[places])
+
+
+def _capped(order: RatioOrder, caps: Floats) -> tuple[Floats, Floats]:
+    """`RatioOrder.capped_mass` for several caps, and its slopes to the right."""
+    below = np.searchsorted(order.ratio, caps, side="right")
+    slope = order.draft_above[below]
+    return order.target_below[below] + caps * slope, slope

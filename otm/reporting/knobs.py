@@ -1,0 +1,108 @@
+"""What rules that are not lossless would gain, and how far their output is from the target.
+
+Each is computed for all k at once, after one sort, by what `otm.coupling` does for one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import at_least_once, power_slopes
+from otm.errors import InvalidParameterError
+
+__all__ = ["Knob", "Lenience", "Typical", "typical"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class Lenience(NamedTuple):
+    """`otm.coupling.LenientPlan` at a lenience l: no token more than 1/l times as often.
+
+    Its acceptance is α_k(l), and its total variation from the target α_k(l) − α_k: the least that
+    such an acceptance can cost.
+    """
+
+    lenience: float
+
+    def __str__(self) -> str:
+        return f"lenience {self.lenience:g}"
+
+
+class Typical(NamedTuple):
+    """`otm.coupling.TypicalAcceptance`, as Medusa has it: likely drafts, or else the likeliest."""
+
+    epsilon: float = 0.09
+    delta: float = 0.3
+
+    def __str__(self) -> str:
+        return f"typical acceptance ε {self.epsilon:g}, δ {self.delta:g}"
+
+
+Knob: TypeAlias = Lenience | Typical
+
+
+def check_knobs(knobs: Sequence[Knob]) -> tuple[Knob, ...]:
+    """Refuse what is no such knob, or set outside its range.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one is.
+    """
+    for knob in knobs:
+        fine = isinstance(knob, Lenience | Typical) and all(map(_is_number, knob))
+        if isinstance(knob, Lenience):
+            fine = fine and 0 < knob.lenience <= 1
+        elif fine:
+            fine = knob.epsilon >= 0 and knob.delta >= 0
+        if not fine:
+            raise InvalidParameterError(
+                f"knob {knob!r:.60}; give Lenience(l) with l in (0, 1], or Typical(ε, δ) with both "
+                "at least 0"
+            )
+    return tuple(knobs)
+
+
+def typical(draft: Floats, target: Floats, ks: Sequence[int], knob: Typical) -> Floats:
+    """Acceptance and total variation from the target of typical acceptance: array [2, K].
+
+    Examples
+    --------
+    >>> typical(np.array([0.5, 0.5]), np.array([0.75, 0.25]), [1], Typical())
+    array([[1.  ],
+           [0.25]])
+    """
+    positive = target[target > 0]
+    perplexity = math.exp(float((positive * np.log(positive)).sum()))
+    likely = np.flatnonzero(target > min(knob.epsilon, knob.delta * perplexity))
+    best = int(target.argmax())
+    levels, level = np.unique(target[likely], return_inverse=True)
+    drafted = draft[likely]
+    unlikely = max(1 - float(drafted.sum()), 0.0)
+    masses = np.cumsum([unlikely, *np.bincount(level, drafted, levels.size)])
+    found = np.empty((2, len(ks)))
+    for i, k in enumerate(ks):
+        # the first of k drafts on the highest level reached
+        output = drafted * power_slopes(masses, k)[level]
+        accepted = min(float(output.sum()), 1.0)
+        moved = np.abs(output - target[likely])
+        rest = 1 - float(target[likely].sum())  # the others are never output, but for the best
+        if likely.size and target[best] == levels[-1]:
+            place = int(np.searchsorted(likely, best))
+            moved[place] = abs(output[place] + 1 - accepted - target[best])
+            hit = 0.0  # the best is likely, and would have been accepted
+        else:
+            rest += 1 - 2 * target[best]
+            hit = float(at_least_once(float(draft[best]), k))
+        found[:, i] = accepted + (1 - accepted) * hit, (moved.sum() + max(rest, 0)) / 2
+    return found
+
+
+def _is_number(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)  # type: ignore[arg-type]

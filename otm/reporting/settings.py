@@ -1,0 +1,94 @@
+"""What a report computes at every position: rules, numbers of drafts, temperatures, lossy knobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from otm.coupling.rules import RULES
+from otm.decoding.standardize import Standardization
+from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.input_checks import as_draft_count
+from otm.reporting.caps import CAP_RULES
+from otm.reporting.knobs import Knob, Lenience, Typical, check_knobs
+from otm.shown import shown
+
+__all__ = ["MOST_DRAFTS", "Settings"]
+
+MOST_DRAFTS = 1024
+"""Largest k: recursive rejection and the tables take time and memory for each below it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is computed at every position.
+
+    Parameters
+    ----------
+    ks : sequence of int, optional
+        Numbers of drafts; 1 is always among them.
+    rules : sequence of str, optional
+        Names in `otm.coupling.RULES`.  The three that accept min(q, c p) take a few milliseconds
+        together, whatever the number of k; others a plan for each k.
+    sampling : Standardization, optional
+        How to sample from both models.
+    draft_temperatures : sequence of float, optional
+        Temperatures of the draft model to compare, the first of them the main one; that of the
+        sampling if left out.
+    knobs : sequence of Lenience or Typical, optional
+        Rules that are not lossless.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them is outside its range; the message says which.
+    """
+
+    ks: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
+    rules: tuple[str, ...] = CAP_RULES
+    sampling: Standardization = Standardization()
+    draft_temperatures: tuple[float, ...] = ()
+    knobs: tuple[Knob, ...] = (Lenience(0.9), Lenience(0.7), Lenience(0.5), Typical())
+
+    def __post_init__(self) -> None:
+        ks = sorted({1, *map(as_draft_count, self.ks)})
+        if ks[-1] > MOST_DRAFTS:
+            raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MOST_DRAFTS}")
+        rules = (self.rules,) if isinstance(self.rules, str) else tuple(self.rules)
+        for name in rules:
+            if name not in RULES:
+                raise UnknownMethodError(
+                    f"rule {shown(name)}; known rules are {', '.join(RULES)}"
+                )
+        if not rules:
+            raise InvalidParameterError("there is nothing to compute; give at least one rule")
+        temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)
+        samplings = [replace(self.sampling, temperature=t) for t in temperatures]  # checks them
+        ordered = dict.fromkeys(sampling.temperature for sampling in samplings)
+        object.__setattr__(self, "ks", tuple(ks))
+        object.__setattr__(self, "rules", tuple(dict.fromkeys(rules)))
+        object.__setattr__(self, "draft_temperatures", tuple(ordered))
+        object.__setattr__(self, "knobs", check_knobs(self.knobs))
+
+    @property
+    def draft_samplings(self) -> tuple[Standardization, ...]:
+        """How to sample from the draft model, one for each of its temperatures."""
+        return tuple(replace(self.sampling, temperature=t) for t in self.draft_temperatures)
+
+    @property
+    def cap_rules(self) -> tuple[str, ...]:
+        """Those of the rules that accept min(q, c p)."""
+        return tuple(name for name in self.rules if name in CAP_RULES)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """All of it as JSON; equal for equal settings."""
+        return {
+            "ks": list(self.ks),
+            "rules": list(self.rules),
+            "sampling": vars(self.sampling),
+            "draft temperatures": list(self.draft_temperatures),
+            "knobs": [str(knob) for knob in self.knobs],
+        }
+
+

@@ -1,0 +1,151 @@
+"""Block efficiencies on the shipped models: SpecTr's Table 4."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
+from otm.decoding import DraftNode, autoregressive, spectr
+from otm.decoding.models import TableModel
+from otm.decoding.planning.expected_tokens import tokens_by_rule
+from otm.decoding.planning.paired_means import clustered_mean
+from otm.errors import InvalidParameterError
+from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from otm.figures.spectr import table_4
+from otm.figures.spectr.steps_given_text import expected_steps, survivors, survivors_along
+from otm.problem import MembershipProblem
+from otm.sparse import SparseLaw
+
+RULES = (KSeq, OptimalPlan, RecursiveRejection)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (2, 4), (3, 3), (4, 2)])
+def test_survivors_are_those_of_all_sets_of_drafts(rule, n, k):
+    """Bug: a draft that is equal to the output, but was rejected or not looked at, is lost."""
+    rng = np.random.default_rng(n + 10 * k)
+    for _ in range(5):
+        plan = rule(MembershipProblem(*rng.dirichlet(np.full(n, 0.7), 2), k))
+        drafts = np.array(list(itertools.product(range(n), repeat=k)))
+        chances = plan.problem.draft[drafts].prod(1)[:, None] * plan.conditional(drafts)
+        for token in range(n):
+            equal = (drafts == token).sum(1)
+            masses = np.bincount(equal, weights=chances[:, token], minlength=k + 1)
+            found = survivors(plan, token)
+            np.testing.assert_allclose(found, masses / plan.problem.target[token], atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_survivors_where_the_draft_law_is_zero_or_all(rule):
+    """Bug: 0/0 where a token is never drafted, or where no draft is ever rejected."""
+    never = rule(MembershipProblem([1.0, 0.0], [0.5, 0.5], 3))
+    np.testing.assert_allclose(survivors(never, 1), [1, 0, 0, 0], atol=1e-12)
+    equal = rule(MembershipProblem([0.5, 0.5], [0.5, 0.5], 2))
+    np.testing.assert_allclose(survivors(equal, 0), [0, 0.5, 0.5], atol=1e-12)
+
+
+def test_survivors_of_another_rule_are_refused():
+    """Bug: a rule that nobody worked out is taken for one of the three."""
+    with pytest.raises(InvalidParameterError, match="NonIterativeRejection"):
+        survivors(NonIterativeRejection(MembershipProblem([0.5, 0.5], [0.5, 0.5], 2)), 0)
+
+
+def steps_over_all_texts(rule, draft, target, k, gamma, tokens):
+    """Mean of `expected_steps` over all texts of a model without memory, by their probability."""
+    texts = list(itertools.product(range(target.size), repeat=tokens))
+    laws = [np.broadcast_to(law, (tokens, law.size)) for law in (draft, target)]
+    moves = np.array([survivors_along([rule], *laws, text, k)[0] for text in texts])
+    return float(target[np.array(texts)].prod(1) @ expected_steps(moves, k, gamma))
+
+
+def steps_over_all_drafts(rule, draft, target, k, gamma, tokens):
+    """Renewal of the number of tokens of a step, whose law comes from all trees of drafts."""
+    offered, wanted = (SparseLaw.from_dense(law) for law in (draft, target))
+    paths = list(itertools.product(range(draft.size), repeat=gamma))
+    reached = np.zeros(gamma + 1)
+    for chains in itertools.product(paths, repeat=k):
+        root = DraftNode((), offered)
+        for chain in chains:
+            node = root
+            for i in range(gamma):
+                child = DraftNode(chain[: i + 1], offered if i + 1 < gamma else None)
+                node.children.append(child)
+                node = child
+        means = tokens_by_rule(rule, root, lambda path: wanted, gamma)
+        reached += draft[np.array(chains)].prod() * np.diff(means, prepend=0)
+    lengths = reached - np.append(reached[1:], 0)  # of a step: 1, …, γ + 1 tokens
+    steps = [0.0]
+    for left in range(1, tokens + 1):
+        steps.append(1 + sum(p * steps[max(left - i, 0)] for i, p in enumerate(lengths, start=1)))
+    return steps[-1]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_steps_are_those_of_the_loop_with_a_model_without_memory(rule):
+    """Bug: chains that agree are forgotten, a step has too many drafts, or the end counts twice."""
+    draft, target = np.array([0.75, 0.25]), np.array([0.375, 0.625])
+    for k, gamma in [(1, 2), (2, 1), (2, 2), (3, 2)]:
+        found = steps_over_all_texts(rule, draft, target, k, gamma, 5)
+        assert found == pytest.approx(steps_over_all_drafts(rule, draft, target, k, gamma, 5))
+        other = steps_over_all_drafts(rule, draft, target, k + 1, gamma, 5)
+        assert abs(found - other) > 1e-3  # the comparison sees one draft more
+
+
+def test_steps_are_those_of_loops_with_memory():
+    """Bug: the number of steps is right on average over texts of models without memory alone."""
+    target = TableModel({(): [0.5, 0.5], (0,): [0.9, 0.1], (1,): [0.3, 0.7]})
+    draft = TableModel({(): [0.5, 0.5], (0,): [0.4, 0.6], (1,): [0.1, 0.9]})
+    prompts, tokens, gamma = [[0], [1]] * 20, 20, 3
+    written = autoregressive(target, prompts, max_tokens=tokens, seed=0).sequences
+    moves = []
+    for prompt, text in zip(prompts, written, strict=True):
+        before = (*prompt, *text[:-1])
+        laws = (np.array([model.law((last,)) for last in before]) for model in (draft, target))
+        moves.append(survivors_along([KSeq], *laws, text, 4)[0])
+    loop = spectr(target, draft, prompts, k=4, gamma=gamma, max_tokens=tokens, seed=1)
+    counts = [len(loop.of(b)) for b in range(len(prompts))]
+    for k in (1, 4):  # the loop has four chains
+        computed = expected_steps(np.array(moves), k, gamma)
+        difference = clustered_mean(computed - counts, np.arange(len(counts)))
+        assert (difference.low <= 0 <= difference.high) == (k == 4)
+
+
+def test_table_4_on_a_few_texts():
+    """Bug: K = 1 is not speculative decoding, a curve has another's rule, K or L, or a seed."""
+    table = table_4.data(prompts=2, tokens=12, seeds=2)
+    assert table.where(algorithm="baseline")["mean"].tolist() == [1.0]
+    steps = table["steps"][1:].reshape(3, 3, 2, 4)  # draft model, rule, L, K
+    assert table.rows[1][:6] == ("small", "17k", "speculative", K_SEQ, 1, 4)
+    assert table.rows[-1][:6] == ("large", "164k", "SpecTr", MULTI_ROUND, 8, 8)
+    np.testing.assert_allclose(np.ptp(steps[..., 0], axis=1), 0, atol=1e-9)
+    assert (np.diff(steps, axis=3) < 0).all()  # more drafts take fewer steps
+    assert (steps[:, :, 1] < steps[:, :, 0]).all()  # and so do longer ones
+    rules = dict(zip(table_4.RULES, np.moveaxis(steps, 1, 0), strict=True))
+    assert (rules[OPTIMUM] <= rules[K_SEQ] + 1e-9).all()
+    assert (rules[K_SEQ] <= rules[MULTI_ROUND] + 1e-9).all()
+    for row in table.rows[1:]:
+        cells = dict(zip(table.names, row, strict=True))
+        assert 1 < cells["low"] < cells["mean"] < cells["high"]
+        assert cells["mean"] == pytest.approx(48 / cells["steps"])
+        assert cells["mean"] == pytest.approx(2 / (1 / cells["seed 0"] + 1 / cells["seed 1"]))
+
+
+def test_k_1_of_table_4_is_computed_from_speculative_decoding():
+    """Bug: the models' laws belong to other tokens than those of the text."""
+    given = table_4.prompts_of_text(1, table_4.PROMPT_LENGTH)
+    texts = table_4.texts_of_target(given, 10, seed=0)
+    laws = {name: table_4.laws_along(name, texts)[0] for name in ("medium", "target")}
+    new = texts[0, table_4.PROMPT_LENGTH :]
+    offered, wanted = (law[np.arange(10), new] for law in laws.values())
+    accepted = np.minimum(1, offered / wanted)  # of a token, given that it is output
+    at = np.zeros(14)  # Pr(a step begins before token t), L = 4
+    at[0] = 1
+    for t in range(10):
+        going = at[t]
+        for i in range(t, min(t + 4, 10)):
+            at[i + 1] += going * (1 - accepted[i])
+            going *= accepted[i]
+        at[t + 5 if t + 5 < 14 else 13] += going if t + 4 < 10 else 0
+    steps = table_4.steps_of_texts(texts)["medium", K_SEQ, 4, 1]
+    assert steps[0] == pytest.approx(at[:10].sum())
