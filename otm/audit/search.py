@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from random import Random
 
 from otm.audit.observation import laws_of
 from otm.audit.subject import Instance, Subject
 from otm.decoding.models.table import TableModel
+from otm.decoding.reading import Path
 
 __all__ = ["Search"]
 
 KINDS = ("dense", "sparse", "one token", "ties")
 """Kinds of laws, of `otm.testing.strategies`, that do not depend on rounding."""
+
+SHAPES = [(v, gamma, k) for v in (2, 3) for gamma in (1, 2) for k in (1, 2, 3)]
+"""Numbers of tokens, drafts of a chain, and chains, the preferred ones first."""
 
 MOST_SHRINKING = 400
 """Most instances that are tried on the way from a deviation to the smallest one."""
@@ -59,6 +64,10 @@ class Search:
         import hypothesis
         from hypothesis import strategies as st
 
+        shapes = [shape for shape in SHAPES if self._subject.takes(_plain(*shape))]
+        if not shapes:
+            return None
+
         @st.composite
         def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
             laws = ours.laws(vocabulary, vocabulary, exact=True, kinds=KINDS)
@@ -67,8 +76,7 @@ class Search:
 
         @st.composite
         def instances(draw: st.DrawFn) -> Instance:
-            vocabulary = draw(st.integers(2, 3))
-            gamma, k = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+            vocabulary, gamma, k = draw(st.sampled_from(shapes))
             rows = draw(st.integers(0, vocabulary - 1))
             target, draft = draw(models(vocabulary, rows)), draw(models(vocabulary, rows))
             return Instance(target, draft, gamma, k)
@@ -92,7 +100,8 @@ class Search:
         """Judge an instance, each one once and not too many of them."""
         if not self._subject.takes(instance):
             return False
-        key = repr((instance.gamma, instance.k, _table(instance, "target"), _table(instance, "draft")))
+        tables = [_table(model, instance.prompt) for model in (instance.target, instance.draft)]
+        key = repr((instance.gamma, instance.k, tables))
         if key not in self._known:
             if self.tried >= self._examples + MOST_SHRINKING:
                 return False
@@ -101,6 +110,11 @@ class Search:
         return self._known[key]
 
 
-def _table(instance: Instance, name: str) -> list[tuple[tuple[int, ...], list[str]]]:
-    laws = laws_of(getattr(instance, name), instance.prompt, 2)
-    return [(path, list(map(str, law))) for path, law in laws.items()]
+def _plain(vocabulary: int, gamma: int, k: int) -> Instance:
+    """Build any instance of a shape."""
+    uniform = TableModel({(): [Fraction(1, vocabulary)] * vocabulary})
+    return Instance(uniform, uniform, gamma, k)
+
+
+def _table(model: TableModel, prompt: Path) -> list[tuple[Path, list[str]]]:
+    return [(path, list(map(str, law))) for path, law in laws_of(model, prompt, 2).items()]

@@ -46,6 +46,9 @@ class _LongestOfAll(Chain):
 
     most_tokens = 2
 
+    def takes(self, instance: Instance) -> bool:
+        return instance.k == 2
+
     def output(self, instance: Instance, source: Randomness) -> Path:
         short = Instance(
             instance.target, instance.draft, min(instance.gamma, 1), prompt=instance.prompt

@@ -227,9 +227,13 @@ class Siblings(Subject):
     def __init__(self, name: str = "recursive rejection") -> None:
         self.name = name
 
+    def takes(self, instance: Instance) -> bool:
+        """Whether there are several drafts."""
+        return instance.k > 1
+
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draw k ≥ 2 drafts and verify them."""
-        k = max(instance.k, 2)
+        """Draw k drafts and verify them."""
+        k = instance.k
         law, wanted = instance.draft.law(instance.prompt), instance.target.law(instance.prompt)
         drafts, offered = self.drafts(law, source(k))
         coins, last = self.coins(source, k), source(1)[0]

@@ -3,8 +3,8 @@
 Each line is one run of the target, as in the paper's figure ([leviathan2023]_).  The models are
 ours: byte-level GPTs of 820k and 49k parameters, γ = 5, the prompt "And it came to pass", plain
 sampling, and the first seed, 0.  The paper prints the first rejected draft alone; here those behind
-it, which are never judged, are shown too.  A token is a byte, ␣ a space.  The last runs draft less, since the
-text ends after 64 new tokens.
+it, which are never judged, are shown too.  A token is a byte, ␣ a space.  The last runs draft less,
+since the text ends after 64 new tokens.
 
 References
 ----------

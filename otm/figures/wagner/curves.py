@@ -63,5 +63,5 @@ def draw_panel(axes: Axes, table: Table, entry: str, unit: float) -> None:
             alpha=0.15,
             linewidth=0,
         )
-    axes.set_title(f"{table['model'][0]}, $V = {int(table['V'][0]):,}$", fontsize=9)
+    axes.set_title(f"{table['model'][0]}, $V$ = {int(table['V'][0]):,}", fontsize=9)
     axes.set_xticks((1, 5, 10, 15, 20))

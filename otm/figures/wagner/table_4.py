@@ -45,4 +45,7 @@ def data(records: list[dict[str, Any]]) -> Table:
 def draw(table: Table) -> Figure:
     """Draw one row for each model and method."""
     alone = table["which"][0] == ONLY
-    return draw_texts(table, "A second device has not been measured." if alone else "")
+    return draw_texts(
+        table,
+        "A second device has not been measured: these are the times of Table 1." if alone else "",
+    )

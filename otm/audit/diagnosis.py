@@ -1,0 +1,115 @@
+"""Which known mistake a deviation is: the one that yields the same laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from otm.audit.exact import by_paths
+from otm.audit.observation import Observation, UnsuitedError, distance
+from otm.audit.sampling import Sampler
+from otm.audit.subject import Instance, Subject
+from otm.errors import ProblemTooLargeError
+
+__all__ = ["Diagnosis", "diagnose", "fitting", "same_law"]
+
+Same = Callable[[Observation, Observation], bool]
+"""Whether a subject, observed on an instance, can have the law of a known mistake there."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A known mistake that has the laws of the subject on all instances tried.
+
+    Attributes
+    ----------
+    name : str
+        Of the bug in `otm.audit.known_bugs`.
+    mistake : str
+        What kind of mistake it is.
+    summary : str
+        What was wrong there.
+    threads : tuple of str
+        Where it was reported.
+    """
+
+    name: str
+    mistake: str
+    summary: str
+    threads: tuple[str, ...]
+
+
+def diagnose(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, ...]:
+    """Name the known mistakes that explain what was observed.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+        Of one subject, those that tell most first.
+    same : callable
+        How laws are compared.
+
+    Returns
+    -------
+    tuple of Diagnosis
+        Several if the instances do not tell them apart.
+    """
+    return tuple(
+        Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
+        for bug in _known_bugs()
+        if _explains(bug.subject, observations, same)
+    )
+
+
+def same_law(tolerance: float) -> Same:
+    """Compare laws that are known, exactly or up to an error."""
+
+    def same(seen: Observation, known: Observation) -> bool:
+        length = max(seen.length, known.length)
+        off = distance(seen.continued(length), known.continued(length))
+        near = float(off) <= seen.error + known.error + (tolerance if seen.error else 0)
+        return near and seen.impossible_outcomes() == known.impossible_outcomes()
+
+    return same
+
+
+def fitting(sampler: Sampler) -> Same:
+    """Compare frequencies with a law by the test that compares them with the target."""
+
+    def same(seen: Observation, known: Observation) -> bool:
+        if seen.length != known.length or any(map(_is_wrong, known.law)):
+            return False
+        return sampler.fits(seen, known.sequences)
+
+    return same
+
+
+def _explains(subject: Subject, observations: Sequence[Observation], same: Same) -> bool:
+    """Whether a mistake has the laws of the subject wherever it can be made, and is one there."""
+    shows = False
+    for seen in observations:
+        known = _law(subject, seen.instance)
+        if known is None:
+            continue
+        if not same(seen, known):
+            return False
+        shows = shows or known.tv > 0 or known.impossible is not None
+    return shows
+
+
+def _law(subject: Subject, instance: Instance) -> Observation | None:
+    if not subject.takes(instance):
+        return None
+    try:
+        return by_paths(subject, instance)
+    except (UnsuitedError, ProblemTooLargeError):
+        return None
+
+
+def _known_bugs() -> tuple[Any, ...]:
+    try:
+        from otm.audit.known_bugs import KNOWN_BUGS
+    except ImportError:
+        return ()
+    return tuple(KNOWN_BUGS)
