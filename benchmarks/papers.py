@@ -56,8 +56,8 @@ def run(*, quick: bool) -> dict[str, Any]:
     torch.set_num_threads(1)
     results = machine("numpy", "torch")
     target = load("target")
-    turns, tokens, runs, texts = (2, 12, 3, 2) if quick else (16, 128, 100, 40)
-    rates = acceptance_rates(texts, 16 if quick else 256)
+    turns, tokens, runs, texts = (4, 32, 10, 8) if quick else (16, 128, 100, 40)
+    rates = acceptance_rates(texts, 64 if quick else 256)
     for name, model in {"shipped": target, "deepened": deepened(target, DEEPER)}.items():
         print(f"{name}: speed on the axes of SpecTr's Table 1")
         found: dict[str, Any] = {"layers": model.config.layers, "parameters": model.config.size}
@@ -103,7 +103,7 @@ def speed(target: GPT, turns: int, tokens: int) -> list[dict[str, Any]]:
 def chains(
     target: GPT, rates: dict[tuple[str, int], float], turns: int, tokens: int
 ) -> list[dict[str, Any]]:
-    """Measure one chain of drafts by draft model, temperature and γ; and what enters Theorem 3.8."""
+    """Measure one chain by draft model, temperature and γ, and what predicts its speed."""
     rows = []
     drafts = {name: load(name) for name in DRAFTS}
     times = {

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from otm.errors import InvalidInputError
 from otm.files.json_ import parse_json, read_json
 from otm.files.npy import npy_arrays
 from otm.files.npz import npz_arrays
 from otm.files.opening import file_size, named
 from otm.files.rows import Rows
 from otm.files.safetensors_ import safetensors_arrays
-from otm.errors import InvalidInputError
 
 __all__ = ["Rows", "file_size", "named", "open_arrays", "parse_json", "read_json"]
 

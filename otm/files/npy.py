@@ -82,7 +82,5 @@ def as_header(header: Any, available: int, where: str) -> tuple[tuple[int, ...],
         )
     shape = check_shape(header["shape"], dtype, available, where)
     if header["fortran_order"] is not False and len(shape) > 1:
-        raise InvalidInputError(
-            f"{where} is stored by columns; save numpy.ascontiguousarray of it"
-        )
+        raise InvalidInputError(f"{where} is stored by columns; save numpy.ascontiguousarray of it")
     return shape, dtype

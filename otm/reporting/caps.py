@@ -62,7 +62,7 @@ def by_cut(
 
 
 def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
-    """Acceptance probabilities of k-Seq at its division factors ρ*, which are its caps.
+    """Find what k-Seq accepts at its division factors ρ*, which are its caps.
 
     ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V with the capped mass V(ρ) = Σ min(q, ρ p), as in
     `otm.membership.optimal_division_factor`; here by Newton's steps within a bracket, for all k at
@@ -99,7 +99,7 @@ def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
 
 
 def by_rounds(order: RatioOrder, ks: Sequence[int]) -> Accepted:
-    """Acceptance probabilities of recursive rejection, whose cap grows by 1 − V in each round.
+    """Find what recursive rejection accepts, whose cap grows by 1 − V in each round.
 
     Examples
     --------

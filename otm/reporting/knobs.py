@@ -55,12 +55,7 @@ def check_knobs(knobs: Sequence[Knob]) -> tuple[Knob, ...]:
         If one is.
     """
     for knob in knobs:
-        fine = isinstance(knob, Lenience | Typical) and all(map(_is_number, knob))
-        if isinstance(knob, Lenience):
-            fine = fine and 0 < knob.lenience <= 1
-        elif fine:
-            fine = knob.epsilon >= 0 and knob.delta >= 0
-        if not fine:
+        if not _fits(knob):
             raise InvalidParameterError(
                 f"knob {knob!r:.60}; give Lenience(l) with l in (0, 1], or Typical(ε, δ) with both "
                 "at least 0"
@@ -69,7 +64,7 @@ def check_knobs(knobs: Sequence[Knob]) -> tuple[Knob, ...]:
 
 
 def typical(draft: Floats, target: Floats, ks: Sequence[int], knob: Typical) -> Floats:
-    """Acceptance and total variation from the target of typical acceptance: array [2, K].
+    """Find acceptance of typical acceptance, and total variation from the target: array [2, K].
 
     Examples
     --------
@@ -103,6 +98,11 @@ def typical(draft: Floats, target: Floats, ks: Sequence[int], knob: Typical) -> 
     return found
 
 
-def _is_number(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)  # type: ignore[arg-type]
+def _fits(knob: object) -> bool:
+    if isinstance(knob, Lenience):
+        return _is_number(knob.lenience) and 0 < knob.lenience <= 1
+    return isinstance(knob, Typical) and all(_is_number(value) and value >= 0 for value in knob)
+
+
+def _is_number(value: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

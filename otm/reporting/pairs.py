@@ -11,6 +11,7 @@ import numpy.typing as npt
 from otm.coupling.rules import RULES
 from otm.decoding.standardize import Standardization
 from otm.errors import InvalidInputError, InvalidLawError, InvalidParameterError
+from otm.files import Rows
 from otm.problem import MembershipProblem
 from otm.ratio_order import RatioOrder
 from otm.reporting.caps import CAP_RULES, Accepted, by_cut, by_division_factor, by_rounds
@@ -42,12 +43,12 @@ class Pairs:
 
     Attributes
     ----------
-    draft, target : array [R, V]
-        Scores, in any type of floats.
+    draft, target : array [R, V] or Rows
+        Scores, in any type of floats; or the files that have them, to be read by whoever measures.
     tokens : int array [R] or None
         The tokens that the target drew at these positions, if they are known.
-    first : int
-        Number of the first position, counted from 0.
+    first, stop : int
+        Number of the first position, counted from 0, and of the one behind the last.
     kind : Kind
         What the scores are.
     names : (str, str)
@@ -56,10 +57,11 @@ class Pairs:
         Types in which they were stored.
     """
 
-    draft: npt.NDArray[Any]
-    target: npt.NDArray[Any]
+    draft: npt.NDArray[Any] | Rows
+    target: npt.NDArray[Any] | Rows
     tokens: npt.NDArray[np.int64] | None
     first: int
+    stop: int
     kind: Kind
     names: tuple[str, str]
     dtypes: tuple[str, str]
@@ -79,7 +81,12 @@ class Pairs:
         InvalidInputError
             If a row is no law, or is plainly not of the kind that was stated.
         """
-        rows, temperatures, counts = len(self.draft), settings.draft_samplings, len(settings.ks)
+        drafts, targets = (
+            given.read(self.first, self.stop) if isinstance(given, Rows) else given
+            for given in (self.draft, self.target)
+        )
+        rows, counts = self.stop - self.first, len(settings.ks)
+        temperatures = settings.draft_samplings
         found = {
             "acceptance": np.empty((rows, len(temperatures), len(settings.rules), counts)),
             "lossy": np.empty((rows, len(temperatures), len(settings.knobs), 2, counts)),
@@ -88,11 +95,10 @@ class Pairs:
             shape = rows, len(temperatures), len(settings.cap_rules), counts
             found["accepted"] = np.empty(shape)
         for row in range(rows):
-            target = self._law(1, row, settings.sampling)
+            target = self._law(1, row, targets[row], settings.sampling)
             for d, sampling in enumerate(temperatures):
-                draft = self._law(0, row, sampling)
-                place = row, d
-                accepted = _measure(draft, target, settings, found, place)
+                draft = self._law(0, row, drafts[row], sampling)
+                accepted = _measure(draft, target, settings, found, (row, d))
                 if self.tokens is not None:
                     ratio = self._ratio_of_token(draft, target, row)
                     for r, name in enumerate(settings.cap_rules):
@@ -110,8 +116,9 @@ class Pairs:
             )
         return float(draft[token] / target[token])
 
-    def _law(self, which: Literal[0, 1], row: int, sampling: Standardization) -> Floats:
-        given = (self.draft, self.target)[which][row]
+    def _law(
+        self, which: Literal[0, 1], row: int, given: npt.NDArray[Any], sampling: Standardization
+    ) -> Floats:
         scores = given.astype(np.float64)
         try:
             if self.kind != "logits":
@@ -142,7 +149,9 @@ class Pairs:
             with np.errstate(divide="ignore"):
                 return np.log(scores)
         highest = scores.max()
-        total = highest + np.log(np.exp(scores - highest).sum()) if np.isfinite(highest) else highest
+        total = (
+            highest + np.log(np.exp(scores - highest).sum()) if np.isfinite(highest) else highest
+        )
         allowed = LOG_SUM_TOLERANCE.get(dtype, CLOSEST)
         if np.isfinite(highest) and not abs(total) <= allowed:
             raise InvalidLawError(
@@ -161,7 +170,9 @@ def check_kind(kind: Any) -> Kind:
         If it is not.
     """
     if kind not in get_args(Kind):
-        raise InvalidParameterError(f"kind = {kind!r:.60}; it is one of {', '.join(get_args(Kind))}")
+        raise InvalidParameterError(
+            f"kind = {kind!r:.60}; it is one of {', '.join(get_args(Kind))}"
+        )
     known: Kind = kind
     return known
 

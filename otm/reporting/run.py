@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from otm.errors import InvalidInputError, MissingDependencyError
-from otm.files import named, open_arrays, read_json
+from otm.files import open_arrays, read_json
 from otm.reporting.pairs import Measured
 from otm.reporting.settings import Settings
 from otm.reporting.sources import Block, Bounds, Source
 
-__all__ = ["Progress", "measure_all"]
+__all__ = ["Progress", "measure_all", "write_whole"]
 
 Progress = Callable[[int, int], None]
 """Told the number of blocks that are finished, and of all."""
@@ -74,19 +71,104 @@ def measure_all(
     joblib = _import_joblib()
     bounds = source.bounds
     _claim(folder, {"format": FORMAT, "source": source.key, "settings": settings.key})
-    saved = {number for number, block in enumerate(bounds) if _load(folder, number, block)}
-    todo = [number for number in range(len(bounds)) if number not in saved]
-    count = len(saved)
+    parts = {i: part for i, block in enumerate(bounds) if (part := _load(folder, i, block))}
+    todo = [i for i in range(len(bounds)) if i not in parts]
+    blocks = source.blocks([bounds[i] for i in todo])
+    tasks = (
+        joblib.delayed(_measure)(i, block, settings) for i, block in zip(todo, blocks, strict=True)
+    )
     if todo:
-        _check_first(source, settings, bounds[todo[0]])
-        pool = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
-        for number, found in pool(_tasks(joblib.delayed, source, settings, bounds, todo)):
-            if isinstance(found, str):
-                raise InvalidInputError(found)
-            _save(folder, number, found)
-            count += 1
+        pool = joblib.Parallel(n_jobs=workers, batch_size=1, return_as="generator_unordered")
+        for i, part in pool(tasks):
+            _save(folder, i, part)
+            parts[i] = part
             if progress is not None:
-                progress(count, len(bounds))
-    parts = [_load(folder, number, block) for number, block in enumerate(bounds)]
-    names = parts[0] if parts[0] else {}
-    return {name: np.concatenate([part[name] for part in parts if part]) for name in names}
+                progress(len(parts), len(bounds))
+    return _joined(parts, bounds)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all, whenever the process ends."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
+def _measure(number: int, block: Block, settings: Settings) -> tuple[int, Measured]:
+    return number, block.measure(settings)
+
+
+def _claim(folder: Path, key: dict[str, Any]) -> None:
+    """Say what the folder is for; refuse one that is for something else."""
+    text = json.dumps(key, indent=1)
+    manifest = folder / MANIFEST
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not manifest.exists():
+            for old in folder.glob("block-*.npz"):  # of whatever run: it left no word
+                old.unlink()
+            write_whole(manifest, text.encode())
+            return
+    except OSError as error:
+        raise InvalidInputError(
+            f"the folder {folder.name!r:.60} cannot be written to: {error.strerror}"
+        ) from None
+    found = read_json(manifest)
+    given = json.loads(text)
+    if found != given:
+        what = [
+            part for part in given if not isinstance(found, dict) or found.get(part) != given[part]
+        ]
+        raise InvalidInputError(
+            f"the folder {folder.name!r:.60} has results of another run, which differs in its "
+            f"{' and '.join(what) or 'manifest'}; give a new folder, or remove this one to begin "
+            "anew"
+        )
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"block-{number:06d}.npz"
+
+
+def _save(folder: Path, number: int, part: Measured) -> None:
+    path = _file(folder, number)
+    beside = path.with_name(f"{path.stem}.{os.getpid()}.part.npz")
+    np.savez(beside, **part)  # type: ignore[arg-type]
+    beside.replace(path)
+
+
+def _load(folder: Path, number: int, bounds: Bounds) -> Measured | None:
+    """Read what was saved of a block; None if there is nothing sound."""
+    path = _file(folder, number)
+    if not path.exists():
+        return None
+    try:
+        rows = open_arrays(path)
+        part = {name: array.read(0, array.shape[0]) for name, array in rows.items()}
+    except InvalidInputError:  # damaged since: computed again
+        return None
+    count = bounds[1] - bounds[0]
+    return part if all(len(array) == count for array in part.values()) else None
+
+
+def _joined(parts: dict[int, Measured], bounds: Sequence[Bounds]) -> Measured:
+    """Arrays along all positions; blocks are let go as they are copied."""
+    positions = bounds[-1][1]
+    joined = {
+        name: np.empty((positions, *array.shape[1:]), dtype=array.dtype)
+        for name, array in parts[0].items()
+    }
+    for i, (start, stop) in enumerate(bounds):
+        for name, array in parts.pop(i).items():
+            joined[name][start:stop] = array
+    return joined
+
+
+def _import_joblib() -> Any:
+    try:
+        import joblib
+    except ImportError as error:
+        raise MissingDependencyError(
+            'reports need joblib, which is not installed: pip install "otm[report]"'
+        ) from error
+    return joblib

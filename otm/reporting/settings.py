@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from otm.coupling.rules import RULES
@@ -46,7 +46,7 @@ class Settings:
 
     ks: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
     rules: tuple[str, ...] = CAP_RULES
-    sampling: Standardization = Standardization()
+    sampling: Standardization = field(default_factory=Standardization)
     draft_temperatures: tuple[float, ...] = ()
     knobs: tuple[Knob, ...] = (Lenience(0.9), Lenience(0.7), Lenience(0.5), Typical())
 
@@ -54,19 +54,16 @@ class Settings:
         ks = sorted({1, *map(as_draft_count, self.ks)})
         if ks[-1] > MOST_DRAFTS:
             raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MOST_DRAFTS}")
-        rules = (self.rules,) if isinstance(self.rules, str) else tuple(self.rules)
-        for name in rules:
+        for name in self.rules:
             if name not in RULES:
-                raise UnknownMethodError(
-                    f"rule {shown(name)}; known rules are {', '.join(RULES)}"
-                )
-        if not rules:
+                raise UnknownMethodError(f"rule {shown(name)}; known rules are {', '.join(RULES)}")
+        if not self.rules:
             raise InvalidParameterError("there is nothing to compute; give at least one rule")
         temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)
         samplings = [replace(self.sampling, temperature=t) for t in temperatures]  # checks them
         ordered = dict.fromkeys(sampling.temperature for sampling in samplings)
         object.__setattr__(self, "ks", tuple(ks))
-        object.__setattr__(self, "rules", tuple(dict.fromkeys(rules)))
+        object.__setattr__(self, "rules", tuple(dict.fromkeys(self.rules)))
         object.__setattr__(self, "draft_temperatures", tuple(ordered))
         object.__setattr__(self, "knobs", check_knobs(self.knobs))
 
@@ -90,5 +87,3 @@ class Settings:
             "draft temperatures": list(self.draft_temperatures),
             "knobs": [str(knob) for knob in self.knobs],
         }
-
-

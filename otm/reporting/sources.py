@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,12 +49,12 @@ class Source(Protocol):
     ----------
     prompts : int array [N]
         The prompt of each position, in the order of the text.
-    in_order : bool
-        Whether blocks can only be read one after the other, from the first on.
+    prompts_known : bool
+        Whether these are the prompts, or all positions are taken to be alike for want of them.
     """
 
     prompts: Ints
-    in_order: bool
+    prompts_known: bool
 
     @property
     def name(self) -> str:
@@ -68,7 +69,7 @@ class Source(Protocol):
         """Whatever the results depend on, as JSON."""
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Block]:
-        """Read blocks, one after the other."""
+        """Hand out blocks, in ascending order; those that can be read anywhere, unread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +82,6 @@ class ScoreFiles:
     prompts: Ints
     tokens: Ints | None
     prompts_known: bool
-
-    @property
-    def in_order(self) -> bool:
-        """Whether one of the two is compressed."""
-        return self.draft.offset is None or self.target.offset is None
 
     @property
     def name(self) -> str:
@@ -109,15 +105,19 @@ class ScoreFiles:
         }
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
-        """Read rows of both files."""
+        """Hand out rows of both files; compressed ones are unpacked here, some rows at a time."""
         wanted = list(bounds)
-        both = zip(self.draft.blocks(wanted), self.target.blocks(wanted), strict=True)
-        for (start, stop), (draft, target) in zip(wanted, both, strict=True):
+        streams = (
+            itertools.repeat(rows) if rows.offset is not None else rows.blocks(wanted)
+            for rows in (self.draft, self.target)
+        )
+        for (start, stop), draft, target in zip(wanted, *streams, strict=False):
             yield Pairs(
                 draft,
                 target,
                 None if self.tokens is None else self.tokens[start:stop],
                 start,
+                stop,
                 self.kind,
                 (self.draft.described, self.target.described),
                 (self.draft.dtype, self.target.dtype),
@@ -134,7 +134,7 @@ def from_files(
     prompts: Path | None = None,
     tokens: Path | None = None,
 ) -> ScoreFiles:
-    """Scores of both models, from `.npy`, `.npz` or `.safetensors` files.
+    """Take scores of both models from `.npy`, `.npz` or `.safetensors` files.
 
     Parameters
     ----------

@@ -1,17 +1,17 @@
 """SpecTr's Table 4: block efficiency by draft model, number of drafts K and length L.
 
-The paper's axes with our models: the shipped byte-level target (820k parameters) and its three
-drafts stand for the 97M transformer and its drafts of 2M, 6M and 20M; prompts are held-out bytes,
-temperature is 1.  Beside k-Seq, which is the paper's SpecTr, there are the optimum (OTM-k) and
-recursive rejection.  K = 1 is speculative decoding; decoding without drafts is 1.
+The axes are the paper's, the models ours: the byte-level target (820k parameters) and its three
+draft models stand for a transformer of 97M and drafts of 2M, 6M and 20M.  Each of three seeds has
+32 prompts of held-out bytes; the temperature is 1.  k-Seq is the paper's SpecTr and K = 1 is
+speculative decoding; the optimum (OTM-k) and recursive rejection are not in the paper's table.
 
-All rules share texts that the target wrote.  For each text the number of steps is computed, on
-average over drafts and coins, so that texts are the only noise; block efficiency is tokens over
-steps, and the last step is cut where the text ends.  Intervals are 95 %, clustered by prompt; those
-of two rules move together.
+All rules share texts of 128 bytes that the target wrote.  The number of steps that a loop takes for
+a text is computed, on average over drafts and coins, so that texts are the only noise.  Block
+efficiency is tokens over steps; the last step is cut where the text ends.  Intervals are 95 % over
+prompts; the curves of a panel move together.
 
-The larger the draft model, K and L, the more tokens a step; the optimum gains most over k-Seq at
-K = 2.
+Block efficiency rises with the draft model, with K and with L; the optimum is ahead of k-Seq by 0.1
+to 0.3 tokens, and k-Seq of recursive rejection.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def data(prompts: int = PROMPTS, tokens: int = TOKENS, seeds: int = SEEDS) -> Ta
     Parameters
     ----------
     prompts, tokens, seeds : int, optional
-        How many prompts, how many tokens follow each, and how often.
+        How many prompts each seed has, how many tokens follow each, and how many seeds.
     """
-    given = prompts_of_text(prompts, PROMPT_LENGTH)
-    made = [texts_of_target(given, tokens, seed=SEED + seed) for seed in range(seeds)]
+    given = prompts_of_text(seeds * prompts, PROMPT_LENGTH)
+    made = [texts_of_target(given[i::seeds], tokens, seed=SEED + i) for i in range(seeds)]
     groups = np.array_split(np.concatenate(made), -(-seeds * prompts // TOGETHER))
     shown = progress(groups, len(groups), "spectr_table_4")
     found = [steps_of_texts(texts) for texts in shown]
@@ -93,8 +93,8 @@ def data(prompts: int = PROMPTS, tokens: int = TOKENS, seeds: int = SEEDS) -> Ta
 
 
 def full_data() -> Table:
-    """Take as many prompts as the paper does."""
-    return data(prompts=1000)
+    """Take twenty times as many prompts."""
+    return data(prompts=20 * PROMPTS)
 
 
 def steps_of_texts(texts: npt.NDArray[np.int64]) -> dict[tuple[str, str, int, int], Floats]:
@@ -121,9 +121,8 @@ def laws_along(model: str, texts: npt.NDArray[np.int64]) -> Floats:
 
 
 def efficiency(steps: Floats, tokens: int) -> list[float]:
-    """Tokens over mean steps [seeds, prompts], the interval around it, and that of each seed."""
-    prompt = np.broadcast_to(np.arange(steps.shape[1]), steps.shape)
-    mean, low, high = clustered_mean(steps.ravel(), prompt.ravel())
+    """Tokens over the mean of steps [seeds, prompts], its interval, and the same of each seed."""
+    mean, low, high = clustered_mean(steps.ravel(), np.arange(steps.size))
     return [tokens / mean, tokens / high, tokens / low, *(tokens / steps.mean(axis=1)).tolist()]
 
 

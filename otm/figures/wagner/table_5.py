@@ -2,10 +2,10 @@
 
 Drafting, reading by the target and verification, with γ by the heuristic of transformers: our
 shipped byte-level pair, and a pair with random weights whose 50,257 tokens are about as many as
-Whisper's.  Verification is a small part of a loop, so that little can be won.  Steps are fewer with
-sigmoids because nearly every draft is accepted, at the price of another law (Tables 2 and 7).  On a
-CPU "exact" and "sigmoid" are the plain versions that our kernels are checked against.  The cells of
-the paper's table are not at hand.  ± is half of the 95 % interval over texts.
+Whisper's.  Where verification is a small part of a loop, little can be won by its speed.  Steps are
+fewer with sigmoids because nearly every draft is accepted, at the price of another law (Tables 2
+and 7).  On a CPU "exact" and "sigmoid" are the plain versions that our kernels are checked against.
+The cells of the paper's table are not at hand.  ± is half of the 95 % interval over texts.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def softmax(scores: list[float]) -> list[float]:
 def by_definition(
     target: list[float], draft: list[float], scale: float
 ) -> tuple[float, list[float]]:
-    """Acceptance and law of section 3.2.2, equations 5 to 7, token by token."""
+    """Compute acceptance and law of section 3.2.2, equations 5 to 7, token by token."""
     t, d = (
         [1 / (1 + math.exp(-(z + scale) / (2 * scale))) for z in scores]
         for scores in (target, draft)
@@ -210,7 +210,7 @@ def test_reduction_of_totals() -> None:
 
 
 def hand_made(name: str, kind: str, factor: float) -> dict[str, Any]:
-    """A record with numbers that NOBODY MEASURED: "exact" takes half the time."""
+    """Make a record with numbers that NOBODY MEASURED: "exact" takes half the time."""
     speeds = {"baseline": 1.0, "exact": 0.5, "sigmoid": 0.25}
     chains = [
         {"model": model, "V": 1000, "gamma": gamma, "method": method, "s": factor * speed * gamma}
@@ -287,6 +287,7 @@ def test_bandwidth_is_bytes_over_time() -> None:
     assert exact["moved bytes"][0] == ""
     assert exact["GB/s"][0] == pytest.approx(4e-3 / 2.5)
     assert exact["paper GB/s"][0] == "31.65 (7B)"
+    assert "–" in [text.get_text() for text in table_3.draw(table).texts], "moved by a kernel"
 
 
 def test_curves_have_their_models() -> None:
@@ -314,7 +315,6 @@ def test_the_benchmark_writes_what_the_figures_read() -> None:
     for module in MEASURED:
         table = module.data([record])
         assert Table.from_csv(table.to_csv()) == table
-        assert module.draw(table) is not None
     for row in record["texts"]:
         assert sum(row["accepted"]) + len(row["s"]) <= TINY.texts * 8
     assert {row["gamma"] for row in record["chains"]} == {4, 5}
@@ -354,4 +354,4 @@ def test_peak_memory_is_counted() -> None:
         del first
         return second + 1
 
-    assert peak_bytes(call, CPU) == 2 * 2**20
+    assert 0 <= peak_bytes(call, CPU) - 2 * 2**20 < 100  # a number takes some bytes too

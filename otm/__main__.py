@@ -1,0 +1,8 @@
+"""Command line: ``python -m otm`` is the command `otm`."""
+
+import sys
+
+from otm.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Drafts as they should be: sampled from the very laws that the verifier is then shown."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.arithmetic import Law
+from otm.audit.subject import Instance
+from otm.decoding.drafting import Randomness
+from otm.decoding.models.stateless import StatelessModel
+from otm.decoding.models.table import TableModel
+from otm.decoding.reading import Path
+from otm.sampling import InverseCdf
+
+__all__ = ["InFloats", "chain_laws", "draw_chain", "models_for"]
+
+
+def draw_chain(instance: Instance, source: Randomness) -> Path:
+    """Draw γ drafts of a chain, one after another, with a uniform each.
+
+    Parameters
+    ----------
+    instance : Instance
+        The draft model and γ.
+    source : callable
+        Symbolic uniforms give exact laws, floats fast ones.
+
+    Returns
+    -------
+    tuple of int
+        The drafts.
+    """
+    drafts: Path = ()
+    uniforms = source(instance.gamma)
+    exact = uniforms.dtype == object
+    for i in range(instance.gamma):
+        cdf = _cdf(instance.draft, instance.prompt + drafts, exact)
+        drafts = (*drafts, int(cdf.locate(uniforms[i : i + 1])[0]))
+    return drafts
+
+
+def chain_laws(instance: Instance, drafts: Path, exact: bool) -> tuple[Law, Law]:
+    """Laws along a chain of drafts.
+
+    Returns
+    -------
+    target : array [γ + 1, V]
+        Laws of the target after the prompt and 0, …, γ drafts.
+    draft : array [γ, V]
+        Laws that the drafts were drawn from.  Both arrays are new: a verifier may write into them.
+    """
+    target, draft = _chain_laws(instance, drafts, exact)
+    return target.copy(), draft.copy()
+
+
+class InFloats(StatelessModel):
+    """A table of fractions as a model in floats.
+
+    Parameters
+    ----------
+    table : TableModel
+        In fractions.
+    """
+
+    def __init__(self, table: TableModel) -> None:
+        self.vocabulary = table.vocabulary
+        self._table = table
+
+    def law(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Law of the token that follows a context: array [V]."""
+        return _law(self._table, context, False)
+
+
+def models_for(instance: Instance, exact: bool) -> tuple[StatelessModel, StatelessModel]:
+    """Target and draft model in fractions or in floats."""
+    if exact:
+        return instance.target, instance.draft
+    return InFloats(instance.target), InFloats(instance.draft)
+
+
+@lru_cache(maxsize=4096)
+def _law(model: TableModel, context: tuple[int, ...], exact: bool) -> Law:
+    law = model.law(context)
+    return law if exact else law.astype(np.float64)
+
+
+@lru_cache(maxsize=4096)
+def _cdf(model: TableModel, context: tuple[int, ...], exact: bool) -> InverseCdf:
+    return InverseCdf.from_weights(_law(model, context, exact))
+
+
+@lru_cache(maxsize=4096)
+def _chain_laws(instance: Instance, drafts: Path, exact: bool) -> tuple[Law, Law]:
+    prefixes = [instance.prompt + drafts[:i] for i in range(len(drafts) + 1)]
+    target = np.array([_law(instance.target, prefix, exact) for prefix in prefixes])
+    draft = np.array([_law(instance.draft, prefix, exact) for prefix in prefixes[:-1]])
+    return target, draft

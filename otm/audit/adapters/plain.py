@@ -1,0 +1,284 @@
+"""Subjects from plain functions: a rule for one token, a verifier of chains, a decoding loop."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.adapters.honest import chain_laws, draw_chain, models_for
+from otm.audit.adapters.results import as_tokens
+from otm.audit.adapters.rules import Rule, SelectionRule
+from otm.audit.subject import Instance, Subject, source_of
+from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
+from otm.errors import InvalidParameterError, MissingDependencyError
+from otm.shown import shown
+
+__all__ = ["KINDS", "Chain", "Loop", "TokenRule", "as_subject", "chain", "loop", "token_rule"]
+
+RANDOMNESS = ("uniforms", "rng", "generator", "seed")
+"""Names of a parameter by which a function takes its randomness; without it draws for itself."""
+
+CHAIN = ("target_probs", "draft_probs", "draft_tokens")
+
+Convert = Callable[[npt.NDArray[Any]], Any]
+
+
+class _Plain(Subject):
+    """What the subjects here share: the function, and how it gets its randomness."""
+
+    def __init__(
+        self, function: Callable[..., Any], name: str | None, before: int, convert: Convert | None
+    ) -> None:
+        self.function = function
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.convert = convert or (lambda array: array)
+        self.takes_randomness = _randomness(function, before)
+        self.repeatable = self.takes_randomness == "uniforms"
+        self.exact = self.repeatable and convert is None
+
+    def _random(self, source: Randomness, uniforms: int | None) -> dict[str, Any]:
+        """Draw what the function takes; a seed for its own generator is drawn as well."""
+        name = self.takes_randomness
+        if name is None:
+            return {}
+        if name == "uniforms":
+            return {name: source if uniforms is None else self.convert(source(uniforms))}
+        seed = int(source(1)[0] * 2**53)
+        if name == "rng":
+            return {name: np.random.default_rng(seed)}
+        return {name: seed if name == "seed" else _torch_generator(seed)}
+
+
+class Chain(_Plain):
+    """A verifier of one chain of drafts; see `chain`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        uniforms: Callable[[int], int] = lambda gamma: gamma + 2,
+        convert: Convert | None = None,
+    ) -> None:
+        super().__init__(function, name, len(CHAIN), convert)
+        self._uniforms = uniforms
+
+    def drafted(self, instance: Instance, source: Randomness) -> Path:
+        """Tell which drafts `output` draws from a source."""
+        return draw_chain(instance, source)
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draft, then verify."""
+        drafts = draw_chain(instance, source)
+        exact = source(0).dtype == object
+        laws = (self.convert(law) for law in chain_laws(instance, drafts, exact))
+        tokens = self.convert(np.array(drafts))
+        random = self._random(source, self._uniforms(instance.gamma))
+        return as_tokens(self.function(*laws, tokens, **random))
+
+
+class TokenRule(_Plain):
+    """A rule that outputs one token after k i.i.d. drafts; see `token_rule`."""
+
+    most_tokens = 1
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        uniforms: Callable[[int], int] = lambda k: k + 1,
+        convert: Convert | None = None,
+    ) -> None:
+        super().__init__(function, name, 3, convert)
+        self._uniforms = uniforms
+
+    def takes(self, instance: Instance) -> bool:
+        """Any number of drafts for one token."""
+        return instance.gamma == 1
+
+    def drafted(self, instance: Instance, source: Randomness) -> Path:
+        """Tell which drafts `output` draws from a source."""
+        first = Instance(instance.target, instance.draft, 1, prompt=instance.prompt)
+        return tuple(draw_chain(first, source)[0] for _ in range(instance.k))
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draft, then select."""
+        drafts = self.drafted(instance, source)
+        exact = source(0).dtype == object
+        target, draft = chain_laws(instance, drafts[:1], exact)
+        arrays = (self.convert(array) for array in (target[0], draft[0], np.array(drafts)))
+        token = self.function(*arrays, **self._random(source, self._uniforms(instance.k)))
+        return as_tokens([token])
+
+
+class Loop(_Plain):
+    """A whole way of decoding; see `loop`."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str | None = None, max_tokens: int = 3
+    ) -> None:
+        super().__init__(function, name, 5, None)
+        self.most_tokens = max_tokens
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Decode up to the limit."""
+        models = models_for(instance, source(0).dtype == object)
+        random = self._random(source, None)
+        result = self.function(
+            *models, instance.prompt, gamma=instance.gamma, max_tokens=self.most_tokens, **random
+        )
+        return as_tokens(result)
+
+
+def chain(function: Callable[..., Any], **options: Any) -> Subject:
+    """Audit a verifier f(target_probs, draft_probs, draft_tokens, uniforms) of one chain.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the laws of the target [γ + 1, V] and of the draft [γ, V], the drafts [γ], and
+        uniforms [γ + 2]; returns the accepted drafts and one token more, as they are, padded by −1
+        at the end, or as (tokens, accepted).  In place of `uniforms` its last parameter may be
+        called `rng` (a NumPy generator), `generator` (of torch) or `seed`; without any it draws for
+        itself, and is audited by Monte Carlo.
+    **options
+        `name` for reports; `uniforms`, from γ to the number of uniforms; `convert`, applied to all
+        arrays, such as `torch.as_tensor`.
+
+    Examples
+    --------
+    >>> def accept_all(target_probs, draft_probs, draft_tokens, uniforms):
+    ...     return [*draft_tokens, 0]
+    >>> chain(accept_all, uniforms=lambda gamma: gamma).name
+    'accept_all'
+    """
+    return Chain(function, **options)
+
+
+def token_rule(function: Callable[..., Any], **options: Any) -> Subject:
+    """Audit a rule f(target_law, draft_law, drafts, uniforms) that outputs a token after k drafts.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the laws [V], i.i.d. drafts [k] and uniforms [k + 1], and returns a token; its
+        randomness as for `chain`.  Or a rule of `otm.coupling`, from a problem to a plan.
+    **options
+        As for `chain`, `uniforms` from k to the number of uniforms; for a rule only `name`.
+
+    Examples
+    --------
+    >>> from otm.coupling import KSeq
+    >>> token_rule(KSeq).name
+    'KSeq'
+    """
+    if _required(function) == 1:
+        rule: Rule = function
+        return SelectionRule(rule, **options)
+    return TokenRule(function, **options)
+
+
+def loop(function: Callable[..., Any], **options: Any) -> Subject:
+    """Audit a way of decoding f(target, draft, prompt, gamma, max_tokens, uniforms).
+
+    Parameters
+    ----------
+    function : callable
+        Takes two models, of which `model.law(tokens)` is the law of the next token; a prompt; by
+        name `gamma` and `max_tokens`; and `uniforms`, a source of uniforms such as `rng.random`, or
+        its randomness as for `chain`.  Returns the new tokens, at most `max_tokens`.
+    **options
+        `name` for reports; `max_tokens`, 3 if left out.
+
+    Examples
+    --------
+    >>> from otm.decoding import speculative
+    >>> def decode(target, draft, prompt, gamma, max_tokens, uniforms):
+    ...     return speculative(
+    ...         target, draft, [prompt], gamma=gamma, max_tokens=max_tokens, uniforms=[uniforms]
+    ...     ).sequences[0]
+    >>> loop(decode, max_tokens=2).most_tokens
+    2
+    """
+    return Loop(function, **options)
+
+
+KINDS: dict[str, Callable[..., Subject]] = {"chain": chain, "token": token_rule, "loop": loop}
+"""Kinds of plain functions, by name."""
+
+
+def as_subject(verifier: Any, kind: str | None) -> Subject:
+    """Make a subject of a subject or a plain function.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is neither, or its kind does not show in its parameters.
+    """
+    if isinstance(verifier, Subject):
+        if kind is not None:
+            raise InvalidParameterError(f"kind = {shown(kind)}, but a Subject has its kind already")
+        return verifier
+    if not callable(verifier):
+        raise InvalidParameterError(
+            f"the verifier is {shown(verifier)}; give a function, or a Subject of otm.audit.adapters"
+        )
+    if kind is None:
+        names = tuple(_parameters(verifier))
+        if names[:3] == CHAIN:
+            kind = "chain"
+        elif _required(verifier) == 1:
+            kind = "token"
+        else:
+            raise InvalidParameterError(
+                f"a verifier with the parameters ({', '.join(names)}); say what it is by `kind`: "
+                f"one of {', '.join(map(repr, KINDS))}, or call its first three {', '.join(CHAIN)}"
+            )
+    if kind not in KINDS:
+        raise InvalidParameterError(
+            f"kind = {shown(kind)}; known kinds are {', '.join(map(repr, KINDS))}"
+        )
+    return KINDS[kind](verifier)
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        raise InvalidParameterError(
+            f"the parameters of {shown(function)} cannot be read; wrap it into a function"
+        ) from None
+
+
+def _required(function: Callable[..., Any]) -> int:
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = (p for p in _parameters(function).values() if p.kind not in kinds)
+    return sum(p.default is inspect.Parameter.empty for p in needed)
+
+
+def _randomness(function: Callable[..., Any], before: int) -> str | None:
+    """Name of the parameter by which a function takes randomness."""
+    parameters = _parameters(function)
+    found = [name for name in RANDOMNESS if name in parameters]
+    if _required(function) > before + len(found) or len(found) > 1 or len(parameters) < before:
+        raise InvalidParameterError(
+            f"a verifier with the parameters ({', '.join(parameters)}); it must take {before} "
+            f"arguments, then at most one of {', '.join(RANDOMNESS)}; bind others beforehand"
+        )
+    return found[0] if found else None
+
+
+def _torch_generator(seed: int) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError(
+            'a verifier with a `generator` needs torch; install it with: pip install "otm[torch]"'
+        ) from error
+    return torch.Generator().manual_seed(seed)

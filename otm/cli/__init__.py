@@ -1,0 +1,47 @@
+"""The command `otm`: solve, audit, report, decode and draw from a shell.
+
+Importing this loads neither typer nor rich; `main` does.  Each command is in a file of its own,
+`laws` and `files` read what they are given, and `output` writes what they found: tables on a
+terminal, plain text in a pipe, or JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from otm.cli.status import status_of
+from otm.errors import MissingDependencyError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    Whatever goes wrong that is not a bug of OTM is one line on the standard error stream.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The command line without the program's name; that of this process if left out.
+
+    Returns
+    -------
+    int
+        0 if all went well, 2 if the command line or its input is wrong, 130 if it was interrupted;
+        a command's own statuses are in its help.
+    """
+    return status_of(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        from otm.cli.app import run
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in {"typer", "rich"}:
+            raise
+        raise MissingDependencyError(
+            f'the command line needs {package}, which is not installed: pip install "otm[cli]"'
+        ) from error
+    return run(arguments)

@@ -1,0 +1,101 @@
+"""The commands of `otm`, put together."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import typer
+
+from otm.cli import audit, decode, figures, report, solve
+from otm.cli.status import status_of
+from otm.errors import InvalidInputError
+
+__all__ = ["app", "run"]
+
+HELP = "Lossless speculative decoding: solve, audit, report, decode, draw."
+STATUS = (
+    "Exit status: 0 if all went well, 2 if the command line or its input is wrong, 130 after "
+    "Ctrl-C; `otm audit --help` has more."
+)
+
+# plain text: rich would draw boxes around the help in a pipe too
+app = typer.Typer(
+    help=HELP,
+    epilog=STATUS,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Read a command line, do what it says, and return the exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None
+        Without the program's name; None for those of this process.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not understood.
+    """
+    given = None if arguments is None else list(arguments)
+    usage_error: Any = typer.BadParameter.__base__  # typer names the derived class alone
+    try:
+        status = app(given, prog_name="otm", standalone_mode=False)
+    except usage_error as error:
+        at = error.ctx.command_path if error.ctx else "otm"
+        raise InvalidInputError(f"{error.format_message()} (see {at} --help)") from None
+    return int(status or 0)
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.")
+    ] = False,
+) -> None:
+    if show_version:
+        typer.echo(f"otm {_version()}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+def _version() -> str:
+    try:
+        return version("otm")
+    except PackageNotFoundError:
+        return "(not installed, run from its source)"
+
+
+def _add(command: Callable[..., int | None], **options: Any) -> None:
+    """Add a command; its errors become one line and a status."""
+
+    @functools.wraps(command)
+    def guarded(*arguments: Any, **keywords: Any) -> None:
+        raise typer.Exit(status_of(lambda: command(*arguments, **keywords)))
+
+    app.command(**options)(guarded)
+
+
+# what is not understood here, their own parsers read
+_PASSED_ON = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "help_option_names": [],
+}
+
+_add(solve.solve)
+_add(audit.audit)
+_add(report.report)
+_add(decode.decode, context_settings=_PASSED_ON, add_help_option=False)
+_add(figures.figures)

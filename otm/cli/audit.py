@@ -1,0 +1,3 @@
+"""To come."""
+def audit() -> None:
+    """To come."""

@@ -1,0 +1,93 @@
+"""What the commands print: tables on a terminal, aligned text in a pipe, or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from otm.arithmetic import Number
+from otm.interval import Interval
+
+__all__ = ["as_json", "exact_text", "print_facts", "print_json", "print_table"]
+
+LONGEST_FRACTION = 1024
+"""Most bits of a numerator or denominator that is written out."""
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document, in ASCII."""
+    print(json.dumps(value, indent=1, allow_nan=False))
+
+
+def as_json(value: Number | Interval) -> float | list[float]:
+    """Return a number as JSON has it: a float, or the two ends of an interval."""
+    if isinstance(value, Interval):
+        return [float(value.lower), float(value.upper)]
+    return float(value)
+
+
+def exact_text(value: Number) -> str | None:
+    """Write a fraction, or return None for floats and for what would fill a screen.
+
+    Examples
+    --------
+    >>> exact_text(Fraction(11, 16)), exact_text(0.6875)
+    ('11/16', None)
+    """
+    if not isinstance(value, Fraction):
+        return None
+    longest = max(value.numerator.bit_length(), value.denominator.bit_length())
+    return str(value) if longest <= LONGEST_FRACTION else None
+
+
+def print_facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and what there is to say of each."""
+    print_table(None, rows)
+
+
+def print_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: with colours on a terminal, unless ``NO_COLOR`` is set, as text in a pipe.
+
+    Parameters
+    ----------
+    columns : sequence of str or None
+        What stands above; None for nothing.
+    rows : sequence of sequences of str
+        The cells; all rows of one length.
+
+    Examples
+    --------
+    >>> print_table(["rule", "acceptance"], [["optimal", "0.6875"], ["k-Seq", "0.6483"]])
+    rule     acceptance
+    -------  ----------
+    optimal  0.6875
+    k-Seq    0.6483
+    """
+    if sys.stdout.isatty():
+        _print_rich_table(columns, rows)
+        return
+    above = [columns] if columns else []
+    widths = [max(map(len, column)) for column in zip(*above, *rows, strict=True)]
+    if columns:
+        above.append(["-" * width for width in widths])
+    for row in (*above, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+def _print_rich_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD if columns else None, show_header=bool(columns))
+    for index in range(len(rows[0]) if rows else 0):
+        heading = columns[index] if columns else ""
+        table.add_column(heading, style="bold" if index == 0 else None, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    # cells are text: a [word] in brackets is no markup
+    Console(file=sys.stdout, markup=False, highlight=False, emoji=False).print(table)

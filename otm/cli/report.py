@@ -1,0 +1,3 @@
+"""To come."""
+def report() -> None:
+    """To come."""

@@ -1,0 +1,59 @@
+"""Exit statuses: what went wrong as one line, and a number that scripts can use."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+
+from otm.errors import OTMError
+
+__all__ = ["BAD_INPUT", "INTERRUPTED", "status_of"]
+
+BAD_INPUT = 2
+"""Status after a wrong command line or a wrong input, as of most programs."""
+
+INTERRUPTED = 130
+"""Status after Ctrl-C: 128 and the number of the signal, as shells count."""
+
+
+def status_of(work: Callable[[], int | None]) -> int:
+    """Do something and return the exit status; errors become one line.
+
+    Parameters
+    ----------
+    work : callable
+        Its result is the status; None stands for 0.
+
+    Returns
+    -------
+    int
+        Also 0 where whoever reads the output has closed the pipe: they have seen enough.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # where it has no Greek letters
+    try:
+        status = work() or 0
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # nor will Python flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OTMError as error:  # before those of Python, from which some of them derive
+        return _complain(str(error), BAD_INPUT)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{place}{error.strerror or error}", BAD_INPUT)
+    except MemoryError:
+        return _complain("there is not enough memory", BAD_INPUT)
+    return status
+
+
+def _complain(message: str, status: int) -> int:
+    """Write one line, whatever a name of a file or a message of another package holds."""
+    line = " ".join(message.split())
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    print(f"otm: {line}", file=sys.stderr)
+    return status

@@ -1,0 +1,74 @@
+"""Leviathan et al.'s Table 2: measured speed by draft model, temperature and number of drafts.
+
+The axes are the paper's, the models and the machine ours: byte-level models on one thread of a CPU
+in place of T5 on a TPU, and one task, to continue a text.  "shipped" is the target as it comes;
+"deepened" has the same laws and 8 times the layers, so that drafts are about as cheap as in the
+paper.  α is the mean of 1 − TV(p, q) over texts that the target wrote (Corollary 3.6); speed is
+that of decoding without drafts over that with them, in turns on the same prompts, ± half of the
+95 % interval over prompts.
+
+α rises with the size of the draft model, and so does its cost, so that the largest is not the best.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from otm.figures.drawing.style import journal_style
+from otm.figures.drawing.tables import table_figure
+from otm.figures.registry import Kind
+from otm.figures.shipped_pairs import SIZES
+from otm.figures.table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["COMMAND", "RECORDED", "data", "draw"]
+
+KIND = Kind.MEASUREMENT
+RECORDED = "papers"
+COMMAND = "python -m benchmarks.papers --save"
+
+PAIRS = ("shipped", "deepened")
+
+
+def data(records: list[dict[str, Any]]) -> Table:
+    """Lay out what `benchmarks.papers` recorded of one chain of drafts."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            pair,
+            row["draft"],
+            SIZES[row["draft"]],
+            row["temperature"],
+            row["gamma"],
+            row["alpha"],
+            *(row["speed"][end] for end in ("mean", "low", "high")),
+        )
+        for record in records
+        for pair in PAIRS
+        for row in record[pair]["chains"]
+    ]
+    names = ("target", "draft", "parameters", "temperature", "gamma", "alpha")
+    return Table((*names, "speed", "low", "high"), tuple(rows))
+
+
+@journal_style()
+def draw(table: Table) -> Figure:
+    """Draw a row for each draft model and temperature, a column for each target and γ."""
+    gammas = dict.fromkeys(table["gamma"].tolist())
+    rows, groups = [], []
+    for temperature in dict.fromkeys(table["temperature"].tolist()):
+        groups.append(len(rows))
+        for draft in dict.fromkeys(table["draft"].tolist()):
+            line = table.where(temperature=temperature, draft=draft)
+            cells = []
+            for pair in PAIRS:
+                for gamma in gammas:
+                    found = line.where(target=pair, gamma=gamma)
+                    mean, high = found["speed"][0], found["high"][0]
+                    cells.append(f"{mean:.2f} ± {high - mean:.2f}")
+            name = f"{draft}, {line['parameters'][0]}"
+            rows.append([name, f"{temperature:g}", f"{line['alpha'][0]:.2f}", *cells])
+    columns = [f"{pair}\n$\\gamma$ = {gamma}" for pair in PAIRS for gamma in gammas]
+    heading = ["draft model", "temperature", "$\\alpha$", *columns]
+    return table_figure(heading, rows, groups=groups[1:])

@@ -1,0 +1,75 @@
+"""Tables of relative latency by length and batch: SpecTr's Tables 2 and 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from otm.figures.drawing.tables import table_figure
+from otm.figures.table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAIRS", "Printed", "draw_latencies", "latencies"]
+
+PAIRS = ("shipped", "deepened")
+"""What `benchmarks.papers` measures, by the name of the target."""
+
+BATCHES = (1, 2, 4, 8)
+
+
+class Printed(NamedTuple):
+    """A relative latency as a paper has it."""
+
+    mean: float
+    deviation: float
+
+
+def latencies(
+    records: list[dict[str, Any]], model: str, paper: Mapping[int, Sequence[Printed]]
+) -> Table:
+    """Lay out the latencies of one model of each pair, beside those of a paper's models.
+
+    Parameters
+    ----------
+    records : list of dict
+        From `benchmarks.papers`.
+    model : str
+        Name of the model in the records.
+    paper : mapping from int to sequence of Printed
+        For each length the paper's numbers for `BATCHES`.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for record in records:
+        for pair in PAIRS:
+            for row in record[pair]["latency"]:
+                if row["model"] == model:
+                    cells = [row[name] for name in ("length", "batch", "mean", "deviation", "runs")]
+                    printed = paper[row["length"]][BATCHES.index(row["batch"])]
+                    rows.append((pair, model, *cells, row["median_ms"], *printed))
+    names = ("pair", "model", "length", "batch", "mean", "deviation", "runs", "median_ms")
+    return Table((*names, "paper, other models", "paper, deviation"), tuple(rows))
+
+
+def draw_latencies(table: Table) -> Figure:
+    """Draw a line for each pair and length, a column for each batch."""
+    rows: list[list[str]] = []
+    groups = []
+    for pair in PAIRS:
+        of_pair = table.where(pair=pair)
+        if rows:
+            groups.append(len(rows))
+        for length in dict.fromkeys(of_pair["length"].tolist()):
+            line = of_pair.where(length=length)
+            by_batch = dict(
+                zip(
+                    line["batch"].tolist(),
+                    zip(line["mean"], line["deviation"], strict=True),
+                    strict=True,
+                )
+            )
+            cells = ["{:.2f} ± {:.2f}".format(*by_batch[batch]) for batch in BATCHES]
+            rows.append([pair if length == of_pair["length"][0] else "", str(length), *cells])
+    heading = ["target", "length", *(f"batch {batch}" for batch in BATCHES)]
+    return table_figure(heading, rows, groups=groups)

@@ -1,0 +1,44 @@
+"""SpecTr's Table 2: latency of the target model for several tokens in several rows.
+
+The axes are the paper's, the models and the machine ours: byte-level targets on one thread of a
+CPU, the shipped one of 4 layers and the same deepened to 32, in place of a transformer of 97M
+parameters on a GPU.  Mean ± standard deviation of repeated runs, timed in turns, relative to the
+mean for 4 tokens in one row.
+
+The paper's latency hardly grows, as SpecTr assumes.  On a CPU it grows with the number of rows,
+since it is the computing that takes the time there, and not the reading of weights.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from otm.figures.drawing.style import journal_style
+from otm.figures.registry import Kind
+from otm.figures.spectr.latencies import Printed, draw_latencies, latencies
+from otm.figures.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["COMMAND", "RECORDED", "data", "draw"]
+
+KIND = Kind.MEASUREMENT
+RECORDED = "papers"
+COMMAND = "python -m benchmarks.papers --save"
+
+PAPER = {
+    4: (Printed(1.00, 0.16), Printed(1.01, 0.15), Printed(1.06, 0.10), Printed(1.10, 0.16)),
+    8: (Printed(1.01, 0.18), Printed(1.09, 0.25), Printed(1.10, 0.09), Printed(1.42, 0.4)),
+}
+
+
+def data(records: list[dict[str, Any]]) -> Table:
+    """Lay out the target's latencies, beside the paper's numbers for another model."""
+    return latencies(records, "target", PAPER)
+
+
+@journal_style()
+def draw(table: Table) -> Figure:
+    """Draw the table."""
+    return draw_latencies(table)

@@ -1,0 +1,44 @@
+"""SpecTr's Table 3: latency of the draft model for several tokens in several rows.
+
+The axes are the paper's, the models and the machine ours: the small byte-level draft model (17k
+parameters) on one thread of a CPU, in place of a transformer of 6M parameters on a GPU.  Mean ±
+standard deviation of repeated runs, timed in turns, relative to the mean of the target for 4 tokens
+in one row; "shipped" and "deepened" say which target (Table 2).
+
+Next to the deepened target the draft model is cheaper than the paper's, whose 0.16 to 0.20 lie
+between the two.  It hardly gets slower with more tokens or rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from otm.figures.drawing.style import journal_style
+from otm.figures.registry import Kind
+from otm.figures.spectr.latencies import Printed, draw_latencies, latencies
+from otm.figures.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["COMMAND", "RECORDED", "data", "draw"]
+
+KIND = Kind.MEASUREMENT
+RECORDED = "papers"
+COMMAND = "python -m benchmarks.papers --save"
+
+PAPER = {
+    4: (Printed(0.18, 0.02), Printed(0.19, 0.04), Printed(0.18, 0.09), Printed(0.20, 0.13)),
+    8: (Printed(0.17, 0.04), Printed(0.19, 0.05), Printed(0.16, 0.02), Printed(0.18, 0.04)),
+}
+
+
+def data(records: list[dict[str, Any]]) -> Table:
+    """Lay out the draft model's latencies, beside the paper's numbers for another model."""
+    return latencies(records, "small", PAPER)
+
+
+@journal_style()
+def draw(table: Table) -> Figure:
+    """Draw the table."""
+    return draw_latencies(table)
