@@ -26,9 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("false_alarms", float, "P", "probability of any false alarm in a run (default: 1e-6)"),
         ("capacity", int, "N", "number of checks that share it (default: 10000)"),
     ):
-        group.addoption(
-            f"--otm-{name.replace('_', '-')}", type=kind, metavar=metavar, help=text
-        )
+        group.addoption(f"--otm-{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
         parser.addini(f"otm_{name}", text, default="")
 
 
@@ -41,7 +39,7 @@ def otm_budget(pytestconfig: pytest.Config) -> RunBudget:
     """
     from otm.testing.plugin import RunBudget
 
-    settings = {}
+    settings: dict[str, Any] = {}
     for name, kind in (("false_alarms", float), ("capacity", int)):
         given = pytestconfig.getoption(f"otm_{name}")
         given = pytestconfig.getini(f"otm_{name}") if given is None else given
@@ -92,7 +90,8 @@ def pytest_terminal_summary(
 
 def _used(config: pytest.Config) -> dict[str, Any] | None:
     """Add up what this process and the workers used."""
-    parts = list(config.stash.get(_WORKERS, []))
+    none: list[dict[str, Any]] = []
+    parts = [*config.stash.get(_WORKERS, none)]
     if _BUDGET in config.stash:
         parts.append(config.stash[_BUDGET].used())
     if not any(part["checks"] for part in parts):

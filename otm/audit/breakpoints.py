@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.observation import Observation, UnsuitedError
-from otm.audit.running import Outcome, most_tokens, run_rows
-from otm.audit.subject import MOST_UNIFORMS, Instance, Subject, source_of
-from otm.decoding.drafting import Randomness
+from otm.audit.running import CountedSource, Outcome, most_tokens, run_rows
+from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
 
 __all__ = ["by_breakpoints"]
 
@@ -32,8 +31,9 @@ LARGEST = 1 - 2.0**-24
 GRID = np.append(np.arange(8) / 8, LARGEST)
 """Where a uniform is put first."""
 
-PROBES = 3
-"""Values of the later uniforms among which a breakpoint must show."""
+PROBES = (2, 8, 32)
+"""Random values of the later uniforms among which a breakpoint must show; more if they miss some.
+Besides them stand both edges: drafts show where all coins are 0, which accept them."""
 
 RESOLUTION = 2.0**-34
 """How closely a breakpoint is located."""
@@ -79,11 +79,16 @@ def by_breakpoints(
     answers = _Answers(subject, instance, most_runs)
     if (answers(tries) != answers(tries)).any():
         raise UnsuitedError("the same uniforms do not always give the same output")
-    pieces = _Pieces(answers, rng.random((PROBES, MOST_UNIFORMS)))
-    for place in range(_uniforms_taken(subject, instance, tries)):
-        pieces.split(place)
-    checks = rng.random((CHECKS, MOST_UNIFORMS))
-    if (answers(checks) != pieces.predict(checks)).any():
+    depth = _uniforms_taken(subject, instance, tries)
+    edges = np.repeat([[0.0], [LARGEST]], MOST_UNIFORMS, axis=1)
+    for number in PROBES:
+        pieces = _Pieces(answers, np.append(edges, rng.random((number, MOST_UNIFORMS)), axis=0))
+        for place in range(depth):
+            pieces.split(place)
+        checks = rng.random((CHECKS, MOST_UNIFORMS))
+        if (answers(checks) == pieces.predict(checks)).all():
+            break
+    else:
         raise UnsuitedError("its output is not constant on the pieces that were found")
     law: dict[Outcome, float] = defaultdict(float)
     examples: dict[Outcome, tuple[float, ...]] = {}
@@ -157,7 +162,8 @@ class _Pieces:
         self.points = np.repeat(self.points, counts, axis=0)
         self.weights = np.repeat(self.weights, counts)
         edges = [np.concatenate([[0.0], c, [1.0]]) for c in cuts]
-        low, high = (np.concatenate([e[part] for e in edges]) for part in (slice(-1), slice(1, None)))
+        low = np.concatenate([e[:-1] for e in edges])
+        high = np.concatenate([e[1:] for e in edges])
         inside = np.where(high <= 2 * RESOLUTION, 0.0, (low + high) / 2)  # u = 0 for itself
         self.points[:, place] = np.where(low >= LARGEST - RESOLUTION, LARGEST, inside)
         self.weights *= high - low
@@ -179,11 +185,13 @@ class _Pieces:
         """Breakpoints along one uniform, for each piece."""
         n = len(self.points)
         piece = np.repeat(np.arange(n), GRID.size)
-        seen = self._at(piece, np.tile(GRID, n), place).reshape(n, GRID.size, PROBES)
+        seen = self._at(piece, np.tile(GRID, n), place).reshape(n, GRID.size, -1)
         found: list[list[float]] = [[] for _ in range(n)]
         piece = np.repeat(np.arange(n), GRID.size - 1)
         low, high = np.tile(GRID[:-1], n), np.tile(GRID[1:], n)
-        below, above = (seen[:, part].reshape(-1, PROBES) for part in (slice(-1), slice(1, None)))
+        below, above = (
+            seen[:, part].reshape(-1, len(self._probes)) for part in (slice(-1), slice(1, None))
+        )
         while True:
             open_ = (below != above).any(axis=1)
             if not open_.any():
@@ -192,7 +200,7 @@ class _Pieces:
             below, above = below[open_], above[open_]
             if max(map(len, found)) > MOST_PIECES:
                 raise UnsuitedError(f"its output has more than {MOST_PIECES} steps in one uniform")
-            left, right = self._bisect(piece, low, high, below, above, place)
+            left, right = self._bisect(place, piece, low, high, (below, above))
             for i, cut in zip(piece.tolist(), right.tolist(), strict=True):
                 found[i].append(cut)
             before, after = self._at(piece, left, place), self._at(piece, right, place)
@@ -202,14 +210,14 @@ class _Pieces:
 
     def _bisect(
         self,
+        place: int,
         piece: npt.NDArray[np.int64],
         low: Row,
         high: Row,
-        below: Answers,
-        above: Answers,
-        place: int,
+        ends: tuple[Answers, Answers],
     ) -> tuple[Row, Row]:
         """Close in on a breakpoint of the first probe that shows one in each bracket."""
+        below, above = ends
         probe = (below != above).argmax(axis=1)
         start = below[np.arange(probe.size), probe]
         low, high = low.copy(), high.copy()
@@ -225,24 +233,17 @@ class _Pieces:
     def _at(self, piece: npt.NDArray[np.int64], values: Row, place: int) -> Answers:
         """Answers [R, probes] with one uniform at given values."""
         rows = np.tile(self._probes, (piece.size, 1))
-        rows[:, :place] = np.repeat(self.points[piece, :place], PROBES, axis=0)
-        rows[:, place] = np.repeat(values, PROBES)
-        return self._ask(rows).reshape(-1, PROBES)
+        rows[:, :place] = np.repeat(self.points[piece, :place], len(self._probes), axis=0)
+        rows[:, place] = np.repeat(values, len(self._probes))
+        return self._ask(rows).reshape(-1, len(self._probes))
 
 
 def _uniforms_taken(subject: Subject, instance: Instance, tries: Rows) -> int:
     """Most uniforms that the subject takes in some runs."""
     most = 0
     for row in tries:
-        taken = 0
-        source = source_of(row)
-
-        def counting(m: int, source: Randomness = source) -> npt.NDArray[np.float64]:
-            nonlocal taken
-            taken += m
-            return source(m)
-
+        source = CountedSource(row)
         with suppress(Exception):  # what the run gives is looked at elsewhere
-            subject.output(instance, counting)
-        most = max(most, taken)
+            subject.output(instance, source)
+        most = max(most, source.taken)
     return most

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from otm.audit.adapters.plain import as_subject
-from otm.audit.breakpoints import by_breakpoints
-from otm.audit.diagnosis import Diagnosis, Same, diagnose, fitting, same_law
-from otm.audit.exact import by_paths
+from otm.audit.findings import Findings
 from otm.audit.instances import FOR_SAMPLING, INSTANCES
-from otm.audit.observation import Observation, UnsuitedError
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
-from otm.audit.sampling import Sampler
-from otm.audit.search import Search
-from otm.audit.subject import Instance, Subject, source_of
+from otm.audit.methods import Effort, by_breakpoints, by_paths, by_sampling
+from otm.audit.observation import UnsuitedError
+from otm.audit.report import Report
+from otm.audit.subject import Instance, Subject
 from otm.audit.surroundings import undisturbed
 from otm.decoding.counts import as_integer, as_positive
-from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
-from otm.interval import Interval
+from otm.errors import InvalidParameterError
 from otm.shown import shown
 
 __all__ = ["METHODS", "lossless"]
 
-METHODS = ("exact paths", "breakpoints", "Monte Carlo")
+METHODS: dict[str, Callable[[Subject, Sequence[Instance], Effort], Findings]] = {
+    "exact paths": by_paths,
+    "breakpoints": by_breakpoints,
+    "Monte Carlo": by_sampling,
+}
 """Ways to find the law of an output, the preferred ones first."""
 
 
@@ -102,68 +99,53 @@ def lossless(
     """
     subject = as_subject(verifier, kind)
     seed = as_integer(seed, "seed", 0)
-    audit = _Audit(
-        subject=subject,
-        given=_taken(subject, instances),
+    effort = Effort(
         examples=as_integer(examples, "examples", 0),
         level=_between(level, "level", 0, 1),
         delta=_between(delta, "delta", 0, 1),
         most_runs=as_positive(most_runs, "most_runs"),
         tolerance=_between(tolerance, "tolerance", 0, 1),
-        rng=np.random.default_rng(seed),
+        seed=seed,
     )
     if method is not None and method not in METHODS:
         raise InvalidParameterError(
             f"method = {shown(method)}; known methods are {', '.join(map(repr, METHODS))}"
         )
-    with undisturbed(seed):
-        return audit.report(METHODS if method is None else (method,))
+    why_not: list[str] = []
+    for name in METHODS if method is None else (method,):
+        chosen = _instances(subject, instances, few=name == "Monte Carlo")
+        try:
+            with undisturbed(seed):
+                findings = METHODS[name](subject, chosen, effort)
+                return findings.report(subject, name, tuple(why_not))
+        except UnsuitedError as reason:
+            why_not.append(f"{name}: {reason}")
+    raise InvalidParameterError(
+        f"{subject.name} cannot be audited by {'; by '.join(why_not)}; choose another method or "
+        "smaller instances"
+    )
 
 
-@dataclass(frozen=True)
-class _Audit:
-    """One audit: the subject, and the arguments of `lossless`."""
-
-    subject: Subject
-    given: Sequence[Instance] | None
-    examples: int
-    level: float
-    delta: float
-    most_runs: int
-    tolerance: float
-    rng: np.random.Generator
-
-    def report(self, methods: Sequence[str]) -> Report:
-        """Audit by the first method that serves."""
-        ways: dict[str, Callable[[], _Findings]] = {
-            "exact paths": self._by_paths,
-            "breakpoints": self._by_breakpoints,
-            "Monte Carlo": self._by_sampling,
-        }
-        reasons: list[str] = []
-        for method in methods:
-            try:
-                return ways[method]().report(self.subject, method, tuple(reasons))
-            except UnsuitedError as reason:
-                reasons.append(f"{method}: {reason}")
+def _instances(
+    subject: Subject, given: Sequence[Instance] | None, *, few: bool
+) -> Sequence[Instance]:
+    """Choose the instances that a subject takes."""
+    if given is None:
+        given = [INSTANCES[name] for name in (FOR_SAMPLING if few else INSTANCES)]
+    if not given or not all(isinstance(instance, Instance) for instance in given):
+        raise InvalidParameterError("`instances` must hold Instance objects, at least one")
+    taken = [instance for instance in given if subject.takes(instance)]
+    if not taken:
         raise InvalidParameterError(
-            f"{self.subject.name} cannot be audited by {reasons[0]}; leave the method out"
+            f"{subject.name} takes none of the {len(given)} instances; give `instances` of its own"
         )
+    return taken
 
-    def _by_paths(self) -> _Findings:
-        found = self._certain(lambda instance: by_paths(self.subject, instance), self._searched)
-        again = by_paths(self.subject, found.observations[0].instance)
-        if again.law != found.observations[0].law:
-            raise UnsuitedError("the same uniforms do not always give the same output")
-        return found
 
-    def _by_breakpoints(self) -> _Findings:
-        left = self.most_runs
-
-        def observe(instance: Instance) -> Observation:
-            nonlocal left
-            seen = by_breakpoints(self.subject, instance, self.rng, left)
-            left -= seen.runs
-            return seen
-
-        return self._certain(observe, self._searched // BREAKPOINTS_SEARCH)
+def _between(value: Any, name: str, low: float, high: float) -> float:
+    """Return a number strictly between two bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low < value < high:
+        raise InvalidParameterError(
+            f"{name} = {shown(value)}; it must be a number between {low} and {high}, both excluded"
+        )
+    return float(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 from otm.audit.exact import by_paths
 from otm.audit.observation import Observation, UnsuitedError, distance
+from otm.audit.running import Wrong
 from otm.audit.sampling import Sampler
 from otm.audit.subject import Instance, Subject
 from otm.errors import ProblemTooLargeError
@@ -78,7 +79,7 @@ def fitting(sampler: Sampler) -> Same:
     """Compare frequencies with a law by the test that compares them with the target."""
 
     def same(seen: Observation, known: Observation) -> bool:
-        if seen.length != known.length or any(map(_is_wrong, known.law)):
+        if seen.length != known.length or any(isinstance(outcome, Wrong) for outcome in known.law):
             return False
         return sampler.fits(seen, known.sequences)
 

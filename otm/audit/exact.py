@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.observation import Observation, UnsuitedError
-from otm.audit.running import Outcome, Wrong, most_tokens, run, run_rows
-from otm.audit.subject import MOST_UNIFORMS, Instance, Subject, source_of
+from otm.audit.running import CountedSource, Outcome, Wrong, most_tokens, run, run_rows
+from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
 from otm.errors import ProblemTooLargeError
 from otm.testing.exact import paths
 
 __all__ = ["MOST_PATHS", "by_paths"]
 
-MOST_PATHS = 20_000
+MOST_PATHS = 2_000
 """Most paths that are followed on one instance."""
 
 
@@ -58,8 +58,9 @@ def by_paths(subject: Subject, instance: Instance) -> Observation:
 
 
 def _follow(subject: Subject, instance: Instance, size: int) -> Observation:
-    def outcome(uniforms: npt.NDArray[Any]) -> Outcome:
-        return run(subject, instance, source_of(uniforms))
+    def outcome(uniforms: npt.NDArray[Any]) -> tuple[Outcome, int]:
+        source = CountedSource(uniforms)
+        return run(subject, instance, source), source.taken
 
     law: dict[Outcome, Fraction] = defaultdict(Fraction)
     examples: dict[Outcome, tuple[Fraction, ...]] = {}
@@ -70,12 +71,13 @@ def _follow(subject: Subject, instance: Instance, size: int) -> Observation:
             runs += 1
             if runs > MOST_PATHS:
                 break
-            law[path.outcome] += path.probability
-            if path.probability >= widest.get(path.outcome, 0):
-                widest[path.outcome] = path.probability
-                examples[path.outcome] = tuple(path.example)
-            if isinstance(path.outcome, Wrong) and path.outcome.crashed:
-                _crash_in_floats_too(subject, instance, path.example, path.outcome)
+            seen, taken = path.outcome
+            law[seen] += path.probability
+            if path.probability >= widest.get(seen, 0):
+                widest[seen] = path.probability
+                examples[seen] = tuple(path.example[:taken])
+            if isinstance(seen, Wrong) and seen.crashed:
+                _crash_in_floats_too(subject, instance, path.example, seen)
     except IndexError:  # of a script that does not fit what is compared this time
         raise UnsuitedError("the same uniforms do not always give the same comparisons") from None
     if runs > MOST_PATHS:

@@ -10,35 +10,33 @@ from otm.decoding.models.table import TableModel
 
 __all__ = ["FOR_SAMPLING", "INSTANCES"]
 
-Weights = Sequence[int]
+Rows = Sequence[int] | Mapping[tuple[int, ...], Sequence[int]]
 
 
-def _model(rows: Mapping[tuple[int, ...], Weights]) -> TableModel:
-    """Table of whole weights, as fractions of their sums."""
+def _model(rows: Rows) -> TableModel:
+    """Table of whole weights, as fractions of their sums; one row is the law after everything."""
+    table = rows if isinstance(rows, Mapping) else {(): rows}
     return TableModel(
         {
             context: [Fraction(weight, sum(weights)) for weight in weights]
-            for context, weights in rows.items()
+            for context, weights in table.items()
         }
     )
 
 
-def _pair(
-    target: Weights | Mapping[tuple[int, ...], Weights],
-    draft: Weights | Mapping[tuple[int, ...], Weights],
-    gamma: int = 1,
-    k: int = 1,
-) -> Instance:
-    tables = (rows if isinstance(rows, Mapping) else {(): rows} for rows in (target, draft))
-    return Instance(*map(_model, tables), gamma=gamma, k=k)
+def _pair(target: Rows, draft: Rows, gamma: int = 1, k: int = 1) -> Instance:
+    return Instance(_model(target), _model(draft), gamma, k)
 
 
-TWO = ({(): [1, 3], (1,): [2, 1]}, {(): [3, 1], (1,): [1, 4]})
-THREE = (
+TWO: tuple[Rows, Rows] = ({(): [1, 3], (1,): [2, 1]}, {(): [3, 1], (1,): [1, 4]})
+THREE: tuple[Rows, Rows] = (
     {(): [1, 4, 5], (1,): [6, 1, 1], (2,): [0, 2, 3]},
     {(): [5, 2, 3], (1,): [1, 2, 1], (2,): [2, 0, 1]},
 )
-FOUR = ({(): [4, 3, 1, 2], (3,): [1, 0, 2, 5]}, {(): [1, 2, 3, 4], (2,): [3, 3, 1, 0]})
+FOUR: tuple[Rows, Rows] = (
+    {(): [4, 3, 1, 2], (3,): [1, 0, 2, 5]},
+    {(): [1, 2, 3, 4], (2,): [3, 3, 1, 0]},
+)
 
 INSTANCES: dict[str, Instance] = {
     "two tokens": _pair([1, 3], [3, 1]),
@@ -58,6 +56,7 @@ INSTANCES: dict[str, Instance] = {
     "pairs": _pair([1, 3], [3, 1], k=2),
     "pairs of three tokens": _pair(*THREE, k=2),
     "pairs with zeros": _pair([0, 1, 3, 4], [2, 2, 0, 4], k=2),
+    "pairs, both rejected": _pair([2, 9, 5], [6, 8, 2], k=2),  # the second neither surely nor never
     "equal pairs": _pair([1, 2, 3], [1, 2, 3], k=2),
     "disjoint pairs": _pair([0, 0, 1, 2], [2, 1, 0, 0], k=2),
     "pairs, one token wanted": _pair([0, 1, 0], [1, 2, 3], k=2),
@@ -74,6 +73,7 @@ FOR_SAMPLING = (
     "two drafts, two tokens",
     "two drafts",
     "pairs of three tokens",
+    "pairs, both rejected",
     "equal pairs",
     "three of two tokens",
 )

@@ -144,14 +144,14 @@ class Observation:
             off = float(weight * abs(law - wanted).sum() / 2)
             if best is None or off > best[0]:
                 best = off, WorstPrefix(prefix, weight, law, wanted)
-        return best[1] if best is not None and best[0] > 0 else None
+        return best[1] if best is not None and best[0] > self.error else None
 
 
 def distance(a: Mapping[Path, Number], b: Mapping[Path, Number]) -> Number:
     """Total variation distance of two laws of sequences, of which the first may lack mass."""
-    lost = 1 - sum(a.values())
-    off: Any = sum((abs(a.get(path, 0) - b.get(path, 0)) for path in {**a, **b}), start=abs(lost))
-    half: Number = off / 2
+    differences: list[Any] = [a.get(path, 0) - b.get(path, 0) for path in {**a, **b}]
+    lost: Any = sum(b.values()) - sum(a.values())
+    half: Number = (sum(map(abs, differences)) + abs(lost)) / 2
     return half
 
 

@@ -231,7 +231,9 @@ def _tokens(path: Path) -> str:
 
 def _table(model: TableModel, prompt: Path, length: int) -> str:
     rows = laws_of(model, prompt, length).items()
-    return "; ".join(f"after {_tokens(path)} {_law(law)}" if path else _law(law) for path, law in rows)
+    return "; ".join(
+        f"after {_tokens(path)} {_law(law)}" if path else _law(law) for path, law in rows
+    )
 
 
 def _rows(model: TableModel, instance: Instance) -> list[list[Any]]:

@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm.audit.subject import Instance, Subject
+from otm.audit.subject import Instance, Subject, source_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.shown import shown
 
-__all__ = ["Outcome", "Wrong", "most_tokens", "run", "run_rows"]
+__all__ = ["CountedSource", "Outcome", "Wrong", "most_tokens", "run", "run_rows"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,31 @@ class Wrong:
 
 Outcome: TypeAlias = Path | Wrong
 """What a run gave."""
+
+
+class CountedSource:
+    """A source that hands out given uniforms, and counts them.
+
+    Parameters
+    ----------
+    uniforms : array [m]
+        Floats, or symbolic uniforms in an object array.
+
+    Attributes
+    ----------
+    taken : int
+        Number of those that were handed out.
+    """
+
+    def __init__(self, uniforms: npt.NDArray[Any]) -> None:
+        self._source = source_of(uniforms)
+        self.taken = 0
+
+    def __call__(self, m: int) -> npt.NDArray[Any]:
+        """Hand out m uniforms."""
+        self.taken += m
+        return self._source(m)
+
 
 NOT_OF_THE_SUBJECT = (MissingDependencyError, ProblemTooLargeError)
 """Errors that say nothing about a subject, and go on to the caller."""

@@ -152,4 +152,3 @@ def _radius(categories: int, draws: int, level: float) -> float:
     events = math.sqrt((categories * math.log(2) + math.log(1 / level)) / (2 * draws))
     mean = math.sqrt(categories / draws) / 2
     return min(events, mean + math.sqrt(math.log(1 / level) / (2 * draws)), 1.0)
-

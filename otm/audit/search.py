@@ -16,7 +16,13 @@ __all__ = ["Search"]
 KINDS = ("dense", "sparse", "one token", "ties")
 """Kinds of laws, of `otm.testing.strategies`, that do not depend on rounding."""
 
-SHAPES = [(v, gamma, k) for v in (2, 3) for gamma in (1, 2) for k in (1, 2, 3)]
+SHAPES = [
+    (v, gamma, k)
+    for v in (2, 3)
+    for gamma in (1, 2)
+    for k in (1, 2, 3)
+    if v ** (gamma * k) <= 9  # ways to draft
+]
 """Numbers of tokens, drafts of a chain, and chains, the preferred ones first."""
 
 MOST_SHRINKING = 400
@@ -59,10 +65,10 @@ class Search:
         MissingDependencyError
             If Hypothesis is not installed.
         """
-        from otm.testing import strategies as ours  # raises the error that names the extra
-
         import hypothesis
         from hypothesis import strategies as st
+
+        from otm.testing import strategies as ours  # raises the error that names the extra
 
         shapes = [shape for shape in SHAPES if self._subject.takes(_plain(*shape))]
         if not shapes:

@@ -28,7 +28,12 @@ MOST_UNIFORMS = 64
 
 
 def source_of(uniforms: npt.NDArray[Any]) -> Randomness:
-    """Source that hands out given uniforms in their order.
+    """Make a source that hands out given uniforms in their order.
+
+    Parameters
+    ----------
+    uniforms : array [m]
+        Floats, or symbolic uniforms in an object array.
 
     Examples
     --------

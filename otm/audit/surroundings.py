@@ -1,4 +1,4 @@
-"""A quiet place to run code of others in: no warnings, and global generators as they were before."""
+"""Where code of others is run: without warnings, and global generators as they were before."""
 
 from __future__ import annotations
 

@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
+        import rich  # noqa: F401  # before the work, not when a table is drawn
+
         from otm.cli.app import run
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

@@ -1,3 +1,153 @@
-"""To come."""
-def audit() -> None:
-    """To come."""
+"""``otm audit``: whether a verifier is lossless."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from otm.cli.output import print_json, print_table, working
+from otm.errors import InvalidInputError, UnknownMethodError
+from otm.shown import shown
+
+__all__ = ["audit"]
+
+NOT_LOSSLESS = 1
+UNDECIDED = 3
+
+
+def audit(
+    verifier: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODULE:FUNCTION",
+            help="What to audit; modules in the current folder are found. With --known-bugs, the "
+            "name of one.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="chain, token or loop; told by the parameters if it shows there."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help='"exact paths", "breakpoints" or "Monte Carlo"; the first that serves.'),
+    ] = None,
+    level: Annotated[
+        float, typer.Option(help="Bound on the probability that a lossless verifier is rejected.")
+    ] = 1e-6,
+    delta: Annotated[
+        float, typer.Option(help="The deviation (TV) that Monte Carlo must see.")
+    ] = 0.03,
+    examples: Annotated[
+        int, typer.Option(help="Number of pairs of models to search through.")
+    ] = 50,
+    runs: Annotated[int, typer.Option(help="Most runs of the verifier.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Of all that is random in the audit.")] = 0,
+    known_bugs: Annotated[
+        bool, typer.Option("--known-bugs", help="List the known bugs, or audit the one named.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Find out whether a verifier is lossless: whether its output has the law of the target.
+
+    A chain is a function of target_probs, draft_probs, draft_tokens and uniforms; a token rule one
+    of target_law, draft_law, drafts and uniforms, or a rule of otm.coupling; a loop one of target,
+    draft, prompt, gamma, max_tokens and uniforms. In place of uniforms there may be rng, generator
+    or seed; what takes none of them draws for itself.
+
+    The module is imported, which runs it.
+
+    Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided.
+    """
+    from otm.audit.check import lossless
+
+    if verifier is None:
+        if not known_bugs:
+            raise InvalidInputError(
+                "nothing to audit; name a MODULE:FUNCTION, such as otm.coupling:KSeq"
+            )
+        _list_known_bugs(as_json=json)
+        return 0
+    # whatever the verifier prints must not end up in the report
+    with contextlib.redirect_stdout(sys.stderr), working(f"auditing {verifier}"):
+        subject = _known_bug(verifier) if known_bugs else _imported(verifier)
+        report = lossless(
+            subject,
+            kind=kind,
+            method=method,
+            examples=examples,
+            level=level,
+            delta=delta,
+            most_runs=runs,
+            seed=seed,
+        )
+    if json:
+        print_json(report.to_dict())
+    else:
+        print(report)
+    if report.lossless:
+        return 0
+    return UNDECIDED if report.verdict == "undecided" else NOT_LOSSLESS
+
+
+def _imported(name: str) -> Any:
+    """Import a function that is named as entry points are, module:function."""
+    module_name, colon, path = name.partition(":")
+    if not (
+        colon and all(part.isidentifier() for part in (*module_name.split("."), *path.split(".")))
+    ):
+        raise InvalidInputError(
+            f"{shown(name)} names no function; write MODULE:FUNCTION, such as otm.coupling:KSeq"
+        )
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # whatever a module of the user's raises
+        raise InvalidInputError(
+            f"module {shown(module_name)} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise InvalidInputError(f"module {shown(module_name)} has no {shown(path)}")
+        found = getattr(found, part)
+    return found
+
+
+def _known_bug(name: str) -> Any:
+    from otm.audit.known_bugs import KNOWN_BUGS
+
+    by_name = {bug.name: bug.subject for bug in KNOWN_BUGS}
+    if name not in by_name:
+        raise UnknownMethodError(f"known bug {shown(name)}; there are: {', '.join(by_name)}")
+    return by_name[name]
+
+
+def _list_known_bugs(*, as_json: bool) -> None:
+    from otm.audit.known_bugs import KNOWN_BUGS
+
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": bug.name,
+                    "mistake": bug.mistake,
+                    "summary": bug.summary,
+                    "threads": list(bug.threads),
+                }
+                for bug in KNOWN_BUGS
+            ]
+        )
+        return
+    print_table(
+        ("known bug", "mistake", "threads"),
+        [(bug.name, bug.mistake, ", ".join(bug.threads)) for bug in KNOWN_BUGS],
+    )

@@ -28,7 +28,10 @@ def decode(context: typer.Context) -> None:
         raise InvalidInputError(f"{message} (see otm decode --help)")
 
     parser.error = refuse  # type: ignore[method-assign]  # one line, like every other error
-    options = parser.parse_args(context.args)
+    try:
+        options = parser.parse_args(context.args)
+    except SystemExit:  # it has printed its help
+        return
     if options.json:
         print_json(_document(options))
     else:

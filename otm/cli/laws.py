@@ -8,15 +8,22 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from otm.cli.files import read_laws
+import numpy as np
+import numpy.typing as npt
+
 from otm.errors import InvalidInputError, InvalidLawError
+from otm.files import Rows, named, open_arrays, read_json
 from otm.shown import shown
 
-__all__ = ["given_laws"]
+__all__ = ["LARGEST_LAW", "given_laws"]
+
+LARGEST_LAW = 2**24
+"""Most tokens of a law in a file: a hundred times what vocabularies have."""
 
 # limits on digits and exponents: 1e1000000000 is a short text and a long number
 _NUMBER = re.compile(
-    r"[+-]?(?:\d{1,400}/\d{1,400}|(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?)",
+    r"[+-]?(?:\d{1,400}/0*[1-9]\d{0,400}"
+    r"|(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?)",
     re.ASCII,
 )
 
@@ -38,20 +45,20 @@ def given_laws(
     draft, target : str or None
         Numbers with commas between them.
     exact : bool
-        Read decimals as the fractions that they are; this is also done if either law has a
-        fraction such as 1/3.
+        Take decimals in text for the fractions that they are; that is also done if either law has
+        a fraction such as 1/3.
 
     Returns
     -------
     tuple
-        What `MembershipProblem` takes: arrays of floats, or lists of floats or of fractions.
+        What `MembershipProblem` takes.
 
     Raises
     ------
     InvalidInputError
         If it is not clear which laws are meant, or a file is not one of laws.
     InvalidLawError
-        If a number is none.
+        If an entry is no number.
 
     Examples
     --------
@@ -59,17 +66,22 @@ def given_laws(
     [Fraction(1, 2), Fraction(1, 2)]
     """
     inline = {"draft": draft, "target": target}
+    laws: dict[str, Any]
     if files:
         if draft is not None or target is not None:
             raise InvalidInputError(f"there are laws in files and in options; {HOW}")
         laws = _from_files(files)
     elif draft is None or target is None:
-        missing = " and ".join(name for name, text in inline.items() if text is None)
+        missing = " and no ".join(name for name, text in inline.items() if text is None)
         raise InvalidInputError(f"no {missing} law is given; {HOW}")
     else:
         laws = {"draft": draft.split(","), "target": target.split(",")}
-    texts = [law for law in laws.values() if isinstance(law, list)]
-    exact = exact or any("/" in entry for law in texts for entry in law)
+    exact = exact or any(
+        isinstance(entry, str) and "/" in entry
+        for law in laws.values()
+        if isinstance(law, list)
+        for entry in law
+    )
     first, second = (_numbers(laws[name], name, exact) for name in ("draft", "target"))
     return first, second
 
@@ -77,33 +89,63 @@ def given_laws(
 def _from_files(files: Sequence[Path]) -> dict[str, Any]:
     if len(files) > 2:
         raise InvalidInputError(f"{len(files)} files; {HOW}")
+    found = [_read(path) for path in files]
     if len(files) == 2:
-        laws = {}
-        for name, path in zip(("draft", "target"), files, strict=True):
-            found = read_laws(path)
-            if len(found) != 1:
-                raise InvalidInputError(f"{path.name} has {len(found)} laws; {HOW}")
-            (laws[name],) = found.values()
-        return laws
-    found = read_laws(files[0])
-    if found.keys() != {"draft", "target"}:
-        names = ", ".join(shown(name) for name in list(found)[:4] if name) or "no name"
+        for path, laws in zip(files, found, strict=True):
+            if len(laws) != 1:
+                raise InvalidInputError(f"{named(path)} has {len(laws)} laws; {HOW}")
+        return {
+            name: next(iter(laws.values()))
+            for name, laws in zip(("draft", "target"), found, strict=True)
+        }
+    if found[0].keys() != {"draft", "target"}:
+        names = ", ".join(shown(name) for name in list(found[0])[:4] if name) or "without names"
         raise InvalidInputError(
-            f"{files[0].name} should have two laws, draft and target, but has {len(found)} with "
-            f"{names}; {HOW}"
+            f"{named(files[0])} should hold two laws, 'draft' and 'target', and holds "
+            f"{len(found[0])}: {names}; {HOW}"
         )
-    return found
+    return found[0]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Laws of a file by their names: arrays, or lists of JSON."""
+    if path.suffix.lower() == ".json":
+        content = read_json(path)
+        laws: dict[str, Any] = content if isinstance(content, dict) else {"": content}
+        for name, law in laws.items():
+            if not isinstance(law, list):
+                of = f" at {shown(name)}" if name else ""
+                raise InvalidInputError(
+                    f"{named(path)} has {shown(law)}{of}; a law is a list of numbers, or of "
+                    'fractions such as "1/3"'
+                )
+        return laws
+    return {name: _array(rows) for name, rows in open_arrays(path).items()}
+
+
+def _array(rows: Rows) -> npt.NDArray[Any]:
+    if len(rows.shape) != 1 or not 0 < rows.shape[0] <= LARGEST_LAW:
+        raise InvalidInputError(
+            f"{rows.described} has the shape {shown(rows.shape)}; a law has one axis, with 1 to "
+            f"{LARGEST_LAW:,} tokens"
+        )
+    return rows.read(0, rows.shape[0])
 
 
 def _numbers(law: Any, name: str, exact: bool) -> Any:
-    """Turn text into numbers; an array from a file is one of numbers already."""
-    if not isinstance(law, list):
+    """Turn text into numbers; arrays have numbers already."""
+    if isinstance(law, np.ndarray):
         return law
-    entries = [entry.strip() for entry in law]
-    for index, entry in enumerate(entries):
-        if not _NUMBER.fullmatch(entry) or re.search(r"/0+$", entry):
-            raise InvalidLawError(
-                f"the {name} law has {shown(entry)} at index {index}; allowed are numbers such as "
-                "0.25, 1e-3 and 1/3, of at most 400 digits"
-            )
-    return [Fraction(entry) for entry in entries] if exact else [float(entry) for entry in entries]
+    return [_number(entry, f"the {name} law", index, exact) for index, entry in enumerate(law)]
+
+
+def _number(entry: Any, where: str, index: int, exact: bool) -> Any:
+    if isinstance(entry, int | float) and not isinstance(entry, bool):
+        return entry
+    text = entry.strip() if isinstance(entry, str) else ""
+    if not _NUMBER.fullmatch(text):
+        raise InvalidLawError(
+            f"{where} has {shown(entry)} at index {index}; allowed are numbers such as 0.25, 1e-3 "
+            "and 1/3, of at most 400 digits"
+        )
+    return Fraction(text) if exact else float(text)

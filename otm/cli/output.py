@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
 from otm.arithmetic import Number
 from otm.interval import Interval
 
-__all__ = ["as_json", "exact_text", "print_facts", "print_json", "print_table"]
+__all__ = ["as_json", "exact_text", "print_facts", "print_json", "print_table", "working"]
 
 LONGEST_FRACTION = 1024
 """Most bits of a numerator or denominator that is written out."""
@@ -76,6 +77,18 @@ def print_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) ->
     for row in (*above, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
+
+
+@contextmanager
+def working(on: str) -> Iterator[None]:
+    """Show on a terminal that something is being worked on; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True, markup=False).status(on):
+        yield
 
 
 def _print_rich_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:

@@ -39,9 +39,7 @@ def solve(
         bool,
         typer.Option("--exact", help="Compute in fractions; so it is if a law has any."),
     ] = False,
-    method: Annotated[
-        str, typer.Option(help="auto, closed-form, lp-highs or lp-cvxpy.")
-    ] = "auto",
+    method: Annotated[str, typer.Option(help="auto, closed-form, lp-highs or lp-cvxpy.")] = "auto",
     compared: Annotated[
         bool, typer.Option("--compare", help="Also compare the rules of the literature.")
     ] = False,
@@ -53,8 +51,8 @@ def solve(
     """Find the optimal acceptance probability α for k drafts, and prove it.
 
     A JSON file is a list of numbers, or {"draft": [...], "target": [...]}; fractions are written as
-    strings, "1/3".  In .npz and .safetensors files the laws are called draft and target, or a file
-    has one law alone.  Nothing in a file is executed.
+    strings, "1/3".  In .npz and .safetensors files the laws are called draft and target, or there
+    is one file for each.  Nothing in a file is executed.
     """
     laws = given_laws(files or [], draft, target, exact=exact)
     problem = MembershipProblem(*laws, k)

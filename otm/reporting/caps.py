@@ -26,7 +26,11 @@ CAP_RULES = ("optimal", "k-Seq", "recursive rejection")
 MOST_ITERATIONS = 100
 """More than bisection needs for the last digit of a number in [1, k]."""
 
-ROUNDING = 2.0**-50
+RESOLVED = 2.0**-46
+"""How much f(ρ) may be of V(ρ) where ρ is taken for ρ*.
+
+As V ascends in ρ and 1 − (1 − V/ρ)^k descends, V(ρ*) is then no farther from V(ρ) than that.
+"""
 
 
 class Accepted(NamedTuple):
@@ -37,11 +41,12 @@ class Accepted(NamedTuple):
 
 
 def by_cut(
-    order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = ()
+    order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = (), *, caps: bool = True
 ) -> tuple[Accepted, Floats]:
     """α_k by `otm.membership.optimal_value`, and α_k(l) by `lenient_value`: [K] and [l, K].
 
-    Equivalent to these functions for each k and l, with each power computed once.
+    Equivalent to these functions for each k and l, with each power computed once.  Where caps are
+    not wanted they are NaN.
 
     Examples
     --------
@@ -51,14 +56,16 @@ def by_cut(
     (array([0.5   , 0.6875]), array([1.  , 1.75]), array([[0.75  , 0.9375]]))
     """
     below = [order.target_below / lenience for lenience in leniences]
-    found, caps, lenient = np.empty(len(ks)), np.empty(len(ks)), np.empty((len(below), len(ks)))
+    found, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
+    cap = np.full(len(ks), np.nan)
     for i, k in enumerate(ks):
         above = at_least_once(order.draft_above, k)
         found[i] = min((order.target_below + above).min(), 1)
-        caps[i] = cap_of_value(order, float(found[i]), k)
+        if caps:
+            cap[i] = cap_of_value(order, float(found[i]), k)
         for j, masses in enumerate(below):
             lenient[j, i] = min((masses + above).min(), 1)
-    return Accepted(found, caps), lenient
+    return Accepted(found, cap), lenient
 
 
 def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
@@ -90,7 +97,7 @@ def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
             step = rho - excess / fall
         inside = (step > low) & (step < high)
         following = np.where(inside, step, (low + high) / 2)
-        done = (np.abs(following - rho) <= ROUNDING * rho) | (high - low <= ROUNDING * rho)
+        done = (np.abs(excess) <= RESOLVED * mass) | (high - low <= RESOLVED * rho)
         rho = np.where(done, rho, following)
         if done.all():
             break

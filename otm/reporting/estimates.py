@@ -41,7 +41,7 @@ class Prompts:
         return np.bincount(self.index).astype(np.float64)
 
     def sums(self, values: Floats) -> Floats:
-        """Sums over the positions of each prompt: [N, ...] → [P, ...]."""
+        """Add over the positions of each prompt: [N, ...] → [P, ...]."""
         order = np.argsort(self.index, kind="stable")
         starts = np.append(0, np.cumsum(self.sizes)[:-1]).astype(np.int64)
         ordered = values if (np.diff(order) == 1).all() else values[order]
@@ -72,7 +72,7 @@ class Prompts:
         return Estimate(mean, mean - reach, mean + reach)
 
     def per(self, counts: Floats) -> Floats:
-        """Sums whose mean is the number of positions per count, to first order in each prompt's.
+        """Return sums whose mean is the number of positions per count, linear in the counts.
 
         For ratios such as tokens per step: their intervals and differences are then those of means
         ("linearisation"; Cochran, "Sampling Techniques", 1977, section 6.4).

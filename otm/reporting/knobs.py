@@ -105,4 +105,4 @@ def _fits(knob: object) -> bool:
 
 
 def _is_number(value: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return type(value) in (int, float) and math.isfinite(value)

@@ -72,9 +72,9 @@ class Pairs:
         Returns
         -------
         dict of arrays
-            "acceptance" [R, D, rules, K]; "lossy" [R, D, knobs, 2, K], acceptance and total
-            variation; with tokens "accepted" [R, D, cap rules, K], the probability that the token
-            is accepted, given that it is the output.
+            "acceptance" [R, D, rules, K]; "optimum" [R, D, K], α_k; "lossy" [R, D, knobs, 2, K],
+            acceptance and total variation; with tokens "accepted" [R, D, cap rules, K], the
+            probability that the token is accepted, given that it is the output.
 
         Raises
         ------
@@ -89,6 +89,7 @@ class Pairs:
         temperatures = settings.draft_samplings
         found = {
             "acceptance": np.empty((rows, len(temperatures), len(settings.rules), counts)),
+            "optimum": np.empty((rows, len(temperatures), counts)),
             "lossy": np.empty((rows, len(temperatures), len(settings.knobs), 2, counts)),
         }
         if self.tokens is not None:
@@ -183,8 +184,9 @@ def _measure(
     """Write what is found for two laws into its place; return it for the rules that are caps."""
     order = RatioOrder(draft, target)
     leniences = [knob.lenience for knob in settings.knobs if isinstance(knob, Lenience)]
-    optimum, lenient = by_cut(order, settings.ks, leniences)
+    optimum, lenient = by_cut(order, settings.ks, leniences, caps="accepted" in found)
     caps = {"optimal": optimum}
+    found["optimum"][place] = optimum.probability
     if "k-Seq" in settings.rules:
         caps["k-Seq"] = by_division_factor(order, settings.ks)
     if "recursive rejection" in settings.rules:

@@ -1,9 +1,9 @@
 """How many steps decoding with drafts takes along a text that the target drew.
 
 A lossless rule outputs a token Y of the law q whatever the drafts, and accepts one of them with the
-probability w(y) = v(y)/q(y), given that Y = y, where v is its accepted mass: min(1, c p(y)/q(y)) for
-a rule with the cap c.  Given the whole text the decisions along it are therefore independent, each
-with its own w, as long as the number of drafts is known; so that the law of where steps begin
+probability w(y) = v(y)/q(y), given that Y = y, where v is its accepted mass: min(1, c p(y)/q(y))
+for a rule with the cap c.  Given the whole text the decisions along it are therefore independent,
+each with its own w, as long as the number of drafts is known; so that the law of where steps begin
 follows from the text by a recursion, without drawing anything:
 
 - **a prefix tree**, in which each node has K children, and K = 1, a chain: at every place K drafts
@@ -21,6 +21,8 @@ of a prompt's text ends its last step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -34,19 +36,15 @@ LANE_BYTES = 2**24
 """Bytes of the probabilities that are worked on at a time."""
 
 
-def steps_of_prompts(
-    accepted: Floats, ks: tuple[int, ...], gammas: tuple[int, ...], prompts: Prompts
-) -> Floats:
+def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:
     """Mean number of steps along the text of each prompt.
 
     Parameters
     ----------
     accepted : array [N, rules, K]
         The probability w at each position, for each rule and k; k = 1 first.
-    ks : tuple of int
-        The numbers of drafts, 1 first.
-    gammas : tuple of int
-        Most drafts γ of a path, ascending.
+    gammas : sequence of int
+        Most drafts γ of a path.
     prompts : Prompts
         Which positions belong together, consecutive ones of a prompt in the order of its text.
 
@@ -57,12 +55,11 @@ def steps_of_prompts(
 
     Examples
     --------
-    Two drafts, of which each is accepted with probability 1/2, along three tokens: a step begins at
-    the first, at the second if the first draft is rejected, and at the third unless one began at
-    the second and accepts, or both drafts of the first are accepted.
+    Chains of two drafts, each accepted with probability 1/2, along three tokens: a step begins at
+    the first token, at the second if the first is rejected, and at the third if the second is.
 
     >>> accepted = np.full((3, 1, 1), 0.5)
-    >>> steps_of_prompts(accepted, (1,), (2,), Prompts(np.zeros(3, int)))[0, 0, 0, 0]
+    >>> steps_of_prompts(accepted, (2,), Prompts(np.zeros(3, int)))[0, 0, 0, 0]
     array([2., 2.])
     """
     count, depth = prompts.sizes.size, max(gammas)
@@ -92,5 +89,3 @@ def steps_of_prompts(
             moved = level[..., :-1] * later * judged[:, None]
             level = np.concatenate([1 - moved.sum(-1, keepdims=True), moved], axis=-1)
     return found
-
-

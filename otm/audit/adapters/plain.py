@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,16 +11,19 @@ import numpy.typing as npt
 from otm.audit.adapters.honest import chain_laws, draw_chain, models_for
 from otm.audit.adapters.results import as_tokens
 from otm.audit.adapters.rules import Rule, SelectionRule
-from otm.audit.subject import Instance, Subject, source_of
+from otm.audit.adapters.signature import (
+    parameters_of,
+    randomness_of,
+    required,
+    torch_generator,
+)
+from otm.audit.subject import Instance, Subject
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.errors import InvalidParameterError, MissingDependencyError
+from otm.errors import InvalidParameterError
 from otm.shown import shown
 
 __all__ = ["KINDS", "Chain", "Loop", "TokenRule", "as_subject", "chain", "loop", "token_rule"]
-
-RANDOMNESS = ("uniforms", "rng", "generator", "seed")
-"""Names of a parameter by which a function takes its randomness; without it draws for itself."""
 
 CHAIN = ("target_probs", "draft_probs", "draft_tokens")
 
@@ -35,9 +37,9 @@ class _Plain(Subject):
         self, function: Callable[..., Any], name: str | None, before: int, convert: Convert | None
     ) -> None:
         self.function = function
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name = str(name or getattr(function, "__name__", type(function).__name__))
         self.convert = convert or (lambda array: array)
-        self.takes_randomness = _randomness(function, before)
+        self.takes_randomness = randomness_of(function, before)
         self.repeatable = self.takes_randomness == "uniforms"
         self.exact = self.repeatable and convert is None
 
@@ -51,7 +53,7 @@ class _Plain(Subject):
         seed = int(source(1)[0] * 2**53)
         if name == "rng":
             return {name: np.random.default_rng(seed)}
-        return {name: seed if name == "seed" else _torch_generator(seed)}
+        return {name: seed if name == "seed" else torch_generator(seed)}
 
 
 class Chain(_Plain):
@@ -178,7 +180,7 @@ def token_rule(function: Callable[..., Any], **options: Any) -> Subject:
     >>> token_rule(KSeq).name
     'KSeq'
     """
-    if _required(function) == 1:
+    if required(function) == 1:
         rule: Rule = function
         return SelectionRule(rule, **options)
     return TokenRule(function, **options)
@@ -227,13 +229,14 @@ def as_subject(verifier: Any, kind: str | None) -> Subject:
         return verifier
     if not callable(verifier):
         raise InvalidParameterError(
-            f"the verifier is {shown(verifier)}; give a function, or a Subject of otm.audit.adapters"
+            f"the verifier is {shown(verifier)}; give a function, or a Subject from "
+            "otm.audit.adapters"
         )
     if kind is None:
-        names = tuple(_parameters(verifier))
+        names = tuple(parameters_of(verifier))
         if names[:3] == CHAIN:
             kind = "chain"
-        elif _required(verifier) == 1:
+        elif required(verifier) == 1:
             kind = "token"
         else:
             raise InvalidParameterError(
@@ -245,40 +248,3 @@ def as_subject(verifier: Any, kind: str | None) -> Subject:
             f"kind = {shown(kind)}; known kinds are {', '.join(map(repr, KINDS))}"
         )
     return KINDS[kind](verifier)
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    try:
-        return dict(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        raise InvalidParameterError(
-            f"the parameters of {shown(function)} cannot be read; wrap it into a function"
-        ) from None
-
-
-def _required(function: Callable[..., Any]) -> int:
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = (p for p in _parameters(function).values() if p.kind not in kinds)
-    return sum(p.default is inspect.Parameter.empty for p in needed)
-
-
-def _randomness(function: Callable[..., Any], before: int) -> str | None:
-    """Name of the parameter by which a function takes randomness."""
-    parameters = _parameters(function)
-    found = [name for name in RANDOMNESS if name in parameters]
-    if _required(function) > before + len(found) or len(found) > 1 or len(parameters) < before:
-        raise InvalidParameterError(
-            f"a verifier with the parameters ({', '.join(parameters)}); it must take {before} "
-            f"arguments, then at most one of {', '.join(RANDOMNESS)}; bind others beforehand"
-        )
-    return found[0] if found else None
-
-
-def _torch_generator(seed: int) -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError(
-            'a verifier with a `generator` needs torch; install it with: pip install "otm[torch]"'
-        ) from error
-    return torch.Generator().manual_seed(seed)

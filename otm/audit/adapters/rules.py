@@ -34,7 +34,7 @@ class SelectionRule(Subject):
     most_tokens = 1
 
     def __init__(self, rule: Rule, name: str | None = None) -> None:
-        self.name = name or getattr(rule, "__name__", type(rule).__name__)
+        self.name = str(name or getattr(rule, "__name__", type(rule).__name__))
         self._plan = lru_cache(maxsize=64)(lambda instance, exact: _Drafted(rule, instance, exact))
 
     def takes(self, instance: Instance) -> bool:

@@ -4,10 +4,11 @@ The axes are the paper's, the models and the machine ours: byte-level models on 
 in place of T5 on a TPU, and one task, to continue a text.  "shipped" is the target as it comes;
 "deepened" has the same laws and 8 times the layers, so that drafts are about as cheap as in the
 paper.  α is the mean of 1 − TV(p, q) over texts that the target wrote (Corollary 3.6); speed is
-that of decoding without drafts over that with them, in turns on the same prompts, ± half of the
+the time of decoding without drafts over that with them, in turns on the same prompts, ± half of the
 95 % interval over prompts.
 
-α rises with the size of the draft model, and so does its cost, so that the largest is not the best.
+α rises with the size of the draft model, and so does its cost.  The shipped target is so small that
+drafts hardly pay.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def data(records: list[dict[str, Any]]) -> Table:
 def draw(table: Table) -> Figure:
     """Draw a row for each draft model and temperature, a column for each target and γ."""
     gammas = dict.fromkeys(table["gamma"].tolist())
-    rows, groups = [], []
+    rows: list[list[str]] = []
+    groups = []
     for temperature in dict.fromkeys(table["temperature"].tolist()):
         groups.append(len(rows))
         for draft in dict.fromkeys(table["draft"].tolist()):

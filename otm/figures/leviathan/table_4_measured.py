@@ -57,9 +57,8 @@ def draw(table: Table) -> Figure:
     """Draw measured over expected speed: above, Theorem 3.8; below, with the cost of judging."""
     figure = blank_figure(height=5.4)
     panels = figure.subplots(2, sharex=True, sharey=True)
-    most = max(table[name].max() for name in ("EXP", "EXP with judging", "EMP_high"))
     for axes, expected in zip(panels, ("EXP", "EXP with judging"), strict=True):
-        axes.plot([0, most], [0, most], color="#444444", linewidth=0.8, label="equal")
+        axes.axline((0, 0), slope=1, color="#444444", linewidth=0.8, label="equal")
         for pair, filled in zip(PAIRS, ("none", "full"), strict=True):
             looks = zip(dict.fromkeys(table["draft"].tolist()), COLOURS, MARKERS, strict=False)
             for draft, colour, marker in looks:

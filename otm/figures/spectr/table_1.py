@@ -1,13 +1,13 @@
 """SpecTr's Table 1: block efficiency and wall clock speed of SpecTr and speculative decoding.
 
 The axes are the paper's, the models and the machine ours: byte-level models on a CPU in place of
-PaLM 2.  The shipped target is so small that a draft costs two fifths of its time, and drafts hardly
+PaLM 2.  The shipped target is so small that a draft costs about half of its time, and drafts hardly
 pay.  The deepened one has the same laws and 8 times the layers, of which the new ones add nothing,
-so that drafts are about as cheap as in the papers.  Speed is that of decoding without drafts over
-that with them, measured in turns on the same prompts; intervals are 95 % over prompts.
+so that drafts are about as cheap as in the papers.  Speed is the time of decoding without drafts
+over that with them, measured in turns on the same prompts; intervals are 95 % over prompts.
 
-Wall clock gains are smaller than block efficiency, as in the paper.  Here they are much smaller for
-K = 8, because a CPU takes longer for more tokens and rows (Table 2).
+Speed stays below block efficiency, as in the paper.  K = 8 does not pay here, however many tokens a
+step has, because a CPU takes longer for more rows (Table 2).
 """
 
 from __future__ import annotations

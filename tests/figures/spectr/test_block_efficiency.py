@@ -7,7 +7,7 @@ import pytest
 
 from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
 from otm.decoding import DraftNode, autoregressive, spectr
-from otm.decoding.models import TableModel
+from otm.decoding.models import TableModel, load
 from otm.decoding.planning.expected_tokens import tokens_by_rule
 from otm.decoding.planning.paired_means import clustered_mean
 from otm.errors import InvalidParameterError
@@ -51,18 +51,18 @@ def test_survivors_of_another_rule_are_refused():
         survivors(NonIterativeRejection(MembershipProblem([0.5, 0.5], [0.5, 0.5], 2)), 0)
 
 
-def steps_over_all_texts(rule, draft, target, k, gamma, tokens):
+def steps_over_all_texts(rule, laws, k, gamma, tokens):
     """Mean of `expected_steps` over all texts of a model without memory, by their probability."""
-    texts = list(itertools.product(range(target.size), repeat=tokens))
-    laws = [np.broadcast_to(law, (tokens, law.size)) for law in (draft, target)]
-    moves = np.array([survivors_along([rule], *laws, text, k)[0] for text in texts])
-    return float(target[np.array(texts)].prod(1) @ expected_steps(moves, k, gamma))
+    texts = list(itertools.product(range(laws[1].size), repeat=tokens))
+    along = [np.broadcast_to(law, (tokens, law.size)) for law in laws]
+    moves = np.array([survivors_along([rule], *along, text, k)[0] for text in texts])
+    return float(laws[1][np.array(texts)].prod(1) @ expected_steps(moves, k, gamma))
 
 
-def steps_over_all_drafts(rule, draft, target, k, gamma, tokens):
+def steps_over_all_drafts(rule, laws, k, gamma, tokens):
     """Renewal of the number of tokens of a step, whose law comes from all trees of drafts."""
-    offered, wanted = (SparseLaw.from_dense(law) for law in (draft, target))
-    paths = list(itertools.product(range(draft.size), repeat=gamma))
+    offered, wanted = map(SparseLaw.from_dense, laws)
+    paths = list(itertools.product(range(laws[0].size), repeat=gamma))
     reached = np.zeros(gamma + 1)
     for chains in itertools.product(paths, repeat=k):
         root = DraftNode((), offered)
@@ -73,7 +73,7 @@ def steps_over_all_drafts(rule, draft, target, k, gamma, tokens):
                 node.children.append(child)
                 node = child
         means = tokens_by_rule(rule, root, lambda path: wanted, gamma)
-        reached += draft[np.array(chains)].prod() * np.diff(means, prepend=0)
+        reached += laws[0][np.array(chains)].prod() * np.diff(means, prepend=0)
     lengths = reached - np.append(reached[1:], 0)  # of a step: 1, …, γ + 1 tokens
     steps = [0.0]
     for left in range(1, tokens + 1):
@@ -84,11 +84,11 @@ def steps_over_all_drafts(rule, draft, target, k, gamma, tokens):
 @pytest.mark.parametrize("rule", RULES)
 def test_steps_are_those_of_the_loop_with_a_model_without_memory(rule):
     """Bug: chains that agree are forgotten, a step has too many drafts, or the end counts twice."""
-    draft, target = np.array([0.75, 0.25]), np.array([0.375, 0.625])
-    for k, gamma in [(1, 2), (2, 1), (2, 2), (3, 2)]:
-        found = steps_over_all_texts(rule, draft, target, k, gamma, 5)
-        assert found == pytest.approx(steps_over_all_drafts(rule, draft, target, k, gamma, 5))
-        other = steps_over_all_drafts(rule, draft, target, k + 1, gamma, 5)
+    laws = np.array([[0.75, 0.25], [0.375, 0.625]])  # draft and target
+    for k, gamma in [(1, 2), (2, 1), (2, 2)]:
+        found = steps_over_all_texts(rule, laws, k, gamma, 4)
+        assert found == pytest.approx(steps_over_all_drafts(rule, laws, k, gamma, 4))
+        other = steps_over_all_drafts(rule, laws, k + 1, gamma, 4)
         assert abs(found - other) > 1e-3  # the comparison sees one draft more
 
 
@@ -96,7 +96,7 @@ def test_steps_are_those_of_loops_with_memory():
     """Bug: the number of steps is right on average over texts of models without memory alone."""
     target = TableModel({(): [0.5, 0.5], (0,): [0.9, 0.1], (1,): [0.3, 0.7]})
     draft = TableModel({(): [0.5, 0.5], (0,): [0.4, 0.6], (1,): [0.1, 0.9]})
-    prompts, tokens, gamma = [[0], [1]] * 20, 20, 3
+    prompts, tokens, gamma = [[0], [1]] * 15, 16, 3
     written = autoregressive(target, prompts, max_tokens=tokens, seed=0).sequences
     moves = []
     for prompt, text in zip(prompts, written, strict=True):
@@ -113,7 +113,7 @@ def test_steps_are_those_of_loops_with_memory():
 
 def test_table_4_on_a_few_texts():
     """Bug: K = 1 is not speculative decoding, a curve has another's rule, K or L, or a seed."""
-    table = table_4.data(prompts=2, tokens=12, seeds=2)
+    table = table_4.data(prompts=2, tokens=7, seeds=2)
     assert table.where(algorithm="baseline")["mean"].tolist() == [1.0]
     steps = table["steps"][1:].reshape(3, 3, 2, 4)  # draft model, rule, L, K
     assert table.rows[1][:6] == ("small", "17k", "speculative", K_SEQ, 1, 4)
@@ -127,17 +127,26 @@ def test_table_4_on_a_few_texts():
     for row in table.rows[1:]:
         cells = dict(zip(table.names, row, strict=True))
         assert 1 < cells["low"] < cells["mean"] < cells["high"]
-        assert cells["mean"] == pytest.approx(48 / cells["steps"])
+        assert cells["mean"] == pytest.approx(28 / cells["steps"])
         assert cells["mean"] == pytest.approx(2 / (1 / cells["seed 0"] + 1 / cells["seed 1"]))
+
+
+def chance_of_last(name, text):
+    """Probability of the last token of a text [1, length] after all before it, read by itself."""
+    logits = np.asarray(load(name).start(1).append(text[:, :-1])[0, -1], dtype=np.float64)
+    return np.exp(logits[text[0, -1]] - np.logaddexp.reduce(logits))
 
 
 def test_k_1_of_table_4_is_computed_from_speculative_decoding():
     """Bug: the models' laws belong to other tokens than those of the text."""
     given = table_4.prompts_of_text(1, table_4.PROMPT_LENGTH)
     texts = table_4.texts_of_target(given, 10, seed=0)
-    laws = {name: table_4.laws_along(name, texts)[0] for name in ("medium", "target")}
-    new = texts[0, table_4.PROMPT_LENGTH :]
-    offered, wanted = (law[np.arange(10), new] for law in laws.values())
+    offered, wanted = (
+        np.array(
+            [chance_of_last(name, texts[:, : table_4.PROMPT_LENGTH + t]) for t in range(1, 11)]
+        )
+        for name in ("medium", "target")
+    )
     accepted = np.minimum(1, offered / wanted)  # of a token, given that it is output
     at = np.zeros(14)  # Pr(a step begins before token t), L = 4
     at[0] = 1
@@ -148,4 +157,4 @@ def test_k_1_of_table_4_is_computed_from_speculative_decoding():
             going *= accepted[i]
         at[t + 5 if t + 5 < 14 else 13] += going if t + 4 < 10 else 0
     steps = table_4.steps_of_texts(texts)["medium", K_SEQ, 4, 1]
-    assert steps[0] == pytest.approx(at[:10].sum())
+    assert steps[0] == pytest.approx(at[:10].sum(), rel=1e-4)  # the models compute in float32

@@ -1,0 +1,151 @@
+"""How many positions a report takes a second, and how much memory all its processes take.
+
+    python -m benchmarks.report
+
+Logits of a zipfian target and a draft that is off by noise, 2,000 positions of 50,000 tokens in
+float32, read from two files; α_1 … α_8 of the optimum, k-Seq and recursive rejection on every
+core, with one thread each.  Memory is that of the process and its workers, ten times a second: the sum
+of what is resident, in which shared libraries count once for each.  With --save it is also written
+to benchmarks/results/report.json.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402  # with one thread
+
+from benchmarks.machine import machine  # noqa: E402
+from otm.reporting import Settings, from_files  # noqa: E402
+from otm.reporting.knobs import Lenience, Typical  # noqa: E402
+from otm.reporting.run import measure_all  # noqa: E402
+
+RESULTS = Path(__file__).parent / "results" / "report.json"
+
+KNOBS = Lenience(0.9), Lenience(0.7), Lenience(0.5), Typical()
+
+
+def write_logits(folder: Path, positions: int, vocabulary: int) -> tuple[Path, Path]:
+    """Write both files, some rows at a time: this process must not have had them in memory."""
+    rng = np.random.default_rng(3)
+    paths = folder / "draft.npy", folder / "target.npy"
+    shape = positions, vocabulary
+    files = [
+        np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape) for path in paths
+    ]
+    base = -1.2 * np.log(np.arange(1, vocabulary + 1))
+    for row in range(positions):
+        target = rng.permutation(base) + rng.normal(size=vocabulary)
+        files[1][row] = target
+        files[0][row] = target + 0.7 * rng.normal(size=vocabulary)
+        if row % 100 == 99:
+            for file in files:
+                file.flush()
+    return paths
+
+
+def family(process: int) -> Iterator[Path]:
+    """Folders in /proc of a process and of all its children."""
+    waiting = [process]
+    while waiting:
+        folder = Path(f"/proc/{waiting.pop()}")
+        try:
+            for task in list((folder / "task").iterdir()):
+                waiting += map(int, (task / "children").read_text(encoding="ascii").split())
+        except OSError:  # it has ended
+            continue
+        yield folder
+
+
+def resident(process: int) -> int:
+    """Bytes of a process and of all its children that are in memory."""
+    pages = 0
+    for folder in family(process):
+        with suppress(OSError):
+            pages += int((folder / "statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def processor_seconds(process: int) -> float:
+    """Time that a process and its children have run on any core."""
+    ticks = 0
+    for folder in family(process):
+        with suppress(OSError):
+            fields = (folder / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class PeakMemory:
+    """The most that `resident` was meanwhile, in MiB."""
+
+    def __enter__(self) -> "PeakMemory":
+        self.mebibytes, self._stop = 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            self.mebibytes = max(self.mebibytes, resident(os.getpid()) / 2**20)
+
+
+def run(paths: tuple[Path, Path], folder: Path, settings: Settings, workers: int) -> dict[str, Any]:
+    """Measure one run over all positions, workers' start included."""
+    source = from_files(*paths)
+    with PeakMemory() as memory:
+        begun, used = time.perf_counter(), processor_seconds(os.getpid())
+        measure_all(source, settings, folder, workers=workers)
+        seconds = time.perf_counter() - begun
+        used = processor_seconds(os.getpid()) - used  # the workers wait for more
+    positions = source.prompts.size
+    return {
+        "workers": workers,
+        "knobs": len(settings.knobs),
+        "positions": positions,
+        "seconds": seconds,
+        "positions per second": positions / seconds,
+        "processor ms per position": used / positions * 1e3,
+        "peak MiB": memory.mebibytes,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time a report, and watch its memory.")
+    parser.add_argument("--quick", action="store_true", help="few positions, to see that it runs")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    options = parser.parse_args()
+    positions, vocabulary = (40, 1_000) if options.quick else (2_000, 50_000)
+    cores = os.cpu_count() or 1
+    measured = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = write_logits(folder, positions, vocabulary)
+        for number, (workers, knobs) in enumerate([(cores, ()), (cores, KNOBS), (1, ())]):
+            settings = Settings(knobs=knobs)
+            measured.append(run(paths, folder / str(number), settings, workers))
+            print(json.dumps(measured[-1]))
+    if options.save:
+        record = {
+            "machine": machine("numpy", "joblib"),
+            "vocabulary": vocabulary,
+            "results": measured,
+        }
+        RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The audit, which answers whether a verifier is lossless.
+
+`lossless` takes a function, such as a rule for one token, a verifier of chains or a whole decoding
+loop, and returns a `Report`.  `otm.audit.adapters` make a `Subject` of what other libraries have,
+`otm.audit.known_bugs` are the mistakes that a report can name.
+
+Examples
+--------
+>>> from otm.audit import lossless
+>>> def verify(target_probs, draft_probs, draft_tokens, uniforms):
+...     return [*draft_tokens, 0]  # accepts all that it is given
+>>> lossless(verify, examples=0).verdict
+'not lossless'
+"""
+
+from otm.audit.adapters.plain import chain, loop, token_rule
+from otm.audit.check import METHODS, lossless
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
+from otm.audit.subject import Instance, Subject
+
+__all__ = [
+    "LOSSLESS",
+    "METHODS",
+    "NOT_LOSSLESS",
+    "UNDECIDED",
+    "Counterexample",
+    "Instance",
+    "Report",
+    "Subject",
+    "chain",
+    "loop",
+    "lossless",
+    "token_rule",
+]

@@ -1,0 +1,210 @@
+"""Our own decoding loops and kernels as subjects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.adapters.batched import Batched
+from otm.audit.adapters.honest import models_for
+from otm.audit.subject import Instance, Subject
+from otm.coupling.rules import Rule
+from otm.decoding import ModelDrafter, speculative, stream
+from otm.decoding.branching import Branching
+from otm.decoding.drafting import Randomness
+from otm.decoding.generate import verifier_of
+from otm.decoding.reading import Path
+from otm.errors import UnknownMethodError
+from otm.kernels import verify, verify_drafts
+from otm.kernels.multi_draft_checks import coins_of
+from otm.shown import shown
+
+__all__ = ["chain_kernel", "decoding", "drafts_kernel", "trees"]
+
+ONE_BY_ONE = 64
+"""Most rows of one launch in Triton's interpreter, which takes them one after another."""
+
+
+class _Loop(Subject):
+    """A way to decode an instance with uniforms from a source."""
+
+    def __init__(
+        self, name: str, decode: Callable[[Instance, Randomness, Any, Any], Path], chains: bool
+    ) -> None:
+        self.name = name
+        self._decode = decode
+        self._chains = chains
+
+    def takes(self, instance: Instance) -> bool:
+        """One chain, or any number of chains."""
+        return self._chains or instance.k == 1
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Decode."""
+        models = models_for(instance, source(0).dtype == object)
+        return self._decode(instance, source, *models)
+
+
+def decoding(verification: str = "chain") -> Subject:
+    """`otm.decoding.speculative`, from the prompt to γ + 1 tokens.
+
+    Parameters
+    ----------
+    verification : {"chain", "block"}, optional
+        As there.
+
+    Examples
+    --------
+    >>> decoding("block").name
+    'speculative, block'
+    """
+
+    def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
+        return speculative(
+            target,
+            draft,
+            [instance.prompt],
+            gamma=instance.gamma,
+            verification=verification,
+            max_tokens=instance.gamma + 1,
+            uniforms=[source],
+        ).sequences[0]
+
+    return _Loop(f"speculative, {verification}", decode, chains=False)
+
+
+def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = None) -> Subject:
+    """One step of `otm.decoding.spectr`, with k chains or a tree of k drafts at each node.
+
+    Parameters
+    ----------
+    rule : str or callable
+        As there: one of `otm.decoding.tree_rules()`, or one's own.
+    prefix_tree : bool, optional
+        Whether to draft a prefix tree.
+    name : str, optional
+        What reports call the rule.
+
+    Examples
+    --------
+    >>> trees("traversal", prefix_tree=True).name
+    'spectr, traversal, prefix tree'
+    """
+    verifier = verifier_of(rule)
+
+    def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
+        gamma = instance.gamma
+        branching: Branching = (instance.k,) * gamma if prefix_tree else instance.k
+        drafter = ModelDrafter(draft, branching)
+        prompts, limit = [instance.prompt], gamma + 1
+        steps = stream(
+            target, prompts, drafter, verifier, gamma=gamma, max_tokens=limit, uniforms=[source]
+        )
+        return next(steps).output
+
+    called = name or (rule if isinstance(rule, str) else getattr(rule, "__name__", "rule"))
+    ending = ", prefix tree" if prefix_tree else ""
+    return _Loop(f"spectr, {called}{ending}", decode, chains=True)
+
+
+def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Subject:
+    """`otm.kernels.verify` of probabilities.
+
+    Parameters
+    ----------
+    rule : {"chain", "block"}, optional
+        As there.
+    backend : {"numpy", "torch", "triton"}, optional
+        "numpy" is the definition, which is exact; "triton" runs on a GPU, or anywhere if the
+        environment variable TRITON_INTERPRET=1 was set before Triton was imported.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such rule or backend.
+    MissingDependencyError
+        In a run, if torch or Triton is not installed.
+
+    Examples
+    --------
+    >>> chain_kernel("block", "torch").name
+    'block kernel, torch'
+    """
+    _check("rule", rule, ("chain", "block"))
+    return _kernel(verify, rule, backend, several=False)
+
+
+def drafts_kernel(rule: str = "k-seq", backend: str = "numpy") -> Subject:
+    """`otm.kernels.verify_drafts` of probabilities.
+
+    Parameters
+    ----------
+    rule : {"k-seq", "levels"}, optional
+        As there.
+    backend : {"numpy", "torch", "triton"}, optional
+        As for `chain_kernel`.
+
+    Raises
+    ------
+    UnknownMethodError, MissingDependencyError
+        As for `chain_kernel`.
+    """
+    _check("rule", rule, ("k-seq", "levels"))
+    return _kernel(verify_drafts, rule, backend, several=True)
+
+
+def _kernel(kernel: Callable[..., Any], rule: str, backend: str, *, several: bool) -> Subject:
+    _check("backend", backend, ("numpy", "torch", "triton"))
+
+    def count(gamma: int, k: int) -> int:
+        return gamma * (coins_of(rule, k) if several else 1) + 2
+
+    run = partial(kernel, rule=rule, backend=backend)
+    return Batched(
+        partial(_rows, run, backend),
+        f"{rule} kernel, {backend}",
+        uniforms=count,
+        several=several,
+        exact=backend == "numpy",
+    )
+
+
+def _rows(
+    run: Callable[..., Any],
+    backend: str,
+    target: npt.NDArray[Any],
+    draft: npt.NDArray[Any],
+    tokens: npt.NDArray[np.int64],
+    uniforms: npt.NDArray[Any],
+) -> npt.NDArray[np.int64]:
+    """Tokens [B, γ + 1] of a batch."""
+    arrays = (target, draft, tokens, uniforms)
+    if backend == "numpy":
+        return _as_stated(run(*arrays))
+    import torch
+
+    if backend == "torch":
+        return _as_stated(run(*map(torch.from_numpy, arrays)))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    found = [
+        _as_stated(run(*(torch.from_numpy(array[i : i + ONE_BY_ONE]).to(device) for array in arrays)))
+        for i in range(0, len(tokens), ONE_BY_ONE)
+    ]
+    return np.concatenate(found)
+
+
+def _as_stated(result: Any) -> npt.NDArray[np.int64]:
+    """Cut tokens off where the number of accepted drafts says so, rather than at the padding."""
+    tokens, accepted = (np.asarray(part.cpu() if hasattr(part, "cpu") else part) for part in result[:2])
+    beyond = np.arange(tokens.shape[1]) > accepted[:, None]
+    cut: npt.NDArray[np.int64] = np.where(beyond, -1, tokens)
+    return cut
+
+
+def _check(what: str, name: str, names: tuple[str, ...]) -> None:
+    if name not in names:
+        raise UnknownMethodError(f"there is no {what} {shown(name)}; there are {', '.join(names)}")

@@ -1,0 +1,121 @@
+"""What an audit by one method found, and the report that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from otm.arithmetic import Number
+from otm.audit.diagnosis import Same, diagnose
+from otm.audit.observation import Observation
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
+from otm.audit.subject import Instance, Subject, source_of
+from otm.decoding.reading import Path
+from otm.interval import Interval
+
+__all__ = ["Findings"]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Observations of a subject.
+
+    Attributes
+    ----------
+    observations : sequence of Observation
+        On each instance.
+    deviating : sequence of Observation
+        Those that no lossless subject gives.
+    smallest : Observation or None
+        One found by search that deviates, the smallest.
+    same : callable
+        How their laws are compared with those of known mistakes.
+    radius : float
+        How far their distances (TV) can be from the truth.
+    tried, runs : int
+        Instances and runs that the search took beyond the observations.
+    level, delta : float
+        As in the report.
+    enough : bool
+        Whether all runs were made that the level and delta asked for.
+    """
+
+    observations: Sequence[Observation]
+    deviating: Sequence[Observation]
+    smallest: Observation | None
+    same: Same
+    radius: float = 0.0
+    tried: int = 0
+    runs: int = 0
+    level: float = 0.0
+    delta: float = 0.0
+    enough: bool = True
+
+    def report(self, subject: Subject, method: str, why_not_exact: tuple[str, ...]) -> Report:
+        """Sum it up."""
+        seen = [*self.observations, *([self.smallest] if self.smallest else [])]
+        worst = max(seen, key=lambda observation: observation.tv)
+        example = self._example()
+        error = self.radius + worst.error
+        interval = Interval(worst.tv, worst.tv)
+        if error:
+            tv = float(worst.tv)
+            interval = Interval(max(tv - error, 0.0), min(tv + error, 1.0))
+        verdict = NOT_LOSSLESS if example else LOSSLESS if self.enough else UNDECIDED
+        return Report(
+            subject=subject.name,
+            verdict=verdict,
+            method=method,
+            why_not_exact=why_not_exact,
+            tv=worst.tv,
+            tv_interval=interval,
+            instances=len(self.observations) + self.tried,
+            runs=sum(observation.runs for observation in self.observations) + self.runs,
+            level=self.level,
+            delta=self.delta,
+            worst_prefix=example.worst_prefix() if example else None,
+            counterexample=_counterexample(subject, example) if example else None,
+            diagnoses=diagnose(self._most_telling_first(example), self.same) if example else (),
+        )
+
+    def _example(self) -> Observation | None:
+        """Choose the smallest instance that deviates, and of equal ones the farthest."""
+        if self.smallest is not None:
+            return self.smallest
+        return min(self.deviating, key=lambda o: (*_size(o.instance), -float(o.tv)), default=None)
+
+    def _most_telling_first(self, example: Observation) -> list[Observation]:
+        right = [seen for seen in self.observations if seen not in self.deviating]
+        by_size = sorted(self.deviating, key=lambda seen: _size(seen.instance))
+        return list(dict.fromkeys([example, *by_size, *right]))
+
+
+def _size(instance: Instance) -> tuple[int, int, int]:
+    return instance.vocabulary, instance.gamma, instance.k
+
+
+def _counterexample(subject: Subject, seen: Observation) -> Counterexample:
+    output = seen.likeliest_excess() if seen.impossible is None else seen.impossible
+    uniforms = seen.examples.get(output)
+    return Counterexample(
+        seen.instance,
+        seen.tv,
+        output,
+        seen.law[output],
+        impossible=seen.impossible is not None,
+        drafts=_drafts(subject, seen.instance, uniforms),
+        uniforms=uniforms,
+    )
+
+
+def _drafts(
+    subject: Subject, instance: Instance, uniforms: tuple[Number, ...] | None
+) -> Path | None:
+    """Drafts of a run, if the subject tells them."""
+    drafted = getattr(subject, "drafted", None)
+    if drafted is None or uniforms is None:
+        return None
+    drafts: Path = drafted(instance, source_of(np.array(uniforms)))
+    return drafts

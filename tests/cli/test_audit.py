@@ -1,0 +1,110 @@
+"""``otm audit``: verdicts as statuses, functions by their names, the known bugs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from otm.audit.check import lossless
+from otm.audit.known_bugs import KNOWN_BUGS
+from otm.cli import main
+from otm.coupling import KSeq
+
+pytest.importorskip("hypothesis")
+
+VERIFIERS = """
+print("a module that prints")
+
+
+def first_draft(target_probs, draft_probs, draft_tokens, uniforms):
+    print("a verifier that prints")
+    return [*draft_tokens, 0]
+
+
+class Rules:
+    @staticmethod
+    def one(target_law, draft_law, drafts, uniforms):
+        return drafts[0]
+
+
+number = 3
+"""
+QUICK = ["--examples", "0"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))  # and taken back, as the command does not
+    for name in ("verifiers_of_a_test", "broken_module_of_a_test"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    Path("verifiers_of_a_test.py").write_text(VERIFIERS)
+    Path("broken_module_of_a_test.py").write_text("raise SystemExit('two\\nlines')")
+
+
+def test_a_lossless_rule_has_status_0_and_the_report_of_the_library(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["audit", "otm.coupling:KSeq", *QUICK]) == 0
+    assert capsys.readouterr().out == f"{lossless(KSeq, examples=0)}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("first_draft", []), ("Rules.one", ["--kind", "token"])]
+)
+def test_a_lossy_verifier_has_status_1(
+    name: str, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: what the user's module prints ends up in the JSON."""
+    arguments = ["audit", f"verifiers_of_a_test:{name}", *QUICK, *options, "--json"]
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["verdict"] == "not lossless"
+    assert "a module that prints" in err
+
+
+def test_an_audit_that_is_not_allowed_enough_runs_has_status_3() -> None:
+    """Bug: a script that takes "nothing found" for "nothing there"."""
+    few = ["--method", "Monte Carlo", "--runs", "100", *QUICK]
+    assert main(["audit", "otm.coupling:KSeq", *few]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to audit"),
+        (["verifiers_of_a_test"], "names no function"),
+        (["verifiers_of_a_test:"], "names no function"),
+        (["../x:f"], "names no function"),
+        (["verifiers_of_a_test:nothing"], "has no 'nothing'"),
+        (["verifiers_of_a_test:number"], "the verifier is 3"),
+        (["broken_module_of_a_test:f"], "cannot be imported: SystemExit: two lines"),
+        (["no_such_module_of_a_test:f"], "No module named 'no_such_module_of_a_test'"),
+        (["otm.coupling:KSeq", "--kind", "magic"], "known kinds are"),
+        (["otm.coupling:KSeq", "--method", "magic"], "known methods are"),
+        (["otm.coupling:KSeq", "--level", "2"], "level = 2"),
+        (["nonsense", "--known-bugs"], "known bug 'nonsense'; there are: "),
+    ],
+)
+def test_a_mistake_has_status_2_and_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    line = err.splitlines()[-1]  # behind what the user's module printed
+    assert line.startswith("otm: ")
+    assert message in line
+
+
+def test_known_bugs_are_listed_and_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--known-bugs"]) == 0
+    out = capsys.readouterr().out
+    assert all(bug.name in out for bug in KNOWN_BUGS)
+    assert main(["audit", "--known-bugs", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [bug["name"] for bug in listed] == [bug.name for bug in KNOWN_BUGS]
+    assert main(["audit", "--known-bugs", KNOWN_BUGS[0].name, *QUICK]) == 1

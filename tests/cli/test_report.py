@@ -1,0 +1,110 @@
+"""``otm report`` hands everything on, and prints what the library computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from otm.cli import main
+from otm.decoding.standardize import Standardization
+from otm.reporting import Latency, Settings, from_files, report
+
+for package in ("joblib", "jinja2", "matplotlib"):
+    pytest.importorskip(package)
+
+SMALL = ["-k", "2", "--rule", "optimal", "--rule", "k-Seq", "--gamma", "2", "--workers", "1"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=(20, 6)).astype(np.float32)
+    np.save("target.npy", target)
+    np.save("draft.npy", target + rng.normal(size=target.shape).astype(np.float32))
+    np.save("prompts.npy", np.repeat(np.arange(5), 4))
+    lists = {"draft": {"1": -0.4, "2": -1.6}, "target": {"2": -0.7, "1": -0.9}}
+    Path("lists.jsonl").write_text(f"{json.dumps(lists)}\n" * 3)
+
+
+def test_json_is_the_report_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["draft.npy", "target.npy", "--prompts", "prompts.npy"]
+    more = ["--temperature", "0.7", "--draft-temperature", "1", "--latency", "0.1", "--json"]
+    assert main(["report", *files, *SMALL, *more, "--output", "out"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(Path("out/report.json").read_text(encoding="utf-8"))
+    summary = report(
+        from_files(Path("draft.npy"), Path("target.npy"), prompts=Path("prompts.npy")),
+        Path("again"),
+        Settings(
+            ks=(2,),
+            rules=("optimal", "k-Seq"),
+            sampling=Standardization(0.7),
+            draft_temperatures=(1.0,),
+        ),
+        gammas=(2,),
+        latency=Latency.constant(0.1),
+    )
+    assert printed == json.loads(json.dumps(summary.as_json()))
+
+
+def test_the_text_names_the_files_and_the_means(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "draft.npy", "target.npy", *SMALL]) == 0
+    out = capsys.readouterr().out
+    found = json.loads(Path("report/report.json").read_text(encoding="utf-8"))
+    for row in found["acceptance"]:
+        assert f"{row['mean']['mean']:.3f}" in out
+    assert str(Path("report/report.html")) in out
+    assert "not known: no intervals" in out
+    assert "±" not in out
+
+
+def test_a_second_run_goes_on_where_the_first_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bug: a folder that is refused, or computed anew, by the same command."""
+    command = ["report", "draft.npy", "target.npy", *SMALL, "--json"]
+    assert main(command) == 0
+    first = capsys.readouterr().out
+    (block,) = Path("report/positions").glob("block-*.npz")
+    before = block.stat().st_mtime_ns
+    assert main(command) == 0
+    assert capsys.readouterr().out == first
+    assert block.stat().st_mtime_ns == before
+
+
+def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "lists.jsonl", "--vocabulary", "9", *SMALL, "--json"]) == 0
+    (row,) = [row for row in json.loads(capsys.readouterr().out)["bounds"] if row["k"] == 2]
+    assert 0 < row["lower"]["mean"] < row["upper"]["mean"] < 1
+    assert main(["report", "lists.jsonl", "--vocabulary", "9", *SMALL]) == 0
+    assert f"{row['lower']['mean']:.3f}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Missing argument"),
+        (["missing.npy", "target.npy"], "cannot be found"),
+        (["draft.npy"], "would be both the draft and the target"),
+        (["lists.jsonl", "target.npy"], "has both models' lists"),
+        (["draft.npy", "target.npy", "--kind", "magic"], "it is one of logits"),
+        (["draft.npy", "target.npy", "--rule", "magic"], "known rules are"),
+        (["draft.npy", "target.npy", "-k", "0"], "k = 0"),
+        (["draft.npy", "target.npy", "--temperature", "-1"], "temperature = -1"),
+        (["draft.npy", "target.npy", "--latency", "table.json"], "cannot be found"),
+        (["draft.npy", "target.npy", "--level", "1"], "level = 1"),
+        (["model", "--text", "text"], "give the draft and the target model"),
+        (["draft.npy", "target.npy", "--output", "draft.npy"], "cannot be written to"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert message in err
+    assert err.count("\n") == 1
+    assert not Path("report/report.json").exists()
