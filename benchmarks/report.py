@@ -4,9 +4,9 @@
 
 Logits of a zipfian target and a draft that is off by noise, 2,000 positions of 50,000 tokens in
 float32, read from two files; α_1 … α_8 of the optimum, k-Seq and recursive rejection on every
-core, with one thread each.  Memory is that of the process and its workers, ten times a second: the sum
-of what is resident, in which shared libraries count once for each.  With --save it is also written
-to benchmarks/results/report.json.
+core, with one thread each.  Memory is that of the process and its workers, ten times a second: the
+sum of what is resident, in which shared libraries count once for each.  With --save it is also
+written to benchmarks/results/report.json.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402  # with one thread
+import numpy as np  # with one thread
 
-from benchmarks.machine import machine  # noqa: E402
-from otm.reporting import Settings, from_files  # noqa: E402
-from otm.reporting.knobs import Lenience, Typical  # noqa: E402
-from otm.reporting.run import measure_all  # noqa: E402
+from benchmarks.machine import machine
+from otm.reporting import Settings, from_files
+from otm.reporting.knobs import Lenience, Typical
+from otm.reporting.run import measure_all
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 

@@ -200,6 +200,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results = run(quick=arguments.quick)
     for file in [*[RESULTS] * arguments.save, *filter(None, [arguments.output])]:
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 

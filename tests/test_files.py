@@ -26,9 +26,11 @@ def npy(
     order: object = False,
     header: bytes | None = None,
 ) -> bytes:
-    """A `.npy` file whose header says what it likes."""
+    """Make a `.npy` file whose header says what it likes."""
     if header is None:
-        header = f"{{'descr': {dtype!r}, 'fortran_order': {order}, 'shape': {shape!r}, }}\n".encode()
+        header = (
+            f"{{'descr': {dtype!r}, 'fortran_order': {order}, 'shape': {shape!r}, }}\n".encode()
+        )
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
@@ -147,7 +149,7 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
 
 
 def refused(read: Callable[[], object]) -> str:
-    """The one line with which it is refused, without much memory on the way."""
+    """Return the one line with which it is refused, without much memory on the way."""
     tracemalloc.start()
     try:
         with pytest.raises(InvalidInputError) as caught:

@@ -28,14 +28,17 @@ def _pair(target: Rows, draft: Rows, gamma: int = 1, k: int = 1) -> Instance:
     return Instance(_model(target), _model(draft), gamma, k)
 
 
-TWO: tuple[Rows, Rows] = ({(): [1, 3], (1,): [2, 1]}, {(): [3, 1], (1,): [1, 4]})
+TWO: tuple[Rows, Rows] = (
+    {(): [1, 3], (1,): [2, 1], (0, 0): [3, 2]},
+    {(): [3, 1], (1,): [1, 4], (0, 0): [1, 1]},
+)
 THREE: tuple[Rows, Rows] = (
-    {(): [1, 4, 5], (1,): [6, 1, 1], (2,): [0, 2, 3]},
-    {(): [5, 2, 3], (1,): [1, 2, 1], (2,): [2, 0, 1]},
+    {(): [1, 4, 5], (1,): [6, 1, 1], (2,): [0, 2, 3], (0, 0): [2, 5, 1]},
+    {(): [5, 2, 3], (1,): [1, 2, 1], (2,): [2, 0, 1], (0, 0): [2, 1, 4]},
 )
 FOUR: tuple[Rows, Rows] = (
-    {(): [4, 3, 1, 2], (3,): [1, 0, 2, 5]},
-    {(): [1, 2, 3, 4], (2,): [3, 3, 1, 0]},
+    {(): [4, 3, 1, 2], (3,): [1, 0, 2, 5], (0, 0): [0, 1, 1, 0]},
+    {(): [1, 2, 3, 4], (2,): [3, 3, 1, 0], (0, 0): [2, 1, 1, 4]},
 )
 
 INSTANCES: dict[str, Instance] = {
@@ -64,7 +67,7 @@ INSTANCES: dict[str, Instance] = {
     "three of two tokens": _pair(*TWO, k=3),
     "three of three tokens": _pair([1, 4, 5], [5, 2, 3], k=3),
 }
-"""By name.  The prompt of all is (0,), so that what follows it is the law after token 0."""
+"""By name.  The prompt of all is (0,); the row (0, 0) makes the law after a first 0 another one."""
 
 FOR_SAMPLING = (
     "zeros",

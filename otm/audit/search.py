@@ -77,13 +77,13 @@ class Search:
         @st.composite
         def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
             laws = ours.laws(vocabulary, vocabulary, exact=True, kinds=KINDS)
-            contexts: list[tuple[int, ...]] = [(), *((token,) for token in range(1, rows + 1))]
-            return TableModel({context: draw(laws) for context in contexts})
+            contexts: list[Path] = [(), (1,), (0, 0), *((token,) for token in range(2, vocabulary))]
+            return TableModel({context: draw(laws) for context in contexts[:rows]})
 
         @st.composite
         def instances(draw: st.DrawFn) -> Instance:
             vocabulary, gamma, k = draw(st.sampled_from(shapes))
-            rows = draw(st.integers(0, vocabulary - 1))
+            rows = draw(st.integers(1, vocabulary + 1))
             target, draft = draw(models(vocabulary, rows)), draw(models(vocabulary, rows))
             return Instance(target, draft, gamma, k)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -11,14 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.errors import InvalidInputError, InvalidLawError
+from otm.errors import InvalidInputError, InvalidLawError, ProblemTooLargeError
 from otm.files import Rows, named, open_arrays, read_json
 from otm.shown import shown
 
-__all__ = ["LARGEST_LAW", "given_laws"]
+__all__ = ["LARGEST_LAW", "check_exact_size", "given_laws"]
 
 LARGEST_LAW = 2**24
 """Most tokens of a law in a file: a hundred times what vocabularies have."""
+
+LARGEST_POWER_BITS = 2**21
+"""Most bits of the k-th power of a law's common denominator: some seconds of exact arithmetic."""
 
 # limits on digits and exponents: 1e1000000000 is a short text and a long number
 _NUMBER = re.compile(
@@ -84,6 +88,31 @@ def given_laws(
     )
     first, second = (_numbers(laws[name], name, exact) for name in ("draft", "target"))
     return first, second
+
+
+def check_exact_size(law: Any, k: int) -> None:
+    """Refuse to compute in fractions what would take minutes, before any of it is computed.
+
+    Parameters
+    ----------
+    law : sequence of numbers
+        One law; only its fractions count.
+    k : int
+        Number of drafts.
+
+    Raises
+    ------
+    ProblemTooLargeError
+        If the k-th power of the common denominator has too many bits.
+    """
+    unit = 1
+    for denominator in {entry.denominator for entry in law if isinstance(entry, Fraction)}:
+        unit = math.lcm(unit, denominator)
+        if k * unit.bit_length() > LARGEST_POWER_BITS:
+            raise ProblemTooLargeError(
+                f"exact numbers for k = {k} drafts from these laws would have more than "
+                f"{LARGEST_POWER_BITS:,} bits; give decimals without --exact, or a smaller k"
+            )
 
 
 def _from_files(files: Sequence[Path]) -> dict[str, Any]:

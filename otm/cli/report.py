@@ -14,7 +14,7 @@ from otm.cli.output import print_facts, print_json, print_table
 from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from otm.reporting import Latency, Source, Summary
+    from otm.reporting import Latency, Summary
     from otm.reporting.run import Progress
 
 __all__ = ["report"]
@@ -105,7 +105,7 @@ def report(
         draft_temperatures=tuple(draft_temperatures or ()),
     )
     costs = None if latency is None else _latency(latency)
-    source: Source
+    source: Any  # from one of three functions
     if text is not None:
         if target is None:
             raise InvalidInputError("one model and a text; give the draft and the target model")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from otm.arithmetic import Number
-from otm.cli.laws import given_laws
+from otm.cli.laws import check_exact_size, given_laws
 from otm.cli.output import as_json, exact_text, print_facts, print_json, print_table
 from otm.comparison import Comparison, compare
 from otm.interval import Interval
@@ -55,9 +55,12 @@ def solve(
     is one file for each.  Nothing in a file is executed.
     """
     laws = given_laws(files or [], draft, target, exact=exact)
+    for law in laws:
+        check_exact_size(law, k)
     problem = MembershipProblem(*laws, k)
     if exact:
         problem = problem.to_exact()
+        check_exact_size(problem.draft, k)
     solution = solve_problem(problem.draft, problem.target, k, method=method)
     comparison = compare(problem.draft, problem.target, k) if compared else None
     if certificate is not None:

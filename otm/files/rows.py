@@ -102,7 +102,7 @@ class Rows:
             for start, stop in bounds:
                 place = self.offset + start * self.row_bytes
                 size = (stop - start) * self.row_bytes
-                yield self._as_array(read_exactly(file, place, size, self.path))
+                yield self._as_array(read_exactly(file, place, size, self.path), stop - start)
 
     def _unpack(
         self, stream: IO[bytes], bounds: Iterable[tuple[int, int]]
@@ -117,10 +117,10 @@ class Rows:
                 left -= len(_all_of(stream, min(left, SKIPPED), self.path))
             data = _all_of(stream, (stop - start) * self.row_bytes, self.path)
             done = stop * self.row_bytes
-            yield self._as_array(data)
+            yield self._as_array(data, stop - start)
 
-    def _as_array(self, data: bytes) -> npt.NDArray[Any]:
-        shape = (-1, *self.shape[1:])
+    def _as_array(self, data: bytes, count: int) -> npt.NDArray[Any]:
+        shape = (count, *self.shape[1:])  # rows may be empty
         if self.dtype == "bfloat16":  # the upper half of a float32
             halves = np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16
             return halves.view(np.float32).reshape(shape)

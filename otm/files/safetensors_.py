@@ -40,9 +40,12 @@ def safetensors_arrays(path: Path) -> dict[str, Rows]:
     header.pop("__metadata__", None)
     start, found = 8 + length, {}
     ends = [0]
-    for name, entry in sorted(header.items(), key=_first_byte):
-        where = f"array {name!r:.60} of {named(path)}"
-        begin, end = _places(entry, where)
+    places = {
+        name: _places(entry, f"array {name!r:.60} of {named(path)}")
+        for name, entry in header.items()
+    }
+    for name, (begin, end) in sorted(places.items(), key=lambda item: item[1]):
+        where, entry = f"array {name!r:.60} of {named(path)}", header[name]
         if begin != ends[-1]:
             raise InvalidInputError(f"{where} does not begin where the one before it ends")
         dtype = TYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
@@ -61,10 +64,6 @@ def safetensors_arrays(path: Path) -> dict[str, Rows]:
     return found
 
 
-def _first_byte(item: tuple[str, Any]) -> tuple[int, int]:
-    return _places(item[1], f"array {item[0]!r:.60}")
-
-
 def _places(entry: Any, where: str) -> tuple[int, int]:
     """First byte of an array behind the header, and the one behind its last."""
     places = entry.get("data_offsets") if isinstance(entry, dict) else None
@@ -75,5 +74,7 @@ def _places(entry: Any, where: str) -> tuple[int, int]:
         or len(places) != 2
         or not 0 <= places[0] <= places[1]
     ):
-        raise InvalidInputError(f"{where} has an entry {entry!r:.60} in its header, which is none")
+        raise InvalidInputError(
+            f"{where} has an entry {entry!r:.60} in its header, which is not one of an array"
+        )
     return places[0], places[1]

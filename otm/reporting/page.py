@@ -33,56 +33,58 @@ def page(summary: Summary) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["estimate"] = _estimate
-    main = summary.settings.draft_temperatures[0]
+    trees = [row for row in summary.efficiency if row["K"] > 1]
+    tables = {
+        "acceptance": _tables(summary.acceptance, "k", ("rule",), "mean"),
+        "differences": _tables(summary.differences, "k", ("of", "less"), "mean"),
+        "chains": _tables(summary.efficiency, "gamma", ("rule", "K"), "chains"),
+        "trees": _tables(trees, "gamma", ("rule", "K"), "tree"),
+        "gains": _tables(summary.lossy, "k", ("knob",), "gain"),
+        "costs": _tables(summary.lossy, "k", ("knob",), "total variation"),
+    }
     return environment.from_string(template).render(
         summary=summary,
         settings=summary.settings,
         pictures=pictures(summary),
-        main=main,
-        acceptance=_by_count(summary.acceptance, "k", ("draft temperature", "rule"), "mean"),
-        differences=_by_count(
-            summary.differences, "k", ("draft temperature", "of", "less"), "mean"
-        ),
-        chains=_by_count(summary.efficiency, "gamma", ("draft temperature", "rule", "K"), "chains"),
-        trees=_by_count(
-            [row for row in summary.efficiency if row["K"] > 1],
-            "gamma",
-            ("draft temperature", "rule", "K"),
-            "tree",
-        ),
-        gains=_by_count(summary.lossy, "k", ("draft temperature", "knob"), "gain"),
-        costs=_by_count(summary.lossy, "k", ("draft temperature", "knob"), "total variation"),
+        main=summary.settings.draft_temperatures[0],
+        tables=tables,
         shown=SHOWN,
     )
 
 
-def _by_count(
+def _tables(
     rows: list[dict[str, Any]], count: str, names: tuple[str, ...], value: str
-) -> dict[str, Any]:
-    """Table with a column for each count: its heading, and rows of texts."""
-    counts = list(dict.fromkeys(row[count] for row in rows))
-    lines: dict[tuple[Any, ...], dict[Any, str]] = {}
+) -> list[dict[str, Any]]:
+    """Tables, one for each draft temperature, with a column for each count: heading and rows."""
+    by_temperature: dict[float, list[dict[str, Any]]] = {}
     for row in rows:
-        line = lines.setdefault(tuple(row[name] for name in names), {})
-        line[row[count]] = _estimate(row[value])
+        by_temperature.setdefault(row["draft temperature"], []).append(row)
     letter = {"gamma": "γ"}.get(count, count)
-    return {
-        "heading": [*names, *(f"{letter} = {number}" for number in counts)],
-        "names": len(names),
-        "rows": [
-            [*map(_text, key), *(line[number] for number in counts)] for key, line in lines.items()
-        ],
-    }
+    tables = []
+    for temperature, its in by_temperature.items():
+        counts = list(dict.fromkeys(row[count] for row in its))
+        lines: dict[tuple[Any, ...], dict[Any, str]] = {}
+        for row in its:
+            line = lines.setdefault(tuple(row[name] for name in names), {})
+            line[row[count]] = _estimate(row[value])
+        tables.append(
+            {
+                "temperature": temperature,
+                "heading": [*names, *(f"{letter} = {number}" for number in counts)],
+                "names": len(names),
+                "rows": [
+                    [*map(str, key), *(line[number] for number in counts)]
+                    for key, line in lines.items()
+                ],
+            }
+        )
+    return tables
 
 
 def _estimate(estimate: Estimate) -> str:
     """Mean and half of the interval, or the mean alone where that is not known."""
     known = estimate.high < float("inf")
     return str(estimate) if known else f"{estimate.mean:.3f}"
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def check_page() -> None:

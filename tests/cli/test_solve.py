@@ -130,6 +130,8 @@ def test_the_app_runs_under_typer_s_own_runner() -> None:
         (["--draft", "9" * 5000 + "/3", "--target", "1"], "of at most 400 digits"),
         (["--draft", "1e999,1", "--target", "1,0"], "has inf at index 0"),
         (["--draft", "-1,2", "--target", "1,0"], "must be a finite number of at least 0"),
+        (["--draft", "1/3,2/3", "--target", "1,0", "-k", "10000000"], "a smaller k"),
+        ([*INLINE, "--exact", "-k", "1000000000000"], "a smaller k"),
         ([*INLINE, "--certificate", "no/such/folder/x"], "No such file or directory"),
     ],
 )

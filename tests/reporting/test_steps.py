@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from fractions import Fraction as F
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,7 +19,11 @@ from otm.reporting.steps import steps_of_prompts
 # Laws of the next token after each last token, of a text over two tokens
 DRAFT = np.array([[0.75, 0.25], [0.375, 0.625]])
 TARGET = np.array([[0.25, 0.75], [0.5, 0.5]])
-CAPS = {OptimalPlan: lambda *a: by_cut(*a)[0], KSeq: by_division_factor, RecursiveRejection: by_rounds}
+CAPS = {
+    OptimalPlan: lambda *a: by_cut(*a)[0],
+    KSeq: by_division_factor,
+    RecursiveRejection: by_rounds,
+}
 
 
 def texts(length: int) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -34,8 +38,8 @@ def steps_of_loop(
 ) -> float:
     """Mean number of steps of the loop itself, over all drafts and decisions, text by text.
 
-    Algorithm 3 of SpecTr with K chains, or with K new children at each node; written from the plans'
-    conditional laws, and from nothing that the report uses.
+    Algorithm 3 of SpecTr with K chains, or with K new children at each node; written from the
+    plans' conditional laws, and from nothing that the report uses.
     """
     plans: dict[tuple[int, int], TransportPlan] = {}
 
@@ -51,7 +55,7 @@ def steps_of_loop(
                 yield y, drafts.count(y), drawn * float(law[y])
 
     def go_on(before: int, count: int, level: int, left: int) -> float:
-        """Steps that begin from here on, where `count` drafts are to be judged on a level."""
+        """Count steps that begin from here on, where `count` drafts are to be judged on a level."""
         if left == 0:
             return 0.0
         if level == gamma:  # the last token of the step is the target's
@@ -76,14 +80,14 @@ def steps_of_loop(
 def steps_of_report(
     rule: type[TransportPlan], length: int, k: int, gamma: int
 ) -> tuple[float, float]:
-    """The same from the texts alone, as the report does: with trees, and chains at most."""
+    """Take the same from the texts alone, as the report does: with trees, and chains at most."""
     steps = np.zeros(2)
     for text, probability in texts(length):
         before = (0, *text[:-1])
-        accepted = np.array([
-            [np.minimum(CAPS[rule](RatioOrder(DRAFT[b], TARGET[b]), (1, k)).cap * DRAFT[b, y] / TARGET[b, y], 1)]
-            for b, y in zip(before, text, strict=True)
-        ])  # fmt: skip
+        accepted = np.empty((length, 1, 2))
+        for row, b, y in zip(accepted, before, text, strict=True):
+            caps = CAPS[rule](RatioOrder(DRAFT[b], TARGET[b]), (1, k)).cap
+            row[0] = np.minimum(caps * DRAFT[b, y] / TARGET[b, y], 1)
         prompts = Prompts(np.zeros(length, dtype=np.int64))
         steps += probability * steps_of_prompts(accepted, (gamma,), prompts)[0, 0, 1, 0]
     return float(steps[0]), float(steps[1])
@@ -129,11 +133,11 @@ def test_means_of_sums_are_clustered_means_of_values() -> None:
 
 
 def test_tokens_per_step_have_the_interval_of_a_ratio() -> None:
-    """Catches a reciprocal that is linearised with the wrong sign: compared with the delta method."""
+    """Catches a reciprocal linearised with the wrong sign, by the delta method."""
     prompts = Prompts(np.repeat([0, 1, 2, 3], [3, 5, 4, 8]))
     steps = np.array([2.0, 3.0, 1.5, 5.0])
     found = prompts.mean(prompts.per(steps))
     inverse = prompts.mean(steps)  # steps per token
     assert found.mean == pytest.approx(1 / inverse.mean)
     assert found.high - found.mean == pytest.approx((inverse.high - inverse.mean) / inverse.mean**2)
-    assert F(found.mean).limit_denominator(100) == F(20 * 2, 23)
+    assert Fraction(found.mean).limit_denominator(100) == Fraction(20 * 2, 23)

@@ -8,7 +8,7 @@ import numpy as np
 
 from otm.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
-from otm.audit.known_bugs.steps import Chain, Rows, Uniforms, draw, excess, one_hot
+from otm.audit.known_bugs.steps import Chain, Rows, Uniforms, excess, one_hot
 from otm.decoding.drafting import Randomness
 
 __all__ = ["BUGS"]
@@ -39,8 +39,8 @@ class _EqualTokensPass(Chain):
         return uniforms._replace(coins=list(zip(uniforms.coins, source(gamma), strict=True)))
 
     def accepts(self, coin: Any, offered: Law, wanted: Law, x: int) -> bool:
-        first, second = coin
-        return draw(wanted, second) == x or super().accepts(first, offered, wanted, x)
+        first, second = coin  # a token sampled from the target is x with probability t(x)
+        return bool(second < wanted[x]) or super().accepts(first, offered, wanted, x)
 
 
 class _Thresholds(Chain):

@@ -129,8 +129,9 @@ class Chain(Subject):
         return bool(coin * offered[x] < wanted[x])
 
     def residual(self, rows: Rows, i: int) -> Law:
-        """Weights of the token that replaces draft i."""
-        return excess(rows.wanted[i], rows.offered[i])
+        """Weights of the token that replaces draft i; none are left after wrong steps alone."""
+        rest = excess(rows.wanted[i], rows.offered[i])
+        return rest if rest.any() else rows.wanted[i]
 
     def bonus(self, rows: Rows) -> Law:
         """Weights of the token that follows when all drafts are accepted."""
@@ -253,7 +254,8 @@ class Siblings(Subject):
 
     def left(self, wanted: Law, offered: Law) -> Law:
         """Law that is left to aim at when a draft is rejected."""
-        return normalised(excess(wanted, offered))
+        rest = excess(wanted, offered)
+        return normalised(rest) if rest.any() else wanted
 
 
 def draw(law: Law, uniform: Any) -> int:

@@ -1,0 +1,70 @@
+"""FlashInfer's chain verification as a subject."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.adapters.batched import Batched, seed_of
+from otm.audit.subject import Subject
+from otm.errors import MissingDependencyError
+
+__all__ = ["chain_speculative_sampling"]
+
+
+def chain_speculative_sampling(device: str = "cuda") -> Subject:
+    """The function `flashinfer.sampling.chain_speculative_sampling`.
+
+    It takes probabilities in float32 and draws from a generator that it is given, in its own way,
+    and so is audited by Monte Carlo.
+
+    Parameters
+    ----------
+    device : str, optional
+        Where to run; its kernels need a GPU.
+
+    Returns
+    -------
+    Subject
+        For one chain; a batch of runs is one batch there.
+
+    Raises
+    ------
+    MissingDependencyError
+        If FlashInfer is not installed, or torch.
+
+    Notes
+    -----
+    The signature is that of the versions that take a `generator`; earlier ones took uniforms.
+    """
+    try:
+        import torch
+        from flashinfer.sampling import chain_speculative_sampling as rule
+    except ImportError as reason:
+        raise MissingDependencyError(
+            "this subject needs FlashInfer, for a GPU: pip install flashinfer-python"
+        ) from reason
+
+    def verify(
+        target: npt.NDArray[Any],
+        draft: npt.NDArray[Any],
+        tokens: npt.NDArray[np.int64],
+        uniforms: npt.NDArray[Any],
+    ) -> Any:
+        offered, wanted = (torch.from_numpy(laws).float().to(device) for laws in (draft, target))
+        output, _accepted, _emitted = rule(
+            offered,
+            torch.from_numpy(tokens).int().to(device),
+            wanted,
+            generator=torch.Generator(device).manual_seed(seed_of(uniforms)),
+        )
+        return output.tolist()
+
+    return Batched(
+        verify,
+        "FlashInfer, chain_speculative_sampling",
+        uniforms=lambda gamma, k: 1,
+        repeatable=False,
+    )

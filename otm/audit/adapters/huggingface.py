@@ -1,0 +1,205 @@
+"""Hugging Face transformers as subjects: its rule for one chain, and its assisted generation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.adapters.batched import Batched, seed_of
+from otm.audit.subject import Instance, Subject
+from otm.decoding.drafting import Randomness
+from otm.decoding.models.table import TableModel
+from otm.decoding.reading import Path
+from otm.errors import MissingDependencyError
+
+__all__ = ["generate", "speculative_sampling"]
+
+
+def speculative_sampling() -> Subject:
+    """The rule of assisted generation, `transformers.generation.utils._speculative_sampling`.
+
+    It is given what `generate` gives it: drafts sampled from the very logits that it sees, in
+    float32.  It draws from torch's global generator, which each run seeds, and so is audited by
+    Monte Carlo.
+
+    Returns
+    -------
+    Subject
+        For one chain.
+
+    Raises
+    ------
+    MissingDependencyError
+        If transformers is not installed, or has no such function.
+
+    Notes
+    -----
+    It accepts a draft if u ≤ ratio, with u of 24 bits: a token that the target cannot produce comes
+    out with probability 2^−24 for each draft of it (`otm.audit.known_bugs`, "u ≤ ratio"), which no
+    Monte Carlo of this size sees.
+    """
+    module = _transformers("generation.utils")
+    rule = getattr(module, "_speculative_sampling", None)
+    if rule is None:
+        raise MissingDependencyError(
+            "this transformers has no generation.utils._speculative_sampling; install one of the "
+            'versions that have it: pip install "otm[huggingface]"'
+        )
+    # versions up to 4 asked whether the last draft ends the sequence; these drafts never do
+    more = {"is_done_candidate": False}
+    options = {k: v for k, v in more.items() if k in inspect.signature(rule).parameters}
+
+    def verify(
+        target: npt.NDArray[Any],
+        draft: npt.NDArray[Any],
+        tokens: npt.NDArray[np.int64],
+        uniforms: npt.NDArray[Any],
+    ) -> Sequence[Any]:
+        import torch
+
+        found = []
+        for b in range(len(tokens)):  # it takes one sequence only
+            logits, wanted = (
+                torch.from_numpy(laws[b : b + 1]).float().log() for laws in (draft, target)
+            )
+            drafts = torch.from_numpy(tokens[b : b + 1])
+            with _seeded(seed_of(uniforms[b])):
+                valid, _ = rule(drafts, logits, tokens.shape[1], wanted, **options)
+            found.append(valid[0].tolist())
+        return found
+
+    return Batched(
+        verify,
+        "transformers, _speculative_sampling",
+        uniforms=lambda gamma, k: 1,
+        repeatable=False,
+    )
+
+
+def generate(**options: Any) -> Subject:
+    """Assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
+
+    Target and draft are models of transformers that look their logits up in the tables of the
+    instance, caches and all.  A run takes some hundredths of a second.
+
+    Parameters
+    ----------
+    **options
+        Passed on to `generate`, beside γ drafts a step and γ + 1 tokens in all.
+
+    Returns
+    -------
+    Subject
+        For one chain.
+
+    Raises
+    ------
+    MissingDependencyError
+        If transformers is not installed.
+    """
+    _transformers("generation")
+    return _Generate(options)
+
+
+class _Generate(Subject):
+    name = "transformers, generate with an assistant"
+    repeatable = False
+    exact = False
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._load = lru_cache(maxsize=64)(_load)
+
+    def takes(self, instance: Instance) -> bool:
+        return instance.k == 1
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        import torch
+
+        target, draft = self._load(instance.target), self._load(instance.draft)
+        settings = draft.generation_config
+        settings.num_assistant_tokens = instance.gamma
+        settings.num_assistant_tokens_schedule = "constant"
+        settings.assistant_confidence_threshold = 0.0
+        prompt = torch.tensor([instance.prompt])
+        given = {
+            "do_sample": True, "top_k": 0, "max_new_tokens": instance.gamma + 1,
+            "eos_token_id": None, "pad_token_id": 0, **self._options,
+        }  # fmt: skip
+        with _seeded(seed_of(source(1))):
+            tokens = target.generate(
+                prompt, attention_mask=torch.ones_like(prompt), assistant_model=draft, **given
+            )
+        return tuple(tokens[0, prompt.shape[1] :].tolist())
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed torch's generator of the CPU, and leave it as it was."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def _transformers(module: str) -> Any:
+    try:
+        from importlib import import_module
+
+        return import_module(f"transformers.{module}")
+    except ImportError as reason:
+        raise MissingDependencyError(
+            'this subject needs transformers: pip install "otm[huggingface]"'
+        ) from reason
+
+
+def _load(table: TableModel) -> Any:
+    """Turn a table into a model of transformers."""
+    return _model_class()(table)
+
+
+@cache
+def _model_class() -> Any:
+    import torch
+    from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+
+    class TableForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
+        """Looks up its logits; the keys of its cache are the tokens themselves."""
+
+        config_class = PretrainedConfig
+        main_input_name = "input_ids"
+
+        def __init__(self, table: TableModel) -> None:
+            super().__init__(
+                PretrainedConfig(
+                    vocab_size=table.vocabulary,
+                    num_hidden_layers=1,
+                    hidden_size=1,
+                    num_attention_heads=1,
+                    is_encoder_decoder=False,
+                )
+            )
+            self.place = torch.nn.Parameter(torch.zeros(1))  # says device and type
+            self.table = table
+            self.eval()
+
+        def forward(self, input_ids: Any, past_key_values: Any = None, **_: Any) -> Any:
+            """Read tokens behind those of the cache."""
+            keys = input_ids[:, None, :, None].float()
+            if past_key_values is not None:
+                keys, _values = past_key_values.update(keys, keys, 0)
+            tokens = tuple(keys[0, 0, :, 0].long().tolist())
+            ends = range(len(tokens) - input_ids.shape[1] + 1, len(tokens) + 1)
+            laws = np.array([self.table.law(tokens[:end]) for end in ends], dtype=np.float64)
+            logits = torch.from_numpy(laws).float().log()[None]
+            return CausalLMOutputWithPast(logits=logits, past_key_values=past_key_values)
+
+    return TableForCausalLM

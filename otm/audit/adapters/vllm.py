@@ -1,0 +1,91 @@
+"""vLLM's rejection sampler as a subject."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.adapters.batched import Batched, seed_of
+from otm.audit.subject import Subject
+from otm.errors import MissingDependencyError
+from otm.sampling import locate_in_rows
+
+__all__ = ["rejection_sample"]
+
+
+def rejection_sample(device: str = "cuda") -> Subject:
+    """The function `vllm.v1.sample.rejection_sampler.rejection_sample`, of vLLM's V1 engine.
+
+    It is given what its `RejectionSampler` gives it for sampled requests at temperature 1: drafts
+    of all requests in one row, with the laws that they were sampled from, and bonus tokens, which
+    vLLM samples elsewhere and this adapter samples from the target's last row.  It draws from
+    torch's global generator, and so is audited by Monte Carlo.
+
+    Parameters
+    ----------
+    device : str, optional
+        Where to run; its Triton kernels need a GPU.
+
+    Returns
+    -------
+    Subject
+        For one chain; a batch of runs is a batch of requests.
+
+    Raises
+    ------
+    MissingDependencyError
+        If vLLM is not installed, or torch.
+
+    Notes
+    -----
+    Depending on its version it takes the target's probabilities or logits; the name of the argument
+    says which.
+    """
+    try:
+        import torch
+        from vllm.v1.sample.rejection_sampler import rejection_sample as rule
+    except ImportError as reason:
+        raise MissingDependencyError(
+            "this subject needs vLLM, for a GPU: pip install vllm"
+        ) from reason
+    takes_logits = "target_logits" in inspect.signature(rule).parameters
+
+    def verify(
+        target: npt.NDArray[Any],
+        draft: npt.NDArray[Any],
+        tokens: npt.NDArray[np.int64],
+        uniforms: npt.NDArray[Any],
+    ) -> Any:
+        batch, gamma = tokens.shape
+        size = target.shape[2]
+        wanted = torch.from_numpy(target[:, :gamma]).float().reshape(-1, size)
+        offered = torch.from_numpy(draft).float().reshape(-1, size)
+        bonus = locate_in_rows(target[:, gamma], uniforms[:, 1])
+        torch.manual_seed(seed_of(uniforms))
+        metadata = SimpleNamespace(
+            all_greedy=False,
+            all_random=True,
+            temperature=torch.ones(batch, device=device),
+            top_k=None,
+            top_p=None,
+            generators={},
+        )
+        output = rule(
+            torch.from_numpy(tokens).int().reshape(-1).to(device),
+            [gamma] * batch,
+            gamma,
+            torch.arange(gamma, batch * gamma + 1, gamma, dtype=torch.int32, device=device),
+            offered.contiguous().to(device),
+            (wanted.log() if takes_logits else wanted).contiguous().to(device),
+            torch.from_numpy(bonus).int()[:, None].contiguous().to(device),
+            metadata,
+        )
+        return output.tolist()
+
+    return Batched(
+        verify, "vLLM, rejection_sample", uniforms=lambda gamma, k: 2, repeatable=False
+    )

@@ -1,0 +1,300 @@
+"""From files to a page."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from otm.decoding.planning.latency import Latency
+from otm.decoding.planning.paired_means import clustered_mean
+from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
+from otm.interval import Interval
+from otm.membership.top_logprobs import alpha_interval_from_logprobs
+from otm.reporting import (
+    Lenience,
+    Settings,
+    Summary,
+    Typical,
+    from_files,
+    from_lines,
+    read_latency,
+    report,
+)
+from otm.reporting.run import measure_all
+
+pytest.importorskip("joblib")
+pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+
+SETTINGS = Settings(ks=(1, 2, 4), draft_temperatures=(1.0, 0.7), knobs=(Lenience(0.5), Typical()))
+LATENCY = Latency((1, 8), (1, 9), (0.1, 0.2), ((1.0, 1.1), (1.1, 1.9)))
+
+
+@pytest.fixture
+def summary(folder: Path) -> Summary:
+    return report(
+        from_files(folder / "pair.npz"),
+        folder / "out",
+        SETTINGS,
+        gammas=[1, 2, 4],
+        latency=LATENCY,
+    )
+
+
+def test_means_are_clustered_by_prompt(folder: Path, summary: Summary) -> None:
+    """Catches a table of other numbers than those of the positions."""
+    measured = measure_all(from_files(folder / "pair.npz"), SETTINGS, folder / "out" / "positions")
+    prompts = np.repeat(np.arange(6), 10)
+    (row,) = (
+        row
+        for row in summary.acceptance
+        if (row["draft temperature"], row["rule"], row["k"]) == (0.7, "k-Seq", 4)
+    )
+    values = measured["acceptance"][:, 1, 1]
+    assert row["mean"] == pytest.approx(clustered_mean(values[:, 2], prompts))
+    (row,) = (
+        row
+        for row in summary.differences
+        if (row["draft temperature"], row["less"], row["k"]) == (0.7, "k-Seq", 4)
+    )
+    wanted = clustered_mean(measured["acceptance"][:, 1, 0, 2] - values[:, 2], prompts)
+    assert row["mean"] == pytest.approx(wanted)
+    for row in summary.lossy:
+        assert row["gain"].mean <= row["total variation"].mean + 1e-12
+    for row in summary.efficiency:
+        assert 1 <= row["chains"].mean <= row["tree"].mean + 1e-12 <= row["gamma"] + 1 + 1e-9
+
+
+def test_the_recommendation_is_the_fastest(summary: Summary) -> None:
+    """Catches a speed-up of other tokens than those of the table, and times of another K."""
+    assert summary.recommendation is not None
+    best = summary.recommendation.best
+    speeds = {
+        (row["rule"], row["K"], row["gamma"], row["draft temperature"]): row["chains"].mean
+        / LATENCY.step(row["gamma"], row["K"])
+        for row in summary.efficiency
+    }
+    found = (
+        *tuple(best.setup)[:1],
+        best.setup.k,
+        best.setup.gamma,
+        best.draft_sampling.temperature,
+    )
+    assert max(speeds.values()) == pytest.approx(speeds[found])
+    assert best.speedup.mean == pytest.approx(speeds[found])
+    assert best.behind == pytest.approx((0, 0, 0))
+    chains = [each.setup.rule for each in summary.recommendation.candidates if each.setup.k == 1]
+    assert set(chains) == {"optimal"}  # with one draft all rules are one
+
+
+class Page(HTMLParser):
+    """Reads a page; what it would load, and its names of parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.names: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and not str(value).startswith("#"):
+                self.loaded.append(str(value))
+            if name == "id":
+                self.names.append(str(value))
+
+
+def test_the_page_shows_the_numbers_and_needs_nothing_else(folder: Path, summary: Summary) -> None:
+    """Catches a table that is left out, and a page that is empty without a network."""
+    text = (folder / "out" / "report.html").read_text(encoding="utf-8")
+    reader = Page()
+    reader.feed(text)
+    assert reader.loaded == []
+    assert len(set(reader.names)) == len(reader.names)
+    assert text.count("<svg") == 4
+    assert "<?xml" not in text
+    for row in summary.acceptance + summary.differences:
+        assert f">{row['mean']}<" in text
+    for row in summary.efficiency:
+        assert f">{row['chains']}<" in text
+        assert f">{row['tree']}<" in text
+    for row in summary.lossy:
+        assert f">{row['gain']}<" in text
+        assert f">{row['total variation']}<" in text
+    assert summary.recommendation is not None
+    assert str(summary.recommendation.best.speedup) in text
+    written = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
+    assert written["acceptance"][3]["mean"]["mean"] == summary.acceptance[3]["mean"].mean
+    assert written["tokens_known"] is True
+    assert not list((folder / "out").glob("*.part"))
+
+
+def test_the_page_says_what_is_assumed_or_not_known(folder: Path) -> None:
+    """Catches an interval for positions of unknown prompts, and an assumption kept quiet."""
+    arrays = dict(np.load(folder / "pair.npz"))
+    np.savez(folder / "bare.npz", draft=arrays["draft"], target=arrays["target"])
+    source = from_files(folder / "bare.npz")
+    summary = report(source, folder / "bare", SETTINGS, gammas=[2], latency=LATENCY)
+    text = (folder / "bare" / "report.html").read_text(encoding="utf-8")
+    assert "With an assumption" in text
+    assert "Which positions belong to which prompt was not given" in text
+    assert "±" not in re.sub(r"<p.*?</p>", "", text)
+    assert "inf" not in re.sub(r"<(style|svg).*?</\1>", "", text, flags=re.DOTALL).lower()
+    assert summary.acceptance[0]["mean"].high == math.inf
+    written = json.loads((folder / "bare" / "report.json").read_text(encoding="utf-8"))
+    assert written["acceptance"][0]["mean"]["high"] is None
+
+
+def test_names_of_files_are_texts_on_the_page(folder: Path) -> None:
+    """Catches a name that becomes a part of the page."""
+    path = folder / "<script>x.npz"
+    path.write_bytes((folder / "pair.npz").read_bytes())
+    settings = Settings(ks=(1,), knobs=())
+    report(from_files(path), folder / "out", settings, gammas=[1])
+    text = (folder / "out" / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "&lt;script&gt;x.npz" in text
+
+
+KINDS = "logits", "log-probabilities", "probabilities"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("stated", KINDS)
+@pytest.mark.parametrize("given", KINDS)
+def test_scores_are_taken_for_what_they_are(
+    given: str, stated: str, dtype: str, folder: Path
+) -> None:
+    """Catches probabilities that go through a softmax, and tolerances that refuse sound files."""
+    arrays = dict(np.load(folder / "pair.npz"))
+    logits = {name: arrays[name].astype(np.float64) for name in ("draft", "target")}
+    if given != "logits":
+        for name, scores in logits.items():
+            logits[name] = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    if given == "probabilities":
+        logits = {name: np.exp(scores) for name, scores in logits.items()}
+    np.savez(folder / "x.npz", **{name: scores.astype(dtype) for name, scores in logits.items()})
+    settings = Settings(ks=(1, 3), knobs=())
+    fits = stated == given or (given, stated) == ("log-probabilities", "logits")
+    source = from_files(folder / "x.npz", kind=stated)
+    if not fits:
+        with pytest.raises(InvalidInputError, match=r"^row 0 of array 'target' of file 'x.npz'"):
+            measure_all(source, settings, folder / "x")
+        return
+    found = measure_all(source, settings, folder / "x")
+    wanted = measure_all(from_files(folder / "pair.npz"), settings, folder / "y")
+    tolerance = {"float16": 1e-2, "float32": 1e-5, "float64": 1e-6}[dtype]
+    np.testing.assert_allclose(found["acceptance"], wanted["acceptance"], atol=tolerance)
+
+
+def test_top_lists_give_intervals(tmp_path: Path) -> None:
+    """Catches bounds that are exchanged, and tokens of one line that are taken for another's."""
+    draft = [{"11": -0.35667, "42": -1.60944}, {"the": -0.7, "a": -1.0}]
+    target = [{"42": -0.69315, "11": -0.91629}, {"a": -0.8, "an": -0.9}]
+    lines = [
+        json.dumps({"prompt": prompt, "draft": p, "target": q})
+        for prompt, p, q in zip(["x", "y"], draft, target, strict=True)
+    ]
+    path = tmp_path / "lists.jsonl"
+    path.write_text("\n".join(lines) + "\n\n", encoding="utf-8")
+    summary = report(from_lines(path), tmp_path / "out", Settings(ks=(1, 2)))
+    intervals: list[Interval] = [
+        alpha_interval_from_logprobs({11: -0.35667, 42: -1.60944}, {42: -0.69315, 11: -0.91629}, 2),
+        alpha_interval_from_logprobs({0: -0.7, 1: -1.0}, {1: -0.8, 2: -0.9}, 2),
+    ]
+    row = summary.bounds[1]
+    assert row["k"] == 2
+    assert row["lower"].mean == pytest.approx(np.mean([float(each.lower) for each in intervals]))
+    assert row["upper"].mean == pytest.approx(np.mean([float(each.upper) for each in intervals]))
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert str(row["lower"]) in text
+    assert summary.acceptance == summary.efficiency == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[]", b"{}", b'{"draft": {}, "target": {"1": -1}}', b'{"draft": {"1": -1}, "target": 3}',
+        b'{"draft": {"1": NaN}, "target": {"1": -1}}', b'{"draft": {"1": 1}, "target": {"1": -1}}',
+        b'{"draft": {"1": "x"}, "target": {"1": -1}}', b'{"draft": {"1": -1, "1": -2}}',
+        b'{"draft": {"1": -1, "01": -2}, "target": {"1": -1}}',
+        b'{"draft": {"1": -1}, "target": {"1": -1}, "prompt": []}',
+        b'{"draft": {"1": -1}, "target": {"1": -1}, "sampled": 3}', b"\xff", b"[" * 10_000,
+    ],
+)  # fmt: skip
+def test_lines_that_are_no_lists_are_refused(line: bytes, tmp_path: Path) -> None:
+    good = b'{"draft": {"1": -0.5}, "target": {"1": -0.5}}\n'
+    (tmp_path / "x.jsonl").write_bytes(good + line + b"\n" + good)
+    with pytest.raises(InvalidInputError, match=r"position 1 of file 'x[.]jsonl'") as caught:
+        measure_all(from_lines(tmp_path / "x.jsonl"), Settings(), tmp_path / "out")
+    assert "\n" not in str(caught.value)
+
+
+def test_arguments_are_refused_before_any_work(folder: Path) -> None:
+    """Catches an error after an hour."""
+    source = from_files(folder / "pair.npz")
+    for given in (
+        {"gammas": []},
+        {"gammas": [-1]},
+        {"level": 1},
+        {"latency": LATENCY, "gammas": [9]},
+    ):
+        with pytest.raises(InvalidInputError):
+            report(source, folder / "out", **given)  # type: ignore[arg-type]
+    assert not (folder / "out").exists()
+    with pytest.raises(UnknownMethodError, match="k-Seq"):
+        Settings(rules=("k-seq",))
+    for wrong in ({"ks": (0,)}, {"ks": (10**6,)}, {"rules": ()}, {"draft_temperatures": (-1,)}):
+        with pytest.raises(InvalidInputError):
+            Settings(**wrong)  # type: ignore[arg-type]
+    for knob in (Lenience(0), Lenience(2), Lenience("x"), Typical(-1), Typical(math.nan), 0.5):
+        with pytest.raises(InvalidParameterError):
+            Settings(knobs=(knob,))  # type: ignore[arg-type]
+
+
+def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
+    arrays = dict(np.load(folder / "pair.npz"))
+    wrong = {
+        "others": {"a": arrays["draft"], "b": arrays["target"]},
+        "shapes": {"draft": arrays["draft"], "target": arrays["target"][:, 1:]},
+        "whole": {"draft": arrays["draft"], "target": np.ones(arrays["draft"].shape, dtype=int)},
+        "flat": {"draft": arrays["draft"][0], "target": arrays["target"][0]},
+        "none": {"draft": arrays["draft"][:0], "target": arrays["target"][:0]},
+        "prompts": {**arrays, "prompts": arrays["prompts"][1:]},
+        "labels": {**arrays, "prompts": arrays["prompts"] / 2},
+    }
+    for name, content in wrong.items():
+        np.savez(folder / f"{name}.npz", **content)
+        with pytest.raises(InvalidInputError):
+            from_files(folder / f"{name}.npz")
+    with pytest.raises(InvalidParameterError, match="log-probabilities"):
+        from_files(folder / "pair.npz", kind="scores")
+    arrays["tokens"][5] = 40
+    np.savez(folder / "token.npz", **arrays)
+    with pytest.raises(InvalidInputError, match="position 5 has the token 40"):
+        measure_all(from_files(folder / "token.npz"), SETTINGS, folder / "token")
+
+
+def test_latencies_are_read_from_json(tmp_path: Path) -> None:
+    path = tmp_path / "latency.json"
+    path.write_text("0.125", encoding="utf-8")
+    assert read_latency(path) == Latency.constant(0.125)
+    table = {"rows": [1, 8], "tokens": [1, 9], "draft": [1, 1.5], "target": [[10, 11], [12, 20]]}
+    path.write_text(json.dumps(table), encoding="utf-8")
+    assert read_latency(path).step(gamma=8, k=1) == 20.0
+    for wrong in (
+        {},
+        {**table, "x": 1},
+        {**table, "rows": 3},
+        {**table, "draft": ["x", 1]},
+        -1,
+        True,
+    ):
+        path.write_text(json.dumps(wrong), encoding="utf-8")
+        with pytest.raises(InvalidInputError, match=r"^file 'latency\.json'"):
+            read_latency(path)

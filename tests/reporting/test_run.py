@@ -1,0 +1,204 @@
+"""The same numbers whoever computes them, and whenever."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import otm
+from otm.coupling import RULES
+from otm.errors import InvalidInputError
+from otm.reporting import Lenience, Settings, Typical, from_files
+from otm.reporting.pairs import Measured
+from otm.reporting.run import measure_all
+
+joblib = pytest.importorskip("joblib")
+
+SETTINGS = Settings(ks=(1, 2, 4), draft_temperatures=(1.0, 0.7), knobs=(Lenience(0.5), Typical()))
+
+
+def assert_same(found: Measured, wanted: Measured) -> None:
+    assert set(found) == set(wanted)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array, strict=True)
+
+
+@pytest.fixture
+def wanted(folder: Path) -> Measured:
+    """Compute everything in one process."""
+    return measure_all(from_files(folder / "pair.npz"), SETTINGS, folder / "one", workers=1)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()
+
+
+def test_numbers_are_those_of_the_plans(folder: Path) -> None:
+    """Catches axes in disorder, a temperature on the wrong model, and rows shifted by a block."""
+    rules = ("k-Seq", "optimal", "greedy", "recursive rejection")
+    settings = Settings(ks=(2,), rules=rules, draft_temperatures=(1.0, 0.7), knobs=())
+    found = measure_all(from_files(folder / "pair.npz"), settings, folder / "one")
+    arrays = np.load(folder / "pair.npz")
+    assert found["acceptance"].shape == (60, 2, 4, 2)
+    assert found["accepted"].shape == (60, 2, 3, 2)
+    for row in (0, 7, 8, 33, 59):
+        target = softmax(arrays["target"][row].astype(np.float64))
+        for d, temperature in enumerate((1.0, 0.7)):
+            draft = softmax(arrays["draft"][row].astype(np.float64) / temperature)
+            for i, k in enumerate((1, 2)):
+                problem = otm.MembershipProblem(draft, target, k)
+                for r, rule in enumerate(rules):
+                    plan = RULES[rule](problem)
+                    wanted = pytest.approx(float(plan.acceptance), abs=1e-12)
+                    assert found["acceptance"][row, d, r, i] == wanted
+                optimum = RULES["optimal"](problem)
+                token = arrays["tokens"][row]
+                share = optimum.accepted_mass[token] / target[token]
+                assert found["accepted"][row, d, 1, i] == pytest.approx(share, abs=1e-9)
+
+
+def test_two_processes_give_the_same_numbers(folder: Path, wanted: Measured) -> None:
+    """Catches a result that depends on which worker came first."""
+    source = from_files(folder / "pair.npz")
+    assert_same(measure_all(source, SETTINGS, folder / "two", workers=2), wanted)
+
+
+def test_a_dask_cluster_gives_the_same_numbers(folder: Path, wanted: Measured) -> None:
+    """Catches a source that cannot travel, and an order of results that is relied on."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        joblib.parallel_config(backend="dask"),
+    ):
+        found = measure_all(from_files(folder / "pair.npz"), SETTINGS, folder / "dask")
+        loaded = client.run(lambda: "otm.reporting.pairs" in sys.modules)
+    assert list(loaded.values()) == [True, True], "the workers computed nothing"
+    assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("form", ["compressed", "npy", "safetensors"])
+def test_every_format_gives_the_same_numbers(form: str, folder: Path, wanted: Measured) -> None:
+    """Catches a stream that skips a block, and arrays that are taken for each other."""
+    arrays = dict(np.load(folder / "pair.npz"))
+    paths = {"draft": folder / "other.npz"}
+    if form == "compressed":
+        np.savez_compressed(folder / "other.npz", **arrays)
+    elif form == "npy":
+        paths = {name: folder / f"{name}.npy" for name in arrays}
+        for name, array in arrays.items():
+            np.save(paths[name], array)
+    else:
+        paths = {"draft": folder / "other.safetensors"}
+        pytest.importorskip("safetensors.numpy").save_file(arrays, paths["draft"])
+    assert_same(measure_all(from_files(**paths), SETTINGS, folder / "form"), wanted)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_interrupted_run_goes_on(compressed: bool, folder: Path, wanted: Measured) -> None:
+    """Catches work that is done again, a block that is left out, or half a file believed."""
+    path = folder / "pair.npz"
+    if compressed:
+        path = folder / "other.npz"
+        np.savez_compressed(path, **dict(np.load(folder / "pair.npz")))
+
+    def interrupt(done: int, total: int) -> None:
+        assert total == 8
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_all(from_files(path), SETTINGS, folder / "half", progress=interrupt)
+    saved = sorted((folder / "half").glob("block-*.npz"))
+    assert len(saved) == 3
+    saved[1].write_bytes(saved[1].read_bytes()[:-100])  # of a disk that was full, say
+    told: list[int] = []
+    again = measure_all(
+        from_files(path), SETTINGS, folder / "half", progress=lambda done, _: told.append(done)
+    )
+    assert told == [3, 4, 5, 6, 7, 8]
+    assert_same(again, wanted)
+    told.clear()
+    once_more = measure_all(
+        from_files(path), SETTINGS, folder / "half", progress=lambda done, _: told.append(done)
+    )
+    assert told == []
+    assert_same(once_more, wanted)
+
+
+def test_a_run_without_knobs_goes_on(folder: Path) -> None:
+    """Catches an array that was saved without a number in it."""
+    settings = Settings(ks=(1,), knobs=())
+    wanted = measure_all(from_files(folder / "pair.npz"), settings, folder / "none")
+    assert wanted["lossy"].shape == (60, 1, 0, 2, 1)
+    assert_same(measure_all(from_files(folder / "pair.npz"), settings, folder / "none"), wanted)
+
+
+def test_results_of_another_run_are_not_mixed_in(folder: Path, wanted: Measured) -> None:
+    """Catches a report of which one half is about other files."""
+    with pytest.raises(InvalidInputError, match="differs in its settings"):
+        measure_all(from_files(folder / "pair.npz"), Settings(ks=(1,)), folder / "one")
+    arrays = dict(np.load(folder / "pair.npz"))
+    arrays["draft"][3, 3] += 1
+    np.savez(folder / "pair.npz", **arrays)
+    with pytest.raises(InvalidInputError, match="differs in its source"):
+        measure_all(from_files(folder / "pair.npz"), SETTINGS, folder / "one")
+    (folder / "one" / "manifest.json").write_text("[NaN]", encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="not JSON"):
+        measure_all(from_files(folder / "pair.npz"), SETTINGS, folder / "one")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_row_that_is_no_law_is_named(workers: int, folder: Path) -> None:
+    """Catches a mean of NaN, a row counted within its block, and the traceback of a worker."""
+    for bad, why in ((np.nan, "NaN"), (-np.inf, "nothing but −∞"), (np.inf, r"\+∞")):
+        arrays = dict(np.load(folder / "pair.npz"))
+        arrays["target"][21] = bad
+        np.savez(folder / "bad.npz", **arrays)
+        with pytest.raises(InvalidInputError, match=rf"^row 21 of array 'target'.*{why}") as caught:
+            measure_all(
+                from_files(folder / "bad.npz"), SETTINGS, folder / f"bad {why}", workers=workers
+            )
+        assert "\n" not in str(caught.value)
+        if workers == 2:
+            break
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """Catches a file that is loaded as a whole: 190 MB here, of which blocks of 16 MiB are read."""
+    program = f"""
+import resource, sys
+from pathlib import Path
+import numpy as np
+from otm.reporting import Settings, from_files
+from otm.reporting.run import measure_all
+folder = Path({str(tmp_path)!r})
+for name in ("draft", "target"):
+    with (folder / (name + ".npy")).open("wb") as file:  # a hole
+        shape = 120, 200_000
+        header = {{"descr": "<f4", "fortran_order": False, "shape": shape}}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.truncate(file.tell() + 120 * 200_000 * 4)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+source = from_files(folder / "draft.npy", folder / "target.npy")
+found = measure_all(source, Settings(ks=(1,), rules=("optimal",), knobs=()), folder / "out")
+assert np.allclose(found["acceptance"], 1)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    root = Path(otm.__file__).parents[1]
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 90_000  # KiB
+
+
+def test_the_manifest_says_what_the_folder_is_for(folder: Path, wanted: Measured) -> None:
+    found = json.loads((folder / "one" / "manifest.json").read_text(encoding="utf-8"))
+    assert found["settings"]["ks"] == [1, 2, 4]
