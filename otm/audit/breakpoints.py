@@ -18,6 +18,7 @@ import numpy.typing as npt
 from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.running import CountedSource, Outcome, most_tokens, run_rows
 from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
+from otm.errors import ProblemTooLargeError
 
 __all__ = ["by_breakpoints"]
 
@@ -70,8 +71,10 @@ def by_breakpoints(
     Raises
     ------
     UnsuitedError
-        If the subject does not repeat itself, has too many pieces or takes too many runs, or the
-        pieces fail to predict what it does at random uniforms.
+        If the subject does not repeat itself or has too many pieces, or the pieces fail to predict
+        what it does at random uniforms.
+    ProblemTooLargeError
+        If that takes too many runs, or a run too many uniforms.
     """
     if not subject.repeatable:
         raise UnsuitedError("it draws random numbers of its own")
@@ -122,7 +125,9 @@ class _Answers:
     def __call__(self, rows: Rows) -> Answers:
         self.runs += len(rows)
         if self.runs > self._most_runs:
-            raise UnsuitedError(f"its breakpoints take more than {self._most_runs:,} runs to find")
+            raise ProblemTooLargeError(
+                f"its breakpoints take more than the {self._most_runs:,} runs that are left"
+            )
         outcomes = run_rows(self._subject, self._instance, rows) if len(rows) else []
         numbers = self._numbers
         return np.array([numbers.setdefault(o, len(numbers)) for o in outcomes], dtype=np.int64)

@@ -36,6 +36,8 @@ class Findings:
         How far their distances (TV) can be from the truth.
     tried, runs : int
         Instances and runs that the search took beyond the observations.
+    skipped : int
+        Instances that were too large.
     level, delta : float
         As in the report.
     enough : bool
@@ -49,6 +51,7 @@ class Findings:
     radius: float = 0.0
     tried: int = 0
     runs: int = 0
+    skipped: int = 0
     level: float = 0.0
     delta: float = 0.0
     enough: bool = True
@@ -73,6 +76,7 @@ class Findings:
             tv_interval=interval,
             instances=len(self.observations) + self.tried,
             runs=sum(observation.runs for observation in self.observations) + self.runs,
+            skipped=self.skipped,
             level=self.level,
             delta=self.delta,
             worst_prefix=example.worst_prefix() if example else None,

@@ -38,13 +38,16 @@ class Effort:
 
 def by_paths(subject: Subject, instances: Sequence[Instance], effort: Effort) -> Findings:
     """Audit in fractions."""
+    repeats = False
 
     def observe(instance: Instance) -> Observation:
-        return exact.by_paths(subject, instance)
+        nonlocal repeats
+        seen = exact.by_paths(subject, instance)
+        if not repeats and exact.by_paths(subject, instance).law != seen.law:
+            raise UnsuitedError("the same uniforms do not always give the same output")
+        repeats = True
+        return seen
 
-    first = instances[0]
-    if observe(first).law != observe(first).law:
-        raise UnsuitedError("the same uniforms do not always give the same output")
     return _by_laws(subject, instances, effort, observe, effort.examples)
 
 
@@ -55,7 +58,11 @@ def by_breakpoints(subject: Subject, instances: Sequence[Instance], effort: Effo
 
     def observe(instance: Instance) -> Observation:
         nonlocal left
-        seen = breakpoints.by_breakpoints(subject, instance, rng, left)
+        try:
+            seen = breakpoints.by_breakpoints(subject, instance, rng, left)
+        except ProblemTooLargeError:
+            left = 0  # the small ones come first
+            raise
         left -= seen.runs
         return seen
 
@@ -94,7 +101,7 @@ def _by_laws(
 ) -> Findings:
     """Observe where it is not too much, and search for the smallest instance that deviates."""
     observations: list[Observation] = []
-    runs = 0
+    tried = runs = 0
     too_much: Exception | None = None
     for instance in instances:
         try:
@@ -108,11 +115,12 @@ def _by_laws(
         return seen.impossible is not None or float(seen.tv) > seen.error + effort.tolerance
 
     def holds(instance: Instance) -> bool:
-        nonlocal runs
+        nonlocal tried, runs
         try:
             seen = observe(instance)
         except (UnsuitedError, ProblemTooLargeError):
             return False
+        tried += 1
         runs += seen.runs
         return deviates(seen)
 
@@ -123,6 +131,7 @@ def _by_laws(
         [seen for seen in observations if deviates(seen)],
         None if smallest is None else observe(smallest),
         same_law(effort.tolerance),
-        tried=search.tried,
+        tried=tried,
+        skipped=len(instances) - len(observations),
         runs=runs,
     )

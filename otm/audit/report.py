@@ -77,6 +77,8 @@ class Report:
         Number of pairs of models on which it was run.
     runs : int
         Number of runs.
+    skipped : int
+        Number of pairs that were too large for the method.
     level : float
         Bound on the probability that Monte Carlo rejects a lossless subject; 0 if nothing was left
         to chance.
@@ -99,6 +101,7 @@ class Report:
     tv_interval: Interval
     instances: int
     runs: int
+    skipped: int
     level: float
     delta: float
     worst_prefix: WorstPrefix | None
@@ -115,7 +118,9 @@ class Report:
 
     def _lines(self) -> Iterable[str]:
         yield f"{self.subject}: {self.verdict}"
-        yield f"  method: {self.method}, {self.instances} pairs of models, {self.runs:,} runs"
+        left_out = f" (left out as too large: {self.skipped})" if self.skipped else ""
+        pairs = f"{self.instances} pairs of models"
+        yield f"  method: {self.method}, {pairs}, {self.runs:,} runs{left_out}"
         yield from (f"  not by {reason}" for reason in self.why_not_exact)
         low, high = (float(end) for end in (self.tv_interval.lower, self.tv_interval.upper))
         between = "" if low == high else f", between {low:.3g} and {high:.3g}"
@@ -180,6 +185,7 @@ class Report:
             "tv_interval": [float(self.tv_interval.lower), float(self.tv_interval.upper)],
             "instances": self.instances,
             "runs": self.runs,
+            "skipped": self.skipped,
             "level": self.level,
             "delta": self.delta,
             "worst_prefix": worst

@@ -42,11 +42,6 @@ class Search:
         Number of instances to try.
     seed : int
         Of their choice.
-
-    Attributes
-    ----------
-    tried : int
-        Number of instances on which the subject was run.
     """
 
     def __init__(
@@ -55,7 +50,7 @@ class Search:
         self._subject, self._deviates = subject, deviates
         self._examples, self._seed = examples, seed
         self._known: dict[str, bool] = {}
-        self.tried = 0
+        self._tried = 0
 
     def smallest(self) -> Instance | None:
         """Find an instance, fewest tokens first, then drafts, then the simplest fractions.
@@ -109,9 +104,9 @@ class Search:
         tables = [_table(model, instance.prompt) for model in (instance.target, instance.draft)]
         key = repr((instance.gamma, instance.k, tables))
         if key not in self._known:
-            if self.tried >= self._examples + MOST_SHRINKING:
+            if self._tried >= self._examples + MOST_SHRINKING:
                 return False
-            self.tried += 1
+            self._tried += 1
             self._known[key] = self._deviates(instance)
         return self._known[key]
 

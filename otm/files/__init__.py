@@ -62,4 +62,4 @@ def open_arrays(path: Path) -> dict[str, Rows]:
         raise InvalidInputError(
             f"{named(path)} ends in none of {', '.join(FORMATS)}; arrays are read from these"
         )
-    return reader(path)
+    return reader(path.absolute())  # whoever reads rows may be in another folder

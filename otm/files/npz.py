@@ -31,10 +31,8 @@ def npz_arrays(path: Path) -> dict[str, Rows]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-    except UNPACKING as error:
+    except (*UNPACKING, ValueError) as error:
         raise InvalidInputError(f"{named(path)} is no sound archive: {error!s:.100}") from None
-    except (ValueError, UnicodeError):
-        raise InvalidInputError(f"{named(path)} is no sound archive") from None
     found: dict[str, Rows] = {}
     if not members or len(members) > MOST_MEMBERS:
         raise InvalidInputError(
@@ -61,12 +59,13 @@ def npz_arrays(path: Path) -> dict[str, Rows]:
         with unpacked(path, member.filename) as stream:
             header, length = read_header(stream, path)
         shape, dtype = as_header(header, member.file_size - length, where)
-        offset = None
-        if member.compress_type == zipfile.ZIP_STORED:
-            offset = _start(path, member.header_offset) + length
-            if offset - length + member.file_size > size:
-                raise InvalidInputError(f"{where} ends behind the end of the file")
-        found[name] = Rows(path, name, shape, dtype, offset)
+        if member.compress_type == zipfile.ZIP_DEFLATED:
+            found[name] = Rows(path, name, shape, dtype, length, member.filename)
+            continue
+        start = _start(path, member.header_offset)
+        if start + member.file_size > size:
+            raise InvalidInputError(f"{where} ends behind the end of the file")
+        found[name] = Rows(path, name, shape, dtype, start + length)
     return found
 
 

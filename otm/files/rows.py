@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,17 @@ LARGEST_ROW = 2**26
 SKIPPED = 2**20
 """Bytes that are unpacked at a time on the way to a later row."""
 
-UNPACKING = (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
+UNPACKING = (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    UnicodeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 """What `zipfile` raises where an archive is damaged or not of this kind."""
 
 
@@ -45,16 +56,19 @@ class Rows:
         Its shape, rows along the first axis.
     dtype : str
         Type of the numbers, as NumPy writes it; "bfloat16", which NumPy lacks, is read as float32.
-    offset : int or None
-        Where the numbers begin in the file; None if they are compressed, and can only be read from
-        the first row on.
+    offset : int
+        Where the numbers begin, in the file or in what is unpacked.
+    member : str or None
+        The member of an archive to be unpacked, from its first row on; None if the numbers are in
+        the file as they are, and can be read from any row on.
     """
 
     path: Path
     name: str
     shape: tuple[int, ...]
     dtype: str
-    offset: int | None
+    offset: int
+    member: str | None = None
 
     @property
     def described(self) -> str:
@@ -94,8 +108,8 @@ class Rows:
         InvalidInputError
             If the file ends too early or is damaged.
         """
-        if self.offset is None:
-            with unpacked(self.path, f"{self.name}.npy") as stream:
+        if self.member is not None:
+            with unpacked(self.path, self.member) as stream:
                 yield from self._unpack(stream, bounds)
             return
         with opened(self.path) as file:
@@ -107,10 +121,7 @@ class Rows:
     def _unpack(
         self, stream: IO[bytes], bounds: Iterable[tuple[int, int]]
     ) -> Iterator[npt.NDArray[Any]]:
-        from otm.files.npy import read_header
-
-        read_header(stream, self.path)
-        done = 0
+        done = -self.offset
         for start, stop in bounds:
             left = start * self.row_bytes - done
             while left > 0:

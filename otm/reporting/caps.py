@@ -23,6 +23,9 @@ Floats = npt.NDArray[np.float64]
 CAP_RULES = ("optimal", "k-Seq", "recursive rejection")
 """The rules that accept min(q, c p), by their names in `otm.coupling.RULES`."""
 
+MOST_STEPS = 4
+"""Multiplications that are cheaper than the power itself."""
+
 MOST_ITERATIONS = 100
 """More than bisection needs for the last digit of a number in [1, k]."""
 
@@ -45,8 +48,19 @@ def by_cut(
 ) -> tuple[Accepted, Floats]:
     """α_k by `otm.membership.optimal_value`, and α_k(l) by `lenient_value`: [K] and [l, K].
 
-    Equivalent to these functions for each k and l, with each power computed once.  Where caps are
-    not wanted they are NaN.
+    Equivalent to these functions for each k and l, up to rounding; but each power is computed once,
+    from that for the next smaller k where it is close.  Where caps are not wanted they are NaN.
+
+    Parameters
+    ----------
+    order : RatioOrder
+        The two laws along q/p.
+    ks : sequence of int
+        Numbers of drafts, ascending.
+    leniences : sequence of float, optional
+        The l in (0, 1].
+    caps : bool, optional
+        Whether caps are wanted.
 
     Examples
     --------
@@ -58,8 +72,15 @@ def by_cut(
     below = [order.target_below / lenience for lenience in leniences]
     found, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
     cap = np.full(len(ks), np.nan)
+    above, before = order.draft_above.copy(), 1
     for i, k in enumerate(ks):
-        above = at_least_once(order.draft_above, k)
+        if k - before > MOST_STEPS:
+            above = at_least_once(order.draft_above, k)
+        else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
+            for _ in range(k - before):
+                above *= order.draft_below
+                above += order.draft_above
+        before = k
         found[i] = min((order.target_below + above).min(), 1)
         if caps:
             cap[i] = cap_of_value(order, float(found[i]), k)

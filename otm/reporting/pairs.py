@@ -115,7 +115,7 @@ class Pairs:
                 f"position {self.first + row} has the token {token}, which the target law there "
                 "never draws; leave the tokens out if they were not sampled from it"
             )
-        return float(draft[token] / target[token])
+        return float(draft[token]) / float(target[token])
 
     def _law(
         self, which: Literal[0, 1], row: int, given: npt.NDArray[Any], sampling: Standardization

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from otm.errors import InvalidInputError, MissingDependencyError
+from otm.errors import InvalidInputError, MissingDependencyError, ProblemTooLargeError
 from otm.files import open_arrays, read_json
 from otm.reporting.pairs import Measured
 from otm.reporting.settings import Settings
-from otm.reporting.sources import Block, Bounds, Source
+from otm.reporting.sources import BLOCK_BYTES, Block, Bounds, Source
 
 __all__ = ["Progress", "measure_all", "write_whole"]
 
@@ -65,25 +67,37 @@ def measure_all(
     InvalidInputError
         If the source has a row that cannot be used, or the folder has results of other files or
         settings.
+    ProblemTooLargeError
+        If a worker ends without a result.
     MissingDependencyError
         If joblib is not installed.
     """
     joblib = _import_joblib()
     bounds = source.bounds
-    _claim(folder, {"format": FORMAT, "source": source.key, "settings": settings.key})
+    step = {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]}
+    key = {"format": FORMAT, "source": source.key, "settings": settings.key, "blocks": step}
+    _claim(folder, key)
     parts = {i: part for i, block in enumerate(bounds) if (part := _load(folder, i, block))}
     todo = [i for i in range(len(bounds)) if i not in parts]
-    blocks = source.blocks([bounds[i] for i in todo])
-    tasks = (
-        joblib.delayed(_measure)(i, block, settings) for i, block in zip(todo, blocks, strict=True)
-    )
+    blocks = zip(todo, source.blocks([bounds[i] for i in todo]), strict=True)
     if todo:
         pool = joblib.Parallel(n_jobs=workers, batch_size=1, return_as="generator_unordered")
-        for i, part in pool(tasks):
-            _save(folder, i, part)
-            parts[i] = part
-            if progress is not None:
-                progress(len(parts), len(bounds))
+        found = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
+        try:
+            for i, part in found:
+                _save(folder, i, part)
+                parts[i] = part
+                if progress is not None:
+                    progress(len(parts), len(bounds))
+        except BrokenExecutor:
+            raise ProblemTooLargeError(
+                "a worker was ended from outside, as systems do that run out of memory; what was "
+                "finished is kept: go on with fewer workers"
+            ) from None
+        finally:
+            with warnings.catch_warnings():  # of what was begun in vain where there is an error
+                warnings.simplefilter("ignore")
+                found.close()
     return _joined(parts, bounds)
 
 
@@ -110,9 +124,7 @@ def _claim(folder: Path, key: dict[str, Any]) -> None:
             write_whole(manifest, text.encode())
             return
     except OSError as error:
-        raise InvalidInputError(
-            f"the folder {folder.name!r:.60} cannot be written to: {error.strerror}"
-        ) from None
+        raise _cannot_write(folder, error) from None
     found = read_json(manifest)
     given = json.loads(text)
     if found != given:
@@ -126,6 +138,12 @@ def _claim(folder: Path, key: dict[str, Any]) -> None:
         )
 
 
+def _cannot_write(folder: Path, error: OSError) -> InvalidInputError:
+    return InvalidInputError(
+        f"the folder {folder.name!r:.60} cannot be written to: {error.strerror}"
+    )
+
+
 def _file(folder: Path, number: int) -> Path:
     return folder / f"block-{number:06d}.npz"
 
@@ -133,8 +151,11 @@ def _file(folder: Path, number: int) -> Path:
 def _save(folder: Path, number: int, part: Measured) -> None:
     path = _file(folder, number)
     beside = path.with_name(f"{path.stem}.{os.getpid()}.part.npz")
-    np.savez(beside, **part)  # type: ignore[arg-type]
-    beside.replace(path)
+    try:
+        np.savez(beside, **part)  # type: ignore[arg-type]
+        beside.replace(path)
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
 
 
 def _load(folder: Path, number: int, bounds: Bounds) -> Measured | None:

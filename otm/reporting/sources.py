@@ -108,7 +108,7 @@ class ScoreFiles:
         """Hand out rows of both files; compressed ones are unpacked here, some rows at a time."""
         wanted = list(bounds)
         streams = (
-            itertools.repeat(rows) if rows.offset is not None else rows.blocks(wanted)
+            itertools.repeat(rows) if rows.member is None else rows.blocks(wanted)
             for rows in (self.draft, self.target)
         )
         for (start, stop), draft, target in zip(wanted, *streams, strict=False):
@@ -135,6 +135,9 @@ def from_files(
     tokens: Path | None = None,
 ) -> ScoreFiles:
     """Take scores of both models from `.npy`, `.npz` or `.safetensors` files.
+
+    Rows of a prompt must be in the order of its text, one for each position; tokens of a step mean
+    nothing otherwise.
 
     Parameters
     ----------
@@ -168,6 +171,11 @@ def from_files(
         raise InvalidInputError(
             f"{scores[0].described} has the shape {scores[0].shape} and {scores[1].described} "
             f"{scores[1].shape}; both must be [N, V], a row for each position"
+        )
+    if scores[0] == scores[1]:
+        raise InvalidInputError(
+            f"{scores[0].described} would be both the draft and the target; give a file with both, "
+            "or one for each"
         )
     for rows in scores:
         if rows.kind != "f":

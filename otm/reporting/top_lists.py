@@ -156,7 +156,12 @@ def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5
     if not starts:
         raise InvalidInputError(f"{named(path)} has no lines; give one for each position")
     return TopLists(
-        path, np.array(prompts), known, np.array([*starts, size]), as_size(vocabulary), slack
+        path.absolute(),
+        np.array(prompts),
+        known,
+        np.array([*starts, size]),
+        as_size(vocabulary),
+        slack,
     )
 
 

@@ -272,6 +272,9 @@ def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
         np.savez(folder / f"{name}.npz", **content)
         with pytest.raises(InvalidInputError):
             from_files(folder / f"{name}.npz")
+    np.save(folder / "draft.npy", arrays["draft"])
+    with pytest.raises(InvalidInputError, match="both the draft and the target"):
+        from_files(folder / "draft.npy")
     with pytest.raises(InvalidParameterError, match="log-probabilities"):
         from_files(folder / "pair.npz", kind="scores")
     arrays["tokens"][5] = 40

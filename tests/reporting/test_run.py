@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import signal
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 
 import otm
 from otm.coupling import RULES
-from otm.errors import InvalidInputError
+from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.reporting import Lenience, Settings, Typical, from_files
 from otm.reporting.pairs import Measured
 from otm.reporting.run import measure_all
@@ -173,32 +175,44 @@ def test_a_row_that_is_no_law_is_named(workers: int, folder: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """Catches a file that is loaded as a whole: 190 MB here, of which blocks of 16 MiB are read."""
-    program = f"""
-import resource, sys
-from pathlib import Path
-import numpy as np
-from otm.reporting import Settings, from_files
-from otm.reporting.run import measure_all
-folder = Path({str(tmp_path)!r})
-for name in ("draft", "target"):
-    with (folder / (name + ".npy")).open("wb") as file:  # a hole
-        shape = 120, 200_000
-        header = {{"descr": "<f4", "fortran_order": False, "shape": shape}}
-        np.lib.format.write_array_header_1_0(file, header)
-        file.truncate(file.tell() + 120 * 200_000 * 4)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-source = from_files(folder / "draft.npy", folder / "target.npy")
-found = measure_all(source, Settings(ks=(1,), rules=("optimal",), knobs=()), folder / "out")
-assert np.allclose(found["acceptance"], 1)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-    root = Path(otm.__file__).parents[1]
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
-    assert int(done.stdout) < 90_000  # KiB
+    """Catches a file that is loaded as a whole: 200 MB here, of which blocks of 16 MiB are read."""
+    shape = 100, 250_000
+    for name in ("draft", "target"):
+        with (tmp_path / f"{name}.npy").open("wb") as file:
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.truncate(file.tell() + 4 * shape[0] * shape[1])  # a hole: zeros
+    source = from_files(tmp_path / "draft.npy", tmp_path / "target.npy")
+    settings = Settings(ks=(1,), rules=("optimal",), knobs=())
+    tracemalloc.start()
+    try:
+        found = measure_all(source, settings, tmp_path / "out", workers=1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(found["acceptance"], 1)
+    assert 2**24 < peak < 80e6
 
 
 def test_the_manifest_says_what_the_folder_is_for(folder: Path, wanted: Measured) -> None:
     found = json.loads((folder / "one" / "manifest.json").read_text(encoding="utf-8"))
     assert found["settings"]["ks"] == [1, 2, 4]
+
+
+class Fatal:
+    """A block that ends whoever measures it."""
+
+    def measure(self, settings: Settings) -> Measured:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+
+def test_a_worker_that_is_killed_is_an_error_of_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches the traceback of a pool, and results that are lost with it."""
+    source = from_files(folder / "pair.npz")
+    monkeypatch.setattr(type(source), "blocks", lambda _, bounds: (Fatal() for _ in bounds))
+    with pytest.raises(ProblemTooLargeError, match="fewer workers") as caught:
+        measure_all(source, SETTINGS, folder / "out", workers=2)
+    assert "\n" not in str(caught.value)

@@ -1,4 +1,8 @@
-"""Subjects of the audit from what others have: plain functions, rules, libraries."""
+"""Subjects of the audit from what others have: plain functions, rules, libraries.
+
+Those of plain functions are here; of libraries in `huggingface`, `vllm` and `flashinfer`, which are
+loaded when one is asked for; of this project in `ours`.
+"""
 
 from otm.audit.adapters.plain import chain, loop, token_rule
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ __all__ = ["chain_speculative_sampling"]
 
 
 def chain_speculative_sampling(device: str = "cuda") -> Subject:
-    """The function `flashinfer.sampling.chain_speculative_sampling`.
+    """Audit `flashinfer.sampling.chain_speculative_sampling`.
 
     It takes probabilities in float32 and draws from a generator that it is given, in its own way,
     and so is audited by Monte Carlo.
@@ -41,7 +42,8 @@ def chain_speculative_sampling(device: str = "cuda") -> Subject:
     """
     try:
         import torch
-        from flashinfer.sampling import chain_speculative_sampling as rule
+
+        rule = import_module("flashinfer.sampling").chain_speculative_sampling
     except ImportError as reason:
         raise MissingDependencyError(
             "this subject needs FlashInfer, for a GPU: pip install flashinfer-python"

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ __all__ = ["generate", "speculative_sampling"]
 
 
 def speculative_sampling() -> Subject:
-    """The rule of assisted generation, `transformers.generation.utils._speculative_sampling`.
+    """Audit `transformers.generation.utils._speculative_sampling`, the rule of assisted generation.
 
     It is given what `generate` gives it: drafts sampled from the very logits that it sees, in
     float32.  It draws from torch's global generator, which each run seeds, and so is audited by
@@ -83,7 +84,7 @@ def speculative_sampling() -> Subject:
 
 
 def generate(**options: Any) -> Subject:
-    """Assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
+    """Audit assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
 
     Target and draft are models of transformers that look their logits up in the tables of the
     instance, caches and all.  A run takes some hundredths of a second.
@@ -151,8 +152,6 @@ def _seeded(seed: int) -> Iterator[None]:
 
 def _transformers(module: str) -> Any:
     try:
-        from importlib import import_module
-
         return import_module(f"transformers.{module}")
     except ImportError as reason:
         raise MissingDependencyError(

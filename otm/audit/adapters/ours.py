@@ -50,7 +50,7 @@ class _Loop(Subject):
 
 
 def decoding(verification: str = "chain") -> Subject:
-    """`otm.decoding.speculative`, from the prompt to γ + 1 tokens.
+    """Audit `otm.decoding.speculative`, from the prompt to γ + 1 tokens.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def decoding(verification: str = "chain") -> Subject:
 
 
 def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = None) -> Subject:
-    """One step of `otm.decoding.spectr`, with k chains or a tree of k drafts at each node.
+    """Audit one step of `otm.decoding.spectr`, with k chains or a tree of k drafts at each node.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
 
 
 def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Subject:
-    """`otm.kernels.verify` of probabilities.
+    """Audit `otm.kernels.verify` of probabilities.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Subject:
 
 
 def drafts_kernel(rule: str = "k-seq", backend: str = "numpy") -> Subject:
-    """`otm.kernels.verify_drafts` of probabilities.
+    """Audit `otm.kernels.verify_drafts` of probabilities.
 
     Parameters
     ----------
@@ -176,13 +176,9 @@ def _kernel(kernel: Callable[..., Any], rule: str, backend: str, *, several: boo
 def _rows(
     run: Callable[..., Any],
     backend: str,
-    target: npt.NDArray[Any],
-    draft: npt.NDArray[Any],
-    tokens: npt.NDArray[np.int64],
-    uniforms: npt.NDArray[Any],
+    *arrays: npt.NDArray[Any],
 ) -> npt.NDArray[np.int64]:
     """Tokens [B, γ + 1] of a batch."""
-    arrays = (target, draft, tokens, uniforms)
     if backend == "numpy":
         return _as_stated(run(*arrays))
     import torch
@@ -191,15 +187,19 @@ def _rows(
         return _as_stated(run(*map(torch.from_numpy, arrays)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found = [
-        _as_stated(run(*(torch.from_numpy(array[i : i + ONE_BY_ONE]).to(device) for array in arrays)))
-        for i in range(0, len(tokens), ONE_BY_ONE)
+        _as_stated(
+            run(*(torch.from_numpy(array[i : i + ONE_BY_ONE]).to(device) for array in arrays))
+        )
+        for i in range(0, len(arrays[0]), ONE_BY_ONE)
     ]
     return np.concatenate(found)
 
 
 def _as_stated(result: Any) -> npt.NDArray[np.int64]:
     """Cut tokens off where the number of accepted drafts says so, rather than at the padding."""
-    tokens, accepted = (np.asarray(part.cpu() if hasattr(part, "cpu") else part) for part in result[:2])
+    tokens, accepted = (
+        np.asarray(part.cpu() if hasattr(part, "cpu") else part) for part in result[:2]
+    )
     beyond = np.arange(tokens.shape[1]) > accepted[:, None]
     cut: npt.NDArray[np.int64] = np.where(beyond, -1, tokens)
     return cut

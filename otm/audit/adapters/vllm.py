@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ __all__ = ["rejection_sample"]
 
 
 def rejection_sample(device: str = "cuda") -> Subject:
-    """The function `vllm.v1.sample.rejection_sampler.rejection_sample`, of vLLM's V1 engine.
+    """Audit `vllm.v1.sample.rejection_sampler.rejection_sample`, of vLLM's V1 engine.
 
     It is given what its `RejectionSampler` gives it for sampled requests at temperature 1: drafts
     of all requests in one row, with the laws that they were sampled from, and bonus tokens, which
@@ -47,7 +48,8 @@ def rejection_sample(device: str = "cuda") -> Subject:
     """
     try:
         import torch
-        from vllm.v1.sample.rejection_sampler import rejection_sample as rule
+
+        rule = import_module("vllm.v1.sample.rejection_sampler").rejection_sample
     except ImportError as reason:
         raise MissingDependencyError(
             "this subject needs vLLM, for a GPU: pip install vllm"
@@ -86,6 +88,4 @@ def rejection_sample(device: str = "cuda") -> Subject:
         )
         return output.tolist()
 
-    return Batched(
-        verify, "vLLM, rejection_sample", uniforms=lambda gamma, k: 2, repeatable=False
-    )
+    return Batched(verify, "vLLM, rejection_sample", uniforms=lambda gamma, k: 2, repeatable=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from otm.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Loop, Uniforms
+from otm.audit.subject import source_of
 from otm.decoding.drafting import Randomness
 
 __all__ = ["BUGS"]
@@ -55,8 +55,7 @@ class _SeededInTheLoop(Loop):
     def streams(self, source: Randomness, gamma: int) -> Iterator[Randomness]:
         stream = source(2 * gamma + 1)
         while True:
-            uniforms = iter(stream)
-            yield lambda m, uniforms=uniforms: list(itertools.islice(uniforms, m))
+            yield source_of(stream)
 
 
 class _ConstantCoins(Chain):
@@ -98,7 +97,7 @@ BUGS = (
     KnownBug(
         _OneDraw("one uniform draws all drafts"),
         mistake="re-seeding inside the loop",
-        summary="The generator is seeded anew for each draft, so that all are drawn by one uniform.",
+        summary="The generator is seeded anew for each draft, and all are drawn by one uniform.",
     ),
     KnownBug(
         _OneStream("seeded before each use"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from otm.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
-from otm.audit.known_bugs.steps import Chain, Siblings, draw, normalised
+from otm.audit.known_bugs.steps import Chain, Siblings, draw
 from otm.audit.subject import Instance
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path

@@ -1,0 +1,189 @@
+"""Plain functions become subjects, whatever they take and return."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.audit import Instance, chain, loop, lossless, token_rule
+from otm.audit.adapters.honest import chain_laws, draw_chain
+from otm.audit.adapters.results import as_tokens
+from otm.audit.instances import INSTANCES
+from otm.coupling import KSeq
+from otm.decoding import speculative
+from otm.decoding.models import TableModel
+from otm.errors import InvalidParameterError
+from otm.kernels.definition import verify_chain
+from otm.testing.sequences import law_of, sequence_law
+
+FEW = [INSTANCES[name] for name in ("rows differ", "three tokens")]
+PAIRS = [INSTANCES[name] for name in ("pairs", "pairs of three tokens")]
+
+
+def by_uniforms(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
+    arrays = (target_probs, draft_probs, draft_tokens, uniforms)
+    tokens, accepted = verify_chain(*(a[None] for a in arrays), validate=False)
+    return tokens[0], accepted[0]
+
+
+def by_rng(target_probs: Any, draft_probs: Any, draft_tokens: Any, rng: Any) -> Any:
+    return by_uniforms(target_probs, draft_probs, draft_tokens, rng.random(len(draft_tokens) + 2))
+
+
+def by_seed(target_probs: Any, draft_probs: Any, draft_tokens: Any, *, seed: int) -> Any:
+    return by_rng(target_probs, draft_probs, draft_tokens, np.random.default_rng(seed))
+
+
+def by_generator(target_probs: Any, draft_probs: Any, draft_tokens: Any, generator: Any) -> Any:
+    import torch
+
+    uniforms = torch.rand(len(draft_tokens) + 2, generator=generator, dtype=torch.float64)
+    return by_uniforms(target_probs, draft_probs, draft_tokens, uniforms.numpy())
+
+
+@pytest.mark.parametrize("verify", [by_rng, by_seed, by_generator])
+def test_randomness_by_other_names(verify: Any) -> None:
+    """Bug: a generator that is the same in every run."""
+    report = lossless(verify, instances=FEW, delta=0.2)
+    assert report.lossless
+    assert report.method == "Monte Carlo"
+
+
+def test_tensors() -> None:
+    """Bug: arrays that are not converted, or tensors that are not read back."""
+    import torch
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
+        given = (target_probs, draft_probs, draft_tokens, uniforms)
+        assert all(isinstance(tensor, torch.Tensor) for tensor in given)
+        tokens, _ = by_uniforms(*(tensor.numpy() for tensor in given))
+        return torch.as_tensor(tokens)
+
+    report = lossless(chain(verify, convert=torch.as_tensor), instances=FEW[:1], examples=0)
+    assert report.lossless
+    assert report.method == "breakpoints"
+
+
+def test_a_verifier_may_write_into_its_arrays() -> None:
+    """Bug: laws that are shared by runs, so that one run spoils the next."""
+
+    def writes(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
+        result = by_uniforms(target_probs, draft_probs, draft_tokens, uniforms)
+        target_probs[:], draft_probs[:] = 0, 0
+        return result
+
+    assert lossless(writes, instances=FEW, examples=0).lossless
+
+
+def test_drafts_are_drawn_from_the_laws_that_are_shown() -> None:
+    """Bug: the audit's own drafts are not honest."""
+    instance = INSTANCES["two drafts"]
+    law = law_of(lambda source: draw_chain(instance, source))
+    assert law == sequence_law(instance.draft, instance.prompt, instance.gamma)
+    for drafts in law:
+        target, draft = chain_laws(instance, drafts, True)
+        assert target.shape == (3, 3)
+        assert draft.shape == (2, 3)
+        for i in range(3):
+            prefix = instance.prompt + drafts[:i]
+            assert target[i].tolist() == instance.target.law(prefix).tolist()
+            assert i == 2 or draft[i].tolist() == instance.draft.law(prefix).tolist()
+
+
+def maximal(target_law: Any, draft_law: Any, drafts: Any, uniforms: Any) -> int:
+    """Accept the first draft or draw from the residual, whatever k is."""
+    laws = np.array([target_law, target_law]), draft_law[None]
+    return int(by_uniforms(*laws, drafts[:1], uniforms[[0, 1, 1]])[0][0])
+
+
+def test_a_token_rule_as_a_function() -> None:
+    assert lossless(maximal, kind="token", instances=PAIRS, examples=0).lossless
+
+    def first_draft(target_law: Any, draft_law: Any, drafts: Any, uniforms: Any) -> int:
+        return int(drafts[0])
+
+    report = lossless(token_rule(first_draft, name="draft"), instances=PAIRS, examples=0)
+    assert report.subject == "draft"
+    assert report.tv == Fraction(1, 2)
+    assert report.counterexample is not None
+    assert len(report.counterexample.drafts or ()) == 2
+
+
+@pytest.mark.parametrize("method", ["exact paths", "breakpoints", "Monte Carlo"])
+def test_a_rule_of_this_project(method: str) -> None:
+    """Bug: rows of uniforms are mixed up where many runs are made at once."""
+    report = lossless(KSeq, method=method, instances=PAIRS, examples=0, delta=0.1)
+    assert report.lossless
+    assert report.subject == "KSeq"
+
+
+def decode(
+    target: Any, draft: Any, prompt: Any, *, gamma: int, max_tokens: int, uniforms: Any
+) -> Sequence[int]:
+    return speculative(
+        target, draft, [prompt], gamma=gamma, max_tokens=max_tokens, uniforms=[uniforms]
+    ).sequences[0]
+
+
+@pytest.mark.parametrize("method", ["exact paths", "breakpoints"])
+def test_a_loop(method: str) -> None:
+    """Bug: models in the wrong numbers, or a limit that the loop is not told."""
+    subject = loop(decode, name="speculative", max_tokens=2)
+    assert lossless(subject, method=method, instances=FEW[:1], examples=0).lossless
+
+    def draft_alone(
+        target: Any, draft: Any, prompt: Any, *, gamma: int, max_tokens: int, uniforms: Any
+    ) -> Sequence[int]:
+        return decode(draft, draft, prompt, gamma=gamma, max_tokens=max_tokens, uniforms=uniforms)
+
+    assert not lossless(draft_alone, kind="loop", instances=FEW[:1], examples=0).lossless
+
+
+def test_too_many_uniforms_are_refused() -> None:
+    """Bug: an audit that runs out of uniforms reports a crash of the verifier."""
+    half = Fraction(1, 2)
+    fair = TableModel({(): [half, half]})
+
+    def greedy_for_uniforms(target: Any, draft: Any, prompt: Any, uniforms: Any, **_: Any) -> Any:
+        return [int(uniforms(100)[0] < 0.5)]
+
+    subject = loop(functools.partial(greedy_for_uniforms), name="many")
+    with pytest.raises(InvalidParameterError, match="takes 100 uniforms or more, and 64 are"):
+        lossless(subject, method="exact paths", instances=[Instance(fair, fair, 1)], examples=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "tokens"),
+    [
+        ([1, 0], (1, 0)),
+        ((1, 0), (1, 0)),
+        (np.array([1, -1, -1]), (1,)),
+        ((np.array([1, 0, 2]), np.int64(1)), (1, 0)),
+        (([1, 0, 2], np.array([0])), (1,)),
+        ([-1, 1], (-1, 1)),
+    ],
+)
+def test_results_as_tokens(given: Any, tokens: Any) -> None:
+    assert as_tokens(given) == tokens
+
+
+@pytest.mark.parametrize(
+    ("verifier", "kind", "message"),
+    [
+        (7, None, "the verifier is 7; give a function"),
+        (lambda a, b, c, d: 0, None, "say what it is by `kind`"),
+        (lambda a, b: 0, "chain", "it must take 3 arguments"),
+        (lambda a, b, c, d: 0, "chain", "at most one of uniforms, rng, generator, seed"),
+        (lambda a, b, c, rng, seed: 0, "chain", "at most one of"),
+        (chain(by_uniforms), "chain", "a Subject has its kind already"),
+        (dict, "chain", "(cannot be read|it must take 3)"),
+    ],
+)
+def test_what_is_no_verifier_is_refused(verifier: Any, kind: Any, message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        lossless(verifier, kind=kind)

@@ -1,0 +1,98 @@
+"""Our own loops and kernels pass the audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.audit import LOSSLESS, NOT_LOSSLESS, Subject, lossless
+from otm.audit.adapters.ours import chain_kernel, decoding, drafts_kernel, trees
+from otm.audit.breakpoints import by_breakpoints
+from otm.audit.instances import INSTANCES
+from otm.coupling import TypicalAcceptance
+from otm.decoding import tree_rules
+from otm.errors import UnknownMethodError
+
+CHAINS = ("zeros", "three tokens", "two drafts, two tokens")
+SEVERAL = (*CHAINS, "pairs")
+
+
+def passes(subject: Subject, names: tuple[str, ...], method: str) -> None:
+    """Assert that the audit has nothing to say."""
+    report = lossless(subject, instances=[INSTANCES[name] for name in names], examples=0)
+    assert (report.verdict, report.method) == (LOSSLESS, method), str(report)
+    assert report.instances == len(names)
+
+
+@pytest.mark.parametrize("verification", ["chain", "block"])
+def test_loops_of_one_chain(verification: str) -> None:
+    passes(decoding(verification), CHAINS, "exact paths")
+
+
+@pytest.mark.parametrize("prefix_tree", [False, True])
+@pytest.mark.parametrize("rule", tree_rules())
+def test_loops_of_several_chains(rule: str, prefix_tree: bool) -> None:
+    names = ("zeros", "pairs", "two drafts, two tokens") if prefix_tree else ("zeros", "pairs")
+    passes(trees(rule, prefix_tree=prefix_tree), names, "exact paths")
+
+
+@pytest.mark.parametrize("rule", ["chain", "block"])
+def test_definitions_of_kernels(rule: str) -> None:
+    passes(chain_kernel(rule), CHAINS, "exact paths")
+
+
+@pytest.mark.parametrize("rule", ["k-seq", "levels"])
+def test_definitions_of_kernels_for_several_chains(rule: str) -> None:
+    passes(drafts_kernel(rule), SEVERAL[:2] if rule == "levels" else SEVERAL, "exact paths")
+
+
+TORCH = [
+    (chain_kernel, "chain", CHAINS[1:]),
+    (chain_kernel, "block", CHAINS[1:]),
+    (drafts_kernel, "k-seq", SEVERAL[2:]),
+    (drafts_kernel, "levels", SEVERAL[3:]),
+]
+
+
+@pytest.mark.parametrize(("kernel", "rule", "names"), TORCH)
+def test_torch(kernel: Any, rule: str, names: tuple[str, ...]) -> None:
+    pytest.importorskip("torch")
+    passes(kernel(rule, "torch"), names, "breakpoints")
+
+
+@pytest.mark.parametrize(("kernel", "rule"), [case[:2] for case in TORCH])
+def test_triton_decides_alike_on_every_piece(kernel: Any, rule: str) -> None:
+    """Catches an adapter that gives the kernels other arrays than it gives their reference.
+
+    The law of the reference is known piece by piece; the interpreter is too slow to find its own.
+    """
+    pytest.importorskip("torch")
+    pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
+    instance = INSTANCES["zeros"]
+    seen = by_breakpoints(kernel(rule, "torch"), instance, np.random.default_rng(0), 10**6)
+    rows = np.array([[*uniforms, *[0.5] * 8] for uniforms in seen.examples.values()])
+    assert kernel(rule, "triton").outputs(instance, rows) == list(seen.examples)
+
+
+def test_what_is_not_lossless_does_not_pass() -> None:
+    """Catches adapters that show the audit something else than the loop."""
+    lossy = trees(TypicalAcceptance, name="typical acceptance")
+    report = lossless(lossy, instances=[INSTANCES["zeros"], INSTANCES["pairs"]], examples=0)
+    assert report.verdict == NOT_LOSSLESS
+    assert report.subject == "spectr, typical acceptance"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: chain_kernel("k-seq"),
+        lambda: chain_kernel("chain", "cuda"),
+        lambda: drafts_kernel("chain"),
+        lambda: trees("greedy rule"),
+    ],
+)
+def test_unknown_names_are_refused_at_once(call: Any) -> None:
+    with pytest.raises(UnknownMethodError, match="there is no"):
+        call()
