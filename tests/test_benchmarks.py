@@ -40,7 +40,20 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
     assert pictures.several_chains(record) is not None
 
 
-@pytest.mark.parametrize("name", ["decoding", "distances", "laws", "rows", "rules"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "decoding",
+        "distances",
+        "laws",
+        "papers",
+        "profiles",
+        "report",
+        "rows",
+        "rules",
+        "timeline",
+    ],
+)
 def test_a_benchmark_runs(name: str) -> None:
     pytest.importorskip("torch")
     command = [sys.executable, "-W", "error", "-m", f"benchmarks.{name}", "--quick"]

@@ -149,7 +149,7 @@ NAMES = {
     ],
     "otm.kernels": ["Workspace", "verify", "verify_drafts"],
     "otm.membership.bounds": ["Bound", "bounds", "guarantee", "lemma_3_by_definition"],
-    "otm.membership.cut": ["Cut", "minimum_cut", "optimal_cap", "optimal_value"],
+    "otm.membership.cut": ["Cut", "cap_of_value", "minimum_cut", "optimal_cap", "optimal_value"],
     "otm.membership.division_factor": ["bisection_steps", "excess", "optimal_division_factor"],
     "otm.membership.other_drafts": ["Optimum", "optimal_value_of", "optimum_of"],
     "otm.membership.top_logprobs": ["alpha_interval", "alpha_interval_from_logprobs"],
