@@ -4,8 +4,6 @@
 loop, and returns a `Report`.  `otm.audit.adapters` make a `Subject` of what other libraries have,
 `otm.audit.known_bugs` are the mistakes that a report can name.
 
-Examples
---------
 >>> from otm.audit import lossless
 >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):
 ...     return [*draft_tokens, 0]  # accepts all that it is given

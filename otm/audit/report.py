@@ -140,7 +140,8 @@ class Report:
             if not self.diagnoses:
                 yield "  no known mistake has this law"
             for found in self.diagnoses[:4]:
-                yield f"  same law as: {found.mistake} ({found.name}; {', '.join(found.threads)})"
+                known = "; ".join((found.name, *found.threads))
+                yield f"  same law as: {found.mistake} ({known})"
             if len(self.diagnoses) > 4:
                 yield f"  and as {len(self.diagnoses) - 4} other known bugs"
         elif self.verdict == LOSSLESS:
