@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from otm.testing.plugin import RunBudget
+    from otm.testing import Budget
 
-_BUDGET = pytest.StashKey["RunBudget"]()
+_BUDGET = pytest.StashKey["Budget"]()
 _WORKERS = pytest.StashKey["list[dict[str, Any]]"]()
 _OUTPUT = "otm_budget"
 
@@ -31,13 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def otm_budget(pytestconfig: pytest.Config) -> RunBudget:
+def otm_budget(pytestconfig: pytest.Config) -> Budget:
     """Budget of false alarms of this run: `check_law`, `check_probability` and `check_mean`.
 
     An `otm.testing.Budget`; its numbers are those of the options ``--otm-false-alarms`` and
     ``--otm-capacity``, or of the settings ``otm_false_alarms`` and ``otm_capacity``.
     """
-    from otm.testing.plugin import RunBudget
+    from otm.testing import Budget
 
     settings: dict[str, Any] = {}
     for name, kind in (("false_alarms", float), ("capacity", int)):
@@ -49,7 +49,7 @@ def otm_budget(pytestconfig: pytest.Config) -> RunBudget:
             settings[name] = kind(given)
         except ValueError:
             raise pytest.UsageError(f"otm_{name} = {given}; it must be a number") from None
-    return pytestconfig.stash.setdefault(_BUDGET, RunBudget(**settings))
+    return pytestconfig.stash.setdefault(_BUDGET, Budget(**settings))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -57,7 +57,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     if hasattr(config, "workeroutput"):
         if _BUDGET in config.stash:
-            config.workeroutput[_OUTPUT] = config.stash[_BUDGET].used()
+            config.workeroutput[_OUTPUT] = _numbers(config.stash[_BUDGET])
     elif (used := _used(config)) and used["checks"] > used["capacity"]:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -93,7 +93,13 @@ def _used(config: pytest.Config) -> dict[str, Any] | None:
     none: list[dict[str, Any]] = []
     parts = [*config.stash.get(_WORKERS, none)]
     if _BUDGET in config.stash:
-        parts.append(config.stash[_BUDGET].used())
+        parts.append(_numbers(config.stash[_BUDGET]))
     if not any(part["checks"] for part in parts):
         return None
     return parts[0] | {name: sum(part[name] for part in parts) for name in ("checks", "draws")}
+
+
+def _numbers(budget: Budget) -> dict[str, Any]:
+    """Return what a budget has given out, as numbers that travel between processes."""
+    names = ("checks", "draws", "capacity", "level")
+    return {name: getattr(budget, name) for name in names}

@@ -16,8 +16,8 @@ import otm
 PACKAGE = Path(otm.__file__).parent
 HEAVY = [
     "scipy", "highspy", "cvxpy", "clarabel", "torch", "triton", "matplotlib", "networkx", "tqdm",
-    "hypothesis", "pandas", "ot", "transformers", "safetensors", "joblib", "jinja2", "typer", "rich",
-    "pytest",
+    "hypothesis", "pandas", "ot", "transformers", "safetensors", "joblib", "jinja2", "typer",
+    "rich", "pytest",
 ]  # fmt: skip
 
 # From below to above; CONTRIBUTING.md has the same list.  A room imports from itself and from

@@ -20,7 +20,7 @@ def decode(context: typer.Context) -> None:
     """Decode a prompt with and without drafts; show what was accepted, and what it saves."""
     from otm.decoding import __main__ as demo
 
-    parser = demo._parser()
+    parser = demo.command_line()
     parser.prog = "otm decode"
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -35,7 +35,7 @@ def decode(context: typer.Context) -> None:
     if options.json:
         print_json(_document(options))
     else:
-        demo._compare(options)
+        demo.compare_ways(options)
 
 
 def _document(options: Any) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def _document(options: Any) -> dict[str, Any]:
     from otm.decoding.models.gpt import decode as text_of
 
     with contextlib.redirect_stdout(sys.stderr):  # it may say that torch is missing
-        target, draft = demo._names(options)
-    methods = demo._methods(options, demo._load(target), demo._load(draft))
+        target, draft = demo.model_names(options)
+    methods = demo.ways_to_decode(options, demo.load_model(target), demo.load_model(draft))
     generations = {name: method(max_tokens=options.tokens) for name, method in methods.items()}
     ways = [
         {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from otm.cli.output import print_json
-from otm.errors import InvalidParameterError
 
 __all__ = ["figures"]
 
@@ -38,25 +36,19 @@ def figures(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compute and draw figures, and the page that shows them (index.html)."""
-    from otm.figures.gallery import write_gallery
-    from otm.figures.registry import FIGURES, load
-    from otm.figures.run import write_all
+    from otm.figures.registry import FIGURES
+    from otm.figures.run import Done, draw_all
 
     if listed:
         print_json(list(FIGURES)) if json else print("\n".join(FIGURES))
         return
-    if jobs is not None and jobs < 1:
-        raise InvalidParameterError(f"--jobs {jobs}: at least one process is needed")
-    for name in names or ():
-        load(name)  # a misspelt name is an error before anything is drawn
-    chosen = list(dict.fromkeys(names or FIGURES))
-    output.mkdir(parents=True, exist_ok=True)
     drawn = []
-    for outcome, seconds in write_all(
-        chosen, output, results, full=full, jobs=jobs or os.cpu_count() or 1
-    ):
-        drawn.append({"figure": outcome.name, "state": outcome.state, "seconds": round(seconds, 1)})
+
+    def tell(done: Done) -> None:
+        name, state = done.outcome.name, done.outcome.state
+        drawn.append({"figure": name, "state": state, "seconds": round(done.seconds, 1)})
         if not json:
-            print(f"{outcome.name:<28} {outcome.state:<12} {seconds:6.1f} s", flush=True)
-    page = write_gallery(output)
+            print(done, flush=True)
+
+    page = draw_all(names or (), output, results, full=full, jobs=jobs, tell=tell)
     print_json({"figures": drawn, "page": str(page)}) if json else print(page)

@@ -34,7 +34,7 @@ from otm.decoding.trace import Generation
 from otm.errors import OTMError, UnknownMethodError
 from otm.shown import shown
 
-__all__ = ["main"]
+__all__ = ["command_line", "compare_ways", "load_model", "main", "model_names", "ways_to_decode"]
 
 _T = TypeVar("_T")
 
@@ -53,12 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments : sequence of str, optional
         The command line without the program's name; that of this process if left out.
     """
-    parser = _parser()
+    parser = command_line()
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # where it has no Greek letters
     try:
-        _compare(options)
+        compare_ways(options)
         sys.stdout.flush()
     except OTMError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Make the parser of the options."""
     parser = argparse.ArgumentParser(
         prog="python -m otm.decoding",
         description="Decode a prompt with and without drafts; show what was accepted, and what it "
@@ -100,13 +101,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _compare(options: argparse.Namespace) -> None:
+def compare_ways(options: argparse.Namespace) -> None:
     """Decode in all ways, then print."""
-    target, draft = _names(options)
-    models = _load(target), _load(draft)
+    target, draft = model_names(options)
+    models = load_model(target), load_model(draft)
     prompts = as_prompts([_prompt(options)], models[0].vocabulary)
     check_room(*models, prompts, as_positive(options.tokens, "max_tokens"))
-    methods = _methods(options, *models)
+    methods = ways_to_decode(options, *models)
     for method in methods.values():
         method(max_tokens=2)  # refuses what is wrong before the work, and warms up
     print(f"target: {target}, draft: {draft}, γ = {options.gamma}, ", end="")
@@ -135,7 +136,7 @@ def _compare(options: argparse.Namespace) -> None:
         print("An n-gram model looks up every draft by itself: fewer runs of it save no time.")
 
 
-def _methods(
+def ways_to_decode(
     options: argparse.Namespace, target: LanguageModel, draft: LanguageModel
 ) -> dict[str, Callable[..., Generation]]:
     """All ways to decode, by name, as functions of the number of tokens."""
@@ -168,7 +169,7 @@ def _spectr(rule: str, k: int) -> str:
     return f"SpecTr, {rule}, K = {k}"
 
 
-def _names(options: argparse.Namespace) -> tuple[str, str]:
+def model_names(options: argparse.Namespace) -> tuple[str, str]:
     """Names of the two models; those that are not given depend on what is installed."""
     if find_spec("torch") and find_spec("safetensors"):
         target, draft = "target", "small"
@@ -179,7 +180,8 @@ def _names(options: argparse.Namespace) -> tuple[str, str]:
     return options.target or target, options.draft or draft
 
 
-def _load(name: str) -> LanguageModel:
+def load_model(name: str) -> LanguageModel:
+    """Load a shipped model, or fit an n-gram model to the shipped text."""
     if name in NGRAMS:
         text = files("otm") / "data" / "king_james_bible_excerpt.txt"
         tokens = np.frombuffer(text.read_bytes(), np.uint8)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from otm.errors import OTMError
-from otm.figures.gallery import write_gallery
-from otm.figures.registry import FIGURES, load
-from otm.figures.run import write_all
+from otm.figures.registry import FIGURES
+from otm.figures.run import draw_all
 
 __all__ = ["main"]
 
@@ -49,22 +48,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--full", action="store_true", help="take all the data where a figure has a longer version"
     )
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="number of processes"
+        "--jobs", type=int, metavar="N", help="number of processes (default: one a core)"
     )
     options = parser.parse_args(arguments)
-    if options.jobs < 1:
-        parser.error(f"--jobs {options.jobs}: at least one process is needed")
     start = time.perf_counter()
     try:
-        for name in options.names:
-            load(name)  # a misspelt name is an error before anything is drawn
-        names = list(dict.fromkeys(options.names)) or FIGURES
-        options.output.mkdir(parents=True, exist_ok=True)
-        for outcome, seconds in write_all(
-            names, options.output, options.results, full=options.full, jobs=options.jobs
-        ):
-            print(f"{outcome.name:<28} {outcome.state:<12} {seconds:6.1f} s", flush=True)
-        page = write_gallery(options.output)
+        page = draw_all(
+            options.names,
+            options.output,
+            options.results,
+            full=options.full,
+            jobs=options.jobs,
+            tell=partial(print, flush=True),
+        )
     except (OTMError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

@@ -5,17 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from otm.errors import InvalidParameterError
+from otm.figures.gallery import write_gallery
 from otm.figures.output import Outcome, write
 from otm.figures.progress import bar, in_a_row_of_its_own
-from otm.figures.registry import load
+from otm.figures.registry import FIGURES, load
 
-__all__ = ["Done", "write_all"]
+__all__ = ["Done", "draw_all", "write_all"]
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -25,6 +27,52 @@ class Done(NamedTuple):
 
     outcome: Outcome
     seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.outcome.name:<28} {self.outcome.state:<12} {self.seconds:6.1f} s"
+
+
+def draw_all(
+    names: Sequence[str],
+    folder: Path,
+    results: Path,
+    *,
+    full: bool,
+    jobs: int | None,
+    tell: Callable[[Done], None],
+) -> Path:
+    """Write figures, or all of them if none is named, and the page that shows them.
+
+    Parameters
+    ----------
+    names, folder, results, full
+        As for `write_all`; the folder is made if it does not exist.
+    jobs : int or None
+        Number of processes; None for one a core.
+    tell : callable
+        Called with each figure that is finished.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no figure of a name; nothing is written then.
+    InvalidParameterError
+        If the number of processes is below 1.
+    """
+    if jobs is not None and jobs < 1:
+        raise InvalidParameterError(f"{jobs} processes; at least one is needed")
+    for name in names:
+        load(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = list(dict.fromkeys(names)) or FIGURES
+    for done in write_all(chosen, folder, results, full=full, jobs=jobs or os.cpu_count() or 1):
+        tell(done)
+    return write_gallery(folder)
 
 
 def write_all(

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from otm.arithmetic import Law
 from otm.distribution import total_variation
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.shown import shown
 from otm.testing.statistics import (
     Criterion,
     criterion_for_law,
@@ -96,6 +97,16 @@ class Budget:
     capacity : int
         Number of checks that share it; declared ahead, so that a new check changes no other.
 
+    Attributes
+    ----------
+    draws : int
+        Draws of the checks so far, those of negative controls among them.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the bound is not in (0, 1) or the capacity is not at least 1.
+
     Examples
     --------
     >>> fair = lambda rng, draws: rng.integers(0, 2, size=draws)
@@ -109,7 +120,23 @@ class Budget:
 
     false_alarms: float = 1e-6
     capacity: int = 10_000
+    draws: int = field(default=0, init=False)
     _names: set[str] = field(default_factory=set, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.false_alarms < 1:
+            raise InvalidParameterError(
+                f"false_alarms = {shown(self.false_alarms)}; it is a probability in (0, 1)"
+            )
+        if not self.capacity >= 1:
+            raise InvalidParameterError(
+                f"capacity = {shown(self.capacity)}; at least one check is needed"
+            )
+
+    @property
+    def checks(self) -> int:
+        """Number of checks that were made."""
+        return len(self._names)
 
     @property
     def level(self) -> float:
@@ -183,6 +210,7 @@ class Budget:
         self, name: str, sampler: Sampler, criterion: Criterion, control: Control
     ) -> Verdict:
         draws, limit, statistic = criterion
+        self.draws += 2 * draws
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest(), "big")
         for_sampler, for_control = np.random.default_rng(seed).spawn(2)
         found = statistic(_draw(sampler, for_sampler, draws))
