@@ -117,7 +117,7 @@ def report(
             raise InvalidInputError("a .jsonl file has both models' lists; give one file")
         source = reporting.from_lines(Path(draft), vocabulary=vocabulary)
     else:
-        scores = reporting.from_files(
+        source = reporting.from_files(
             Path(draft),
             None if target is None else Path(target),
             kind=kind,
@@ -126,12 +126,6 @@ def report(
             prompts=prompts,
             tokens=tokens,
         )
-        if scores.draft == scores.target:
-            raise InvalidInputError(
-                f"{scores.draft.described} would be both the draft and the target; give the "
-                "target's scores too"
-            )
-        source = scores
     more = {"gammas": tuple(gammas)} if gammas else {}
     with _progress() as progress:
         summary = reporting.report(

@@ -181,7 +181,7 @@ def from_models(
             raise InvalidInputError(
                 f"the {part} model {shown(str(name))} cannot be read: {reason:.160}"
             ) from None
-        loaded[part] = tokenizer, model if device is None else model.to(device)
+        loaded[part] = tokenizer, model if device is None else _moved(model, device)
     if loaded["draft"][0].get_vocab() != loaded["target"][0].get_vocab():
         raise InvalidInputError(
             "the tokenizers of draft and target have different tokens; laws of both are needed on "
@@ -199,7 +199,14 @@ def from_models(
     if not windows:
         raise InvalidInputError(f"{named(text)} has no two tokens in a row; give a longer text")
     models = draft_model, target_model
-    vocabulary = min(model.config.get_text_config(decoder=True).vocab_size for model in models)
+    configs = [model.config.get_text_config(decoder=True) for model in models]
+    reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
+    longest = max(tokens.size for tokens in windows) - 1  # nothing is asked about what follows
+    if longest > reach:
+        raise InvalidInputError(
+            f"window = {length}; a model reads {reach} tokens at most, give a window of {reach + 1}"
+        )
+    vocabulary = min(config.vocab_size for config in configs)
     most = max(int(tokens.max()) for tokens in windows)
     if most >= vocabulary or len(tokenizer) > vocabulary:
         raise InvalidInputError(
@@ -209,6 +216,16 @@ def from_models(
     return ModelPair(
         draft_model, target_model, windows, np.array(of_window), len(tokenizer), sampled
     )
+
+
+def _moved(model: Any, device: str) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for GPUs
+        reason = " ".join(str(error).split())
+        raise InvalidInputError(
+            f"a model cannot be moved to the device {shown(device)}: {reason:.160}"
+        ) from None
 
 
 def digest_of_weights(model: Any) -> str:

@@ -120,7 +120,8 @@ class Pairs:
     def _law(
         self, which: Literal[0, 1], row: int, given: npt.NDArray[Any], sampling: Standardization
     ) -> Floats:
-        scores = given.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN is refused below, without a warning
+            scores = given.astype(np.float64)
         try:
             if self.kind != "logits":
                 with np.errstate(invalid="ignore"):

@@ -12,11 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from otm.errors import InvalidInputError, MissingDependencyError, ProblemTooLargeError
+from otm.errors import (
+    InvalidInputError,
+    InvalidParameterError,
+    MissingDependencyError,
+    ProblemTooLargeError,
+)
 from otm.files import open_arrays, read_json
 from otm.reporting.pairs import Measured
 from otm.reporting.settings import Settings
 from otm.reporting.sources import BLOCK_BYTES, Block, Bounds, Source
+from otm.shown import shown
 
 __all__ = ["Progress", "measure_all", "write_whole"]
 
@@ -69,9 +75,13 @@ def measure_all(
         settings.
     ProblemTooLargeError
         If a worker ends without a result.
+    InvalidParameterError
+        If the number of workers is 0.
     MissingDependencyError
         If joblib is not installed.
     """
+    if workers == 0:
+        raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
     joblib = _import_joblib()
     bounds = source.bounds
     step = {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]}
@@ -132,16 +142,19 @@ def _claim(folder: Path, key: dict[str, Any]) -> None:
             part for part in given if not isinstance(found, dict) or found.get(part) != given[part]
         ]
         raise InvalidInputError(
-            f"the folder {folder.name!r:.60} has results of another run, which differs in its "
+            f"the folder {_shown(folder)} has results of another run, which differs in its "
             f"{' and '.join(what) or 'manifest'}; give a new folder, or remove this one to begin "
             "anew"
         )
 
 
 def _cannot_write(folder: Path, error: OSError) -> InvalidInputError:
-    return InvalidInputError(
-        f"the folder {folder.name!r:.60} cannot be written to: {error.strerror}"
-    )
+    return InvalidInputError(f"the folder {_shown(folder)} cannot be written to: {error.strerror}")
+
+
+def _shown(folder: Path) -> str:
+    """Name a folder with the one that it is in, since all are called alike."""
+    return shown(str(Path(folder.parent.name) / folder.name))
 
 
 def _file(folder: Path, number: int) -> Path:

@@ -31,6 +31,9 @@ BLOCK_BYTES = 2**24
 MOST_POSITIONS = 4096
 """Most positions of a block: what is computed must not be lost for long either."""
 
+MOST_ROWS = 2**24
+"""Most positions of all blocks; of each some numbers stay in memory."""
+
 SAMPLES = 64
 SAMPLE_BYTES = 2**16
 
@@ -181,6 +184,10 @@ def from_files(
         if rows.kind != "f":
             raise InvalidInputError(f"{rows.described} holds whole numbers; scores are floats")
     positions = scores[0].shape[0]
+    if positions > MOST_ROWS:  # a small archive can promise any number of zeros
+        raise InvalidInputError(
+            f"{scores[0].described} has {positions:,} positions; at most {MOST_ROWS:,} are read"
+        )
     labels = _labels(files, "prompts", prompts, positions)
     return ScoreFiles(
         scores[0],

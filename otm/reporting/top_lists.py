@@ -16,7 +16,7 @@ import numpy as np
 
 from otm.errors import InvalidInputError, OTMError
 from otm.files import file_size, named, parse_json
-from otm.files.opening import opened, read_exactly
+from otm.files.opening import opened
 from otm.membership.top_list_checks import as_size
 from otm.membership.top_logprobs import alpha_interval_from_logprobs
 from otm.reporting.pairs import Measured
@@ -53,10 +53,8 @@ class Lines:
         dict of arrays
             "interval" [R, K, 2], lower and upper bounds.
         """
-        with opened(self.path) as file:
-            text = read_exactly(file, self.begin, self.end - self.begin, self.path)
         found = []
-        for number, line in enumerate(filter(bytes.strip, text.split(b"\n")), self.first):
+        for number, line in enumerate(self._lines(), self.first):
             where = f"position {number} of {named(self.path)}"
             draft, target, _ = parsed(line, where)
             try:
@@ -70,6 +68,17 @@ class Lines:
                 raise InvalidInputError(f"{where}: {error}") from None
             found.append([(float(each.lower), float(each.upper)) for each in intervals])
         return {"interval": np.array(found)}
+
+    def _lines(self) -> Iterator[bytes]:
+        """Read one line after the other: all of a block together may be gigabytes."""
+        with opened(self.path) as file:
+            file.seek(self.begin)
+            while (left := self.end - file.tell()) > 0:
+                line = file.readline(left)
+                if not line:
+                    raise InvalidInputError(f"{named(self.path)} was cut short meanwhile")
+                if line.strip():
+                    yield line
 
 
 @dataclass(frozen=True, eq=False)

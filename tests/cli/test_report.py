@@ -95,6 +95,7 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["draft.npy", "target.npy", "--temperature", "-1"], "temperature = -1"),
         (["draft.npy", "target.npy", "--latency", "table.json"], "cannot be found"),
         (["draft.npy", "target.npy", "--level", "1"], "level = 1"),
+        (["draft.npy", "target.npy", "--workers", "0"], "workers = 0"),
         (["model", "--text", "text"], "give the draft and the target model"),
         (["draft.npy", "target.npy", "--output", "draft.npy"], "cannot be written to"),
     ],

@@ -93,9 +93,23 @@ def test_models_that_do_not_fit_are_refused(pair: ModelPair, tmp_path: Path) -> 
     with pytest.raises(InvalidInputError, match=r"draft model .* cannot be read") as caught:
         from_models(tmp_path / "missing", tmp_path / "target", text)
     assert "\n" not in str(caught.value)
+    models = tmp_path / "draft", tmp_path / "target"
+    with pytest.raises(InvalidInputError, match="moved to the device 'nowhere'"):
+        from_models(*models, text, device="nowhere")
     text.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInputError, match="not UTF-8"):
         from_models(tmp_path / "draft", tmp_path / "target", text)
     text.write_bytes(b"in\n\nthe\n")
     with pytest.raises(InvalidInputError, match="no two tokens"):
         from_models(tmp_path / "draft", tmp_path / "target", text)
+
+
+def test_a_window_that_is_too_long_for_a_model_is_refused(pair: ModelPair, tmp_path: Path) -> None:
+    """Catches an IndexError of an embedding after some blocks; 32 tokens are read of 33."""
+    models = tmp_path / "draft", tmp_path / "target"
+    text = tmp_path / "long.txt"
+    text.write_text("in the beginning " * 20, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="give a window of 33"):
+        from_models(*models, text, window=34)
+    measured = measure_all(from_models(*models, text, window=33), SETTINGS, tmp_path / "out")
+    assert len(measured["acceptance"]) == 32 + 26

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -277,6 +278,16 @@ def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
         from_files(folder / "draft.npy")
     with pytest.raises(InvalidParameterError, match="log-probabilities"):
         from_files(folder / "pair.npz", kind="scores")
+    with zipfile.ZipFile(folder / "zeros.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("draft", "target"):
+            with archive.open(f"{name}.npy", "w") as file:
+                header = {"descr": "<f2", "fortran_order": False, "shape": (2**24 + 1, 1)}
+                np.lib.format.write_array_header_1_0(file, header)
+                for _ in range(32):
+                    file.write(bytes(2**20))
+                file.write(bytes(2))
+    with pytest.raises(InvalidInputError, match="16,777,217 positions; at most 16,777,216"):
+        from_files(folder / "zeros.npz")
     arrays["tokens"][5] = 40
     np.savez(folder / "token.npz", **arrays)
     with pytest.raises(InvalidInputError, match="position 5 has the token 40"):

@@ -174,6 +174,16 @@ def test_a_row_that_is_no_law_is_named(workers: int, folder: Path) -> None:
             break
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_signalling_nan_is_one_line(folder: Path) -> None:
+    """Catches a warning of NumPy beside the error, as bytes of a damaged file give it."""
+    arrays = dict(np.load(folder / "pair.npz"))
+    arrays["target"][21] = np.array(0x7F800001, dtype=np.uint32).view(np.float32)
+    np.savez(folder / "bad.npz", **arrays)
+    with pytest.raises(InvalidInputError, match=r"^row 21 of array 'target'"):
+        measure_all(from_files(folder / "bad.npz"), SETTINGS, folder / "bad", workers=1)
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """Catches a file that is loaded as a whole: 200 MB here, of which blocks of 16 MiB are read."""
     shape = 100, 250_000
