@@ -140,7 +140,7 @@ def main() -> None:
             print(json.dumps(measured[-1]))
     if options.save:
         record = {
-            "machine": machine("numpy", "joblib"),
+            **machine("numpy", "joblib"),
             "vocabulary": vocabulary,
             "results": measured,
         }

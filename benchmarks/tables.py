@@ -119,6 +119,21 @@ def rows() -> str:
     return markdown(heading, lines, origin(found, "rows --save"))
 
 
+def report() -> str:
+    found = record("report")
+    rows = [
+        [
+            f"{row['workers']} process{'es' * (row['workers'] > 1)}, {row['knobs']} lossy knobs",
+            f"{row['positions per second']:.0f}",
+            f"{row['processor ms per position']:.1f}",
+            f"{row['peak MiB']:.0f}",
+        ]
+        for row in found["results"]
+    ]
+    heading = ["", "positions/s", "ms of a processor a position", "peak MiB, all processes"]
+    return markdown(heading, rows, origin(found, "report --save"))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "acceptance": acceptance,
     "cost": cost,
@@ -129,6 +144,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "lost": lost,
     "overhead": overhead,
     "peers": peers,
+    "report": report,
     "rows": rows,
     "sigmoid": sigmoid,
     "single": single,
