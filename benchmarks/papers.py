@@ -33,7 +33,7 @@ from benchmarks.machine import machine
 from otm.decoding import Generation, Standardization, autoregressive, spectr, speculative
 from otm.decoding.models import GPT, load
 from otm.decoding.planning import measure
-from otm.figures.shipped_pairs import DRAFTS, logits_at, prompts_of_text, texts_of_target
+from otm.figures.shipped_pairs import DRAFTS, laws_at, prompts_of_text, texts_of_target
 
 RESULTS = Path(__file__).parent / "results" / "papers.json"
 
@@ -146,19 +146,11 @@ def acceptance_rates(prompts: int, tokens: int) -> dict[tuple[str, int], float]:
     for temperature in TEMPERATURES:
         given = prompts_of_text(prompts, PROMPT)
         texts = texts_of_target(given, tokens, temperature=temperature)
-        wanted = laws(logits_at("target", texts, PROMPT), temperature)
+        wanted = laws_at("target", texts, PROMPT, temperature=temperature)
         for name in DRAFTS:
-            offered = laws(logits_at(name, texts, PROMPT), temperature)
+            offered = laws_at(name, texts, PROMPT, temperature=temperature)
             rates[name, temperature] = float(np.minimum(offered, wanted).sum(-1).mean())
     return rates
-
-
-def laws(logits: Any, temperature: int) -> Any:
-    """Laws [..., V] at temperature 0, the most probable token alone, or 1."""
-    if temperature == 0:
-        return np.eye(logits.shape[-1])[logits.argmax(-1)]
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
 
 
 def decoder(decode: partial[Generation], tokens: int, options: dict[str, Any] | None = None) -> Way:
@@ -182,7 +174,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="write to another file")
     arguments = parser.parse_args()
     results = run(quick=arguments.quick)
-    file = arguments.output or (RESULTS if arguments.save else None)
+    file = arguments.output or (RESULTS if arguments.save and not arguments.quick else None)
     if file is not None:
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

@@ -138,7 +138,7 @@ def main() -> None:
             settings = Settings(knobs=knobs)
             measured.append(run(paths, folder / str(number), settings, workers))
             print(json.dumps(measured[-1]))
-    if options.save:
+    if options.save and not options.quick:
         record = {
             **machine("numpy", "joblib"),
             "vocabulary": vocabulary,

@@ -5,7 +5,7 @@
 Speculative decoding with γ = 7 and γ = 3, and decoding without drafts, each for two pairs:
 
 - a target of 48 layers with random weights and its first layer as the draft, with a vocabulary of
-  50,257 tokens and top-k 1,000: a draft costs about a tenth of the target.  What the layers above
+  50,257 tokens and top-k 1,000: a draft costs about a fifth of the target.  What the layers above
   the first add is scaled down until about four drafts of five are accepted, as for the models of
   Leviathan et al.;
 - the byte-level target of this package and its smallest draft.
@@ -199,7 +199,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="write this file")
     arguments = parser.parse_args()
     results = run(quick=arguments.quick)
-    for file in [*[RESULTS] * arguments.save, *filter(None, [arguments.output])]:
+    saved = arguments.save and not arguments.quick
+    for file in [*[RESULTS] * saved, *filter(None, [arguments.output])]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

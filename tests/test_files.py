@@ -180,6 +180,14 @@ def test_an_archive_that_names_an_array_twice_is_refused(tmp_path: Path) -> None
     assert "twice" in refused(lambda: open_arrays(tmp_path / "x.npz"))
 
 
+def test_a_name_that_occurs_twice_among_many_is_found() -> None:
+    """Catches a search that compares all names with all others, which takes hours here."""
+    names = [f'"{i}":0' for i in range(300_000)]
+    text = ",".join([*names, names[-1]])
+    with pytest.raises(InvalidInputError, match="'299999' occurs twice"):
+        parse_json(f"{{{text}}}".encode(), "x")
+
+
 def test_damage_that_shows_only_in_the_rows_is_refused_there(tmp_path: Path) -> None:
     """Catches an exception of zlib, or zeros in the place of what is missing."""
     path = tmp_path / "x.npz"

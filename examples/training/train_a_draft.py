@@ -18,14 +18,14 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div
 
 import otm
-from otm.decoding import speculative
+from otm.decoding import spectr
 from otm.decoding.models import GPT, load
 from otm.decoding.models.train_gpt import default_text, split
-from otm.decoding.planning.paired_means import Estimate, clustered_mean
+from otm.decoding.planning.paired_means import clustered_mean
 
 LEARNING_RATE, BATCH, LENGTH = 3e-3, 4, 256
 LARGEST_GRADIENT = 1.0
-PROMPTS, GAMMA, TOKENS = 40, 4, 64
+PROMPTS, GAMMA, TOKENS = 24, 4, 64
 
 Objective = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From logits of the draft model, laws of the target and the next tokens to a loss."""
@@ -41,11 +41,12 @@ def distillation(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
     return kl_div(logits.log_softmax(-1).flatten(0, 1), target.flatten(0, 1), reduction="batchmean")
 
 
-def acceptance(k: int) -> Objective:
-    """One minus the mean of α_k: for one draft the total variation distance."""
+def acceptance(*ks: int) -> Objective:
+    """One minus the mean of α_k, also over k; for one draft the total variation distance."""
 
     def objective(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
-        return 1 - otm.alpha(logits.softmax(-1), target, k).mean()
+        laws = logits.softmax(-1)[..., None, :], target[..., None, :]
+        return 1 - otm.alpha(*laws, list(ks)).mean()
 
     return objective
 
@@ -61,6 +62,7 @@ OBJECTIVES: dict[str, Objective] = {
     "1 - alpha_1": acceptance(1),
     "-log alpha_1": log_acceptance,
     "1 - alpha_4": acceptance(4),
+    "both alphas": acceptance(1, 4),
 }
 
 
@@ -103,37 +105,40 @@ def judge(target: GPT, draft: GPT, tokens: Tensor) -> dict[str, tuple[np.ndarray
     found = {name: (np.concatenate(rows), clusters) for name, rows in values.items()}
     starts = np.linspace(0, len(tokens) - 100, PROMPTS).astype(int)
     prompts = [tokens[start : start + 100].tolist() for start in starts]
-    made = speculative(target, draft, prompts, gamma=GAMMA, max_tokens=TOKENS, seed=1)
-    steps = [[len(step.output) for step in made.of(b)] for b in range(PROMPTS)]
-    of_prompt = np.repeat(np.arange(PROMPTS), [len(row) for row in steps])
-    found["tokens a run"] = (np.concatenate(steps), of_prompt)
+    for k in (1, 4):
+        made = spectr(
+            target, draft, prompts, k=k, gamma=GAMMA, rule="optimal", max_tokens=TOKENS, seed=1
+        )
+        steps = [[len(step.output) for step in made.of(b)] for b in range(PROMPTS)]
+        of_prompt = np.repeat(np.arange(PROMPTS), [len(row) for row in steps])
+        found[f"tokens, K = {k}"] = np.concatenate(steps), of_prompt
     return found
 
 
-def short(estimate: Estimate, *, sign: bool = False) -> str:
-    """Mean and half of the interval."""
-    return f"{estimate.mean:{'+' if sign else ''}.4f} ± {estimate.high - estimate.mean:.4f}"
+def short(values: np.ndarray, clusters: np.ndarray, sign: str = "") -> str:
+    """Mean and half of its 95 % interval."""
+    mean, _, high = clustered_mean(values, clusters)
+    return f"{mean:{sign}.3f} ± {high - mean:.3f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=600, help="updates (default: 600)")
+    parser.add_argument("--steps", type=int, default=500, help="updates (default: 500)")
     parser.add_argument("--seed", type=int, default=0, help="draws the windows (default: 0)")
     options = parser.parse_args()
     torch.set_num_threads(1)  # threads only wait for each other in models so small
     seen, held_out = split(default_text())
     target = load("target")
     drafts = {"as shipped": load("small"), **train(target, seen, options.steps, options.seed)}
-    print(f"{options.steps} updates, seed {options.seed}, {len(held_out):,} bytes held out")
-    print(f"{'objective':<14}{'alpha_1':<18}{'gain':<19}{'alpha_4':<18}tokens a run")
-    before = judge(target, drafts["as shipped"], held_out)
-    for name, draft in drafts.items():
-        found = before if name == "as shipped" else judge(target, draft, held_out)
-        (alpha_1, windows), gain = found["alpha_1"], ""
-        if found is not before:  # paired: the same contexts
-            gain = short(clustered_mean(alpha_1 - before["alpha_1"][0], windows), sign=True)
-        others = [short(clustered_mean(*found[key])) for key in ("alpha_4", "tokens a run")]
-        print(f"{name:<14}{short(clustered_mean(alpha_1, windows)):<18}{gain:<19}{others[0]:<18}{others[1]}")
+    judged = {name: judge(target, draft, held_out) for name, draft in drafts.items()}
+    before = judged["as shipped"]
+    print(f"{options.steps} updates, seed {options.seed}; {len(held_out):,} bytes held out")
+    print(f"{'objective':<13}", *(f"{name:<14}" for name in before), "alpha_1 - before")
+    for name, found in judged.items():
+        means = (f"{short(*pair):<14}" for pair in found.values())
+        values, windows = found["alpha_1"]
+        gain = short(values - before["alpha_1"][0], windows, "+")  # paired: at the same contexts
+        print(f"{name:<13}", *means, gain)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from otm.audit.running import CountedSource, Outcome, most_tokens, run_rows
 from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["by_breakpoints"]
+__all__ = ["UNSEEN", "by_breakpoints"]
 
 Row: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = npt.NDArray[np.float64]
@@ -44,6 +44,9 @@ MOST_PIECES = 64
 
 CHECKS = 400
 """Random runs that the pieces must predict."""
+
+UNSEEN = 1 - 1e-3 ** (1 / CHECKS)
+"""What is done in this share of all runs is missed by them with probability 10^−3."""
 
 
 def by_breakpoints(

@@ -95,7 +95,7 @@ def lossless(
     KSeq: lossless on everything tried
       method: exact paths, ... pairs of models, ... runs
       distance to the target (TV), at worst: 0
-      This is evidence, not a proof: other models were not tried.
+      This is evidence, not a proof: other models were not tried, none of more than 4 tokens, ...
     """
     subject = as_subject(verifier, kind)
     seed = as_integer(seed, "seed", 0)

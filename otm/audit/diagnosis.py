@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from otm.audit.exact import by_paths
@@ -33,12 +33,16 @@ class Diagnosis:
         What was wrong there.
     threads : tuple of str
         Where it was reported.
+    partly : bool
+        Whether the laws were compared only where the subject returns tokens at all uniforms: how
+        a verifier fails where its mistake leaves nothing to draw differs from one to another.
     """
 
     name: str
     mistake: str
     summary: str
     threads: tuple[str, ...]
+    partly: bool = False
 
 
 def diagnose(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, ...]:
@@ -56,6 +60,16 @@ def diagnose(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis
     tuple of Diagnosis
         Several if the instances do not tell them apart.
     """
+    found = _named(observations, same)
+    if found:
+        return found
+    sound = [seen for seen in observations if not any(isinstance(o, Wrong) for o in seen.law)]
+    if not 0 < len(sound) < len(observations):
+        return ()
+    return tuple(replace(diagnosis, partly=True) for diagnosis in _named(sound, same))
+
+
+def _named(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, ...]:
     return tuple(
         Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
         for bug in _known_bugs()

@@ -15,10 +15,16 @@ from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
 from otm.errors import ProblemTooLargeError
 from otm.testing.exact import paths
 
-__all__ = ["MOST_PATHS", "by_paths"]
+__all__ = ["MOST_PATHS", "by_paths", "check_in_floats"]
 
 MOST_PATHS = 2_000
 """Most paths that are followed on one instance."""
+
+ROUNDING = Fraction(1, 10**6)
+"""Outcomes below this probability may be lost to rounding."""
+
+REPEATED = 8
+"""Random runs that are made twice."""
 
 
 def by_paths(subject: Subject, instance: Instance) -> Observation:
@@ -55,6 +61,39 @@ def by_paths(subject: Subject, instance: Instance) -> Observation:
             if size >= MOST_UNIFORMS:
                 raise
             size *= 2
+
+
+def check_in_floats(subject: Subject, seen: Observation, rng: np.random.Generator) -> None:
+    """Refuse a law that says nothing of the subject in floats, for which it is written.
+
+    Code may do something else with what is no float, or draw on randomness of its own and pay no
+    heed to the uniforms; its paths are then not those that it takes in use.
+
+    Parameters
+    ----------
+    subject : Subject
+        Whose law it is.
+    seen : Observation
+        From `by_paths`.
+    rng : Generator
+        For runs that are made twice.
+
+    Raises
+    ------
+    UnsuitedError
+        If floats in the middle of a path do not take it, or the same floats do not always give the
+        same output.
+    """
+    rows = rng.random((REPEATED, MOST_UNIFORMS))
+    if run_rows(subject, seen.instance, rows) != run_rows(subject, seen.instance, rows):
+        raise UnsuitedError("the same uniforms do not always give the same output")
+    inside = [outcome for outcome, probability in seen.law.items() if probability > ROUNDING]
+    rows = np.full((len(inside), MOST_UNIFORMS), 0.5)
+    for row, outcome in zip(rows, inside, strict=True):
+        example = seen.examples[outcome]
+        row[: len(example)] = [float(u) for u in example]
+    if run_rows(subject, seen.instance, rows) != inside:
+        raise UnsuitedError("on floats it does not do what it does on fractions")
 
 
 def _follow(subject: Subject, instance: Instance, size: int) -> Observation:

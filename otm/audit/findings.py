@@ -11,6 +11,7 @@ from otm.arithmetic import Number
 from otm.audit.diagnosis import Same, diagnose
 from otm.audit.observation import Observation
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
+from otm.audit.running import CRASHES
 from otm.audit.subject import Instance, Subject, source_of
 from otm.decoding.reading import Path
 from otm.interval import Interval
@@ -42,6 +43,8 @@ class Findings:
         As in the report.
     enough : bool
         Whether all runs were made that the level and delta asked for.
+    tolerance : float
+        Distances (TV) up to this were taken for rounding.
     """
 
     observations: Sequence[Observation]
@@ -55,6 +58,7 @@ class Findings:
     level: float = 0.0
     delta: float = 0.0
     enough: bool = True
+    tolerance: float = 0.0
 
     def report(self, subject: Subject, method: str, why_not_exact: tuple[str, ...]) -> Report:
         """Sum it up."""
@@ -77,8 +81,10 @@ class Findings:
             instances=len(self.observations) + self.tried,
             runs=sum(observation.runs for observation in self.observations) + self.runs,
             skipped=self.skipped,
+            largest=_largest([observation.instance for observation in seen]),
             level=self.level,
             delta=self.delta,
+            tolerance=self.tolerance,
             worst_prefix=example.worst_prefix() if example else None,
             counterexample=_counterexample(subject, example) if example else None,
             diagnoses=diagnose(self._most_telling_first(example), self.same) if example else (),
@@ -98,6 +104,14 @@ class Findings:
 
 def _size(instance: Instance) -> tuple[int, int, int]:
     return instance.vocabulary, instance.gamma, instance.k
+
+
+def _largest(instances: Sequence[Instance]) -> tuple[int, int, int]:
+    return (
+        max(instance.vocabulary for instance in instances),
+        max(instance.gamma for instance in instances),
+        max(instance.k for instance in instances),
+    )
 
 
 def _counterexample(subject: Subject, seen: Observation) -> Counterexample:
@@ -121,5 +135,8 @@ def _drafts(
     drafted = getattr(subject, "drafted", None)
     if drafted is None or uniforms is None:
         return None
-    drafts: Path = drafted(instance, source_of(np.array(uniforms)))
+    try:
+        drafts: Path = drafted(instance, source_of(np.array(uniforms)))
+    except CRASHES:  # of a subject that crashes before it has drafts
+        return None
     return drafts

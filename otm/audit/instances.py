@@ -66,6 +66,7 @@ INSTANCES: dict[str, Instance] = {
     "pairs, one token wanted": _pair([0, 1, 0], [1, 2, 3], k=2),
     "pairs of two drafts": _pair(*TWO, gamma=2, k=2),
     "three of two tokens": _pair(*TWO, k=3),
+    "rare tokens": _pair([1, 10**7, 5 * 10**6], [5 * 10**6, 10**7, 1]),
     "three of three tokens": _pair([1, 4, 5], [5, 2, 3], k=3),
 }
 """By name.  The prompt of all is (0,); the row (0, 0) makes the law after a first 0 another one."""

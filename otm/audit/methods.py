@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,14 +39,11 @@ class Effort:
 
 def by_paths(subject: Subject, instances: Sequence[Instance], effort: Effort) -> Findings:
     """Audit in fractions."""
-    repeats = False
+    rng = np.random.default_rng(effort.seed)
 
     def observe(instance: Instance) -> Observation:
-        nonlocal repeats
         seen = exact.by_paths(subject, instance)
-        if not repeats and exact.by_paths(subject, instance).law != seen.law:
-            raise UnsuitedError("the same uniforms do not always give the same output")
-        repeats = True
+        exact.check_in_floats(subject, seen, rng)
         return seen
 
     return _by_laws(subject, instances, effort, observe, effort.examples)
@@ -66,7 +64,8 @@ def by_breakpoints(subject: Subject, instances: Sequence[Instance], effort: Effo
         left -= seen.runs
         return seen
 
-    return _by_laws(subject, instances, effort, observe, effort.examples // COSTLY)
+    findings = _by_laws(subject, instances, effort, observe, effort.examples // COSTLY)
+    return dataclasses.replace(findings, delta=breakpoints.UNSEEN)
 
 
 def by_sampling(subject: Subject, instances: Sequence[Instance], effort: Effort) -> Findings:
@@ -132,6 +131,7 @@ def _by_laws(
         None if smallest is None else observe(smallest),
         same_law(effort.tolerance),
         tried=tried,
+        tolerance=effort.tolerance,
         skipped=len(instances) - len(observations),
         runs=runs,
     )

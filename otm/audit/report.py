@@ -79,12 +79,16 @@ class Report:
         Number of runs.
     skipped : int
         Number of pairs that were too large for the method.
+    largest : tuple of int
+        Most tokens, most drafts γ of a chain and most chains k of a pair.
     level : float
         Bound on the probability that Monte Carlo rejects a lossless subject; 0 if nothing was left
         to chance.
     delta : float
-        Monte Carlo misses a deviation (TV) of this size on an instance with probability at most
-        10^−3; 0 if nothing was left to chance.
+        A deviation (TV) of this size on an instance is missed with probability at most 10^−3: by
+        Monte Carlo, or where breakpoints were not all found; 0 if nothing was left to chance.
+    tolerance : float
+        Deviations (TV) up to this were taken for rounding.
     worst_prefix : WorstPrefix or None
         Where the next token goes most wrong, on the counterexample.
     counterexample : Counterexample or None
@@ -102,8 +106,10 @@ class Report:
     instances: int
     runs: int
     skipped: int
+    largest: tuple[int, int, int]
     level: float
     delta: float
+    tolerance: float
     worst_prefix: WorstPrefix | None
     counterexample: Counterexample | None
     diagnoses: tuple[Diagnosis, ...]
@@ -130,6 +136,13 @@ class Report:
                 f"  false alarms: probability at most {self.level:g}; a distance of "
                 f"{self.delta:.3g} is missed with probability 0.001"
             )
+        elif self.delta and self.lossless:
+            yield (
+                f"  breakpoints: what happens in fewer than {self.delta:.2g} of the runs may have "
+                "been missed"
+            )
+        if self.lossless and 0 < self.tv <= self.tolerance:
+            yield f"  A distance up to {self.tolerance:g} is taken for rounding."
         if self.counterexample is not None:
             yield from self._example(self.counterexample)
         if (worst := self.worst_prefix) is not None:
@@ -141,11 +154,16 @@ class Report:
                 yield "  no known mistake has this law"
             for found in self.diagnoses[:4]:
                 known = "; ".join((found.name, *found.threads))
-                yield f"  same law as: {found.mistake} ({known})"
+                where = ", where it returns tokens" if found.partly else ""
+                yield f"  same law as{where}: {found.mistake} ({known})"
             if len(self.diagnoses) > 4:
                 yield f"  and as {len(self.diagnoses) - 4} other known bugs"
         elif self.verdict == LOSSLESS:
-            yield "  This is evidence, not a proof: other models were not tried."
+            tokens, gamma, k = self.largest
+            yield (
+                "  This is evidence, not a proof: other models were not tried, none of more than "
+                f"{tokens} tokens, γ = {gamma}, k = {k}."
+            )
         else:
             yield "  Nothing was found, but a smaller distance would be missed: allow more runs."
 
@@ -187,8 +205,10 @@ class Report:
             "instances": self.instances,
             "runs": self.runs,
             "skipped": self.skipped,
+            "largest": dict(zip(("tokens", "gamma", "k"), self.largest, strict=True)),
             "level": self.level,
             "delta": self.delta,
+            "tolerance": self.tolerance,
             "worst_prefix": worst
             and {
                 "prefix": list(worst.prefix),
@@ -218,6 +238,7 @@ class Report:
                     "mistake": found.mistake,
                     "summary": found.summary,
                     "threads": list(found.threads),
+                    "partly": found.partly,
                 }
                 for found in self.diagnoses
             ],

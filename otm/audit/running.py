@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,7 +16,7 @@ from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.shown import shown
 
-__all__ = ["CountedSource", "Outcome", "Wrong", "most_tokens", "run", "run_rows"]
+__all__ = ["CRASHES", "CountedSource", "Outcome", "Wrong", "most_tokens", "run", "run_rows"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ class CountedSource:
         return self._source(m)
 
 
+CRASHES = (Exception, SystemExit, GeneratorExit)
+"""What a subject may raise; SystemExit would end the audit with whatever status it has."""
+
 NOT_OF_THE_SUBJECT = (MissingDependencyError, ProblemTooLargeError)
 """Errors that say nothing about a subject, and go on to the caller."""
 
@@ -77,7 +81,7 @@ def run(subject: Subject, instance: Instance, source: Randomness) -> Outcome:
         output = subject.output(instance, source)
     except NOT_OF_THE_SUBJECT:
         raise
-    except Exception as error:  # whatever code of others raises is what the audit reports
+    except CRASHES as error:  # whatever code of others raises is what the audit reports
         return _crash(error)
     return _checked(subject, instance, output)
 
@@ -90,22 +94,31 @@ def run_rows(
         outputs: Sequence[Path] = subject.outputs(instance, uniforms)
     except NOT_OF_THE_SUBJECT:
         raise
-    except Exception as error:  # of one of the rows, which has to be found
+    except CRASHES as error:  # of one of the rows, which has to be found
         if len(uniforms) == 1:
             return [_crash(error)]
         return [run_rows(subject, instance, row[None])[0] for row in uniforms]
     return [_checked(subject, instance, output) for output in outputs]
 
 
-def _crash(error: Exception) -> Wrong:
-    text = " ".join(str(error).split())
+def _crash(error: BaseException) -> Wrong:
+    try:
+        text = " ".join(_without_address(str(error)).split())
+    except Exception:  # its own
+        text = "(its message cannot be read)"
     return Wrong(f"crashed with {type(error).__name__}: {text:.150}", crashed=True)
+
+
+def _without_address(text: str) -> str:
+    """Leave out what differs between runs that give the same."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
 def _checked(subject: Subject, instance: Instance, output: Any) -> Outcome:
     """Check that an output is one or more tokens of the vocabulary, and not too many."""
     if not isinstance(output, Sequence) or isinstance(output, str):
-        return Wrong(f"returned {shown(output)} of type {type(output).__name__}, not tokens")
+        text = _without_address(shown(output))
+        return Wrong(f"returned {text} of type {type(output).__name__}, not tokens")
     if not output:
         return Wrong("returned no token")
     most = most_tokens(subject, instance)
@@ -113,7 +126,8 @@ def _checked(subject: Subject, instance: Instance, output: Any) -> Outcome:
         return Wrong(f"returned {len(output)} tokens; at most {most} can follow from one run")
     for token in output:
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
-            return Wrong(f"returned {shown(token)} of type {type(token).__name__} as a token")
+            text = _without_address(shown(token))
+            return Wrong(f"returned {text} of type {type(token).__name__} as a token")
         if not 0 <= token < instance.vocabulary:
-            return Wrong(f"returned token {token} of {instance.vocabulary}")
+            return Wrong(f"returned token {shown(token)} of {instance.vocabulary}")
     return tuple(map(int, output))

@@ -51,7 +51,7 @@ def source_of(uniforms: npt.NDArray[Any]) -> Randomness:
                 f"a run of the verifier takes {taken} uniforms or more, and {uniforms.size} are at "
                 "hand; audit it on fewer drafts and tokens"
             )
-        return uniforms[taken - m : taken]
+        return uniforms[taken - m : taken].copy()  # which may be written into
 
     return source
 

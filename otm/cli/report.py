@@ -115,6 +115,22 @@ def report(
     elif draft.lower().endswith(".jsonl"):
         if target is not None:
             raise InvalidInputError("a .jsonl file has both models' lists; give one file")
+        unused = {
+            "--prompts": prompts,
+            "--tokens": tokens,
+            "--draft-temperature": draft_temperatures,
+            "--latency": latency,
+            "--kind": None if kind == "logits" else kind,
+            "--temperature, --top-k or --top-p": None
+            if sampling == Standardization()
+            else sampling,
+        }
+        for option, value in unused.items():
+            if value is not None:
+                raise InvalidInputError(
+                    f"lists of a .jsonl file are taken as they are, and bound α_k alone: "
+                    f"{option} would have no effect; leave it out"
+                )
         source = reporting.from_lines(Path(draft), vocabulary=vocabulary)
     else:
         source = reporting.from_files(

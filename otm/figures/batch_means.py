@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
+from otm.decoding.planning.paired_means import Estimate
 from otm.errors import InvalidParameterError
 
-__all__ = ["Interval", "batch_means_interval"]
+__all__ = ["batch_means_interval"]
 
 
-class Interval(NamedTuple):
-    """A mean and the two ends of its confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def batch_means_interval(series: npt.ArrayLike, batches: int = 20, level: float = 0.95) -> Interval:
+def batch_means_interval(series: npt.ArrayLike, batches: int = 20, level: float = 0.95) -> Estimate:
     """Mean of a stationary, dependent series with its confidence interval.
 
     The series is cut into batches of neighbours.  Where a batch is much longer than the dependence
@@ -38,7 +29,7 @@ def batch_means_interval(series: npt.ArrayLike, batches: int = 20, level: float 
 
     Returns
     -------
-    Interval
+    Estimate
         The mean of all values, and the interval around it.
 
     Raises
@@ -69,4 +60,4 @@ def batch_means_interval(series: npt.ArrayLike, batches: int = 20, level: float 
     mean = float(values.mean())
     error = float(np.std(means, ddof=1)) / batches**0.5
     reach = float(stdtrit(batches - 1, (1 + level) / 2)) * error
-    return Interval(mean, mean - reach, mean + reach)
+    return Estimate(mean, mean - reach, mean + reach)

@@ -12,6 +12,7 @@ from otm.figures.measurements import where, with_pattern
 from otm.figures.registry import load, module_name
 from otm.figures.sources import digest_of, versions
 from otm.figures.table import Table
+from otm.files.writing import write_whole
 
 __all__ = ["SUFFIXES", "Outcome", "write"]
 
@@ -117,12 +118,10 @@ def _data(name: str, cache: Path, digest: str, *, longer: bool) -> tuple[Table, 
     table: Table = module.full_data() if longer else module.data()
     cache.mkdir(parents=True, exist_ok=True)
     for old in cache.glob(f"{stem}.*.csv"):
-        old.unlink()
-    part = file.with_suffix(".part")  # a run that is stopped leaves no half of a file behind
-    _save(part, table.to_csv())
-    part.replace(file)
+        old.unlink(missing_ok=True)  # another run may have been faster
+    _save(file, table.to_csv())
     return table, "computed"
 
 
 def _save(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8", newline="\n")
+    write_whole(file, text.encode())

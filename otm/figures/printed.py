@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 from otm.figures.table import Cell, Table
 
-__all__ = ["Comparison", "agrees", "comparison_table"]
+__all__ = ["Comparison", "agrees", "comparison_table", "rounding_interval"]
 
 AGREES = "agrees"
 """The verdict where the computed number rounds to the printed one."""
@@ -35,6 +36,19 @@ class Comparison(NamedTuple):
     reason: str = ""
 
 
+def rounding_interval(printed: str) -> tuple[Fraction, Fraction]:
+    """Find the least and the largest number that may have been rounded to the printed one.
+
+    Examples
+    --------
+    >>> rounding_interval("0.7")
+    (Fraction(13, 20), Fraction(3, 4))
+    """
+    number = Decimal(printed)
+    half = Fraction(Decimal(5).scaleb(int(number.as_tuple().exponent) - 1))
+    return Fraction(number) - half, Fraction(number) + half
+
+
 def agrees(printed: str, computed: float) -> bool:
     """Whether a number rounds to the printed one.
 
@@ -45,9 +59,8 @@ def agrees(printed: str, computed: float) -> bool:
     >>> agrees("2.5", 2.5499), agrees("2.5", 2.56), agrees("0.75", 0.745)
     (True, False, True)
     """
-    number = Decimal(printed)
-    half = Decimal(5).scaleb(int(number.as_tuple().exponent) - 1)
-    return abs(Decimal(repr(float(computed))) - number) <= half
+    least, largest = rounding_interval(printed)
+    return least <= Fraction(repr(float(computed))) <= largest
 
 
 def comparison_table(comparisons: Iterable[Comparison]) -> Table:

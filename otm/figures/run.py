@@ -6,12 +6,12 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.figures.gallery import write_gallery
 from otm.figures.output import Outcome, write
 from otm.figures.progress import bar, in_a_row_of_its_own
@@ -69,7 +69,7 @@ def draw_all(
     for name in names:
         load(name)
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = list(dict.fromkeys(names)) or FIGURES
+    chosen = list(dict.fromkeys(names or FIGURES))
     for done in write_all(chosen, folder, results, full=full, jobs=jobs or os.cpu_count() or 1):
         tell(done)
     return write_gallery(folder)
@@ -98,6 +98,8 @@ def write_all(
     ------
     OTMError
         The first that a figure raises; those that have not begun are not begun any more.
+    ProblemTooLargeError
+        If a process ends without a result.
     """
     # what takes minutes goes first, so that no core is idle at the end
     order = sorted(names, key=lambda name: not hasattr(load(name), "full_data"))
@@ -116,6 +118,11 @@ def write_all(
                 shown.update()
                 with shown.external_write_mode():
                     yield done
+        except BrokenExecutor:
+            raise ProblemTooLargeError(
+                "a process was ended from outside, as systems do that run out of memory; data that "
+                "were finished are kept: go on with fewer --jobs"
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 

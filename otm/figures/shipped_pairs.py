@@ -79,12 +79,22 @@ def prompts_of_text(count: int, length: int = 64) -> list[list[int]]:
     count, length : int
         How many, and of how many bytes.
 
+    Raises
+    ------
+    InvalidParameterError
+        If they would overlap, where intervals take prompts to be independent.
+
     Examples
     --------
     >>> bytes(prompts_of_text(2, 12)[1])
     b'idding him.\n'
     """
     text = _parts()[1]
+    if count * length > len(text):
+        raise InvalidParameterError(
+            f"{count} prompts of {length} bytes overlap in a text of {len(text):,}; give at most "
+            f"{len(text) // length} prompts"
+        )
     starts = np.linspace(0, len(text) - length, count).astype(int)
     return [list(text[start : start + length]) for start in starts]
 

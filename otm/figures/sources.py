@@ -2,9 +2,10 @@
 
 The digest covers the code of the figure's module and of all modules of this package that it
 imports, directly or not, the data files of the package, and the versions of Python and of the
-packages that compute.  Left out is what only draws: functions named `draw` or `draw_…`, the modules
-of `otm.figures.drawing`, docstrings and comments.  So a changed colour recomputes nothing, and a
-changed solver recomputes all that rests on it.
+packages that compute.  Left out is what only draws: functions of figures that are named `draw` or
+`draw_…`, the modules of `otm.figures.drawing`, docstrings and comments; and the list of figures.
+So a changed colour or one more figure recomputes nothing, and a changed solver recomputes all that
+rests on it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["PACKAGES", "digest_of", "versions"]
 PACKAGES = ("numpy", "scipy", "highspy", "torch")
 """Packages that the data of figures are computed with."""
 
-_WITHOUT_NUMBERS = ("otm.figures.drawing", "otm.figures.progress")
+_WITHOUT_NUMBERS = ("otm.figures.drawing", "otm.figures.progress", "otm.figures.registry")
 
 
 def digest_of(module: str) -> str:
@@ -77,11 +78,12 @@ def _needed(module: str) -> set[str]:
 def _code(module: str) -> tuple[str, tuple[str, ...]]:
     """Code of a module without what only draws or explains, and the modules that it imports."""
     tree = ast.parse(_file_of(module).read_text(encoding="utf-8"))
-    tree.body = [
-        node
-        for node in tree.body
-        if not (isinstance(node, ast.FunctionDef) and f"{node.name}_".startswith("draw_"))
-    ]
+    if module.startswith("otm.figures."):  # elsewhere one draws tokens
+        tree.body = [
+            node
+            for node in tree.body
+            if not (isinstance(node, ast.FunctionDef) and f"{node.name}_".startswith("draw_"))
+        ]
     imported = dict.fromkeys(name for name in _imports(tree) if _file_of(name).is_file())
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

@@ -15,7 +15,8 @@ from otm.files.rows import Rows, check_shape
 
 __all__ = ["safetensors_arrays"]
 
-LONGEST_HEADER = 2**24
+LONGEST_HEADER = 2**20
+"""Most bytes of a header, which takes some dozens of times as many when it is parsed."""
 
 TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16",

@@ -16,10 +16,11 @@ from otm.decoding.planning.latency import Latency
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.files import named, read_json
+from otm.files.writing import write_whole
 from otm.reporting.knobs import Knob, Lenience, Typical
 from otm.reporting.models import ModelPair, from_models
 from otm.reporting.page import check_page, page
-from otm.reporting.run import Progress, measure_all, write_whole
+from otm.reporting.run import Progress, measure_all
 from otm.reporting.settings import Settings
 from otm.reporting.sources import ScoreFiles, Source, from_files
 from otm.reporting.summary import Summary, summarise

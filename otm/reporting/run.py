@@ -19,12 +19,13 @@ from otm.errors import (
     ProblemTooLargeError,
 )
 from otm.files import open_arrays, read_json
+from otm.files.writing import write_whole
 from otm.reporting.pairs import Measured
 from otm.reporting.settings import Settings
 from otm.reporting.sources import BLOCK_BYTES, Block, Bounds, Source
 from otm.shown import shown
 
-__all__ = ["Progress", "measure_all", "write_whole"]
+__all__ = ["Progress", "measure_all"]
 
 Progress = Callable[[int, int], None]
 """Told the number of blocks that are finished, and of all."""
@@ -91,7 +92,12 @@ def measure_all(
     todo = [i for i in range(len(bounds)) if i not in parts]
     blocks = zip(todo, source.blocks([bounds[i] for i in todo]), strict=True)
     if todo:
-        pool = joblib.Parallel(n_jobs=workers, batch_size=1, return_as="generator_unordered")
+        pool = joblib.Parallel(
+            n_jobs=workers,
+            batch_size=1,
+            max_nbytes=None,  # no copies of blocks in files that an error would leave behind
+            return_as="generator_unordered",
+        )
         found = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
         try:
             for i, part in found:
@@ -109,13 +115,6 @@ def measure_all(
                 warnings.simplefilter("ignore")
                 found.close()
     return _joined(parts, bounds)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there as a whole or not at all, whenever the process ends."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    beside.write_bytes(content)
-    beside.replace(path)
 
 
 def _measure(number: int, block: Block, settings: Settings) -> tuple[int, Measured]:

@@ -29,7 +29,7 @@ def test_the_names_are_those_of_the_registry(capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         (["nonsense"], "figure 'nonsense'; known figures are"),
-        ([NAME, "--jobs", "0"], "at least one process"),
+        ([NAME, "--jobs", "0"], "at least one is needed"),
         ([NAME, "--jobs", "many"], "Invalid value for '--jobs'"),
     ],
 )
@@ -60,7 +60,7 @@ def test_figures_are_drawn_as_asked_and_listed(
         yield Done(Outcome(NAME, "computed"), 0.25)
 
     monkeypatch.setattr("otm.figures.run.write_all", write_all)
-    monkeypatch.setattr("otm.figures.gallery.write_gallery", lambda folder: folder / "index.html")
+    monkeypatch.setattr("otm.figures.run.write_gallery", lambda folder: folder / "index.html")
     output = tmp_path / "a" / "b"
     options = ["--output", str(output), "--results", "elsewhere", "--full", "--jobs", "3"]
     assert main(["figures", NAME, NAME, *options, "--json"]) == 0

@@ -89,6 +89,8 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["missing.npy", "target.npy"], "cannot be found"),
         (["draft.npy"], "would be both the draft and the target"),
         (["lists.jsonl", "target.npy"], "has both models' lists"),
+        (["lists.jsonl", "--temperature", "0.5"], "--temperature, --top-k or --top-p would have"),
+        (["lists.jsonl", "--latency", "0.1"], "--latency would have no effect"),
         (["draft.npy", "target.npy", "--kind", "magic"], "it is one of logits"),
         (["draft.npy", "target.npy", "--rule", "magic"], "known rules are"),
         (["draft.npy", "target.npy", "-k", "0"], "k = 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import operator
 import os
 import re
 import subprocess
@@ -117,6 +118,9 @@ print(sources.digest_of("otm.figures.spectr.figure_5"))
     assert changed(figure, "height=2.5", "height=2.6") == same  # in `draw`
     assert changed(figure, "Compute the", "compute the") == same  # in a docstring
     assert changed("otm.figures.drawing.style", "#0072B2", "#0072B3") == same
+    assert changed("otm.figures.registry", '"leviathan_figure_1",', "") == same
+    tokens = "from __future__ import annotations\n\ndef draw_token(): return 1"
+    assert changed("otm.membership.cut", "from __future__ import annotations", tokens) != same
     assert changed(figure, "MOST_DRAFTS = 20", "MOST_DRAFTS = 21") != same
     assert changed("otm.membership.cut", "from otm", "import sys; from otm") != same
     assert changed("otm.arithmetic", "from __future__", "import sys\nfrom __future__") != same
@@ -278,6 +282,17 @@ def test_a_folder_that_cannot_be_made_is_one_line(
     (tmp_path / "taken").write_text("")
     assert main(["spectr_figure_5", "--output", str(tmp_path / "taken")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_process_that_ends_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: the traceback of a pool; the processes end because they cannot begin."""
+    monkeypatch.setattr("otm.figures.run.in_a_row_of_its_own", operator.truediv)
+    assert main([NAME, "--output", str(tmp_path), "--jobs", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "fewer --jobs" in error
+    assert error.count("\n") == 1
 
 
 def test_full_takes_the_longer_version_where_there_is_one(

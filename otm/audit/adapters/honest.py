@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law
+from otm.arithmetic import Law, read_only
 from otm.audit.subject import Instance
 from otm.decoding.drafting import Randomness
 from otm.decoding.models.stateless import StatelessModel
@@ -84,7 +84,7 @@ def models_for(instance: Instance, exact: bool) -> tuple[StatelessModel, Statele
 @lru_cache(maxsize=4096)
 def _law(model: TableModel, context: tuple[int, ...], exact: bool) -> Law:
     law = model.law(context)
-    return law if exact else law.astype(np.float64)
+    return law if exact else read_only(law.astype(np.float64))
 
 
 @lru_cache(maxsize=4096)

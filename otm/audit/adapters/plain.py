@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,9 @@ from otm.errors import InvalidParameterError
 from otm.shown import shown
 
 __all__ = ["KINDS", "Chain", "Loop", "TokenRule", "as_subject", "chain", "loop", "token_rule"]
+
+LARGEST_SEED = 2**31
+"""Seeds stay below: `numpy.random.seed` takes 32 bits, and other generators signed ones."""
 
 CHAIN = ("target_probs", "draft_probs", "draft_tokens")
 
@@ -50,7 +54,7 @@ class _Plain(Subject):
             return {}
         if name == "uniforms":
             return {name: source if uniforms is None else self.convert(source(uniforms))}
-        seed = int(source(1)[0] * 2**53)
+        seed = int(source(1)[0] * LARGEST_SEED)
         if name == "rng":
             return {name: np.random.default_rng(seed)}
         return {name: seed if name == "seed" else torch_generator(seed)}
@@ -227,6 +231,11 @@ def as_subject(verifier: Any, kind: str | None) -> Subject:
         if kind is not None:
             raise InvalidParameterError(f"kind = {shown(kind)}, but a Subject has its kind already")
         return verifier
+    if inspect.iscoroutinefunction(verifier):
+        raise InvalidParameterError(
+            f"{shown(verifier)} is an async function, which returns no tokens; wrap it into one "
+            "that runs it"
+        )
     if not callable(verifier):
         raise InvalidParameterError(
             f"the verifier is {shown(verifier)}; give a function, or a Subject from "

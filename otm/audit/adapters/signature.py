@@ -48,6 +48,11 @@ def randomness_of(function: Callable[..., Any], before: int) -> str | None:
     """
     parameters = parameters_of(function)
     found = [name for name in RANDOMNESS if name in parameters]
+    if any(parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY for name in found):
+        raise InvalidParameterError(
+            f"a verifier with the parameters ({', '.join(parameters)}), which takes {found[0]} by "
+            "position alone; it must take it by name"
+        )
     if required(function) > before + len(found) or len(found) > 1 or len(parameters) < before:
         raise InvalidParameterError(
             f"a verifier with the parameters ({', '.join(parameters)}); it must take {before} "

@@ -3,9 +3,10 @@
 The target and the small draft are shipped models, at contexts of texts that the target generates.
 Each curve is one knob: lenience l of the optimal rule and, with another residual, of Leviathan et
 al.'s; acceptance where q(x) ≥ l max q; typical acceptance (Medusa, δ = √ε); a lossless rule for a
-target of another temperature (upper branch: hotter); Wagner et al.'s sigmoids with scales ±a.  The
-frontier is acceptance = optimum + TV, total variation: no rule can lie above, and the optimal
-lenient one lies on it.  Means over contexts, exact in each of them.
+target of another temperature (upper branch: hotter); Wagner et al.'s sigmoids with scales ±a, of
+log-probabilities in place of logits.  The frontier is acceptance = optimum + TV, total variation:
+no rule can lie above, and the optimal lenient one lies on it.  Means over contexts, exact in each
+of them.
 
 References
 ----------

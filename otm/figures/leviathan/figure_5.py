@@ -3,7 +3,7 @@
 The paper's figure is a diagram ([leviathan2023]_); this one is measured, call by call, while 24
 tokens are decoded with one thread of a processor, at seeds with a usual number of runs.  The number
 in a block of the target is that of the tokens that its run yields; gaps are time outside of the
-models.  A draft of the first pair costs about a tenth of the target; the weights are random, and
+models.  A draft of the first pair costs about a fifth of the target; the weights are random, and
 scaled so that about four drafts of five are accepted.  The models of the second pair come with this
 package, and are so small that a draft costs a good part of the target, and the loop does too.
 

@@ -2,10 +2,11 @@
 
 All numbers outside the tables that follow from a formula ([leviathan2023]_, sections 3.5, 3.6 and
 appendix A.5).  The improvements for lenience in standard sampling, at the best γ, are above what
-Theorem 3.8 gives for any α and c that round to the printed ones; one c between 0.0075 and 0.009,
-instead of 0.015, would give all four, but we do not know what was used.  The printed 5 has no
-decimal, so that 4.79 agrees with it; and 1/0.3 is printed as 3.  Corollary 3.9 has no number: at
-the best γ the improvement is never below (1 + α)/(1 + c), which a test checks on a grid.
+Theorem 3.8 gives for any α and c that round to the printed ones; with such α one c between 0.0075
+and 0.009, instead of 0.015, would give all four, but we do not know what was used.  The printed 5
+has no decimal, so that 4.79 agrees with it; and 1/0.3 is printed as 3.  Corollary 3.9 has no
+number: at the best γ the improvement is never below (1 + α)/(1 + c), which a test checks on a
+grid.
 
 References
 ----------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from fractions import Fraction
 
 from otm.decoding.analysis import best_gamma, walltime_improvement
-from otm.figures.printed import Comparison, agrees
+from otm.figures.printed import Comparison, agrees, rounding_interval
 
 __all__ = ["improvement_comparison", "improvement_range"]
 
@@ -29,7 +28,7 @@ def improvement_range(alpha: str, gamma: int | None, cost: str) -> tuple[float, 
     >>> round(least, 2), round(largest, 2)
     (3.02, 3.3)
     """
-    (low_alpha, high_alpha), (low_cost, high_cost) = map(_rounding_interval, (alpha, cost))
+    (low_alpha, high_alpha), (low_cost, high_cost) = map(rounding_interval, (alpha, cost))
     return _improvement(low_alpha, gamma, high_cost), _improvement(high_alpha, gamma, low_cost)
 
 
@@ -54,7 +53,7 @@ def improvement_comparison(
     if agrees(printed, computed):
         return Comparison(item, printed, computed)
     least, largest = improvement_range(alpha, gamma, cost)
-    low, high = map(float, _rounding_interval(printed))
+    low, high = map(float, rounding_interval(printed))
     some = "some round" if least <= high and low <= largest else "none rounds"
     reason = (
         f"α and c are rounded: those that round to {alpha} and {cost} give {least:.2f} to "
@@ -66,9 +65,3 @@ def improvement_comparison(
 def _improvement(alpha: Fraction, gamma: int | None, cost: Fraction) -> float:
     drafts = best_gamma(alpha, cost) if gamma is None else gamma
     return float(walltime_improvement(alpha, drafts, cost))
-
-
-def _rounding_interval(printed: str) -> tuple[Fraction, Fraction]:
-    number = Decimal(printed)
-    half = Fraction(Decimal(5).scaleb(int(number.as_tuple().exponent) - 1))
-    return Fraction(number) - half, Fraction(number) + half

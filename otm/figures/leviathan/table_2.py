@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from otm.figures.drawing.style import journal_style
 from otm.figures.drawing.tables import table_figure
+from otm.figures.recorded_pairs import COMMAND, PAIRS, RECORDED
 from otm.figures.registry import Kind
 from otm.figures.shipped_pairs import SIZES
 from otm.figures.table import Cell, Table
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
-RECORDED = "papers"
-COMMAND = "python -m benchmarks.papers --save"
-
-PAIRS = ("shipped", "deepened")
 
 
 def data(records: list[dict[str, Any]]) -> Table:

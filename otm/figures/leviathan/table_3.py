@@ -2,7 +2,7 @@
 
 As in the paper, α is the mean of Σ min(p, q) over 10,000 tokens that the target generates, greedily
 (T = 0) or by sampling (T = 1).  First come our own models, which read bytes: n-grams of the
-training text and the shipped networks; 95 % intervals over prompts are no wider than the markers.
+training text and the shipped networks; 95 % intervals over prompts are about as wide as a marker.
 We take 250 texts of 40 tokens: longer greedy texts of so small a target repeat themselves, which
 would raise α.  Below is what the paper prints for its models.  The numbers need not agree; α grows
 with the draft model in both, and is mostly larger at T = 0.

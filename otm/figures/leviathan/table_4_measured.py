@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from otm.decoding.analysis import expected_tokens, walltime_improvement
 from otm.figures.drawing.style import COLOURS, MARKERS, blank_figure, journal_style
+from otm.figures.recorded_pairs import COMMAND, PAIRS, RECORDED
 from otm.figures.registry import Kind
 from otm.figures.table import Cell, Table
 
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
-RECORDED = "papers"
-COMMAND = "python -m benchmarks.papers --save"
-
-PAIRS = ("shipped", "deepened")
 
 
 def data(records: list[dict[str, Any]]) -> Table:

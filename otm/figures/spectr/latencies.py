@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from otm.figures.drawing.tables import table_figure
+from otm.figures.recorded_pairs import PAIRS
 from otm.figures.table import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PAIRS", "Printed", "draw_latencies", "latencies"]
-
-PAIRS = ("shipped", "deepened")
-"""What `benchmarks.papers` measures, by the name of the target."""
+__all__ = ["Printed", "draw_latencies", "latencies"]
 
 BATCHES = (1, 2, 4, 8)
 

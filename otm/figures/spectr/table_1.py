@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from otm.figures.drawing.style import journal_style
 from otm.figures.drawing.tables import table_figure
+from otm.figures.recorded_pairs import COMMAND, PAIRS, RECORDED
 from otm.figures.registry import Kind
 from otm.figures.table import Cell, Table
 
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
-RECORDED = "papers"
-COMMAND = "python -m benchmarks.papers --save"
-
-PAIRS = ("shipped", "deepened")
 QUANTITIES = ("block_efficiency", "speed")
 
 # Sun et al., Table 1, by algorithm, K and L: block efficiency and relative wall clock speed

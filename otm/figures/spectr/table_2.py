@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from otm.figures.drawing.style import journal_style
+from otm.figures.recorded_pairs import COMMAND, RECORDED
 from otm.figures.registry import Kind
 from otm.figures.spectr.latencies import Printed, draw_latencies, latencies
 from otm.figures.table import Table
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
-RECORDED = "papers"
-COMMAND = "python -m benchmarks.papers --save"
 
 PAPER = {
     4: (Printed(1.00, 0.16), Printed(1.01, 0.15), Printed(1.06, 0.10), Printed(1.10, 0.16)),

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from otm.figures.drawing.style import journal_style
+from otm.figures.recorded_pairs import COMMAND, RECORDED
 from otm.figures.registry import Kind
 from otm.figures.spectr.latencies import Printed, draw_latencies, latencies
 from otm.figures.table import Table
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
-RECORDED = "papers"
-COMMAND = "python -m benchmarks.papers --save"
 
 PAPER = {
     4: (Printed(0.18, 0.02), Printed(0.19, 0.04), Printed(0.18, 0.09), Printed(0.20, 0.13)),

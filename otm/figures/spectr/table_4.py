@@ -34,7 +34,7 @@ from otm.figures.drawing.style import (
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
 from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
-from otm.figures.shipped_pairs import DRAFTS, SIZES, logits_at, prompts_of_text, texts_of_target
+from otm.figures.shipped_pairs import DRAFTS, SIZES, laws_at, prompts_of_text, texts_of_target
 from otm.figures.spectr.steps_given_text import expected_steps, survivors_along
 from otm.figures.table import Cell, Table
 
@@ -93,16 +93,16 @@ def data(prompts: int = PROMPTS, tokens: int = TOKENS, seeds: int = SEEDS) -> Ta
 
 
 def full_data() -> Table:
-    """Take as many prompts for each seed as the paper does."""
-    return data(prompts=1000)
+    """Take all prompts that the text has room for; the paper has 1,000 for each seed."""
+    return data(prompts=125)
 
 
 def steps_of_texts(texts: npt.NDArray[np.int64]) -> dict[tuple[str, str, int, int], Floats]:
     """Mean number of steps for each text [R, length], by draft model, rule, L and K."""
-    new, target = texts[:, PROMPT_LENGTH:], laws_along("target", texts)
+    new, target = texts[:, PROMPT_LENGTH:], laws_at("target", texts, PROMPT_LENGTH)
     steps = {}
     for draft in DRAFTS:
-        laws = laws_along(draft, texts)
+        laws = laws_at(draft, texts, PROMPT_LENGTH)
         lines = zip(laws, target, new.tolist(), strict=True)
         moves = [survivors_along(tuple(RULES.values()), *line, CHAINS[-1]) for line in lines]
         for rule, of_rule in zip(RULES, np.stack(moves, axis=1), strict=True):
@@ -110,14 +110,6 @@ def steps_of_texts(texts: npt.NDArray[np.int64]) -> dict[tuple[str, str, int, in
                 for k in CHAINS:
                     steps[draft, rule, gamma, k] = expected_steps(of_rule, k, gamma)
     return steps
-
-
-def laws_along(model: str, texts: npt.NDArray[np.int64]) -> Floats:
-    """Laws of a model for the tokens behind the prompts, at temperature 1: array [R, T, V]."""
-    logits = logits_at(model, texts, PROMPT_LENGTH)
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    laws: Floats = weights / weights.sum(-1, keepdims=True)
-    return laws
 
 
 def efficiency(steps: Floats, tokens: int) -> list[float]:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from otm.figures.shipped_pairs import logits_at, prompts_of_text, texts_of_target
 from otm.kernels.reference import import_torch
 
-__all__ = ["SOFTMAX", "Outputs", "distance", "laws_at_contexts", "outputs", "weights"]
+__all__ = ["SOFTMAX", "Outputs", "distance", "logits_at_contexts", "outputs", "weights"]
 
 SOFTMAX = "softmax"
 """In the place of a scale."""
@@ -110,7 +110,7 @@ def distance(law: Array, exact: Array) -> Array:
 
 
 @cache
-def laws_at_contexts(
+def logits_at_contexts(
     names: tuple[str, ...], prompts: int, tokens: int, seed: int
 ) -> tuple[dict[str, Array], npt.NDArray[np.int64]]:
     """Logits of models at every token of texts that the target wrote, and the prompt of each.

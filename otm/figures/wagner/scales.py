@@ -15,7 +15,7 @@ from otm.figures.wagner.outputs import (
     Array,
     Outputs,
     distance,
-    laws_at_contexts,
+    logits_at_contexts,
     outputs,
     weights,
 )
@@ -42,14 +42,14 @@ def scales(names: Sequence[str], prompts: int, tokens: int, seed: int) -> Table:
     names : sequence of str
         Draft models of this package.
     prompts, tokens, seed : int
-        The contexts, see `laws_at_contexts`.
+        The contexts, see `logits_at_contexts`.
 
     Returns
     -------
     Table
         One row for each pair, type and scale.  Where there is no law, there are no numbers.
     """
-    logits, clusters = laws_at_contexts(("target", *names), prompts, tokens, seed)
+    logits, clusters = logits_at_contexts(("target", *names), prompts, tokens, seed)
     exact = weights(logits["target"], SOFTMAX, "float64")
     rows: list[tuple[Cell, ...]] = []
     tried: tuple[float | str, ...] = (SOFTMAX, *(10.0**power for power in POWERS))

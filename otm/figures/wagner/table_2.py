@@ -1,13 +1,13 @@
 """Wagner et al.'s Table 2: the sigmoid's scales, and how far the output is from the target.
 
-The paper gives word error rates and ROUGE, which need its data and models; the distance (TV) of the
-output's law from the target's bounds the change of every such score.  The models are our target of
-820k and its draft of 17k parameters, at contexts of texts that the target wrote.  Whatever the
-scales, nearly every draft is accepted, so that the token in the place of a draft follows the draft
-model; the token after the drafts, which the paper says nothing about and our variant draws ∝ σ, is
-nearly uniform.  In float16 10^5 is infinite, and infinity over infinity leaves no law: this is how
-the paper's Whisper, whose logits are in half precision, breaks down at ±10^5.  Means over contexts;
-± is half of the 95 % interval over prompts.
+The paper gives word error rates and ROUGE, which need its data and models; here it is the distance
+(TV) of the law of a token from the target's, which is 0 if nothing is lost.  The models are our
+target of 820k and its draft of 17k parameters, at contexts of texts that the target wrote.
+Whatever the scales, nearly every draft is accepted, so that the token in the place of a draft
+follows the draft model; the token after the drafts, which the paper says nothing about and our
+variant draws ∝ σ, is nearly uniform.  In float16 10^5 is infinite, and infinity over infinity
+leaves no law: this may be how the paper's Whisper, whose logits are in half precision, breaks down
+at ±10^5.  Means over contexts; ± is half of the 95 % interval over prompts.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Bytes over time, beside the rate of a plain copy on the same device.  Moved is what the operations
 of torch read and write, intermediate tensors included; of a Triton kernel it cannot be seen from
-outside, and the bytes that the method cannot do without (needed) stand for it.  With softmax all
-rows are needed once and one pair again; with sigmoids one pair.  The paper counts the sectors moved
-on an A100, with its models.  A high bandwidth is no merit by itself: who moves less may be faster
-at a lower one.
+outside, and the bytes that the method cannot do without (needed) stand for it.  What stays in
+caches counts too, so that more than a copy may be moved.  With softmax all rows are needed once and
+one pair again; with sigmoids one pair.  The paper counts the sectors moved on an A100, with its
+models.  A high bandwidth is no merit by itself: who moves less may be faster at a lower one.
 """
 
 from __future__ import annotations

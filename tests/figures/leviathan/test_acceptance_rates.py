@@ -10,6 +10,7 @@ import pytest
 from otm.coupling import ArgmaxLenientPlan, LenientPlan, distance_to_target
 from otm.decoding import Standardization
 from otm.decoding.models import load
+from otm.errors import InvalidParameterError
 from otm.figures.leviathan import table_3, table_5
 from otm.figures.shipped_pairs import (
     DRAFTERS,
@@ -97,6 +98,14 @@ def test_n_gram_laws_are_frequencies_of_the_training_text() -> None:
         unigram, np.bincount(text, minlength=256) / text.size, rtol=0, atol=1e-3
     )
     assert abs(bigram - unigram).sum() > 0.5
+
+
+def test_prompts_do_not_overlap() -> None:
+    """Bug: an interval over prompts that share most of their bytes."""
+    prompts = [bytes(prompt) for prompt in prompts_of_text(376, 64)]
+    assert len(set(prompts)) == 376
+    with pytest.raises(InvalidParameterError, match="at most 376 prompts"):
+        prompts_of_text(377, 64)
 
 
 def test_contexts_are_thinned_within_their_texts() -> None:

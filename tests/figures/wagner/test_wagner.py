@@ -39,7 +39,7 @@ from otm.figures.wagner import (  # noqa: E402
 from otm.figures.wagner.outputs import (  # noqa: E402
     SOFTMAX,
     distance,
-    laws_at_contexts,
+    logits_at_contexts,
     outputs,
     weights,
 )
@@ -54,7 +54,7 @@ MEASURED = (table_1, table_3, table_4, table_5, table_6, figure_3, figure_4, fig
 @pytest.fixture(scope="module")
 def logits() -> dict[str, Any]:
     """Logits of the target and of the smallest draft model at a few contexts, V = 256."""
-    return laws_at_contexts(("target", "small"), PROMPTS, TOKENS, 0)[0]
+    return logits_at_contexts(("target", "small"), PROMPTS, TOKENS, 0)[0]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,188 @@
+"""Whether anything has become slower than the results in benchmarks/results/ say.
+
+    python -m benchmarks.guard [NAME ...]
+
+Times are compared as ratios to something measured in the same run, never in seconds: to
+`np.argsort`, to a call of `otm.alpha` a row, to the optimal plan, to `import numpy`.  So a slower or
+a busier machine passes, and a slower OTM does not.  Still, noise moves ratios: what is slower than
+TOLERANCE times its record is measured again, and only what is slow in each of TRIES counts.
+
+The exit code is 1 if anything does.  The sizes are those of the records; it takes a minute or two.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import otm
+from benchmarks import report, rows, rules, solve
+from benchmarks.layout import record
+from otm.membership.rows import alpha_rows
+from otm.reporting import Settings
+
+__all__ = ["GROUPS", "Group", "best_of", "slower"]
+
+TOLERANCE = 1.5
+"""Times its record that a ratio may be: two runs of the same code differ by up to 1.3."""
+
+TRIES = 3
+ROUNDS = 5
+
+Ratios = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ratios that are measured together: as recorded, and as they are now."""
+
+    recorded: Callable[[], Ratios]
+    measure: Callable[[], Ratios]
+
+
+def slower(recorded: Ratios, measured: Ratios, tolerance: float = TOLERANCE) -> dict[str, float]:
+    """Ratios above their record times the tolerance, each as a multiple of its record.
+
+    What is recorded but not measured any more is slower without end: a guard that loses a
+    measurement must say so.
+    """
+    times = {name: measured.get(name, np.inf) / then for name, then in recorded.items()}
+    return {name: factor for name, factor in times.items() if not factor <= tolerance}
+
+
+def best_of(group: Group, tries: int = TRIES, tolerance: float = TOLERANCE) -> dict[str, float]:
+    """Measure until nothing is slower, at most `tries` times; return the smallest of each ratio."""
+    recorded = group.recorded()
+    best: dict[str, float] = {}
+    for _ in range(tries):
+        for name, ratio in group.measure().items():
+            best[name] = min(ratio, best.get(name, np.inf))
+        if not slower(recorded, best, tolerance):
+            break
+    return best
+
+
+def solved(times: Iterable[Mapping[str, object]], single: Mapping[str, float]) -> dict[str, float]:
+    """Ratios to np.argsort of the main job, and of selections, from what `benchmarks.solve` finds."""
+    ratios, sorts = {}, []
+    for row in times:
+        sorts.append(float(str(row["argsort ms"])))
+        for job in ("alpha", "plan", "certificate"):
+            ratios[f"{job}, {row['laws']}, k = {row['k']}"] = float(str(row[job]))
+    sort = statistics.median(sorts)
+    return ratios | {
+        name.removesuffix(", ms"): milliseconds / sort
+        for name, milliseconds in single.items()
+        if name.endswith(", ms")
+    }
+
+
+def of_rows(times: Iterable[Mapping[str, object]]) -> dict[str, float]:
+    """Ratios of many rows to a call a row, from what `benchmarks.rows` finds."""
+    return {
+        f"{row['laws']}, [{row['batch']} × {row['n']}], k = {row['k']}": float(
+            str(row["rows, checked"])
+        )
+        for row in times
+    }
+
+
+def measured_rows() -> dict[str, float]:
+    """Measure as `benchmarks.rows` does, without torch."""
+    found = []
+    for row in record("rows")["times"]:
+        kind, batch, n, k = (row[name] for name in ("laws", "batch", "n", "k"))
+        p, q = rows.laws(kind, batch, n)
+        contestants: dict[str, Callable[[], object]] = {
+            "single": lambda p=p, q=q, k=k: [
+                otm.alpha(*pair, k) for pair in zip(p, q, strict=True)
+            ],
+            "rows": lambda p=p, q=q, k=k: alpha_rows(p, q, k),
+        }
+        times = solve.in_turns(contestants, 3)
+        found.append({**row, "rows, checked": times["rows"] / times["single"]})
+    return of_rows(found)
+
+
+def of_rules(cost: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Costs of the rules as multiples of the optimal plan's, from what `benchmarks.rules` finds."""
+    optimal = cost["optimal"]
+    return {
+        f"{name}: {job.partition(' ms')[0].partition(',')[0].removesuffix(' µs')}": spent
+        / optimal[job]
+        for name, jobs in cost.items()
+        if name != "optimal"
+        for job, spent in jobs.items()
+    }
+
+
+def measured_report() -> dict[str, float]:
+    """Measure a position of a report, on fewer positions than `benchmarks.report` does."""
+    vocabulary = record("report")["vocabulary"]
+    keys = np.random.default_rng(1).random(record("solve")["n"])
+    with tempfile.TemporaryDirectory() as name:
+        paths = report.write_logits(Path(name), 400, vocabulary)
+        found = report.run(paths, Path(name) / "run", Settings(), workers=1)
+    sort = solve.in_turns({"argsort": lambda: np.argsort(keys)}, 3 * ROUNDS)["argsort"]
+    return {"position": found["processor ms per position"] / (1e3 * sort)}
+
+
+def recorded_report() -> dict[str, float]:
+    """Time of a position, of the record of reports, over that of a sort, of the record of solve."""
+    (alone,) = (row for row in record("report")["results"] if row["workers"] == 1)
+    sort = statistics.median(row["argsort ms"] for row in record("solve")["times"])
+    return {"position": alone["processor ms per position"] / sort}
+
+
+GROUPS = {
+    "solve": Group(
+        lambda: solved(record("solve")["times"], record("solve")["single"]),
+        lambda: solved(
+            solve.speed(record("solve")["n"], ROUNDS),
+            solve.selections(record("solve")["n"], ROUNDS),
+        ),
+    ),
+    "import": Group(
+        lambda: {"otm / numpy": record("solve")["single"]["import otm / import numpy"]},
+        lambda: {"otm / numpy": solve.import_time(ROUNDS)},
+    ),
+    "memory": Group(
+        lambda: {"alpha, bytes per byte": record("solve")["single"]["alpha, bytes per byte"]},
+        lambda: {"alpha, bytes per byte": solve.memory(record("solve")["n"])},
+    ),
+    "rows": Group(lambda: of_rows(record("rows")["times"]), measured_rows),
+    "rules": Group(
+        lambda: of_rules(record("rules")["cost"]),
+        lambda: of_rules(rules.cost(record("rules")["n"], record("rules")["k"], ROUNDS, 200)),
+    ),
+    "report": Group(recorded_report, measured_report),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(GROUPS)}")
+    names = parser.parse_args().names or list(GROUPS)
+    if unknown := set(names) - set(GROUPS):
+        parser.error(f"there is no group {min(unknown)!r}; there are {', '.join(GROUPS)}")
+    solve.settle_allocator()
+    failed = False
+    for group in names:
+        recorded, measured = GROUPS[group].recorded(), best_of(GROUPS[group])
+        slow = slower(recorded, measured)
+        failed |= bool(slow)
+        print(f"\n{group:<52}{'recorded':>10}{'now':>10}")
+        for name, then in recorded.items():
+            now = measured.get(name, np.inf)
+            print(f"{name:<52}{then:10.3g}{now:10.3g}{'  SLOWER' if name in slow else ''}")
+    print("\nslower than recorded" if failed else "\nnothing is slower than recorded")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

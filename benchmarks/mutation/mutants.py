@@ -1,0 +1,226 @@
+"""Small changes of the code of functions, each of which some test should notice."""
+
+import ast
+import inspect
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+__all__ = ["Mutant", "function", "functions_of", "mutants_of"]
+
+OPPOSITES = [
+    (ast.Lt, ast.GtE), (ast.Gt, ast.LtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn),
+    (ast.Is, ast.IsNot), (ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.Div),
+    (ast.LShift, ast.RShift), (ast.BitAnd, ast.BitOr),
+]  # fmt: skip
+SWAPS: dict[type[Any], list[type[Any]]] = {}
+for one, other in OPPOSITES:
+    SWAPS[one], SWAPS[other] = [other], [one]
+SWAPS |= {ast.FloorDiv: [ast.Mult], ast.Mod: [ast.Mult], ast.Pow: [ast.Mult]}
+for at, beside in [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE)]:
+    SWAPS[at].append(beside)
+    SWAPS[beside].append(at)
+
+NAMES = {
+    "min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum",
+    "maximum": "minimum", "argmax": "argmin", "argmin": "argmax",
+}  # fmt: skip
+SIDES = {"left": "right", "right": "left"}
+SYMMETRIC = {"min", "max", "minimum", "maximum", "lcm"}  # their arguments are not swapped
+SIMPLE = ast.Return | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Raise | ast.Assert
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one function.
+
+    Attributes
+    ----------
+    module, name : str
+        Where it is: the module, and the qualified name of the function in it.
+    line : int
+        Line of the statement.
+    before, after : str
+        The statement, or the first line of it.
+    code : CodeType
+        What the function runs instead.
+    """
+
+    module: str
+    name: str
+    line: int
+    before: str
+    after: str
+    code: CodeType
+
+    @property
+    def key(self) -> str:
+        """What names the change whatever its line."""
+        return f"{self.module}:{self.name}: {self.before} → {self.after}"
+
+
+def functions_of(module: ModuleType) -> dict[str, FunctionType]:
+    """Functions and methods that a module defines, by their qualified names."""
+    found = {}
+    scopes = [("", vars(module))]
+    for prefix, scope in scopes:
+        for name, value in scope.items():
+            plain = function(value)
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                scopes.append((f"{prefix}{name}.", vars(value)))
+            elif plain is not None and plain.__code__.co_filename == module.__file__:
+                found[prefix + name] = plain
+    return found
+
+
+def function(value: Any) -> FunctionType | None:
+    """Return what a method, a property or a cached property runs."""
+    for attribute in ("fget", "func", "__func__"):
+        value = getattr(value, attribute, value)
+    value = inspect.unwrap(value) if callable(value) else value
+    return value if isinstance(value, FunctionType) else None
+
+
+def mutants_of(module: ModuleType) -> Iterator[Mutant]:
+    """All changes of the functions of a module; what is not in a function is left alone."""
+    source = inspect.getsource(module)
+    tree = ast.parse(source)
+    starts = {f.__code__.co_firstlineno: (name, f) for name, f in functions_of(module).items()}
+    seen = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, Function):
+            continue
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        name, plain = starts.get(first, ("", None))
+        if plain is None:  # an overload, or a function in a function, which changes with it
+            continue
+        for line, before, after in _changes(node):
+            if (line, after) in seen or before == after:
+                continue
+            seen.add((line, after))
+            with warnings.catch_warnings(action="ignore"):  # of calls of what is no function
+                whole = compile(tree, module.__file__ or "", "exec")
+            code = _code_at(whole, name, first)
+            if code.co_freevars == plain.__code__.co_freevars:
+                yield Mutant(module.__name__, name, line, before, after, code)
+
+
+def _code_at(code: CodeType, name: str, line: int) -> CodeType:
+    waiting = [code]
+    for each in waiting:
+        if each.co_qualname == name and each.co_firstlineno == line:
+            return each
+        waiting += [constant for constant in each.co_consts if isinstance(constant, CodeType)]
+    raise LookupError(name)
+
+
+def _changes(tree: Function) -> Iterator[tuple[int, str, str]]:
+    """Change the tree in place, one change at a time, and undo it: line, before, after."""
+    body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
+    for statement in body:
+        for node, parent, field, place, around in list(_below(statement, tree, "body", statement)):
+            for new in _replacements(node):
+                before = _shown(around)
+                _put(parent, field, place, node, new)
+                ast.fix_missing_locations(tree)
+                yield around.lineno, before, _shown(new if node is around else around)
+                _put(parent, field, place, new, node)
+
+
+def _put(parent: ast.AST, field: str, place: int | None, old: ast.AST, new: ast.AST) -> None:
+    siblings = getattr(parent, field)
+    if isinstance(siblings, list):
+        siblings[next(i for i, item in enumerate(siblings) if item is old)] = new
+    else:
+        setattr(parent, field, new)
+
+
+def _below(
+    node: ast.AST, parent: ast.AST, field: str, around: Any
+) -> Iterator[tuple[Any, ast.AST, str, int | None, Any]]:
+    """All nodes that may change, each with its parent and the statement around it."""
+    if isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom):
+        return
+    around = node if isinstance(node, ast.stmt) else around
+    yield node, parent, field, None, around
+    if isinstance(node, ast.Raise):  # a refusal is taken away as a whole, its words stay
+        return
+    skipped = {"annotation", "returns", "decorator_list", "args" if isinstance(node, Function) else ""}
+    for name, value in ast.iter_fields(node):
+        if name in skipped:
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, ast.AST):
+                yield from _below(item, node, name, around)
+
+
+def _shown(statement: ast.AST) -> str:
+    """First line of a statement that holds others, all of one that does not."""
+    text = ast.unparse(statement)
+    return text if isinstance(statement, SIMPLE) else text.splitlines()[0]
+
+
+def _replacements(node: Any) -> Iterator[ast.AST]:
+    match node:
+        case ast.Compare():
+            for i, operator in enumerate(node.ops):
+                for swap in SWAPS[type(operator)]:
+                    operators = [*node.ops[:i], swap(), *node.ops[i + 1 :]]
+                    yield ast.Compare(node.left, operators, node.comparators)
+        case ast.BinOp():
+            for swap in SWAPS.get(type(node.op), ()):
+                yield ast.BinOp(node.left, swap(), node.right)
+        case ast.AugAssign():
+            for swap in SWAPS.get(type(node.op), ()):
+                yield ast.AugAssign(node.target, swap(), node.value)
+            yield ast.Pass()
+        case ast.BoolOp():
+            yield ast.BoolOp(SWAPS[type(node.op)][0](), node.values)
+        case ast.UnaryOp():
+            yield node.operand
+        case ast.Constant(value=bool()):
+            yield ast.Constant(not node.value)
+        case ast.Constant(value=int() | float()):
+            yield ast.Constant(node.value + 1)
+            yield ast.Constant(node.value - 1)
+        case ast.Constant(value=str()) if node.value in SIDES:
+            yield ast.Constant(SIDES[node.value])
+        case ast.IfExp():
+            yield ast.IfExp(node.test, node.orelse, node.body)
+        case ast.If() | ast.While() if not isinstance(node.test, ast.Compare | ast.UnaryOp):
+            denied = ast.UnaryOp(ast.Not(), node.test)
+            yield type(node)(denied, node.body, node.orelse)
+        case ast.Return(value=ast.expr()):
+            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                yield ast.Return(ast.Constant(None))
+        case ast.Call():
+            yield from _other_calls(node)
+        case ast.Raise() | ast.Expr(value=ast.Call()):
+            yield ast.Pass()
+        case ast.Assign(targets=[ast.Subscript() | ast.Attribute()]):
+            yield ast.Pass()
+        case ast.Break():
+            yield ast.Pass()
+
+
+def _other_calls(node: ast.Call) -> Iterator[ast.AST]:
+    """Call the opposite function, none at all, or the same with its arguments swapped."""
+    named = node.func
+    name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
+    positional = not any(isinstance(argument, ast.Starred) for argument in node.args)
+    if name in NAMES and isinstance(named, ast.Attribute):
+        yield ast.Call(ast.Attribute(named.value, NAMES[name], ast.Load()), node.args, node.keywords)
+    elif name in NAMES:
+        yield ast.Call(ast.Name(NAMES[name], ast.Load()), node.args, node.keywords)
+    if node.args and positional:
+        yield node.args[0]
+        if name in SYMMETRIC and len(node.args) > 1:
+            yield node.args[1]
+    elif isinstance(named, ast.Attribute) and not node.args:
+        yield named.value
+    if len(node.args) > 1 and positional and name not in {*SYMMETRIC, "isinstance"}:
+        swapped = [node.args[1], node.args[0], *node.args[2:]]
+        yield ast.Call(node.func, swapped, node.keywords)

@@ -1,0 +1,147 @@
+"""A run of pytest that collects its tests once and runs them in one fork for each mutant."""
+
+import gc
+import math
+import os
+import pickle
+import signal
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+
+from benchmarks.mutation.mutants import Mutant, functions_of
+
+__all__ = ["Session", "interval"]
+
+EXAMPLES = 30
+"""Instances of a property that are tried, fewer than in the tests themselves."""
+
+PATIENCE = 10
+"""How many times its usual time a test may take, and a second more."""
+
+
+class Session:
+    """The plugin that does it.
+
+    Parameters
+    ----------
+    modules : list of modules
+        Those that will be mutated.
+    use : callable
+        Is given this session as soon as `kills` works.
+    """
+
+    def __init__(self, modules: list[ModuleType], use: Callable[["Session"], None]) -> None:
+        self._functions = {
+            (module.__name__, name): function
+            for module in modules
+            for name, function in functions_of(module).items()
+        }
+        self._use = use
+        self._failed = False
+        self._found: Counter[str] = Counter()
+        self.timeouts = 0
+
+    def pytest_configure(self) -> None:
+        """Let examples fail without a search for the smallest."""
+        phases = Phase.explicit, Phase.generate
+        few = settings(settings.get_profile("ci"), phases=phases, max_examples=EXAMPLES)
+        settings.register_profile("mutation", few)
+        settings.load_profile("mutation")
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self._items = {item.nodeid: item for item in session.items}
+        gc.freeze()
+        self._seconds, reached = _forked(self._measure)
+        self._tests: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for test, functions in reached.items():
+            for function in functions:
+                self._tests[function].append(test)
+        print(f"{len(self._items)} tests, {sum(self._seconds.values()):.0f} s", flush=True)
+        self._use(self)
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._failed |= report.failed
+
+    def kills(self, mutant: Mutant) -> bool:
+        """Whether a test fails, or takes too long, if a function is replaced by a mutant."""
+        place = mutant.module, mutant.name
+        tests = sorted(self._tests[place], key=lambda t: (-self._found[t], self._seconds[t]))
+
+        def run() -> str | None:
+            self._functions[place].__code__ = mutant.code
+            for test in tests:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 1 + PATIENCE * self._seconds[test])
+                if not self._passes(test):
+                    return test
+            return None
+
+        killer = _forked(run)
+        self.timeouts += killer == TIMEOUT
+        if killer is not None:
+            self._found[killer] += 1
+        return killer is not None
+
+    def _passes(self, test: str) -> bool:
+        self._failed = False
+        item = self._items[test]
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        return not self._failed
+
+    def _measure(self) -> tuple[dict[str, float], dict[str, set[tuple[str, str]]]]:
+        """Processor time of each test that passes, and the functions that it runs."""
+        places = {function.__code__: place for place, function in self._functions.items()}
+        seconds, reached = {}, {}
+        ran: set[Any] = set()
+
+        def trace(frame: Any, event: str, _: Any) -> None:
+            ran.add(frame.f_code)
+
+        for test in self._items:
+            ran.clear()
+            start = time.process_time()
+            sys.settrace(trace)
+            passes = self._passes(test)
+            sys.settrace(None)
+            if passes:
+                seconds[test] = time.process_time() - start
+                reached[test] = {places[code] for code in ran & places.keys()}
+        return seconds, reached
+
+
+TIMEOUT = "a test that did not end"
+
+
+def _forked(function: Callable[[], Any]) -> Any:
+    """Return what a function returns in a fork of this process, silently."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        answer = pickle.dumps(function())
+        with os.fdopen(write, "wb") as pipe:
+            pipe.write(answer)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return pickle.loads(answer) if answer else TIMEOUT
+
+
+def interval(hits: int, tries: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval, of 95 %, for the probability of a hit."""
+    share, weight = hits / tries, z * z / tries
+    centre = (share + weight / 2) / (1 + weight)
+    half = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
+    return centre - half, centre + half
