@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "Frozen",
     "Law",
     "Number",
     "as_integers",
@@ -68,6 +69,17 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make an array that is handed out unwritable: changing a table would change laws silently."""
     array.flags.writeable = False
     return array
+
+
+class Frozen:
+    """Objects whose arrays stay unwritable when they are copied or unpickled: NumPy forgets it."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for value in state.values():
+            for array in value if isinstance(value, tuple) else (value,):
+                if isinstance(array, np.ndarray):
+                    read_only(array)
+        self.__dict__.update(state)
 
 
 def zeros(size: int, like: Law) -> Law:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law, read_only
+from otm.arithmetic import Frozen, Law, read_only
 from otm.coupling.plan import Selection
 from otm.distribution import as_law_rows
 from otm.draft_laws.base import NEVER_DRAWN
@@ -33,7 +35,7 @@ TOKENS_BESIDE = 32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SolutionRows:
+class SolutionRows(Frozen):
     """Solutions of OTM-k for many pairs of laws, as `solve_rows` makes them.
 
     `rows[i]`, with an index for each of the leading axes, is the `Solution` of one row, built when
@@ -64,7 +66,9 @@ class SolutionRows:
     target: Law
     k: Counts
     alpha: Law
-    _solutions: dict[tuple[int, ...], Solution] = field(default_factory=dict, init=False)
+    _solutions: OrderedDict[tuple[int, ...], Solution] = field(
+        default_factory=OrderedDict, init=False
+    )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,7 +94,8 @@ class SolutionRows:
         if solution is None:
             most = KEPT_TOKENS // (self.draft.shape[-1] + TOKENS_BESIDE)
             if self._solutions and len(self._solutions) >= most:
-                del self._solutions[next(iter(self._solutions))]  # the oldest
+                with suppress(KeyError):  # other threads may have been faster
+                    self._solutions.popitem(last=False)  # the oldest
             draft, target = (self._of_shape(law)[place] for law in (self.draft, self.target))
             problem = MembershipProblem(draft, target, int(self.k[place]))
             why = "one of several rows; the closed form needs no solver, O(n log n)."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number
+from otm.arithmetic import Frozen, Law, Number
 from otm.coupling.plan import Selection, TransportPlan
 from otm.draft_laws.base import NEVER_DRAWN, DraftLaw
 from otm.errors import InvalidDraftsError
@@ -30,7 +30,7 @@ __all__ = ["DraftsOnTokens", "OnTokens", "SparseSolution", "on_tokens"]
 
 
 @dataclass(frozen=True, eq=False)
-class DraftsOnTokens:
+class DraftsOnTokens(Frozen):
     """A joint law of drafts on the union of two supports, in the original token ids.
 
     Parameters
@@ -88,7 +88,7 @@ class DraftsOnTokens:
 
 
 @dataclass(frozen=True, eq=False)
-class OnTokens:
+class OnTokens(Frozen):
     """A plan on the union of two supports that takes and returns the original token ids.
 
     Parameters
@@ -221,7 +221,7 @@ def on_tokens(
 
 
 @dataclass(frozen=True, eq=False)
-class SparseSolution:
+class SparseSolution(Frozen):
     """Solution of OTM-k for two laws given by their supports.
 
     It offers what a `Solution` offers.  `plan` and `cut` speak of the original token ids; `problem`

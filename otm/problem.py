@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from otm.arithmetic import Law, Number, is_exact
+from otm.arithmetic import Frozen, Law, Number, is_exact
 from otm.distribution import as_law_pair, to_exact
 from otm.draft_laws.iid import IID
 from otm.errors import InvalidParameterError
@@ -20,7 +20,7 @@ __all__ = ["MembershipProblem", "as_parameter"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class MembershipProblem:
+class MembershipProblem(Frozen):
     """Optimal transport with membership cost and k i.i.d. drafts (OTM-k).
 
     A draft model proposes tokens X_1, …, X_k, independent with law p.  A selection rule looks at

@@ -13,13 +13,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, read_only, running_sum
+from otm.arithmetic import Frozen, Law, Number, as_number, read_only, running_sum
 
 __all__ = ["RatioOrder"]
 
 
 @dataclass(frozen=True, eq=False)
-class RatioOrder:
+class RatioOrder(Frozen):
     """The tokens that can be drafted, ascending by q/p, with cumulative masses.
 
     Of the m tokens with p > 0, "the first j" are the j of least ratio; tokens with p = 0 appear

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, read_only, running_sum, zeros
+from otm.arithmetic import Frozen, Law, read_only, running_sum, zeros
 
 __all__ = ["InverseCdf", "locate_in_rows"]
 
 
 @dataclass(frozen=True, eq=False)
-class InverseCdf:
+class InverseCdf(Frozen):
     """Inverse cumulative distribution of non-negative weights.
 
     A token of weight zero is never drawn; a uniform exactly on an edge of the cumulative

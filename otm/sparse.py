@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, read_only, running_sum, zeros
+from otm.arithmetic import Frozen, Law, Number, read_only, running_sum, zeros
 from otm.distribution import as_law
 from otm.errors import InvalidLawError, InvalidParameterError
 from otm.sampling import InverseCdf
@@ -26,7 +26,7 @@ Tokens: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class SparseLaw:
+class SparseLaw(Frozen):
     """A law given by the tokens that it can give.
 
     Parameters

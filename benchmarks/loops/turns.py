@@ -4,10 +4,8 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-from scipy.special import stdtrit
-
 from otm.decoding import Generation
+from otm.decoding.planning.paired_means import ratio_of_totals
 
 __all__ = ["Run", "Way", "in_turns", "ratio"]
 
@@ -45,8 +43,4 @@ def in_turns(
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
     """Ratio of two totals with its 95 % interval, for pairs that are independent of each other."""
-    above, below = np.asarray(numerators, float), np.asarray(denominators, float)
-    n, mean = above.size, above.sum() / below.sum()
-    error = np.sqrt(n / (n - 1) * ((above - mean * below) ** 2).sum()) / below.sum()
-    reach = stdtrit(n - 1, 0.975) * error
-    return {"mean": float(mean), "low": float(mean - reach), "high": float(mean + reach)}
+    return ratio_of_totals(numerators, denominators)._asdict()

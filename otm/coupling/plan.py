@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number
+from otm.arithmetic import Frozen, Law, Number
 from otm.draft_laws.base import DraftLaw
 from otm.input_checks import Drafts, Uniforms, check_uniforms
 from otm.interval import Interval
@@ -46,7 +46,7 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class TransportPlan(ABC):
+class TransportPlan(Frozen, ABC):
     """A selection rule as a transport plan from the law of its drafts to the law of its output.
 
     Subclasses give `uniforms_per_selection`, `acceptance`, `output_law`, `_output_given` and

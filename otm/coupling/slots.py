@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, is_exact, power_slopes, running_sum, scatter_sum
+from otm.arithmetic import Frozen, Law, is_exact, power_slopes, running_sum, scatter_sum
 from otm.coupling.swaps import Swaps
 
 __all__ = ["Ranks", "SlotTable"]
@@ -24,7 +24,7 @@ MASS_SCALE = 2.0**62
 
 
 @dataclass(frozen=True, eq=False)
-class SlotTable:
+class SlotTable(Frozen):
     """Slots that the drafts of each token take: its own or, by a swap, a partner's.
 
     The swaps of a token are a row of ascending cumulative probabilities, and all rows stand in one
@@ -136,7 +136,7 @@ class SlotTable:
 
 
 @dataclass(frozen=True, eq=False)
-class _Side:
+class _Side(Frozen):
     """The moves of all tokens that swap as the lower ones, or of all that swap as the higher.
 
     Attributes

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, power_slopes, running_sum
+from otm.arithmetic import Frozen, Law, Number, power_slopes, running_sum
 from otm.membership.cut import optimal_cap
 from otm.problem import MembershipProblem
 from otm.ratio_order import RatioOrder
@@ -24,7 +24,7 @@ __all__ = ["Swaps", "match_swaps", "optimal_win_ratio", "raise_to_one"]
 
 
 @dataclass(frozen=True, eq=False)
-class Swaps:
+class Swaps(Frozen):
     """Equal masses that pairs of tokens exchange between their slots.
 
     Ranks count the m draftable tokens in ascending order of q/p.  A token swaps either always

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, zeros
+from otm.arithmetic import Frozen, Law, Number, zeros
 from otm.errors import InvalidDraftsError
 from otm.input_checks import Drafts, Uniforms, as_drafts, check_uniforms, leading_shape
 from otm.tensors import like
@@ -24,7 +24,7 @@ NEVER_DRAWN = (
 """What is wrong with a draft token that no draw gives."""
 
 
-class DraftLaw(ABC):
+class DraftLaw(Frozen, ABC):
     """Joint law of the drafts X_1, …, X_k of one selection, on a vocabulary of n tokens.
 
     The optimum of every such law depends on it through Pr(S ⊆ H) alone, S = {X_1, …, X_k}::

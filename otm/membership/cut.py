@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Number, as_number, at_least_once, is_exact
+from otm.arithmetic import Frozen, Number, as_number, at_least_once, is_exact
 from otm.problem import MembershipProblem
 from otm.ratio_order import RatioOrder
 
@@ -28,7 +28,7 @@ ROUNDING = 2.0**-50
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class Cut(Frozen):
     """A set H of tokens with its upper bound on α_k; a minimum one proves optimality.
 
     Attributes

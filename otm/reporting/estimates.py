@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.planning.paired_means import Estimate
+from otm.decoding.planning.paired_means import Estimate, ratio_of_totals
 
 __all__ = ["Prompts"]
 
@@ -60,16 +60,7 @@ class Prompts:
         >>> print(prompts.mean(prompts.sums(np.array([1.0, 1, 2, 2, 4, 4]))))
         2.333 ± 3.795
         """
-        from scipy.special import stdtrit
-
-        count, positions = self.sizes.size, self.sizes.sum()
-        mean = float(sums.sum() / positions)
-        if count == 1:
-            return Estimate(mean, -np.inf, np.inf)
-        residuals = sums - mean * self.sizes
-        error = float(np.sqrt(count / (count - 1) * (residuals**2).sum()) / positions)
-        reach = float(stdtrit(count - 1, (1 + self.level) / 2)) * error
-        return Estimate(mean, mean - reach, mean + reach)
+        return ratio_of_totals(sums, self.sizes, level=self.level)
 
     def per(self, counts: Floats) -> Floats:
         """Return sums whose mean is the number of positions per count, linear in the counts.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from otm.decoding.branching import Branching
 from otm.errors import InvalidParameterError, UnknownMethodError
 
-__all__ = ["Estimate", "PairedMeans", "Setup", "clustered_mean", "text_table"]
+__all__ = ["Estimate", "PairedMeans", "Setup", "clustered_mean", "ratio_of_totals", "text_table"]
 
 
 class Setup(NamedTuple):
@@ -130,8 +130,8 @@ def clustered_mean(
 ) -> Estimate:
     """Mean of all values with a confidence interval that takes clusters alone to be independent.
 
-    The mean is a ratio, of the sum of the values to their number; its standard error is that of
-    the linearised ratio, between clusters ([cochran1977]_, section 6.4), with Student's t.
+    The mean is a ratio of totals over clusters, of the values and of their numbers
+    (`ratio_of_totals`).
 
     Parameters
     ----------
@@ -152,10 +152,6 @@ def clustered_mean(
     InvalidParameterError
         If there are no values, one cluster for each is not given, or the level is out of range.
 
-    References
-    ----------
-    .. [cochran1977] Cochran, "Sampling Techniques", 3rd edition, Wiley 1977.
-
     Examples
     --------
     >>> print(clustered_mean([1, 3, 2, 4, 2, 4], [0, 1, 2, 3, 4, 5]))
@@ -163,8 +159,6 @@ def clustered_mean(
     >>> print(clustered_mean([1, 1, 2, 2, 4, 4], [0, 0, 1, 1, 2, 2]))
     2.333 ± 3.795
     """
-    from scipy.special import stdtrit
-
     given = np.asarray(values, dtype=np.float64)
     names = np.asarray(clusters)
     if given.ndim != 1 or given.size == 0 or names.shape != given.shape:
@@ -172,17 +166,63 @@ def clustered_mean(
             f"values of shape {given.shape} in clusters of shape {names.shape}; give at least one "
             "value, and the cluster of each"
         )
+    cluster = np.unique(names, return_inverse=True)[1]
+    sums = np.bincount(cluster, weights=given)
+    return ratio_of_totals(sums, np.bincount(cluster), level=level)
+
+
+def ratio_of_totals(
+    numerators: npt.ArrayLike, denominators: npt.ArrayLike, *, level: float = 0.95
+) -> Estimate:
+    """Ratio of two totals with a confidence interval; only the pairs are taken to be independent.
+
+    The standard error is that of the linearised ratio ([cochran1977]_, section 6.4), with Student's
+    t.
+
+    Parameters
+    ----------
+    numerators, denominators : array-like [C]
+        What each of C clusters adds to the totals, such as seconds and tokens of a prompt.
+    level : float, optional
+        Probability that the interval covers the ratio, nearly; above 0 and below 1.
+
+    Returns
+    -------
+    Estimate
+        The ratio and its interval, infinite if there is one pair alone.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are no pairs, the denominators' total is not above 0, or the level is out of range.
+
+    References
+    ----------
+    .. [cochran1977] Cochran, "Sampling Techniques", 3rd edition, Wiley 1977.
+
+    Examples
+    --------
+    >>> print(ratio_of_totals([1, 2, 6], [2, 4, 6]))
+    0.750 ± 1.090
+    """
+    from scipy.special import stdtrit
+
+    above = np.asarray(numerators, dtype=np.float64)
+    below = np.asarray(denominators, dtype=np.float64)
+    if above.ndim != 1 or above.size == 0 or below.shape != above.shape or not below.sum() > 0:
+        raise InvalidParameterError(
+            f"numerators of shape {above.shape} and denominators of shape {below.shape}; give at "
+            "least one pair, and denominators with a total above 0"
+        )
     if not 0 < level < 1:
         raise InvalidParameterError(f"level = {level!r:.60}; it must be above 0 and below 1")
-    mean = float(given.mean())
-    different, cluster = np.unique(names, return_inverse=True)
-    count = different.size
+    ratio, count = float(above.sum() / below.sum()), above.size
     if count == 1:
-        return Estimate(mean, -np.inf, np.inf)
-    residuals = np.bincount(cluster, weights=given - mean)
-    error = float(np.sqrt(count / (count - 1) * (residuals**2).sum())) / given.size
+        return Estimate(ratio, -np.inf, np.inf)
+    residuals = above - ratio * below
+    error = float(np.sqrt(count / (count - 1) * (residuals**2).sum()) / below.sum())
     reach = float(stdtrit(count - 1, (1 + level) / 2)) * error
-    return Estimate(mean, mean - reach, mean + reach)
+    return Estimate(ratio, ratio - reach, ratio + reach)
 
 
 def text_table(rows: list[list[str]]) -> str:

@@ -3,9 +3,9 @@
 The axes are the paper's, the models and the machine ours: byte-level models on one thread of a CPU
 in place of T5 on a TPU, and one task, to continue a text.  "shipped" is the target as it comes;
 "deepened" has the same laws and 8 times the layers, so that drafts are about as cheap as in the
-paper.  α is the mean of 1 − TV(p, q) over texts that the target wrote (Corollary 3.6); speed is
-the time of decoding without drafts over that with them, in turns on the same prompts, ± half of the
-95 % interval over prompts.
+paper.  α is the mean of 1 − TV(p, q) over as many tokens that the target wrote from the same
+prompts (Corollary 3.6); speed is the time of decoding without drafts over that with them, in turns.
+Both are ± half of the 95 % interval over prompts.
 
 α rises with the size of the draft model, and so does its cost.  The shipped target is so small that
 drafts hardly pay.
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
+_ENDS = ("mean", "low", "high")
 
 
 def data(records: list[dict[str, Any]]) -> Table:
@@ -39,15 +40,15 @@ def data(records: list[dict[str, Any]]) -> Table:
             SIZES[row["draft"]],
             row["temperature"],
             row["gamma"],
-            row["alpha"],
-            *(row["speed"][end] for end in ("mean", "low", "high")),
+            *(row[quantity][end] for quantity in ("alpha", "speed") for end in _ENDS),
         )
         for record in records
         for pair in PAIRS
         for row in record[pair]["chains"]
     ]
-    names = ("target", "draft", "parameters", "temperature", "gamma", "alpha")
-    return Table((*names, "speed", "low", "high"), tuple(rows))
+    names = ("target", "draft", "parameters", "temperature", "gamma")
+    of_alpha = ("alpha", "alpha_low", "alpha_high")
+    return Table((*names, *of_alpha, "speed", "low", "high"), tuple(rows))
 
 
 @journal_style()
@@ -67,7 +68,9 @@ def draw(table: Table) -> Figure:
                     mean, high = found["speed"][0], found["high"][0]
                     cells.append(f"{mean:.2f} ± {high - mean:.2f}")
             name = f"{draft}, {line['parameters'][0]}"
-            rows.append([name, f"{temperature:g}", f"{line['alpha'][0]:.2f}", *cells])
+            alpha, high = line["alpha"][0], line["alpha_high"][0]
+            rate = f"{alpha:.2f} ± {high - alpha:.2f}"
+            rows.append([name, f"{temperature:g}", rate, *cells])
     columns = [f"{pair}\n$\\gamma$ = {gamma}" for pair in PAIRS for gamma in gammas]
     heading = ["draft model", "temperature", "$\\alpha$", *columns]
     return table_figure(heading, rows, groups=groups[1:])

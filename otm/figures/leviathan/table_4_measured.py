@@ -33,7 +33,7 @@ def data(records: list[dict[str, Any]]) -> Table:
     for record in records:
         for pair in PAIRS:
             for row in record[pair]["chains"]:
-                alpha, gamma, cost = row["alpha"], row["gamma"], row["c"]
+                alpha, gamma, cost = row["alpha"]["mean"], row["gamma"], row["c"]
                 step = gamma * cost + row["judging"]
                 rows.append(
                     (

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.planning.paired_means import Estimate
+from otm.decoding.planning.paired_means import Estimate, ratio_of_totals
 
 __all__ = [
     "COMMAND",
@@ -66,7 +65,7 @@ def totals(rows: Sequence[dict[str, Any]], **of: str) -> dict[str, Any]:
 def reduction(seconds: npt.ArrayLike, baseline: npt.ArrayLike, level: float = 0.95) -> Estimate:
     """Relative reduction of the total time in per cent, with an interval over texts.
 
-    It is one minus a ratio of sums; the interval is that of the linearised ratio with Student's t.
+    It is one minus a ratio of totals.
 
     Parameters
     ----------
@@ -80,14 +79,8 @@ def reduction(seconds: npt.ArrayLike, baseline: npt.ArrayLike, level: float = 0.
     >>> print(reduction([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]))
     50.000 ± 0.000
     """
-    from scipy.special import stdtrit
-
-    ours, theirs = np.asarray(seconds, float), np.asarray(baseline, float)
-    ratio = float(ours.sum() / theirs.sum())
-    count = ours.size
-    error = np.sqrt(count / (count - 1) * ((ours - ratio * theirs) ** 2).sum()) / theirs.sum()
-    reach = float(stdtrit(count - 1, (1 + level) / 2) * error)
-    return Estimate(*(float(100 * (1 - ratio + step)) for step in (0, -reach, reach)))
+    ratio = ratio_of_totals(seconds, baseline, level=level)
+    return Estimate(*(100 * (1 - end) for end in (ratio.mean, ratio.high, ratio.low)))
 
 
 def percent(number: float, reach: float | None = None) -> str:

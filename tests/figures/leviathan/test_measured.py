@@ -46,7 +46,7 @@ def pair(factor):
                 "draft": draft,
                 "temperature": temperature,
                 "gamma": gamma,
-                "alpha": 0.5,
+                "alpha": estimate(0.5),
                 "c": 0.25 * factor,
                 "judging": 1.5,
                 "speed": estimate(factor * gamma),
@@ -96,7 +96,7 @@ def test_leviathan_table_2_keeps_every_setup(records):
     table = table_2.data(records)
     assert len(table.rows) == 16
     (row,) = table.where(target="deepened", draft="large", temperature=1, gamma=3).rows
-    assert row == ("deepened", "large", "164k", 1, 3, 0.5, 6.0, 5.75, 6.5)
+    assert row == ("deepened", "large", "164k", 1, 3, 0.5, 0.25, 1.0, 6.0, 5.75, 6.5)
 
 
 def test_leviathan_table_4_expects_what_theorem_3_8_says(records):
