@@ -79,7 +79,7 @@ def use(thing: Any) -> None:
 
 
 def in_threads(work: Callable[[int], Any]) -> list[Any]:
-    """What a function returns in many threads that start at once and take turns often."""
+    """Call a function in many threads, which start at once and take turns often."""
     barrier = Barrier(THREADS)
 
     def start(number: int) -> Any:
@@ -137,13 +137,13 @@ def test_a_plan_decides_alike_in_many_threads(name: str) -> None:
 
 def test_many_threads_may_ask_for_the_solutions_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: two threads that drop the same oldest solution, which ended in a KeyError."""
-    monkeypatch.setattr(batch, "KEPT_TOKENS", 2 * (4 + batch.TOKENS_BESIDE))
-    rows = otm.solve(np.random.default_rng(1).dirichlet(np.ones(4), 30), Q, 2)
+    monkeypatch.setattr(batch, "KEPT_TOKENS", 0)  # one is kept at a time
+    rows = otm.solve(np.random.default_rng(1).dirichlet(np.ones(4), 100), Q, 2)
 
     def work(number: int) -> list[float]:
-        order = np.random.default_rng(number).permutation(30).tolist()
+        order = np.random.default_rng(number).permutation(100).tolist()
         found = {row: rows[row].alpha for row in order}
-        return [found[row] for row in range(30)]
+        return [found[row] for row in range(100)]
 
     for alphas in in_threads(work):
         assert alphas == rows.alpha.tolist()
@@ -153,7 +153,8 @@ def test_other_processes_get_the_same_solution() -> None:
     """Bug: a pickle that only the process that wrote it can read."""
     solution = otm.solve(P, Q, 2)
     code = (
-        "import pickle, sys; solution = pickle.load(sys.stdin.buffer); solution.certificate.check()\n"
+        "import pickle, sys; solution = pickle.load(sys.stdin.buffer)\n"
+        "solution.certificate.check()\n"
         "print(repr(solution.alpha), solution.plan.problem.draft.flags.writeable)"
     )
     ran = subprocess.run(

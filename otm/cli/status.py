@@ -31,6 +31,9 @@ def status_of(work: Callable[[], int | None]) -> int:
     int
         Also 0 where whoever reads the output has closed the pipe: they have seen enough.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell; what is written there is not wanted
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # where it has no Greek letters
     try:

@@ -102,6 +102,14 @@ def test_whoever_stops_reading_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes files")
+def test_a_closed_output_is_no_error() -> None:
+    """Bug: a traceback, with the status that means "not lossless" after an audit."""
+    command = f"{sys.executable} -m otm solve --draft 0.5,0.5 --target 0.25,0.75 -k 2 >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def on_a_terminal(arguments: list[str], **environment: str) -> str:
     """Output of the program on a pseudo-terminal."""
     pty = pytest.importorskip("pty")

@@ -203,7 +203,7 @@ def ratio_of_totals(
     Examples
     --------
     >>> print(ratio_of_totals([1, 2, 6], [2, 4, 6]))
-    0.750 ± 1.090
+    0.750 ± 0.822
     """
     from scipy.special import stdtrit
 
