@@ -21,6 +21,20 @@ figures: $(VENV)/.installed-figures ## draw the figures into figures/ (some: ONL
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
+.PHONY: oldest
+oldest: ## run the tests with the oldest versions that pyproject.toml allows
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install -c constraints-oldest.txt pytest pytest-xdist dask distributed \
+		-e ".[figures,report,cvxpy,huggingface,flow,sinkhorn,testing,cli]"
+	$(VENV)-oldest/bin/python -m pytest -n auto -W ignore::DeprecationWarning $(ARGS)
+
+.PHONY: coverage
+coverage: $(VENV)/.installed-test ## run the tests and say which lines no test runs
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n auto $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
 .PHONY: check
 check: $(VENV)/.installed-check ## check style and types: ruff, mypy
 	$(BIN)/ruff check
@@ -37,6 +51,17 @@ bench: $(VENV)/.installed-benchmarks ## run the benchmarks
 	@set -e; for script in benchmarks/[!_]*.py; do name=$$(basename "$$script" .py); \
 		echo "== benchmarks.$$name"; $(BIN)/python -m "benchmarks.$$name"; done
 
+.PHONY: guard
+guard: $(VENV)/.installed-benchmarks ## compare times with those of the results, as ratios
+	$(BIN)/python -m benchmarks.guard
+
+.PHONY: dist
+dist: | $(VENV)/.created ## build the wheel and the sdist into dist/, and try both
+	rm -rf dist
+	$(BIN)/python -m pip install -q -c constraints.txt hatchling
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python tests/installed.py dist/*.whl dist/*.tar.gz
+
 .PHONY: docs
 docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -d docs/_build/doctrees docs docs/_build/html
@@ -52,7 +77,7 @@ demo: $(VENV)/.installed-torch ## decode a prompt in many ways (options: ARGS="-
 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; the figures stay
-	rm -rf $(VENV) build dist docs/_build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-oldest build dist docs/_build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of pyproject.toml. The variables hold the build of the package to the

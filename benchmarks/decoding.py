@@ -64,6 +64,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.save:
+        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
     results = run(quick=arguments.quick)
     if arguments.save:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

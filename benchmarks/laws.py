@@ -170,6 +170,8 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="keep the results in the repository")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    if arguments.quick and arguments.save:
+        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
     exact, floats = (5, 20) if arguments.quick else (500, 10_000)
     record = {
         "seed": arguments.seed,

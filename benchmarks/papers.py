@@ -178,8 +178,10 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     parser.add_argument("--output", type=Path, help="write to another file")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.save:
+        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
     results = run(quick=arguments.quick)
-    file = arguments.output or (RESULTS if arguments.save and not arguments.quick else None)
+    file = arguments.output or (RESULTS if arguments.save else None)
     if file is not None:
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

@@ -77,12 +77,14 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help=f"write into {RESULTS.name}")
     parser.add_argument("--output", type=Path, help="another folder to write into")
     options = parser.parse_args()
+    if options.quick and options.save:
+        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.set_num_threads(1)
     begun = time.perf_counter()
     record = run(QUICK if options.quick else FULL, device)
     print(f"\n{time.perf_counter() - begun:.0f} s")
-    folder = options.output or (RESULTS if options.save and not options.quick else None)
+    folder = options.output or (RESULTS if options.save else None)
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"profiles-{slug(device)}.json"

@@ -128,6 +128,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few positions, to see that it runs")
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args()
+    if options.quick and options.save:
+        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
     positions, vocabulary = (40, 1_000) if options.quick else (2_000, 50_000)
     cores = os.cpu_count() or 1
     measured = []
@@ -138,7 +140,7 @@ def main() -> None:
             settings = Settings(knobs=knobs)
             measured.append(run(paths, folder / str(number), settings, workers))
             print(json.dumps(measured[-1]))
-    if options.save and not options.quick:
+    if options.save:
         record = {
             **machine("numpy", "joblib"),
             "vocabulary": vocabulary,

@@ -121,6 +121,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few positions, small sizes")
     parser.add_argument("--save", action="store_true", help="keep the results in the repository")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.save:
+        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
     contexts, n, rounds, sets = (5, 500, 3, 20) if arguments.quick else (200, 32_000, 15, 200)
     settle_allocator()
     record = {

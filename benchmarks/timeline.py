@@ -198,9 +198,10 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write this file")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.save:
+        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
     results = run(quick=arguments.quick)
-    saved = arguments.save and not arguments.quick
-    for file in [*[RESULTS] * saved, *filter(None, [arguments.output])]:
+    for file in [*[RESULTS] * arguments.save, *filter(None, [arguments.output])]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

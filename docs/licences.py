@@ -1,8 +1,8 @@
 """Write the licences of the pinned packages into docs/dependencies.md, from their own metadata.
 
-    python -m venv /tmp/all
-    /tmp/all/bin/python -m pip install --no-deps -r constraints.txt triton
-    /tmp/all/bin/python docs/licences.py
+python -m venv /tmp/all
+/tmp/all/bin/python -m pip install --no-deps -r constraints.txt triton
+/tmp/all/bin/python docs/licences.py
 """
 
 import re

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from otm.comparison import compare
     from otm.proof import Certificate
 
+    __version__: str
+
 __all__ = [
     "Certificate",
     "Interval",
@@ -40,4 +42,11 @@ def __getattr__(name: str) -> Any:  # on use: `import otm` stays light
         from otm.comparison import compare
 
         return compare
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("otm")
+        except PackageNotFoundError:
+            raise AttributeError("otm has a version once it is installed: pip install .") from None
     raise AttributeError(f"module 'otm' has no attribute {name!r}")

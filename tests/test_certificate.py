@@ -529,3 +529,73 @@ def test_no_edit_of_a_document_crashes_the_checker_or_proves_what_is_false(
     draft, target = (certificate.weights(document[name], name) for name in ("draft", "target"))
     alpha = brute_force_alpha(draft, target, document["k"])
     assert certificate.parse(document["lower"]) <= alpha <= certificate.parse(document["upper"])
+
+
+# What mutants of the checker showed to be untested
+
+
+@pytest.mark.parametrize("arguments", [[], ["a.json", "b.json"]])
+def test_a_wrong_number_of_files_has_a_status_of_its_own(arguments: list[str], capsys: Any) -> None:
+    assert certificate.main(arguments) == 2
+    assert capsys.readouterr().err.startswith("usage: ")
+
+
+def test_no_drafts_are_refused_even_where_nothing_is_claimed() -> None:
+    """Bug: k ≥ 0, for which an acceptance of 0 is proved."""
+    document = good_document()
+    document |= {"k": 0, "cut": [], "cap": "0/1", "plan": None, "lower": "0/1", "upper": "0/1"}
+    document |= {"gap": "0/1", "status": "exact", "interval": [(0.0).hex(), (0.0).hex()]}
+    with pytest.raises(certificate.CertificateRefusedError, match="at least one"):
+        certificate.check(sealed(document))
+
+
+@pytest.mark.parametrize("denominator", [0, -1])
+def test_an_empty_plan_over_nothing_is_refused(denominator: int) -> None:
+    """Bug: 0 = 0 for every marginal, and then a division by zero."""
+    document = good_document()
+    document["plan"] = {"denominator": denominator, "entries": []}
+    with pytest.raises(certificate.CertificateRefusedError, match="not positive"):
+        certificate.check(sealed(document))
+
+
+def test_a_plan_that_falls_short_by_one_unit_is_refused() -> None:
+    """Bug: an acceptance that is counted from one."""
+    law = [Fraction(3, 4), Fraction(1, 4)]
+    document = otm.solve(law, law[::-1], 2).certificate.to_document()
+    plan = document["plan"]
+    unit = 1 / Fraction(7 * plan["denominator"])
+    masses = {(tuple(drafts), token): 7 * mass for drafts, token, mass in plan["entries"]}
+    assert all(isinstance(mass, int) for mass in masses.values())
+    for change, by in {((0, 0), 0): -1, ((0, 0), 1): 1, ((0, 1), 1): -1, ((0, 1), 0): 1}.items():
+        masses[change] = masses.get(change, 0) + by
+    entries = [[list(drafts), token, mass] for (drafts, token), mass in masses.items()]
+    document["plan"] = {"denominator": 7 * plan["denominator"], "entries": entries}
+    with pytest.raises(certificate.CertificateRefusedError, match="acceptance is below lower"):
+        certificate.check(sealed(document))
+    lower = certificate.parse(document["lower"]) - unit
+    document |= {"lower": str_of(lower), "gap": str_of(unit), "status": "bounded"}
+    document["interval"] = [(0.0).hex(), (1.0).hex()]
+    certificate.check(sealed(document))
+
+
+def test_the_largest_plan_is_written_and_checked() -> None:
+    """Bug: a limit that leaves out the size that it names."""
+    tokens, k = 64, 2
+    assert tokens**k == certificate.LARGEST_PLAN
+    each = Fraction(1, tokens)
+    document = otm.solve([each] * tokens, [1] + [0] * (tokens - 1), k).certificate.to_document()
+    entries = [[[x, y], 0, 1] for x in range(tokens) for y in range(tokens)]
+    document["plan"] = {"denominator": tokens**k, "entries": entries}
+    certificate.check(sealed(document))
+
+
+@pytest.mark.parametrize("k", [12, 13])
+def test_a_plan_has_at_most_twelve_drafts_even_of_one_token(k: int) -> None:
+    """Bug: a limit on k that is not there, so that n^k is taken of any k before it is refused."""
+    document = otm.solve([Fraction(1)], [Fraction(1)], k).certificate.to_document()
+    document["plan"] = {"denominator": 1, "entries": [[[0] * k, 0, 1]]}
+    if k == 12:
+        certificate.check(sealed(document))
+        return
+    with pytest.raises(certificate.CertificateRefusedError, match="too large an instance"):
+        certificate.check(sealed(document))

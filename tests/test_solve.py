@@ -388,3 +388,15 @@ def test_one_solution_serves_many_threads() -> None:
                 token, index = future.result()
                 assert (token == expected.token).all()
                 assert (index == expected.index).all()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_linear_program_is_solved_in_floats(exact: bool) -> None:
+    """Catches fractions that reach the solver, or a target that does not."""
+    pytest.importorskip("highspy")
+    laws = [[F(x) for x in law] for law in (P, Q)] if exact else [P, Q]
+    solution = otm.solve(*laws, 2, method="lp-highs")
+    assert type(solution.alpha) is float
+    assert not solution.problem.exact
+    assert solution.problem.target.tolist() == [float(x) for x in Q]
+    assert solution.alpha == pytest.approx(otm.alpha(P, Q, 2), abs=1e-9)

@@ -51,60 +51,76 @@ tests/coupling/test_recursive_rejection.py
 """.split()
 
 
+QUIET = """
+-W ignore::pytest.PytestAssertRewriteWarning -p no:cacheprovider -p no:terminal -p no:xdist
+""".split()
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--modules", nargs="+", default=MODULES, choices=MODULES, metavar="NAME")
+    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="FILE")
     parser.add_argument("--sample", type=int, default=sys.maxsize, help="most mutants")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="most time for them")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the order of the mutants")
+    parser.add_argument("--again", action="store_true", help="those alone that survived last time")
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     modules = [import_module(f"otm.{name}") for name in options.modules]
     mutants = [mutant for module in modules for mutant in mutants_of(module)]
     random.Random(options.seed).shuffle(mutants)
+    last = json.loads(RESULTS.read_text(encoding="utf-8")) if options.again else None
+    count = len(mutants)
+    if last is not None:
+        mutants = [mutant for mutant in mutants if mutant.key in last["survivors"]]
+    found: dict[str, Any] = {}
     files = [f"otm/{name.replace('.', '/')}.py" for name in options.modules]
-    session = Session(modules, lambda run: try_all(run, mutants, options))
-    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:xdist"]
-    pytest.main([*quiet, *TESTS, *files], plugins=[session])
+    session = Session(modules, lambda run: found.update(try_all(run, mutants, options)))
+    pytest.main([*QUIET, *options.tests, *files], plugins=[session])
+    if last is not None:
+        for number in ("tried", "seconds"):
+            found[number] = last[number]
+        found["equivalent"] += last["equivalent"]
+        found["killed by time"] += last["killed by time"]
+    judged = found["tried"] - found["equivalent"]
+    found["killed"] = killed = judged - len(found["survivors"])
+    low, high = interval(killed, judged)
+    print(
+        f"{killed} of {judged} killed, {killed / judged:.1%} ({low:.1%} to {high:.1%} of all "
+        f"{count}); {found['equivalent']} change nothing"
+    )
+    if options.save:
+        record = {
+            "machine": machine("numpy", "pytest", "hypothesis"), "modules": options.modules,
+            "mutants": count, "score": killed / judged, "interval": [low, high], **found,
+        }  # fmt: skip
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        RESULTS.write_text(text, encoding="utf-8")
 
 
-def try_all(session: Session, mutants: list[Mutant], options: argparse.Namespace) -> None:
-    """Try mutants until time is up, and show the result."""
-    start, tried, killed = time.monotonic(), 0, 0
-    open_, known = [], []
+def try_all(session: Session, mutants: list[Mutant], options: argparse.Namespace) -> dict[str, Any]:
+    """Try mutants until time is up, and say which of them survive."""
+    start, tried, equivalent = time.monotonic(), 0, 0
+    survivors = []
     for mutant in mutants[: options.sample]:
         if time.monotonic() - start > options.seconds:
             break
         tried += 1
         if mutant.key in EQUIVALENT:
-            known.append(mutant)
-        elif session.kills(mutant):
-            killed += 1
-        else:
-            open_.append(mutant)
-            print(f"{mutant.module}:{mutant.line} {mutant.name}\n  {mutant.before}\n  {mutant.after}", flush=True)
+            equivalent += 1
+        elif not session.kills(mutant):
+            survivors.append(mutant.key)
+            print(
+                f"{mutant.name}, line {mutant.line}\n  {mutant.before}\n  {mutant.after}",
+                flush=True,
+            )
         if tried % 50 == 0:
             print(f"-- {tried} of {len(mutants)}, {time.monotonic() - start:.0f} s", flush=True)
-    judged = killed + len(open_)
-    low, high = interval(killed, judged) if tried < len(mutants) else (killed / judged,) * 2
-    print(f"{killed} of {judged} killed: {killed / judged:.1%}; {len(known)} change nothing")
-    by_module: dict[str, Any] = {}
-    for mutant in mutants[:tried]:
-        row = by_module.setdefault(mutant.module, {"tried": 0, "equivalent": 0, "survived": 0})
-        row["tried"] += 1
-        row["equivalent"] += mutant in known
-        row["survived"] += mutant in open_
-    if options.save:
-        record = {
-            "machine": machine("numpy", "pytest", "hypothesis"),
-            "mutants": len(mutants), "tried": tried, "seed": options.seed, "killed": killed,
-            "killed by time": session.timeouts, "equivalent": len(known), "survived": len(open_),
-            "score": killed / judged, "interval": [low, high],
-            "seconds": round(time.monotonic() - start),
-            "modules": dict(sorted(by_module.items())),
-            "survivors": sorted(mutant.key for mutant in open_),
-        }  # fmt: skip
-        RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return {
+        "tried": tried, "equivalent": equivalent, "killed by time": session.timeouts,
+        "seconds": round(time.monotonic() - start), "seed": options.seed,
+        "survivors": sorted(survivors),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

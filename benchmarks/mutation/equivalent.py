@@ -2,4 +2,31 @@
 
 __all__ = ["EQUIVALENT"]
 
-EQUIVALENT: dict[str, str] = {}
+SPEED = "only the first, approximate sort, which saves time; the second one is exact"
+
+EQUIVALENT: dict[str, str] = {
+    "otm.membership.bounds:bounds: one = 0 * factor + 1 → one = 0 / factor + 1": (
+        "the guarantee is at least 1 − 1/e, and 0 over it is 0"
+    ),
+    "otm.certificate:check: "
+    "_require(upper >= min(value, Fraction(1)), 'the cut does not prove upper') → "
+    "_require(upper >= min(value, 1), 'the cut does not prove upper')": (
+        "Fraction(1) is 1 in every comparison"
+    ),
+    "otm.certificate:accepted_mass: "
+    "for mass, above in zip(masses, drafted, strict=True): → "
+    "for mass, above in zip(masses, drafted, strict=False):": (
+        "both sums run over the same tokens: their lengths are equal"
+    ),
+    "otm.certificate:accepted_mass: "
+    "below_cap.sort(key=lambda i: _shifted(target[i], shift) // draft[i]) → below_cap": SPEED,
+    "otm.certificate:accepted_mass: "
+    "below_cap.sort(key=lambda i: _shifted(target[i], shift) // draft[i]) → "
+    "below_cap.sort(key=lambda i: _shifted(target[i], shift) * draft[i])": SPEED,
+    "otm.certificate:_shifted: "
+    "return number << bits if bits >= 0 else number >> -bits → "
+    "return number << bits if bits >= 0 else number << -bits": SPEED,
+    "otm.coupling.optimal:OptimalPlan._winning_probabilities: "
+    "side: Literal['left', 'right'] = 'left' if j < i else 'right' → "
+    "side: Literal['left', 'right'] = 'left' if j <= i else 'right'": "j = i was left out before",
+}

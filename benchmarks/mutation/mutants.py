@@ -121,16 +121,16 @@ def _changes(tree: Function) -> Iterator[tuple[int, str, str]]:
     """Change the tree in place, one change at a time, and undo it: line, before, after."""
     body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
     for statement in body:
-        for node, parent, field, place, around in list(_below(statement, tree, "body", statement)):
+        for node, parent, field, around in list(_below(statement, tree, "body", statement)):
             for new in _replacements(node):
                 before = _shown(around)
-                _put(parent, field, place, node, new)
+                _put(parent, field, node, new)
                 ast.fix_missing_locations(tree)
                 yield around.lineno, before, _shown(new if node is around else around)
-                _put(parent, field, place, new, node)
+                _put(parent, field, new, node)
 
 
-def _put(parent: ast.AST, field: str, place: int | None, old: ast.AST, new: ast.AST) -> None:
+def _put(parent: ast.AST, field: str, old: ast.AST, new: ast.AST) -> None:
     siblings = getattr(parent, field)
     if isinstance(siblings, list):
         siblings[next(i for i, item in enumerate(siblings) if item is old)] = new
@@ -140,17 +140,17 @@ def _put(parent: ast.AST, field: str, place: int | None, old: ast.AST, new: ast.
 
 def _below(
     node: ast.AST, parent: ast.AST, field: str, around: Any
-) -> Iterator[tuple[Any, ast.AST, str, int | None, Any]]:
+) -> Iterator[tuple[Any, ast.AST, str, Any]]:
     """All nodes that may change, each with its parent and the statement around it."""
     if isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom):
         return
     around = node if isinstance(node, ast.stmt) else around
-    yield node, parent, field, None, around
+    yield node, parent, field, around
     if isinstance(node, ast.Raise):  # a refusal is taken away as a whole, its words stay
         return
-    skipped = {"annotation", "returns", "decorator_list", "args" if isinstance(node, Function) else ""}
+    function = isinstance(node, Function)  # of its signature nothing is changed
     for name, value in ast.iter_fields(node):
-        if name in skipped:
+        if name in {"annotation", "returns", "decorator_list"} or (function and name == "args"):
             continue
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, ast.AST):
@@ -164,6 +164,44 @@ def _shown(statement: ast.AST) -> str:
 
 
 def _replacements(node: Any) -> Iterator[ast.AST]:
+    if isinstance(node, ast.stmt):
+        yield from _other_statements(node)
+    elif isinstance(node, ast.Call):
+        yield from _other_calls(node)
+    elif isinstance(node, ast.Constant):
+        yield from _other_constants(node.value)
+    else:
+        yield from _other_operators(node)
+
+
+def _other_statements(node: ast.stmt) -> Iterator[ast.AST]:
+    """Leave a statement out, or deny its condition."""
+    match node:
+        case ast.AugAssign():
+            for swap in SWAPS.get(type(node.op), ()):
+                yield ast.AugAssign(node.target, swap(), node.value)
+            yield ast.Pass()
+        case ast.If() | ast.While() if not isinstance(node.test, ast.Compare | ast.UnaryOp):
+            yield type(node)(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
+        case ast.Return(value=ast.expr()):
+            yield ast.Return(ast.Constant(None))
+        case ast.Raise() | ast.Break() | ast.Expr(value=ast.Call()):
+            yield ast.Pass()
+        case ast.Assign(targets=[ast.Subscript() | ast.Attribute()]):
+            yield ast.Pass()
+
+
+def _other_constants(value: Any) -> Iterator[ast.AST]:
+    if isinstance(value, bool):
+        yield ast.Constant(not value)
+    elif isinstance(value, int | float):
+        yield ast.Constant(value + 1)
+        yield ast.Constant(value - 1)
+    elif value in SIDES:
+        yield ast.Constant(SIDES[value])
+
+
+def _other_operators(node: Any) -> Iterator[ast.AST]:
     match node:
         case ast.Compare():
             for i, operator in enumerate(node.ops):
@@ -173,37 +211,12 @@ def _replacements(node: Any) -> Iterator[ast.AST]:
         case ast.BinOp():
             for swap in SWAPS.get(type(node.op), ()):
                 yield ast.BinOp(node.left, swap(), node.right)
-        case ast.AugAssign():
-            for swap in SWAPS.get(type(node.op), ()):
-                yield ast.AugAssign(node.target, swap(), node.value)
-            yield ast.Pass()
         case ast.BoolOp():
             yield ast.BoolOp(SWAPS[type(node.op)][0](), node.values)
         case ast.UnaryOp():
             yield node.operand
-        case ast.Constant(value=bool()):
-            yield ast.Constant(not node.value)
-        case ast.Constant(value=int() | float()):
-            yield ast.Constant(node.value + 1)
-            yield ast.Constant(node.value - 1)
-        case ast.Constant(value=str()) if node.value in SIDES:
-            yield ast.Constant(SIDES[node.value])
         case ast.IfExp():
             yield ast.IfExp(node.test, node.orelse, node.body)
-        case ast.If() | ast.While() if not isinstance(node.test, ast.Compare | ast.UnaryOp):
-            denied = ast.UnaryOp(ast.Not(), node.test)
-            yield type(node)(denied, node.body, node.orelse)
-        case ast.Return(value=ast.expr()):
-            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
-                yield ast.Return(ast.Constant(None))
-        case ast.Call():
-            yield from _other_calls(node)
-        case ast.Raise() | ast.Expr(value=ast.Call()):
-            yield ast.Pass()
-        case ast.Assign(targets=[ast.Subscript() | ast.Attribute()]):
-            yield ast.Pass()
-        case ast.Break():
-            yield ast.Pass()
 
 
 def _other_calls(node: ast.Call) -> Iterator[ast.AST]:
@@ -211,10 +224,14 @@ def _other_calls(node: ast.Call) -> Iterator[ast.AST]:
     named = node.func
     name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
     positional = not any(isinstance(argument, ast.Starred) for argument in node.args)
-    if name in NAMES and isinstance(named, ast.Attribute):
-        yield ast.Call(ast.Attribute(named.value, NAMES[name], ast.Load()), node.args, node.keywords)
-    elif name in NAMES:
-        yield ast.Call(ast.Name(NAMES[name], ast.Load()), node.args, node.keywords)
+    if name in NAMES:
+        method = isinstance(named, ast.Attribute)
+        opposite = (
+            ast.Attribute(named.value, NAMES[name], ast.Load())
+            if method
+            else ast.Name(NAMES[name], ast.Load())
+        )
+        yield ast.Call(opposite, node.args, node.keywords)
     if node.args and positional:
         yield node.args[0]
         if name in SYMMETRIC and len(node.args) > 1:

@@ -20,7 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["report"]
 
 
+_FILES = "arrays in files"
+_TEXT = "models that read a --text"
+_LISTS = "lists of a .jsonl file, which are taken as they are and bound α_k alone"
+
+_ONLY_FOR = {
+    **dict.fromkeys(("kind", "draft_name", "target_name", "prompts", "tokens"), (_FILES,)),
+    **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
+    "vocabulary": (_LISTS,),
+    **dict.fromkeys(("rules", "temperature", "top_k", "top_p"), (_FILES, _TEXT)),
+    **dict.fromkeys(("draft_temperatures", "gammas", "latency"), (_FILES, _TEXT)),
+}
+"""What an option has an effect on, by the option's name; the others have one on all."""
+
+
 def report(
+    context: typer.Context,
     draft: Annotated[
         str,
         typer.Argument(
@@ -96,6 +111,7 @@ def report(
     from otm import reporting
     from otm.decoding.standardize import Standardization
 
+    _refuse_unused(context, _source_of(draft, text))
     defaults = reporting.Settings()
     sampling = Standardization(temperature=temperature, top_k=top_k, top_p=top_p)
     settings = reporting.Settings(
@@ -115,22 +131,6 @@ def report(
     elif draft.lower().endswith(".jsonl"):
         if target is not None:
             raise InvalidInputError("a .jsonl file has both models' lists; give one file")
-        unused = {
-            "--prompts": prompts,
-            "--tokens": tokens,
-            "--draft-temperature": draft_temperatures,
-            "--latency": latency,
-            "--kind": None if kind == "logits" else kind,
-            "--temperature, --top-k or --top-p": None
-            if sampling == Standardization()
-            else sampling,
-        }
-        for option, value in unused.items():
-            if value is not None:
-                raise InvalidInputError(
-                    f"lists of a .jsonl file are taken as they are, and bound α_k alone: "
-                    f"{option} would have no effect; leave it out"
-                )
         source = reporting.from_lines(Path(draft), vocabulary=vocabulary)
     else:
         source = reporting.from_files(
@@ -158,6 +158,24 @@ def report(
         print_json(summary.as_json())
     else:
         _print(summary, output)
+
+
+def _source_of(draft: str, text: Path | None) -> str:
+    if text is not None:
+        return _TEXT
+    return _LISTS if draft.lower().endswith(".jsonl") else _FILES
+
+
+def _refuse_unused(context: typer.Context, source: str) -> None:
+    """Refuse options that were given and would be ignored."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if source not in _ONLY_FOR.get(parameter.name or "", (source,)) and (
+            given is not None and given.name == "COMMANDLINE"
+        ):
+            raise InvalidInputError(
+                f"{parameter.opts[0]} would have no effect on {source}; leave it out"
+            )
 
 
 def _latency(given: str) -> Latency:

@@ -23,6 +23,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ----------
     arguments : sequence of str, optional
         The command line without the program's name; that of this process if left out.
+
+    Returns
+    -------
+    int
+        0 if all went well, 2 if something is wrong, 130 after Ctrl-C; what is wrong is one line on
+        the standard error stream.
     """
     parser = argparse.ArgumentParser(
         prog="python -m otm.figures",
@@ -61,6 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             jobs=options.jobs,
             tell=partial(print, flush=True),
         )
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
     except (OTMError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from otm.errors import UnknownMethodError
 from otm.figures.registry import load
 
 __all__ = ["Caption", "caption_of"]
@@ -44,7 +45,15 @@ def caption_of(name: str) -> Caption:
     return Caption(title.rstrip("."), [_plain(part) for part in rest if part])
 
 
+def _short(key: str) -> str:
+    if key not in _SHORT:
+        raise UnknownMethodError(
+            f"a caption cites {key!r}, which has no short form; known ones are {', '.join(_SHORT)}"
+        )
+    return _SHORT[key]
+
+
 def _plain(text: str) -> str:
     """Write citations out and take the marks of code away."""
-    named = re.sub(r"\[(\w+)\]_", lambda found: _SHORT.get(found[1], found[1]), text)
+    named = re.sub(r"\[(\w+)\]_", lambda found: _short(found[1]), text)
     return re.sub(r"`+([^`]+)`+", r"\1", named)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from otm.errors import MissingDependencyError
+from otm.errors import InvalidInputError, MissingDependencyError
 from otm.figures.captions import caption_of
 from otm.figures.printed import AGREES
 from otm.figures.registry import FIGURES, load
 from otm.figures.table import Cell, Table
+from otm.files import named, read_json
 
 __all__ = ["write_gallery"]
 
@@ -42,6 +42,8 @@ def write_gallery(folder: Path) -> Path:
     ------
     MissingDependencyError
         If jinja2 is not installed.
+    InvalidInputError
+        If a figure's CSV or JSON is damaged; the message names it.
     """
     try:
         from jinja2 import Environment, StrictUndefined
@@ -78,19 +80,29 @@ def _entry(name: str, folder: Path) -> dict[str, Any]:
         "compared": None,
     }
     if entry["drawn"]:
-        table = Table.from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))
-        entry["source"] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        table = Table.read(folder / f"{name}.csv")
+        entry["source"] = _source(folder / f"{name}.json")
         entry["heading"] = table.names
         entry["rows"] = [[_shown(cell) for cell in row] for row in table.rows[:MOST_ROWS]]
         entry["left_out"] = len(table.rows) - len(entry["rows"])
         if "verdict" in table.names:
             differing = [
-                dict(zip(table.names, map(_shown, row), strict=True))
-                for row in table.rows
-                if row[table.names.index("verdict")] != AGREES
+                {column: _shown(cell) for column, cell in row.items()}
+                for row in table.records()
+                if row["verdict"] != AGREES
             ]
             entry["compared"] = {"all": len(table.rows), "differing": differing}
     return entry
+
+
+def _source(file: Path) -> dict[str, Any]:
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise InvalidInputError(
+            f"{named(file)} does not say where the data come from; remove it, and draw the figure "
+            "again"
+        )
+    return found
 
 
 def _shown(cell: Cell) -> str:

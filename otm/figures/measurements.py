@@ -72,6 +72,10 @@ def where(content: dict[str, Any]) -> str:
     --------
     >>> where({"cpu": "Some Processor", "cores": 2, "date": "2026-11-21"})
     '2 cores of Some Processor, 2026-11-21'
+    >>> where({"cpu": "Some Processor"})
+    'Some Processor'
     """
-    device = content.get("device") or f"{content.get('cores')} cores of {content.get('cpu')}"
+    cpu, cores = content.get("cpu"), content.get("cores")
+    processor = f"{cores} cores of {cpu}" if cpu and cores else cpu or "a machine without a name"
+    device = content.get("device") or processor
     return ", ".join(str(part) for part in (device, content.get("date")) if part)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from otm.errors import InvalidInputError
 from otm.figures.drawing.style import journal_style
 from otm.figures.measurements import where, with_pattern
 from otm.figures.registry import load, module_name
@@ -14,7 +15,7 @@ from otm.figures.sources import digest_of, versions
 from otm.figures.table import Table
 from otm.files.writing import write_whole
 
-__all__ = ["SUFFIXES", "Outcome", "write"]
+__all__ = ["SUFFIXES", "Outcome", "digest_for", "write"]
 
 # no dates and no versions
 _METADATA: dict[str, dict[str, None]] = {
@@ -46,7 +47,14 @@ class Outcome:
     state: str
 
 
-def write(name: str, folder: Path, results: Path, *, full: bool = False) -> Outcome:
+def digest_for(name: str) -> str | None:
+    """Digest of the code that a figure is computed by; None if it shows a record."""
+    return None if hasattr(load(name), "RECORDED") else digest_of(module_name(name))
+
+
+def write(
+    name: str, folder: Path, results: Path, *, full: bool = False, digest: str | None = None
+) -> Outcome:
     """Compute and draw a figure, and write its CSV, JSON, PDF, SVG and PNG.
 
     Data that were computed before from the same code and the same files are taken from the folder's
@@ -62,6 +70,9 @@ def write(name: str, folder: Path, results: Path, *, full: bool = False) -> Outc
         Where the benchmarks' records are.
     full : bool, optional
         Compute the longer version of the data, if the figure has one.
+    digest : str, optional
+        From `digest_for`, before the figure's code was loaded; that of the files as they are now if
+        left out.
 
     Raises
     ------
@@ -91,7 +102,7 @@ def write(name: str, folder: Path, results: Path, *, full: bool = False) -> Outc
         }
     else:
         longer = full and hasattr(module, "full_data")
-        digest = digest_of(module_name(name))
+        digest = digest or digest_of(module_name(name))
         table, state = _data(name, folder / CACHE, digest, longer=longer)
         source["command"] = f"python -m otm.figures {name}{' --full' if longer else ''}"
         source["code and input"] = digest
@@ -113,7 +124,10 @@ def _data(name: str, cache: Path, digest: str, *, longer: bool) -> tuple[Table, 
     stem = f"{name}{'-full' if longer else ''}"
     file = cache / f"{stem}.{digest[:32]}.csv"
     if file.is_file():
-        return Table.from_csv(file.read_text(encoding="utf-8")), "cached"
+        try:
+            return Table.read(file), "cached"
+        except InvalidInputError:
+            pass  # damaged since: computed again
     module = load(name)
     table: Table = module.full_data() if longer else module.data()
     cache.mkdir(parents=True, exist_ok=True)

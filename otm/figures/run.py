@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
@@ -13,7 +15,7 @@ from typing import NamedTuple
 
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.figures.gallery import write_gallery
-from otm.figures.output import Outcome, write
+from otm.figures.output import Outcome, digest_for, write
 from otm.figures.progress import bar, in_a_row_of_its_own
 from otm.figures.registry import FIGURES, load
 
@@ -81,7 +83,8 @@ def write_all(
     """Write figures in so many processes, and yield each as it is finished.
 
     Every process computes with one thread: sums of floats are then added in the same order on every
-    machine, and processes do not fight over cores.
+    machine, and processes do not fight over cores.  Digests are those of the code when this begins,
+    which is no later than it is loaded: data are never kept under a digest of newer code.
 
     Parameters
     ----------
@@ -100,24 +103,35 @@ def write_all(
         The first that a figure raises; those that have not begun are not begun any more.
     ProblemTooLargeError
         If a process ends without a result.
+    KeyboardInterrupt
+        At Ctrl-C; the processes are ended, and say nothing.
     """
     # what takes minutes goes first, so that no core is idle at the end
     order = sorted(names, key=lambda name: not hasattr(load(name), "full_data"))
     context = multiprocessing.get_context("spawn")
     row = (context.Value("i", 0), context.RLock())
     workers = min(jobs, len(order))
+    digests = {name: digest_for(name) for name in order}
+    others = multiprocessing.active_children()
     with (
         _one_thread_each(),
         ProcessPoolExecutor(workers, context, in_a_row_of_its_own, row) as pool,
         bar(total=len(order), desc="figures", unit="figure") as shown,
     ):
-        running = [pool.submit(_timed, name, folder, results, full) for name in order]
+        with _deaf_to_interrupts():
+            running = [
+                pool.submit(_timed, name, folder, results, full, digests[name]) for name in order
+            ]
         try:
             for future in as_completed(running):
                 done = future.result()
                 shown.update()
                 with shown.external_write_mode():
                     yield done
+        except KeyboardInterrupt:
+            for process in set(multiprocessing.active_children()) - set(others):
+                process.terminate()
+            raise
         except BrokenExecutor:
             raise ProblemTooLargeError(
                 "a process was ended from outside, as systems do that run out of memory; data that "
@@ -127,10 +141,23 @@ def write_all(
             pool.shutdown(cancel_futures=True)
 
 
-def _timed(name: str, folder: Path, results: Path, full: bool) -> Done:
+def _timed(name: str, folder: Path, results: Path, full: bool, digest: str | None) -> Done:
     start = time.perf_counter()
-    outcome = write(name, folder, results, full=full)
+    outcome = write(name, folder, results, full=full, digest=digest)
     return Done(outcome, time.perf_counter() - start)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let processes that are started meanwhile ignore Ctrl-C: this one ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only there can it be set, and only there does Ctrl-C arrive
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

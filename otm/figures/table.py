@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from otm.errors import InvalidInputError
+from otm.files import named
+from otm.files.opening import opened
 
 __all__ = ["Cell", "Table"]
 
@@ -35,6 +39,8 @@ class Table:
     array([0.5 , 0.75])
     >>> table.where(k=2).rows
     ((2, 0.75),)
+    >>> list(table.records())[0]
+    {'k': 1, 'alpha': 0.5}
     >>> table.to_csv()
     'k,alpha\n1,0.5\n2,0.75\n'
     >>> Table.from_csv(table.to_csv()) == table
@@ -53,6 +59,10 @@ class Table:
         columns = {self.names.index(name): cell for name, cell in cells.items()}
         kept = (row for row in self.rows if all(row[i] == cell for i, cell in columns.items()))
         return Table(self.names, tuple(kept))
+
+    def records(self) -> Iterator[dict[str, Cell]]:
+        """Go through the rows as mappings from columns to cells."""
+        return (dict(zip(self.names, row, strict=True)) for row in self.rows)
 
     def to_csv(self) -> str:
         """Write as CSV with a header and line feeds; floats read back to the same floats.
@@ -75,9 +85,42 @@ class Table:
 
     @classmethod
     def from_csv(cls, text: str) -> Self:
-        """Read what `to_csv` wrote."""
-        names, *rows = csv.reader(io.StringIO(text))
+        """Read what `to_csv` wrote.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is no such table.
+        """
+        try:
+            names, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+        except (ValueError, csv.Error) as error:
+            why = str(error) if isinstance(error, csv.Error) else "it is empty"
+            raise InvalidInputError(f"no table in CSV: {why}") from None
+        for number, row in enumerate(rows, 1):
+            if len(row) != len(names):
+                raise InvalidInputError(
+                    f"no table in CSV: row {number} has {len(row)} cells, the heading {len(names)}"
+                )
         return cls(tuple(names), tuple(tuple(map(_as_cell, row)) for row in rows))
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read a file that `to_csv` is in.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is missing, or is no such table; the message names it.
+        """
+        with opened(file) as data:
+            content = data.read()
+        try:
+            return cls.from_csv(content.decode("utf-8"))
+        except (UnicodeDecodeError, InvalidInputError) as error:
+            raise InvalidInputError(
+                f"{named(file)} is damaged: {error!s:.120}; remove it, and draw the figure again"
+            ) from None
 
 
 def _as_cell(text: str) -> Cell:

@@ -30,7 +30,7 @@ class Lenience(NamedTuple):
     lenience: float
 
     def __str__(self) -> str:
-        return f"lenience {self.lenience:g}"
+        return f"lenience {self.lenience!r}"
 
 
 class Typical(NamedTuple):
@@ -40,7 +40,7 @@ class Typical(NamedTuple):
     delta: float = 0.3
 
     def __str__(self) -> str:
-        return f"typical acceptance ε {self.epsilon:g}, δ {self.delta:g}"
+        return f"typical acceptance ε {self.epsilon!r}, δ {self.delta!r}"
 
 
 Knob: TypeAlias = Lenience | Typical

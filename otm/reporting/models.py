@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ __all__ = ["ModelPair", "from_models"]
 
 LONGEST_TEXT = 2**28
 
-KEPT = 16
-"""Numbers of each weight that tell models apart."""
+DIGEST_NUMBERS = 2**22
+"""Numbers of a weight that are copied to the processor at once for its digest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +91,7 @@ class ModelPair:
         for window in self.windows:
             text.update(window.tobytes() + b".")
         return {
+            "transformers": version("transformers"),
             "draft": digest_of_weights(self.draft),
             "target": digest_of_weights(self.target),
             "text": text.hexdigest(),
@@ -229,11 +231,14 @@ def _moved(model: Any, device: str) -> Any:
 
 
 def digest_of_weights(model: Any) -> str:
-    """Digest of the names, shapes and first numbers of all weights."""
+    """Digest of the names, shapes and numbers of all weights, whatever they are kept as."""
+    import torch
+
     found = hashlib.sha256()
     for name, weight in model.state_dict().items():
-        first = weight.flatten()[:KEPT].double().cpu().numpy().tobytes()
-        found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode() + first)
+        found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        for part in weight.detach().reshape(-1).split(DIGEST_NUMBERS):
+            found.update(part.contiguous().cpu().view(torch.uint8).numpy())
     return found.hexdigest()
 
 

@@ -16,8 +16,10 @@ from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
     MissingDependencyError,
+    OTMError,
     ProblemTooLargeError,
 )
+from otm.figures.sources import digest_of
 from otm.files import open_arrays, read_json
 from otm.files.writing import write_whole
 from otm.reporting.pairs import Measured
@@ -34,6 +36,12 @@ FORMAT = 1
 """Changes whenever what is saved does."""
 
 MANIFEST = "manifest.json"
+
+_PARTS = {"code": "code: another version of OTM, Python or a package"}
+"""What parts of the manifest are called in messages, where their names do not say it."""
+
+_CLUSTERS = ("distributed", "dask", "ray")
+"""Packages whose own errors tell of workers that are gone."""
 
 
 def measure_all(
@@ -72,8 +80,8 @@ def measure_all(
     Raises
     ------
     InvalidInputError
-        If the source has a row that cannot be used, or the folder has results of other files or
-        settings.
+        If the source has a row that cannot be used, or the folder has results of other files,
+        settings or code.
     ProblemTooLargeError
         If a worker ends without a result.
     InvalidParameterError
@@ -86,7 +94,13 @@ def measure_all(
     joblib = _import_joblib()
     bounds = source.bounds
     step = {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]}
-    key = {"format": FORMAT, "source": source.key, "settings": settings.key, "blocks": step}
+    key = {
+        "format": FORMAT,
+        "code": _digests(source),
+        "source": source.key,
+        "settings": settings.key,
+        "blocks": step,
+    }
     _claim(folder, key)
     parts = {i: part for i, block in enumerate(bounds) if (part := _load(folder, i, block))}
     todo = [i for i in range(len(bounds)) if i not in parts]
@@ -105,7 +119,9 @@ def measure_all(
                 parts[i] = part
                 if progress is not None:
                     progress(len(parts), len(bounds))
-        except BrokenExecutor:
+        except Exception as error:
+            if not _lost_worker(error):
+                raise
             raise ProblemTooLargeError(
                 "a worker was ended from outside, as systems do that run out of memory; what was "
                 "finished is kept: go on with fewer workers"
@@ -115,6 +131,19 @@ def measure_all(
                 warnings.simplefilter("ignore")
                 found.close()
     return _joined(parts, bounds)
+
+
+def _digests(source: Source) -> dict[str, str]:
+    """Digests of what computes: this package, and the source's module if it belongs to it."""
+    modules = {__name__, type(source).__module__}
+    return {name: digest_of(name) for name in sorted(modules) if name.startswith("otm.")}
+
+
+def _lost_worker(error: Exception) -> bool:
+    """Whether a worker ended without a result; each kind of pool has an error of its own."""
+    package = type(error).__module__.partition(".")[0]
+    of_cluster = package in _CLUSTERS and not isinstance(error, OTMError)
+    return isinstance(error, BrokenExecutor) or of_cluster
 
 
 def _measure(number: int, block: Block, settings: Settings) -> tuple[int, Measured]:
@@ -138,7 +167,9 @@ def _claim(folder: Path, key: dict[str, Any]) -> None:
     given = json.loads(text)
     if found != given:
         what = [
-            part for part in given if not isinstance(found, dict) or found.get(part) != given[part]
+            _PARTS.get(part, part)
+            for part in given
+            if not isinstance(found, dict) or found.get(part) != given[part]
         ]
         raise InvalidInputError(
             f"the folder {_shown(folder)} has results of another run, which differs in its "

@@ -214,3 +214,10 @@ def test_the_factor_that_an_error_names_is_accepted(seed: int) -> None:
         KSeq(problem, rho=1.0)
     named = float(str(refused.value).rpartition("= ")[2])
     assert KSeq(problem, rho=named).rho == named
+
+
+def test_a_factor_that_a_float_holds_is_named_as_it_is() -> None:
+    # bug: rounded up where nothing was to be rounded
+    law = [Fraction(1, 2), Fraction(1, 2)]
+    with pytest.raises(InvalidParameterError, match=r"at least ρ\* = 1\.0$"):
+        KSeq(MembershipProblem(law, law, 2), rho=Fraction(1, 2))

@@ -20,6 +20,6 @@ def committed() -> Callable[[str], Table]:
         file = FOLDER / f"{name}.csv"
         if not file.exists():
             pytest.skip(f"{name} has not been measured on any machine")
-        return Table.from_csv(file.read_text(encoding="utf-8"))
+        return Table.read(file)
 
     return read

@@ -7,6 +7,7 @@ import json
 import operator
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from otm.errors import InvalidInputError, MissingDependencyError, UnknownMethodError
-from otm.figures import output
+from otm.figures import captions, output
 from otm.figures.__main__ import main
 from otm.figures.gallery import write_gallery
 from otm.figures.measurements import where, with_pattern
@@ -226,13 +227,12 @@ def test_the_page_shows_every_figure_once_and_explains_what_differs(
             continue
         table = committed(name)
         if "verdict" in table.names:
-            for row in table.rows:
-                cells = dict(zip(table.names, row, strict=True))
+            for cells in table.records():
                 assert cells["verdict"] in {"agrees", "differs"}
                 assert (cells["verdict"] == "agrees") == agrees(
                     f"{cells['printed']:.{cells['decimals']}f}", float(cells["computed"])
                 )
-                assert cells["verdict"] == "agrees" or len(str(cells["reason"])) > 20, row
+                assert cells["verdict"] == "agrees" or len(str(cells["reason"])) > 20, cells
 
 
 def test_what_was_never_measured_is_named_with_its_command(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_was_never_measured_is_named_with_its_command(tmp_path: Path) -> No
     assert write(measured, tmp_path, NOWHERE).state == "not measured"
     assert list(tmp_path.iterdir()) == []
     page = write_gallery(tmp_path).read_text()
-    assert f"Not measured yet: <code>{load(measured).COMMAND}</code>" in page
+    assert f"Not measured yet; in a checkout: <code>{load(measured).COMMAND}</code>" in page
 
 
 def test_records_are_read_by_pattern(tmp_path: Path) -> None:
@@ -334,3 +334,83 @@ def test_progress_passes_everything_through_and_is_silent_in_a_pipe(
     """Bug: a bar in a log file, or a last step that is lost."""
     assert list(progress(iter("abc"), 3, "letters")) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        ("csv", b""),
+        ("csv", b"k,alpha\n1\n"),
+        ("csv", b'k,alpha\n"1'),
+        ("csv", b"k\n\xff\n"),
+        ("csv", None),
+        ("json", b"{"),
+        ("json", b"[]"),
+    ],
+)
+def test_a_damaged_file_in_the_folder_is_named(
+    suffix: str, content: bytes | None, folder: Path, tmp_path: Path
+) -> None:
+    """Bug: the traceback of a reader, which does not say which of forty files it read."""
+    for name in (f"{NAME}.csv", f"{NAME}.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / f"{NAME}.{suffix}").unlink()
+    if content is not None:
+        (tmp_path / f"{NAME}.{suffix}").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=rf"{NAME}\.{suffix}") as caught:
+        write_gallery(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_data_in_the_cache_are_computed_again(tmp_path: Path) -> None:
+    """Bug: a file that was cut short is believed, or stops every later run."""
+    write(NAME, tmp_path, NOWHERE)
+    whole = (tmp_path / f"{NAME}.csv").read_bytes()
+    (cached,) = (tmp_path / ".cache").iterdir()
+    for content in (b"", whole[:-3] + b",,,\n"):
+        cached.write_bytes(content)
+        assert write(NAME, tmp_path, NOWHERE).state == "computed"
+        assert cached.read_bytes() == (tmp_path / f"{NAME}.csv").read_bytes() == whole
+
+
+def test_digests_are_those_of_the_code_when_the_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: a file that is edited meanwhile: old code's data under the digest of the new."""
+    monkeypatch.setattr("otm.figures.output.digest_of", lambda module: "f" * 64)  # of the parent
+    assert main([NAME, "--output", str(tmp_path), "--jobs", "1"]) == 0
+    source = json.loads((tmp_path / f"{NAME}.json").read_text(encoding="utf-8"))
+    assert source["code and input"] == "f" * 64
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a terminal")
+@pytest.mark.parametrize("to_all", [True, False])
+def test_an_interrupt_is_one_line_and_status_130(to_all: bool, tmp_path: Path) -> None:
+    """Bug: tracebacks of the parent and of every process; children that go on computing."""
+    slow = "beyond_lossy_frontier"
+    command = [sys.executable, "-m", "otm.figures", slow, NAME, "--jobs", "2"]
+    with subprocess.Popen(
+        [*command, "--output", str(tmp_path), "--full"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline().startswith(NAME)  # the slow one is under way
+        os.kill(run.pid, signal.SIGINT) if not to_all else os.killpg(run.pid, signal.SIGINT)
+        out, error = run.communicate(timeout=60)
+    assert (run.returncode, out) == (130, "")
+    assert error == "python -m otm.figures: interrupted\n"
+
+
+def test_a_citation_without_a_short_form_is_refused() -> None:
+    """Bug: the key of a reference in a caption."""
+    with pytest.raises(UnknownMethodError, match="nobody1999"):
+        captions._plain("as in [nobody1999]_")
+
+
+def test_a_record_without_a_processor_names_none() -> None:
+    """Bug: "None cores of None" below a figure."""
+    assert where({"date": "2026-01-02"}) == "a machine without a name, 2026-01-02"
+    assert where({"cpu": "A"}) == "A"

@@ -267,3 +267,14 @@ def test_a_width_that_is_not_positive_is_refused(delta: float) -> None:
     problem = MembershipProblem([0.5, 0.5], [0.25, 0.75], 2)
     with pytest.raises(InvalidParameterError, match="positive"):
         optimal_division_factor(problem, delta)
+
+
+def test_sums_of_floats_that_round_above_one_are_cut_off() -> None:
+    """Catches an upper bound of 1 + 2^−52, from a target whose entries sum to more than one."""
+    rng = np.random.default_rng(0)
+    above = 0
+    for _ in range(200):
+        problem = MembershipProblem(*[rng.dirichlet(np.ones(30))] * 2, k=10**6)
+        above += problem.target.sum() > 1
+        assert max(values(problem)) <= 1
+    assert above

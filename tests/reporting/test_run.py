@@ -15,6 +15,7 @@ import pytest
 import otm
 from otm.coupling import RULES
 from otm.errors import InvalidInputError, ProblemTooLargeError
+from otm.figures import sources
 from otm.reporting import Lenience, Settings, Typical, from_files
 from otm.reporting.pairs import Measured
 from otm.reporting.run import measure_all
@@ -209,12 +210,76 @@ def test_the_manifest_says_what_the_folder_is_for(folder: Path, wanted: Measured
     assert found["settings"]["ks"] == [1, 2, 4]
 
 
+@pytest.mark.parametrize(
+    "module", ["otm.reporting.run", "otm.reporting.pairs", "otm.coupling.k_seq"]
+)
+def test_results_of_other_code_are_not_mixed_in(
+    module: str, folder: Path, wanted: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: a run that was begun before an upgrade goes on, and means over two versions."""
+    real = sources._code
+
+    def changed(name: str) -> tuple[str, tuple[str, ...]]:
+        code, imported = real(name)
+        return code + "changed" * (name == module), imported
+
+    monkeypatch.setattr(sources, "_code", changed)
+    with pytest.raises(InvalidInputError, match="code: another version") as caught:
+        measure_all(from_files(folder / "pair.npz"), SETTINGS, folder / "one")
+    assert "source" not in str(caught.value)
+
+
+def test_a_source_of_ones_own_needs_no_module_of_ours(folder: Path, wanted: Measured) -> None:
+    """Bug: the code of a source outside of this package is looked for in it."""
+
+    class Mine:
+        def __init__(self) -> None:
+            self.inner = from_files(folder / "pair.npz")
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.inner, name)
+
+    assert_same(measure_all(Mine(), SETTINGS, folder / "mine", workers=1), wanted)  # type: ignore[arg-type]
+
+
+def test_knobs_that_differ_little_are_told_apart(folder: Path) -> None:
+    """Bug: six digits of a knob in the key and the label: another one's results are taken."""
+    near = [Settings(ks=(1,), knobs=(Lenience(lenience),)) for lenience in (0.5, 0.5000001)]
+    measure_all(from_files(folder / "pair.npz"), near[0], folder / "near")
+    with pytest.raises(InvalidInputError, match="differs in its settings"):
+        measure_all(from_files(folder / "pair.npz"), near[1], folder / "near")
+    for one, other in ((Lenience(0.5), Lenience(0.5000001)), (Typical(0.1), Typical(0.1000001))):
+        assert str(one) != str(other)
+
+
 class Fatal:
     """A block that ends whoever measures it."""
 
     def measure(self, settings: Settings) -> Measured:
         os.kill(os.getpid(), signal.SIGKILL)
         return {}
+
+
+@pytest.mark.parametrize("package", ["distributed.scheduler", "ray.exceptions"])
+def test_a_worker_that_a_cluster_lost_is_an_error_of_one_line(
+    package: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: `KilledWorker` of Dask or `WorkerCrashedError` of Ray, of which users know nothing."""
+    lost = type("Lost", (Exception,), {"__module__": package})
+
+    class Block:
+        def measure(self, settings: Settings) -> Measured:
+            raise lost("block\n0")
+
+    source = from_files(folder / "pair.npz")
+    monkeypatch.setattr(type(source), "blocks", lambda _, bounds: (Block() for _ in bounds))
+    with pytest.raises(ProblemTooLargeError, match="fewer workers") as caught:
+        measure_all(source, SETTINGS, folder / "out", workers=1)
+    assert "\n" not in str(caught.value)
+    mistake = type("Mistake", (InvalidInputError,), {"__module__": package})  # of Ray: dual classes
+    monkeypatch.setattr(Block, "measure", lambda *_: (_ for _ in ()).throw(mistake("row 3")))
+    with pytest.raises(InvalidInputError, match="row 3"):
+        measure_all(source, SETTINGS, folder / "out", workers=1)
 
 
 def test_a_worker_that_is_killed_is_an_error_of_one_line(

@@ -3,10 +3,10 @@
 The target and the small draft are shipped models, at contexts of texts that the target generates.
 Each curve is one knob: lenience l of the optimal rule and, with another residual, of Leviathan et
 al.'s; acceptance where q(x) ≥ l max q; typical acceptance (Medusa, δ = √ε); a lossless rule for a
-target of another temperature (upper branch: hotter); Wagner et al.'s sigmoids with scales ±a, of
-log-probabilities in place of logits.  The frontier is acceptance = optimum + TV, total variation:
-no rule can lie above, and the optimal lenient one lies on it.  Means over contexts, exact in each
-of them.
+target of another temperature (upper branch: hotter); Wagner et al.'s sigmoids of logits, with
+scales ±a.  Accepted is an output that is among the drafts, drawn again or not.  The frontier is
+acceptance = optimum + TV, total variation: no rule can lie above, and the optimal lenient one lies
+on it.  Means over contexts, exact in each of them.
 
 References
 ----------
@@ -18,10 +18,11 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from otm.coupling import (
     ArgmaxLenientPlan,
@@ -29,13 +30,14 @@ from otm.coupling import (
     TransportPlan,
     TypicalAcceptance,
 )
+from otm.decoding import Standardization
 from otm.decoding.planning.paired_means import clustered_mean
 from otm.distribution import total_variation
 from otm.figures.drawing.style import COLOURS, blank_figure, journal_style
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
-from otm.figures.shipped_pairs import shipped_laws
 from otm.figures.table import Cell, Table
+from otm.figures.wagner.outputs import distance, logits_at_contexts, outputs, weights
 from otm.membership.cut import optimal_value
 from otm.problem import MembershipProblem
 
@@ -64,13 +66,10 @@ class Knob(NamedTuple):
         Values of the parameter.
     point : callable
         From a problem and a setting to where the rule lies.
-    most_drafts : int
-        The rule is for at most so many.
     """
 
     settings: tuple[float, ...]
     point: Callable[[MembershipProblem, float], Point]
-    most_drafts: int = max(NUMBERS)
 
 
 def _of_plan(plan: TransportPlan) -> Point:
@@ -84,21 +83,6 @@ def _at_temperature(problem: MembershipProblem, temperature: float) -> Point:
     other = MembershipProblem(problem.draft, weights / weights.sum(), problem.k)
     distance = total_variation(other.target, problem.target)
     return float(optimal_value(other.by_ratio, other.k)[0]), float(distance)
-
-
-def _by_sigmoids(problem: MembershipProblem, scale: float) -> Point:
-    """Put sigmoids in the place of probabilities; logarithms of the laws are the logits."""
-    draft, target = (
-        1 / (1 + np.exp(-(np.log(law) + scale) / (2 * scale)))
-        for law in (problem.draft, problem.target)
-    )
-    accepted = problem.draft * np.minimum(1, target / draft)
-    left = np.maximum(target - draft, 0)
-    # as no law, the sigmoids of the target can all be below those of the draft
-    left = left if left.any() else target
-    output = accepted + (1 - accepted.sum()) * left / left.sum()
-    hit = (problem.draft - accepted) @ left / left.sum()
-    return float(accepted.sum() + hit), float(total_variation(output, problem.target))
 
 
 def _typical(otherwise: Any) -> Callable[[MembershipProblem, float], Point]:
@@ -126,8 +110,10 @@ KNOBS = {
     "temperature of the target": Knob(
         (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0), _at_temperature
     ),
-    "sigmoids": Knob((1.0, 3.0, 10.0, 100.0, 1e4), _by_sigmoids, most_drafts=1),
 }
+SIGMOIDS = "sigmoids"
+SCALES = (1.0, 3.0, 10.0, 100.0, 1e4)
+"""Of the sigmoids, which are for one draft, and of logits."""
 
 
 def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
@@ -140,15 +126,17 @@ def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     every : int, optional
         Take the first of so many contexts of each text.
     """
-    laws, clusters = shipped_laws(
-        (PAIR, "target"), prompts=prompts, tokens=TOKENS, every=every, seed=SEED
-    )
+    names = PAIR, "target"
+    logits, of_prompt = logits_at_contexts(names, prompts, TOKENS, SEED)
+    chosen = np.arange(of_prompt.size).reshape(prompts, TOKENS)[:, ::every].ravel()
+    clusters = of_prompt[chosen]
+    logits = {name: logits[name][chosen] for name in names}
+    laws = {name: Standardization()(logits[name]) for name in names}
     pairs = list(zip(laws[PAIR], laws["target"], strict=True))
     cases = [
         (k, name, setting)
         for k in NUMBERS
         for name, knob in KNOBS.items()
-        if k <= knob.most_drafts
         for setting in knob.settings
     ]
     rows: list[tuple[Cell, ...]] = []
@@ -156,17 +144,25 @@ def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     for k in NUMBERS:
         problems = [MembershipProblem(*pair, k) for pair in pairs]
         best[k] = float(np.mean([optimal_value(at.by_ratio, k)[0] for at in problems]))
-        for distance in (0.0, 1 - best[k], 1.0):
-            value = min(1.0, best[k] + distance)
-            rows.append((k, FRONTIER, "", value, "", "", distance, "", "", value))
+        for far in (0.0, 1 - best[k], 1.0):
+            value = min(1.0, best[k] + far)
+            rows.append((k, FRONTIER, "", value, "", "", far, "", "", value))
+
+    def add(k: int, name: str, setting: float, axes: Iterable[npt.ArrayLike]) -> None:
+        accepted, distances = (clustered_mean(axis, clusters) for axis in axes)
+        highest = min(1.0, best[k] + distances.mean)
+        rows.append((k, name, setting, *accepted, *distances, highest))
+
     for k, name, setting in progress(cases, len(cases), "lossy_frontier"):
         problems = [MembershipProblem(*pair, k) for pair in pairs]
         points = [KNOBS[name].point(problem, setting) for problem in problems]
-        accepted, distances = (clustered_mean(axis, clusters) for axis in np.transpose(points))
-        highest = min(1.0, best[k] + distances.mean)
-        rows.append((k, name, setting, *accepted, *distances, highest))
-    names = ("k", "rule", "setting", "acceptance", "low", "high", "tv", "tv_low", "tv_high")
-    return Table((*names, "highest"), tuple(rows))
+        add(k, name, setting, np.transpose(points))
+    for scale in SCALES:
+        target, draft = (weights(logits[name], scale, "float64") for name in ("target", PAIR))
+        found = outputs(laws[PAIR], target, draft)
+        add(1, SIGMOIDS, scale, (found.matched, distance(found.law, laws["target"])))
+    columns = ("k", "rule", "setting", "acceptance", "low", "high", "tv", "tv_low", "tv_high")
+    return Table((*columns, "highest"), tuple(rows))
 
 
 def full_data() -> Table:
@@ -205,7 +201,7 @@ _STYLES: dict[str, dict[str, Any]] = {
         "markerfacecolor": "none",
     }
     for name, colour, marker, kind in zip(
-        KNOBS,
+        (*KNOBS, SIGMOIDS),
         (COLOURS[2], COLOURS[0], COLOURS[1], COLOURS[3], COLOURS[3], "#777777", "#777777"),
         ("o", "s", "^", "D", "v", "x", "P"),
         ("-", "--", "-.", "-", ":", "--", ":"),

@@ -128,8 +128,7 @@ def comparison_figure(table: Table, *, item: str = "") -> Figure:
         Heading of the first column.
     """
     rows, marked = [], []
-    for index, row in enumerate(table.rows):
-        cells = dict(zip(table.names, row, strict=True))
+    for index, cells in enumerate(table.records()):
         digits = int(cells["decimals"])
         differs = cells["verdict"] != AGREES
         if differs:

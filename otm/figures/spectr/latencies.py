@@ -29,6 +29,9 @@ def latencies(
 ) -> Table:
     """Lay out the latencies of one model of each pair, beside those of a paper's models.
 
+    Means and deviations are relative to the mean of the target for the first shape, medians to its
+    median.
+
     Parameters
     ----------
     records : list of dict
@@ -41,17 +44,20 @@ def latencies(
     rows: list[tuple[Cell, ...]] = []
     for record in records:
         for pair in PAIRS:
-            for row in record[pair]["latency"]:
+            found = record[pair]["latency"]
+            unit = found[0]["median_ms"]  # of the target, the shortest length and one row
+            for row in found:
                 if row["model"] == model:
                     cells = [row[name] for name in ("length", "batch", "mean", "deviation", "runs")]
                     printed = paper[row["length"]][BATCHES.index(row["batch"])]
-                    rows.append((pair, model, *cells, row["median_ms"], *printed))
-    names = ("pair", "model", "length", "batch", "mean", "deviation", "runs", "median_ms")
+                    medians = row["median_ms"] / unit, row["median_ms"]
+                    rows.append((pair, model, *cells, *medians, *printed))
+    names = ("pair", "model", "length", "batch", "mean", "deviation", "runs", "median", "median_ms")
     return Table((*names, "paper, other models", "paper, deviation"), tuple(rows))
 
 
 def draw_latencies(table: Table) -> Figure:
-    """Draw a line for each pair and length, a column for each batch."""
+    """Draw a line for each pair and length, a column for each batch; medians are in brackets."""
     rows: list[list[str]] = []
     groups = []
     for pair in PAIRS:
@@ -63,11 +69,11 @@ def draw_latencies(table: Table) -> Figure:
             by_batch = dict(
                 zip(
                     line["batch"].tolist(),
-                    zip(line["mean"], line["deviation"], strict=True),
+                    zip(line["mean"], line["deviation"], line["median"], strict=True),
                     strict=True,
                 )
             )
-            cells = ["{:.2f} ± {:.2f}".format(*by_batch[batch]) for batch in BATCHES]
+            cells = ["{:.2f} ± {:.2f} ({:.2f})".format(*by_batch[batch]) for batch in BATCHES]
             rows.append([pair if length == of_pair["length"][0] else "", str(length), *cells])
     heading = ["target", "length", *(f"batch {batch}" for batch in BATCHES)]
     return table_figure(heading, rows, groups=groups)

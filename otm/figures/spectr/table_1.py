@@ -1,10 +1,10 @@
 """SpecTr's Table 1: block efficiency and wall clock speed of SpecTr and speculative decoding.
 
 The axes are the paper's, the models and the machine ours: byte-level models on a CPU in place of
-PaLM 2.  The shipped target is so small that a draft costs about half of its time, and drafts hardly
-pay.  The deepened one has the same laws and 8 times the layers, of which the new ones add nothing,
-so that drafts are about as cheap as in the papers.  Speed is the time of decoding without drafts
-over that with them, measured in turns on the same prompts; intervals are 95 % over prompts.
+PaLM 2.  The shipped target is so small that a draft costs nearly half of its time, and drafts do
+not pay.  The deepened one has the same laws and 8 times the layers, of which the new ones add
+nothing, so that drafts are about as cheap as in the papers.  Speed is the time of decoding without
+drafts over that with them, measured in turns on the same prompts; intervals are 95 % over prompts.
 
 Speed stays below block efficiency, as in the paper.  K = 8 does not pay here, however many tokens a
 step has, because a CPU takes longer for more rows (Table 2).
@@ -61,8 +61,7 @@ def data(records: list[dict[str, Any]]) -> Table:
 def draw(table: Table) -> Figure:
     """Draw the table, one group of rows a pair of models."""
     rows, groups = [], []
-    for index, row in enumerate(table.rows):
-        cells = dict(zip(table.names, row, strict=True))
+    for index, cells in enumerate(table.records()):
         first = cells["algorithm"] == "baseline"
         if first and index:
             groups.append(index)

@@ -3,7 +3,9 @@
 The axes are the paper's, the models and the machine ours: byte-level targets on one thread of a
 CPU, the shipped one of 4 layers and the same deepened to 32, in place of a transformer of 97M
 parameters on a GPU.  Mean ± standard deviation of repeated runs, timed in turns, relative to the
-mean for 4 tokens in one row.
+mean for 4 tokens in one row, as in the paper; in brackets the median relative to the median there.
+Where the deviation is nearly as large as the mean, single runs were held up by something else on
+the machine, and the median says more.
 
 The paper's latency hardly grows, as SpecTr assumes.  On a CPU it grows with the number of rows,
 since it is the computing that takes the time there, and not the reading of weights.

@@ -39,6 +39,8 @@ class Outputs(NamedTuple):
     ----------
     accepted : float64 array [R]
         Probability that the draft is accepted.
+    matched : float64 array [R]
+        Probability that the token in the place of the draft is the draft: accepted, or drawn again.
     law : float64 array [R, V]
         Law of the token in the place of the draft.
     after : float64 array [R, V]
@@ -46,6 +48,7 @@ class Outputs(NamedTuple):
     """
 
     accepted: Array
+    matched: Array
     law: Array
     after: Array
 
@@ -100,8 +103,10 @@ def outputs(drawn: Array, target: Array, draft: Array) -> Outputs:
         left = np.maximum(target - draft, 0)
         left = np.where(left.sum(1, keepdims=True) == 0, target, left)
         accepted = passed.sum(1)
-        law = passed + (1 - accepted)[:, None] * left / left.sum(1, keepdims=True)
-    return Outputs(accepted, law, target / target.sum(1, keepdims=True))
+        again = left / left.sum(1, keepdims=True)
+        law = passed + (1 - accepted)[:, None] * again
+        matched = accepted + ((drawn - passed) * again).sum(1)
+    return Outputs(accepted, matched, law, target / target.sum(1, keepdims=True))
 
 
 def distance(law: Array, exact: Array) -> Array:

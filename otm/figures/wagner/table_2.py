@@ -46,8 +46,7 @@ def data(prompts: int = PROMPTS, tokens: int = TOKENS) -> Table:
 def draw(table: Table) -> Figure:
     """Draw a table, the types one below the other; the row without a law stands out."""
     rows, groups, marked = [], [], []
-    for index, cells in enumerate(table.rows):
-        row = dict(zip(table.names, cells, strict=True))
+    for index, row in enumerate(table.records()):
         name = str(row["scale"])
         if row["state"] == NO_LAW:
             marked.append(index)

@@ -72,8 +72,7 @@ def data(records: list[dict[str, Any]]) -> Table:
 def draw(table: Table) -> Figure:
     """Draw one row for each pair and method, with milliseconds a token."""
     rows, groups = [], []
-    for index, cells in enumerate(table.rows):
-        row = dict(zip(table.names, cells, strict=True))
+    for index, row in enumerate(table.records()):
         first = row["method"] == BASELINE
         if first and index:
             groups.append(index)

@@ -60,8 +60,7 @@ def texts(shown: Sequence[Device], printed: Ranges) -> Table:
 def draw_texts(table: Table, note: str = "") -> Figure:
     """Draw one row for each model and method."""
     rows, groups = [], []
-    for index, cells in enumerate(table.rows):
-        row = dict(zip(table.names, cells, strict=True))
+    for index, row in enumerate(table.records()):
         first = row["method"] == BASELINE
         if first and index:
             groups.append(index)

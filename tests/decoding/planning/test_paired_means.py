@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from otm.decoding.planning.paired_means import PairedMeans, Setup, clustered_mean
+from otm.decoding.planning.paired_means import PairedMeans, Setup, clustered_mean, ratio_of_totals
 from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.figures.wagner.profiles import reduction
+from otm.reporting.estimates import Prompts
 
 
 def test_clusters_of_one_size_are_judged_by_their_means() -> None:
@@ -67,3 +69,27 @@ def test_differences_are_paired() -> None:
 def test_wrong_input_is_refused(values: list[float], clusters: list[int], level: float) -> None:
     with pytest.raises(InvalidParameterError):
         clustered_mean(values, clusters, level=level)
+
+
+def test_four_ratios_are_one_estimator() -> None:
+    """Bug: an interval of a report, figure or benchmark that is another estimator's."""
+    rng = np.random.default_rng(3)
+    clusters = np.repeat(np.arange(9), rng.integers(1, 7, 9))
+    values = rng.normal(2, 1, clusters.size)
+    sums, sizes = np.bincount(clusters, values), np.bincount(clusters)
+    ratio = sums.sum() / sizes.sum()
+    error = np.sqrt(9 / 8 * ((sums - ratio * sizes) ** 2).sum()) / sizes.sum()
+    wanted = ratio, *stats.t.interval(0.95, 8, loc=ratio, scale=error)
+    found = ratio_of_totals(sums, sizes)
+    assert found == pytest.approx(wanted, rel=1e-12)
+    assert clustered_mean(values, clusters) == found
+    assert Prompts(clusters).mean(sums) == found
+    less = reduction(sums, sizes)
+    assert less == pytest.approx([100 * (1 - found[i]) for i in (0, 2, 1)], rel=1e-12)
+
+
+@pytest.mark.parametrize("denominators", [[], [1.0], [1.0, -1.0], [0.0, 0.0], [np.nan, 1.0]])
+def test_ratios_of_nothing_are_refused(denominators: list[float]) -> None:
+    """Bug: a NaN or an infinite ratio in a report."""
+    with pytest.raises(InvalidParameterError, match="total above 0"):
+        ratio_of_totals([1.0, 2.0], denominators)

@@ -8,7 +8,13 @@ import pytest
 from otm.coupling import KSeq
 from otm.figures.beyond import acceptance_by_rule, gain_by_ratio, lossy_frontier, solve_time
 from otm.figures.rules import K_SEQ, OPTIMUM, acceptance
-from otm.figures.shipped_pairs import DRAFTS, shipped_laws
+from otm.figures.shipped_pairs import (
+    DRAFTS,
+    logits_at,
+    prompts_of_text,
+    shipped_laws,
+    texts_of_target,
+)
 from otm.figures.table import Table
 from otm.membership.cut import optimal_cap
 from otm.membership.lenience import acceptance_at_distance
@@ -90,7 +96,7 @@ def test_no_lossy_rule_is_above_the_frontier(frontier: Table) -> None:
     """Bug: an acceptance that counts what is not a draft, or a distance that is too small."""
     knobs = [row for row in frontier.rows if row[1] != lossy_frontier.FRONTIER]
     cells = [(row[1], row[2], row[3], row[9]) for row in knobs]
-    assert {name for name, *_ in cells} == set(lossy_frontier.KNOBS)
+    assert {name for name, *_ in cells} == {*lossy_frontier.KNOBS, lossy_frontier.SIGMOIDS}
     for name, setting, accepted, highest in cells:
         assert float(accepted) <= float(highest) + 1e-9, (name, setting)
 
@@ -100,8 +106,6 @@ def test_no_lossy_rule_is_above_the_frontier_of_any_context() -> None:
     for k in lossy_frontier.NUMBERS:
         for problem in problems(lossy_frontier.PAIR, 4, 2, k):
             for name, knob in lossy_frontier.KNOBS.items():
-                if k > knob.most_drafts:
-                    continue
                 for setting in knob.settings[::2]:
                     accepted, distance = knob.point(problem, setting)
                     best = acceptance_at_distance(problem, distance)
@@ -124,17 +128,20 @@ def test_points_that_must_lie_on_the_frontier_do(frontier: Table) -> None:
             assert row[3] == pytest.approx(row[9], abs=1e-9)  # fmt: skip
 
 
-def test_sigmoids_are_those_of_the_kernel() -> None:
-    """Bug: scales that are divided by, or a residual that is not the kernel's."""
+def test_sigmoids_are_those_of_the_kernel(frontier: Table) -> None:
+    """Bug: scales that are divided by, another residual, or logarithms of laws for logits."""
     torch = pytest.importorskip("torch")
     from otm.kernels.sigmoid import distance_to_target
 
-    for problem in problems(lossy_frontier.PAIR, 2, 1, 1):
-        draft, target = (torch.tensor(np.log(law)) for law in (problem.draft, problem.target))
-        for scale in (1.0, 10.0):
-            _, distance = lossy_frontier.KNOBS["sigmoids"].point(problem, scale)
-            expected = distance_to_target(target.float(), draft.float(), (-scale, scale))
-            assert distance == pytest.approx(expected, abs=1e-5)
+    names = "target", lossy_frontier.PAIR
+    texts = texts_of_target(prompts_of_text(PROMPTS), lossy_frontier.TOKENS)
+    firsts = [torch.tensor(logits_at(name, texts, 64)[:, 0]).float() for name in names]
+    for scale in lossy_frontier.SCALES:
+        [found] = frontier.where(rule=lossy_frontier.SIGMOIDS, setting=scale)["tv"]
+        expected = [
+            distance_to_target(*rows, (-scale, scale)) for rows in zip(*firsts, strict=True)
+        ]
+        assert float(found) == pytest.approx(np.mean(expected), abs=1e-5)
 
 
 def test_bins_of_the_ratio_add_up(by_ratio: Table) -> None:

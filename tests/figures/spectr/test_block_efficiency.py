@@ -124,8 +124,7 @@ def test_table_4_on_a_few_texts():
     rules = dict(zip(table_4.RULES, np.moveaxis(steps, 1, 0), strict=True))
     assert (rules[OPTIMUM] <= rules[K_SEQ] + 1e-9).all()
     assert (rules[K_SEQ] <= rules[MULTI_ROUND] + 1e-9).all()
-    for row in table.rows[1:]:
-        cells = dict(zip(table.names, row, strict=True))
+    for cells in list(table.records())[1:]:
         assert 1 < cells["low"] < cells["mean"] < cells["high"]
         assert cells["mean"] == pytest.approx(28 / cells["steps"])
         assert cells["mean"] == pytest.approx(2 / (1 / cells["seed 0"] + 1 / cells["seed 1"]))
