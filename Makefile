@@ -48,7 +48,7 @@ format: $(VENV)/.installed-check ## put the code into the project's format
 
 .PHONY: bench
 bench: $(VENV)/.installed-benchmarks ## run the benchmarks
-	@set -e; for script in benchmarks/[!_]*.py; do name=$$(basename "$$script" .py); \
+	@set -e; for script in $(filter-out %/guard.py,$(wildcard benchmarks/[!_]*.py)); do name=$$(basename "$$script" .py); \
 		echo "== benchmarks.$$name"; $(BIN)/python -m "benchmarks.$$name"; done
 
 .PHONY: guard

@@ -116,8 +116,9 @@ def try_all(session: Session, mutants: list[Mutant], options: argparse.Namespace
             )
         if tried % 50 == 0:
             print(f"-- {tried} of {len(mutants)}, {time.monotonic() - start:.0f} s", flush=True)
+    print(*session.timeouts, sep="\n")
     return {
-        "tried": tried, "equivalent": equivalent, "killed by time": session.timeouts,
+        "tried": tried, "equivalent": equivalent, "killed by time": len(session.timeouts),
         "seconds": round(time.monotonic() - start), "seed": options.seed,
         "survivors": sorted(survivors),
     }  # fmt: skip

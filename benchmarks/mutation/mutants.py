@@ -86,10 +86,9 @@ def function(value: Any) -> FunctionType | None:
 
 def mutants_of(module: ModuleType) -> Iterator[Mutant]:
     """All changes of the functions of a module; what is not in a function is left alone."""
-    source = inspect.getsource(module)
-    tree = ast.parse(source)
+    tree = ast.parse(inspect.getsource(module))
+    parts = {node: part for part in tree.body for node in ast.walk(part)}
     starts = {f.__code__.co_firstlineno: (name, f) for name, f in functions_of(module).items()}
-    seen = set()
     for node in ast.walk(tree):
         if not isinstance(node, Function):
             continue
@@ -97,15 +96,21 @@ def mutants_of(module: ModuleType) -> Iterator[Mutant]:
         name, plain = starts.get(first, ("", None))
         if plain is None:  # an overload, or a function in a function, which changes with it
             continue
+        seen = set()
         for line, before, after in _changes(node):
             if (line, after) in seen or before == after:
                 continue
             seen.add((line, after))
-            with warnings.catch_warnings(action="ignore"):  # of calls of what is no function
-                whole = compile(tree, module.__file__ or "", "exec")
-            code = _code_at(whole, name, first)
+            code = _code_at(_compiled(parts[node], module), name, first)
             if code.co_freevars == plain.__code__.co_freevars:
                 yield Mutant(module.__name__, name, line, before, after, code)
+
+
+def _compiled(part: ast.stmt, module: ModuleType) -> CodeType:
+    """Compile a function or class of a module."""
+    flags = module.annotations.compiler_flag  # all modules postpone their annotations
+    with warnings.catch_warnings(action="ignore"):  # of calls of what is no function
+        return compile(ast.Module([part], []), module.__file__ or "", "exec", flags)
 
 
 def _code_at(code: CodeType, name: str, line: int) -> CodeType:

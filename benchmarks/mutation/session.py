@@ -9,6 +9,8 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +25,7 @@ EXAMPLES = 30
 """Instances of a property that are tried, fewer than in the tests themselves."""
 
 PATIENCE = 10
-"""How many times its usual time a test may take, and a second more."""
+"""How many times its usual processor time a test may take, and so many seconds more."""
 
 
 class Session:
@@ -46,7 +48,7 @@ class Session:
         self._use = use
         self._failed = False
         self._found: Counter[str] = Counter()
-        self.timeouts = 0
+        self.timeouts: list[str] = []
 
     def pytest_configure(self) -> None:
         """Let examples fail without a search for the smallest."""
@@ -57,8 +59,11 @@ class Session:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._items = {item.nodeid: item for item in session.items}
+        self._seconds, reached, loaded = _forked(self._measure)
+        for name in loaded:  # so that no test is slow because it is the first to need them
+            with suppress(Exception):
+                import_module(name)
         gc.freeze()
-        self._seconds, reached = _forked(self._measure)
         self._tests: dict[tuple[str, str], list[str]] = defaultdict(list)
         for test, functions in reached.items():
             for function in functions:
@@ -78,13 +83,15 @@ class Session:
         def run() -> str | None:
             self._functions[place].__code__ = mutant.code
             for test in tests:
-                signal.setitimer(signal.ITIMER_VIRTUAL, 1 + PATIENCE * self._seconds[test])
+                limit = PATIENCE * (1 + self._seconds[test])
+                signal.setitimer(signal.ITIMER_VIRTUAL, limit)
                 if not self._passes(test):
                     return test
             return None
 
         killer = _forked(run)
-        self.timeouts += killer == TIMEOUT
+        if killer == TIMEOUT:
+            self.timeouts.append(mutant.key)
         if killer is not None:
             self._found[killer] += 1
         return killer is not None
@@ -95,8 +102,8 @@ class Session:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         return not self._failed
 
-    def _measure(self) -> tuple[dict[str, float], dict[str, set[tuple[str, str]]]]:
-        """Processor time of each test that passes, and the functions that it runs."""
+    def _measure(self) -> tuple[dict[str, float], dict[str, set[tuple[str, str]]], list[str]]:
+        """Processor time of each test that passes, the functions that it runs; all imports."""
         places = {function.__code__: place for place, function in self._functions.items()}
         seconds, reached = {}, {}
         ran: set[Any] = set()
@@ -113,9 +120,11 @@ class Session:
             if passes:
                 seconds[test] = time.process_time() - start
                 reached[test] = {places[code] for code in ran & places.keys()}
-        return seconds, reached
+        loaded = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
+        return seconds, reached, loaded
 
 
+PACKAGES = {"highspy", "hypothesis", "otm", "scipy", "torch"}
 TIMEOUT = "a test that did not end"
 
 
@@ -128,10 +137,12 @@ def _forked(function: Callable[[], Any]) -> Any:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        answer = pickle.dumps(function())
-        with os.fdopen(write, "wb") as pipe:
-            pipe.write(answer)
-        os._exit(0)
+        try:
+            answer = pickle.dumps(function())
+            with os.fdopen(write, "wb") as pipe:
+                pipe.write(answer)
+        finally:
+            os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         answer = pipe.read()

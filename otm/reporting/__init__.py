@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from otm.decoding.planning.latency import Latency
 from otm.decoding.policies import as_gamma
+from otm.decoding.standardize import Standardization
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.files import named, read_json
 from otm.files.writing import write_whole
@@ -43,6 +45,10 @@ __all__ = [
     "read_latency",
     "report",
 ]
+
+
+MOST_GAMMA = 1000
+"""Largest γ of a report: tokens of a step are computed for all γ up to it."""
 
 
 def report(
@@ -116,6 +122,14 @@ def report(
     lengths = tuple(sorted({as_gamma(gamma) for gamma in gammas} - {0}))
     if not lengths:
         raise InvalidParameterError("gammas has no number above 0; give at least one")
+    if lengths[-1] > MOST_GAMMA:
+        raise InvalidParameterError(f"γ = {lengths[-1]}; a report takes at most {MOST_GAMMA}")
+    plain = replace(chosen, sampling=Standardization(), draft_temperatures=())
+    if isinstance(source, TopLists) and chosen != plain:
+        raise InvalidParameterError(
+            "lists of log-probabilities hold the laws that were sampled from; give neither a "
+            "sampling nor temperatures beside them"
+        )
     if not 0 < level < 1:
         raise InvalidParameterError(f"level = {level!r:.60}; it must be above 0 and below 1")
     if latency is not None:

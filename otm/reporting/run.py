@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from otm.errors import (
     InvalidInputError,
@@ -36,6 +38,9 @@ FORMAT = 1
 """Changes whenever what is saved does."""
 
 MANIFEST = "manifest.json"
+
+DIGEST = "sha256"
+"""Name, in the file of a block, of the digest of its arrays."""
 
 _PARTS = {"code": "code: another version of OTM, Python or a package"}
 """What parts of the manifest are called in messages, where their names do not say it."""
@@ -195,14 +200,14 @@ def _save(folder: Path, number: int, part: Measured) -> None:
     path = _file(folder, number)
     beside = path.with_name(f"{path.stem}.{os.getpid()}.part.npz")
     try:
-        np.savez(beside, **part)  # type: ignore[arg-type]
+        np.savez(beside, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
         beside.replace(path)
     except OSError as error:
         raise _cannot_write(folder, error) from None
 
 
 def _load(folder: Path, number: int, bounds: Bounds) -> Measured | None:
-    """Read what was saved of a block; None if there is nothing sound."""
+    """Read what was saved of a block; None if it is not there, or not as it was saved."""
     path = _file(folder, number)
     if not path.exists():
         return None
@@ -211,8 +216,19 @@ def _load(folder: Path, number: int, bounds: Bounds) -> Measured | None:
         part = {name: array.read(0, array.shape[0]) for name, array in rows.items()}
     except InvalidInputError:  # damaged since: computed again
         return None
+    digest = part.pop(DIGEST, np.empty(0))
     count = bounds[1] - bounds[0]
-    return part if all(len(array) == count for array in part.values()) else None
+    sound = np.array_equal(digest, _digest(part))
+    return part if sound and all(len(array) == count for array in part.values()) else None
+
+
+def _digest(part: Measured) -> npt.NDArray[np.uint8]:
+    """SHA-256 of names, types, shapes and numbers."""
+    whole = hashlib.sha256()
+    for name, array in sorted(part.items()):
+        whole.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        whole.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(whole.digest(), dtype=np.uint8)
 
 
 def _joined(parts: dict[int, Measured], bounds: Sequence[Bounds]) -> Measured:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from otm.decoding import Standardization
 from otm.decoding.planning.latency import Latency
 from otm.decoding.planning.paired_means import clustered_mean
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
@@ -215,6 +216,9 @@ def test_top_lists_give_intervals(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert str(row["lower"]) in text
     assert summary.acceptance == summary.efficiency == []
+    for given in ({"draft_temperatures": (0.5,)}, {"sampling": Standardization(temperature=0.5)}):
+        with pytest.raises(InvalidParameterError, match="lists of log-probabilities"):
+            report(from_lines(path), tmp_path / "other", Settings(**given))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -242,6 +246,7 @@ def test_arguments_are_refused_before_any_work(folder: Path) -> None:
     for given in (
         {"gammas": []},
         {"gammas": [-1]},
+        {"gammas": [10**6]},  # hours of work
         {"level": 1},
         {"latency": LATENCY, "gammas": [9]},
     ):

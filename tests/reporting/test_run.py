@@ -137,6 +137,24 @@ def test_an_interrupted_run_goes_on(compressed: bool, folder: Path, wanted: Meas
     assert_same(once_more, wanted)
 
 
+@pytest.mark.parametrize("damage", ["not a number", "half the digits", "an array less"])
+def test_blocks_that_somebody_changed_are_computed_again(
+    damage: str, folder: Path, wanted: Measured
+) -> None:
+    """Bug: whatever lies in the folder and has the right number of rows is reported."""
+    measure_all(from_files(folder / "pair.npz"), SETTINGS, folder / "again")
+    block = next(iter(sorted((folder / "again").glob("*.npz"))))
+    arrays = dict(np.load(block))
+    if damage == "not a number":
+        arrays["acceptance"][0] = np.nan
+    elif damage == "half the digits":
+        arrays["acceptance"] = arrays["acceptance"].astype(np.float32)
+    else:
+        del arrays["acceptance"]
+    np.savez(block, **arrays)
+    assert_same(measure_all(from_files(folder / "pair.npz"), SETTINGS, folder / "again"), wanted)
+
+
 def test_a_run_without_knobs_goes_on(folder: Path) -> None:
     """Catches an array that was saved without a number in it."""
     settings = Settings(ks=(1,), knobs=())
