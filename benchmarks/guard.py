@@ -28,7 +28,7 @@ from otm.reporting import Settings
 __all__ = ["GROUPS", "Group", "best_of", "slower"]
 
 TOLERANCE = 1.5
-"""Times its record that a ratio may be: two runs of the same code differ by up to 1.3."""
+"""Times its record that a ratio may be."""
 
 TRIES = 5
 ROUNDS = 5

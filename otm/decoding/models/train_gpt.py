@@ -199,7 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "more"
             )
         torch = import_torch()
-        device = torch.accelerator.current_accelerator() or torch.device("cpu")
+        there = torch.accelerator.is_available()  # without one, old versions raise instead
+        device = torch.accelerator.current_accelerator() if there else torch.device("cpu")
         model = GPT.random(config, options.seed).to(device=device)
         print(f"{config.size:,} parameters on {device.type}, {len(tokens):,} bytes", flush=True)
         train(
