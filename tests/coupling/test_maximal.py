@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,3 +76,14 @@ def test_more_drafts_are_refused() -> None:
 def test_another_factor_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="ρ = 1"):
         MaximalCoupling(MembershipProblem(HALVES, HALVES, 1), rho=2)
+
+
+@pytest.mark.parametrize("factor", [None, 1, 1.0, Fraction(1)])
+def test_its_own_factor_may_be_given(factor: Any) -> None:
+    assert MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], 1), rho=factor).rho == 1
+
+
+@pytest.mark.parametrize("factor", [0, 0.5])
+def test_a_factor_below_one_is_refused(factor: float) -> None:
+    with pytest.raises(InvalidParameterError, match="has ρ = 1"):
+        MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], 1), rho=factor)

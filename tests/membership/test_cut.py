@@ -179,3 +179,12 @@ def test_the_value_and_the_prefix_belong_together() -> None:
 def test_the_cap_is_at_least_one_where_floats_cancel() -> None:
     problem = MembershipProblem([6e-32, 1.0], [0.157, 0.843], 3)
     assert 1 <= optimal_cap(problem) <= 3
+
+
+def test_the_cap_is_at_most_k_where_floats_cancel() -> None:
+    # bug: for one draft a cap of 1 + 1e-8, where a rare draft leaves little mass above
+    rare = 2.69447894e-09
+    problem = MembershipProblem([rare, 1 - rare], [0.44314183, 0.55685817], 1)
+    value, _ = optimal_value(problem.by_ratio, 1)
+    assert problem.by_ratio.cap_of_mass(value) > 1
+    assert optimal_cap(problem) == 1
