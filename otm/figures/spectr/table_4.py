@@ -65,24 +65,28 @@ PAPER = {
 Floats = npt.NDArray[np.float64]
 
 
-def data(prompts: int = PROMPTS, tokens: int = TOKENS, seeds: int = SEEDS) -> Table:
+def data(prompts: int = PROMPTS, tokens: int = TOKENS, seeds: int = SEEDS, texts: int = 1) -> Table:
     """Compute block efficiencies with intervals, and those of each seed alone.
 
     Parameters
     ----------
     prompts, tokens, seeds : int, optional
         How many prompts each seed has, how many tokens follow each, and how many seeds.
+    texts : int, optional
+        How often each prompt is continued; the texts of a prompt are one cluster of the interval.
     """
     given = prompts_of_text(seeds * prompts, PROMPT_LENGTH)
-    made = [texts_of_target(given[i::seeds], tokens, seed=SEED + i) for i in range(seeds)]
-    groups = np.array_split(np.concatenate(made), -(-seeds * prompts // TOGETHER))
+    made = [texts_of_target(given[i::seeds] * texts, tokens, seed=SEED + i) for i in range(seeds)]
+    number = seeds * prompts * texts
+    groups = np.array_split(np.concatenate(made), -(-number // TOGETHER))
     shown = progress(groups, len(groups), "spectr_table_4")
     found = [steps_of_texts(texts) for texts in shown]
     alone: list[Cell] = ["", "", "baseline", "", "", "", *[1.0] * (3 + seeds)]
-    rows: list[tuple[Cell, ...]] = [(*alone, float(seeds * prompts * tokens), 1.0)]
+    rows: list[tuple[Cell, ...]] = [(*alone, float(number * tokens), 1.0)]
     for draft, rule, gamma, k in found[0]:
         steps = np.concatenate([group[draft, rule, gamma, k] for group in found])
-        made_of = efficiency(steps.reshape(seeds, prompts), tokens)
+        of_prompts = steps.reshape(seeds, texts, prompts).mean(axis=1)
+        made_of = efficiency(of_prompts, tokens)
         algorithm = "speculative" if k == 1 else "SpecTr"
         printed = PAPER[draft][gamma][CHAINS.index(k)] if rule == K_SEQ else ""
         setup = (draft, SIZES[draft], algorithm, rule, k, gamma)
@@ -93,8 +97,8 @@ def data(prompts: int = PROMPTS, tokens: int = TOKENS, seeds: int = SEEDS) -> Ta
 
 
 def full_data() -> Table:
-    """Take all prompts that the text has room for; the paper has 1,000 for each seed."""
-    return data(prompts=125)
+    """Take all prompts that the text has room for, and 1,000 texts for each seed, as the paper."""
+    return data(prompts=125, texts=8)
 
 
 def steps_of_texts(texts: npt.NDArray[np.int64]) -> dict[tuple[str, str, int, int], Floats]:

@@ -157,3 +157,22 @@ def test_k_1_of_table_4_is_computed_from_speculative_decoding():
         at[t + 5 if t + 5 < 14 else 13] += going if t + 4 < 10 else 0
     steps = table_4.steps_of_texts(texts)["medium", K_SEQ, 4, 1]
     assert steps[0] == pytest.approx(at[:10].sum(), rel=1e-4)  # the models compute in float32
+
+
+def test_several_texts_of_a_prompt_are_one_cluster() -> None:
+    """Bug: texts that repeat each other, or count as prompts: intervals that are too short."""
+    table = table_4.data(prompts=1, tokens=5, seeds=2, texts=2)
+    rows = list(table.records())
+    assert rows[0]["steps"] == 2 * 2 * 5
+    for row in rows[1:]:
+        assert row["mean"] == pytest.approx(2 * 2 * 5 / float(row["steps"]), rel=1e-12)
+        of_seeds = [float(row["seed 0"]), float(row["seed 1"])]
+        # with one prompt for each seed, the interval is that of the two seeds
+        values = 5 / np.array(of_seeds)
+        reach = 12.706204736174698 * values.std(ddof=1) / 2**0.5
+        assert row["low"] == pytest.approx(5 / (values.mean() + reach), rel=1e-9)
+    once = table_4.data(prompts=1, tokens=5, seeds=2)
+    assert any(
+        float(row["steps"]) != 2 * float(other["steps"])
+        for row, other in zip(rows[1:], list(once.records())[1:], strict=True)
+    )
