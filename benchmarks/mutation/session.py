@@ -36,7 +36,7 @@ class Session:
     modules : list of modules
         Those that will be mutated.
     use : callable
-        Is given this session as soon as `kills` works.
+        Is given this object as soon as `kills` works.
     """
 
     def __init__(self, modules: list[ModuleType], use: Callable[["Session"], None]) -> None:
