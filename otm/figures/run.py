@@ -7,9 +7,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,14 +72,16 @@ def draw_all(
         load(name)
     folder.mkdir(parents=True, exist_ok=True)
     chosen = list(dict.fromkeys(names or FIGURES))
-    for done in write_all(chosen, folder, results, full=full, jobs=jobs or os.cpu_count() or 1):
-        tell(done)
+    workers = jobs or os.cpu_count() or 1
+    with closing(write_all(chosen, folder, results, full=full, jobs=workers)) as finished:
+        for done in finished:
+            tell(done)
     return write_gallery(folder)
 
 
 def write_all(
     names: Sequence[str], folder: Path, results: Path, *, full: bool = False, jobs: int = 1
-) -> Iterator[Done]:
+) -> Generator[Done]:
     """Write figures in so many processes, and yield each as it is finished.
 
     Every process computes with one thread: sums of floats are then added in the same order on every
@@ -104,7 +106,7 @@ def write_all(
     ProblemTooLargeError
         If a process ends without a result.
     KeyboardInterrupt
-        At Ctrl-C; the processes are ended, and say nothing.
+        At Ctrl-C; the processes are ended, and say nothing.  So they are if this is closed early.
     """
     # what takes minutes goes first, so that no core is idle at the end
     order = sorted(names, key=lambda name: not hasattr(load(name), "full_data"))
@@ -118,17 +120,18 @@ def write_all(
         ProcessPoolExecutor(workers, context, in_a_row_of_its_own, row) as pool,
         bar(total=len(order), desc="figures", unit="figure") as shown,
     ):
-        with _deaf_to_interrupts():
-            running = [
-                pool.submit(_timed, name, folder, results, full, digests[name]) for name in order
-            ]
         try:
+            with _deaf_to_interrupts():
+                running = [
+                    pool.submit(_timed, name, folder, results, full, digests[name])
+                    for name in order
+                ]
             for future in as_completed(running):
                 done = future.result()
                 shown.update()
                 with shown.external_write_mode():
                     yield done
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, GeneratorExit):  # the latter if it reached the caller's code
             for process in set(multiprocessing.active_children()) - set(others):
                 process.terminate()
             raise

@@ -24,6 +24,7 @@ from otm.figures.output import SUFFIXES, write
 from otm.figures.printed import agrees
 from otm.figures.progress import progress
 from otm.figures.registry import FIGURES, Kind, load
+from otm.figures.run import Done, draw_all
 from otm.figures.sources import digest_of, versions
 from otm.figures.table import Table
 
@@ -402,6 +403,18 @@ def test_an_interrupt_is_one_line_and_status_130(to_all: bool, tmp_path: Path) -
         out, error = run.communicate(timeout=60)
     assert (run.returncode, out) == (130, "")
     assert error == "python -m otm.figures: interrupted\n"
+
+
+def test_an_interrupt_in_the_callers_code_ends_what_is_under_way(tmp_path: Path) -> None:
+    """Bug: Ctrl-C while a line is printed: minutes until the slowest figure is finished."""
+
+    def interrupt(done: Done) -> None:
+        raise KeyboardInterrupt
+
+    slow = "beyond_lossy_frontier"
+    with pytest.raises(KeyboardInterrupt):
+        draw_all([slow, NAME], tmp_path, NOWHERE, full=True, jobs=2, tell=interrupt)
+    assert not (tmp_path / f"{slow}.csv").exists()
 
 
 def test_a_citation_without_a_short_form_is_refused() -> None:
