@@ -67,9 +67,11 @@ docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -d docs/_build/doctrees docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+# Without windows, which would wait to be closed.
 .PHONY: examples
 examples: $(VENV)/.installed-figures ## run the examples
-	@set -e; for script in examples/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in examples/[!_]*.py; do echo "== $$script"; \
+		MPLBACKEND=agg $(BIN)/python -W "ignore:FigureCanvasAgg is non-interactive" "$$script"; done
 
 .PHONY: demo
 demo: $(VENV)/.installed-torch ## decode a prompt in many ways (options: ARGS="--prompt ...")
@@ -77,7 +79,7 @@ demo: $(VENV)/.installed-torch ## decode a prompt in many ways (options: ARGS="-
 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; the figures stay
-	rm -rf $(VENV) $(VENV)-oldest build dist docs/_build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-oldest build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of pyproject.toml. The variables hold the build of the package to the

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
+sys.path.insert(0, str(Path(__file__).parent))  # for gallery.py
+
 project = "OTM"
 copyright = "The OTM authors"
 version = release = importlib.metadata.version("otm")
 
 extensions = [
+    "gallery",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
 ]
 exclude_patterns = ["_build"]
@@ -29,6 +34,20 @@ myst_heading_anchors = 2
 bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "plain"
 bibtex_reference_style = "author_year"
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"\.py$",  # all scripts are run,
+    "run_stale_examples": True,  # always: what they show is the package, which may have changed
+    "within_subsection_order": ["first_steps.py", "compare_rules.py", "explicit_plans.py"].index,
+    "capture_repr": (),
+    "image_srcset": ["2x"],
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "min_reported_time": 60,  # seconds: how long a script took is not what it shows
+    "show_signature": False,
+}
 
 default_role = "py:obj"  # `name` in a docstring is code, and a link where the name is documented
 autodoc_member_order = "bysource"

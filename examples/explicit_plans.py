@@ -1,17 +1,26 @@
-"""The explicit plans of SpecTr, appendix B.1, exact in fractions.
+"""
+Explicit plans
+==============
 
-A rule says, given the drafts, which of them is accepted with what probability.  `TablePlan` writes
-it out over all draft multisets and computes its exact law; `otm.solve` finds the optimum without
-it.
+The optimal plans that SpecTr writes down in its appendix B.1, checked exactly, in fractions.
+
+Needs OTM and matplotlib.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
+import matplotlib.pyplot as plt
+import numpy as np
+
 import otm
 from otm import MembershipProblem
 from otm.coupling.table import Rule, TablePlan
+
+# %%
+# A rule says, given the drafts, which of them is accepted with what probability.  The first is for
+# laws on two tokens, the second for uniform laws of which one covers a part of the other.
 
 
 def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> Rule:
@@ -41,7 +50,12 @@ def uniform_rule(support: int) -> Rule:
     return rule
 
 
-def show(problem: MembershipProblem, rule: Rule, formula: Fraction) -> None:
+# %%
+# ``TablePlan`` writes a rule out over all draft multisets and computes its exact law; ``otm.solve``
+# finds the optimum without it.
+
+
+def show(problem: MembershipProblem, rule: Rule, formula: Fraction) -> Fraction:
     plan = TablePlan.from_rule(problem, rule)
     alpha = otm.solve(problem.draft, problem.target, problem.k).alpha
     print(
@@ -49,15 +63,42 @@ def show(problem: MembershipProblem, rule: Rule, formula: Fraction) -> None:
         f" = formula: {plan.acceptance == formula}, = optimum: {plan.acceptance == alpha},"
         f" output law = q: {(plan.output_law() == problem.target).all()}"
     )
+    return plan.acceptance
 
+
+# %%
+# Two tokens: a draft is 1 with probability p, and the output is to be 1 with probability q.
 
 p = Fraction(1, 4)
+counts = (1, 2, 4, 8)
+accepted: dict[tuple[int, Fraction], Fraction] = {}
 for q in (Fraction(1, 10), Fraction(1, 4), Fraction(3, 4), Fraction(1)):
     print(f"p = Ber({p}), q = Ber({q})")
-    for k in (1, 2, 4, 8):
+    for k in counts:
         problem = MembershipProblem([1 - p, p], [1 - q, q], k)
         equation_10 = min(q, 1 - (1 - p) ** k) + min(1 - q, 1 - p**k)
-        show(problem, bernoulli_rule(p, q, k), equation_10)
+        accepted[k, q] = show(problem, bernoulli_rule(p, q, k), equation_10)
+
+# %%
+# Lines are the optimum for every q, points the plans above, which attain it.
+
+grid = np.linspace(0, 1, 201)
+optima = np.array([otm.alpha([1 - p, p], [1 - q, q], list(counts)) for q in grid])
+figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+for k, optimum, marker in zip(counts, optima.T, "os^D", strict=True):
+    (line,) = axes.plot(grid, optimum, label=f"$k$ = {k}")
+    points = {float(q): float(alpha) for (drafts, q), alpha in accepted.items() if drafts == k}
+    axes.plot(points.keys(), points.values(), marker, color=line.get_color())
+axes.axvline(float(p), color="#888888", linewidth=0.8, linestyle=":")
+axes.annotate("q = p", (float(p), 0.3), xytext=(4, 0), textcoords="offset points", color="#666666")
+axes.set_xlabel("$q$, for $p$ = 1/4")
+axes.set_ylabel("acceptance")
+axes.grid(color="#DDDDDD")
+axes.legend(frameon=False, loc="lower left")
+plt.show()
+
+# %%
+# Uniform laws: drafts from d tokens, the output from the first d/r of them.
 
 d = 12
 for r in (2, 3, 6):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("matplotlib")
+
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {
     "first_steps.py": [
@@ -37,13 +39,17 @@ EXAMPLES = {
 }
 
 
+NO_WINDOW = "ignore:FigureCanvasAgg is non-interactive:UserWarning"
+
+
 def run(name: str) -> str:
     """Run an example as a user would, with warnings as errors, and return what it prints."""
     search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    utf8_no_window = {"PYTHONIOENCODING": "utf-8", "MPLBACKEND": "agg"}
     return subprocess.run(
-        [sys.executable, "-W", "error", f"examples/{name}"],
+        [sys.executable, "-W", "error", "-W", NO_WINDOW, f"examples/{name}"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": search_path, "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, "PYTHONPATH": search_path, **utf8_no_window},
         check=True,
         capture_output=True,
         encoding="utf-8",
