@@ -180,6 +180,11 @@ def swap_outputs(plan: Document) -> None:
     entries += [[first[0], second[1], moved], [second[0], first[1], moved]]
 
 
+def borrow_mass(plan: Document) -> None:
+    """Take mass from outputs that have none: both marginals hold, and more would be accepted."""
+    plan["entries"] += [[[0, 0], 0, 1], [[0, 0], 1, -1], [[1, 1], 1, 1], [[1, 1], 0, -1]]
+
+
 def independent(plan: Document) -> None:
     """Replace the plan by the independent coupling: a valid plan, of low acceptance."""
     plan["denominator"] = 1000
@@ -198,6 +203,7 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "draft law that the bounds are not for": edit("draft_law", lambda _: "without-replacement"),
     "unknown method": edit("method", lambda _: "magic"),
     "versions that are numbers": edit("versions", lambda _: {"python": 3}),
+    "versions of which one is a number": edit("versions", lambda _: {"python": "3", "numpy": 2}),
     "fewer drafts than claimed for": edit("k", lambda k: k - 1),
     "more drafts than the cut allows": edit("k", lambda k: k + 1),
     "k = 0": edit("k", lambda _: 0),
@@ -250,6 +256,7 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "plan with the other draft as output": plan_edit(output_the_other_draft),
     "plan with a draft repeated": plan_edit(repeat_a_draft),
     "plan with mass exchanged between outputs": plan_edit(swap_outputs),
+    "plan with mass borrowed": plan_edit(borrow_mass),
     "plan of an independent output": plan_edit(independent),
     "plan with an entry missing": plan_edit(lambda plan: plan["entries"].pop()),
     "plan with an entry twice": plan_edit(lambda plan: plan["entries"].append(plan["entries"][0])),
@@ -576,6 +583,21 @@ def test_a_plan_that_falls_short_by_one_unit_is_refused() -> None:
     document |= {"lower": str_of(lower), "gap": str_of(unit), "status": "bounded"}
     document["interval"] = [(0.0).hex(), (1.0).hex()]
     certificate.check(sealed(document))
+
+
+def test_a_plan_may_say_that_an_output_has_no_mass() -> None:
+    """Bug: a strict comparison, which refuses the zeros of other programs."""
+    document = good_document()
+    document["plan"]["entries"].append([[0, 0], 1, 0])
+    certificate.check(sealed(document))
+
+
+def test_no_digest_is_taken_of_what_json_cannot_hold() -> None:
+    """Bug: a digest of NaN, which every reader would write in another way."""
+    document = good_document() | {"lower": float("nan")}
+    for digest in (certificate.digest, certificate.inputs_digest):
+        with pytest.raises(certificate.CertificateRefusedError, match="no digest"):
+            digest(document | {"k": float("inf")})
 
 
 def test_the_largest_plan_is_written_and_checked() -> None:

@@ -216,6 +216,36 @@ def test_the_factor_that_an_error_names_is_accepted(seed: int) -> None:
     assert KSeq(problem, rho=named).rho == named
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fraction_is_named_by_a_float_that_is_accepted(seed: int) -> None:
+    """Bug: the nearest float, which half of the time is below the factor."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 100, size=(2, 5)).tolist()
+    laws = ([Fraction(w, sum(law)) for w in law] for law in weights)
+    problem = MembershipProblem(*laws, k=3)
+    with pytest.raises(InvalidParameterError, match="at least") as refused:
+        KSeq(problem, rho=Fraction(1))
+    named = Fraction(float(str(refused.value).rpartition("= ")[2]))
+    assert KSeq(problem, rho=named).rho == named
+    assert named - optimal_division_factor(problem) < Fraction(1, 2**51)
+
+
+def test_laws_that_add_up_to_less_than_one_by_rounding() -> None:
+    """Bug: 0/0, where β is below one and yet no draft is rejected."""
+    law = [0.1] * 10
+    plan = KSeq(MembershipProblem(law, law, 2))
+    assert (plan.accept_probability == 1).all()
+    assert plan.acceptance == pytest.approx(1, abs=1e-15)
+
+
+def test_what_is_handed_out_is_a_number_or_cannot_be_written_to() -> None:
+    """Bug: an array of a frozen plan that its user can change; a NumPy scalar, which prints so."""
+    plan = KSeq(MembershipProblem([0.75, 0.25], [0.25, 0.75], 2), rho=1.75)
+    assert not plan.accept_probability.flags.writeable
+    assert not plan.accepted_mass.flags.writeable
+    assert {type(plan.rho), type(plan.acceptance), type(plan.acceptance_by_test)} == {float}
+
+
 def test_a_factor_that_a_float_holds_is_named_as_it_is() -> None:
     # bug: rounded up where nothing was to be rounded
     law = [Fraction(1, 2), Fraction(1, 2)]

@@ -57,6 +57,14 @@ def test_acceptance_is_one_minus_the_distance(pair: tuple[Law, Law]) -> None:
     assert plan.accepted_mass.tolist() == [min(p, q) for p, q in zip(*pair, strict=True)]
 
 
+@pytest.mark.parametrize("factor", [None, 1])
+def test_its_factor_is_a_number_of_python(factor: Any) -> None:
+    """Bug: a NumPy scalar, which prints as one."""
+    assert (
+        type(MaximalCoupling(MembershipProblem([0.75, 0.25], [0.5, 0.5], 1), factor).rho) is float
+    )
+
+
 def test_two_uniforms_a_selection() -> None:
     assert MaximalCoupling(MembershipProblem(HALVES, HALVES, 1)).uniforms_per_selection == 2
 

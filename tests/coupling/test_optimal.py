@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 
+import otm
 from otm.arithmetic import Law
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
@@ -99,6 +102,45 @@ def test_a_uniform_on_the_edge_of_a_slot_takes_the_next(exact: bool) -> None:
             below = end - F(1, 2**53) if exact else np.nextafter(end, 0) - 2.0**-53
             edges = np.array([below, end], dtype=law.dtype)
             assert slots.slot_of(np.array([rank, rank]), edges).tolist() == [place, following]
+
+
+def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the law that was wished for in place of the one that the rounded tables produce."""
+    monkeypatch.setattr("otm.coupling.slots.KEY_BITS", 10)
+    draft, target = [0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32]
+    problem = MembershipProblem(draft, target, 3)
+    plan = OptimalPlan(problem)
+    order = problem.by_ratio
+    laws = [list(zip(*plan.slots.slot_law(rank), strict=True)) for rank in range(5)]
+    winning = np.zeros(5)
+    for ranks in itertools.product(range(5), repeat=3):
+        for slots in itertools.product(*(laws[rank] for rank in ranks)):
+            probability = math.prod(order.draft[rank] for rank in ranks)
+            probability *= math.prod(share for _, share in slots)
+            highest = max(slot for slot, _ in slots)
+            winners = [
+                rank for rank, (slot, _) in zip(ranks, slots, strict=True) if slot == highest
+            ]
+            for rank in winners:
+                winning[rank] += probability / len(winners)
+    assert plan.slots.winning_law(3) == pytest.approx(winning, abs=1e-15)
+    assert plan.output_law() == pytest.approx(target, abs=1e-15)
+    assert 1e-4 < otm.alpha(draft, target, 3) - plan.acceptance < 0.1
+
+
+def test_a_token_that_gives_all_its_mass_away_stays_in_its_row() -> None:
+    """Bug: a cumulative probability of one by rounding: the key of the next row."""
+    draft = [
+        9.990000008991997e-07, 0.9990000008991998, 9.990000008991999e-18, 0.0009990000008991999,
+        9.990000008991997e-11,
+    ]  # fmt: skip
+    target = [
+        9.090826446205785e-06, 9.090826446205786e-11, 0.09090826446205785, 0.9090826446205785,
+        9.090826446205784e-15,
+    ]  # fmt: skip
+    plan = OptimalPlan(MembershipProblem(draft, target, 3))
+    ends = np.concatenate([plan.slots._low.ends, plan.slots._high.ends])
+    assert ends.max() == 2**plan.slots._grid_bits - 1
 
 
 @given(problems(max_tokens=8, max_drafts=6, exact=True))

@@ -174,6 +174,7 @@ def test_the_value_and_the_prefix_belong_together() -> None:
     problem = MembershipProblem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 2)
     assert optimal_value(problem.by_ratio, 2) == (F(11, 16), 1)
     assert optimal_value(problem.by_ratio, 1) == (F(1, 2), 1)
+    assert type(optimal_value(problem.by_ratio, 1)[1]) is int, "a number of Python"
 
 
 def test_the_cap_is_at_least_one_where_floats_cancel() -> None:
