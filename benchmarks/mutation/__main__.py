@@ -43,7 +43,8 @@ coupling.maximal coupling.residual
 
 TESTS = """
 tests/test_certificate.py tests/test_proof.py tests/test_solve.py tests/test_on_tokens.py
-tests/test_bad_input.py tests/test_concurrency.py tests/membership/test_cut.py
+tests/test_bad_input.py tests/test_batch.py tests/test_concurrency.py tests/test_sparse.py
+tests/test_tensors.py tests/membership/test_cut.py
 tests/membership/test_bounds.py tests/membership/test_torch.py tests/coupling/test_k_seq.py
 tests/coupling/test_maximal.py tests/coupling/test_mutants.py tests/coupling/test_optimal.py
 tests/coupling/test_plan_input.py tests/coupling/test_plan_protocol.py
