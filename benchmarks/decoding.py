@@ -18,12 +18,11 @@ printed:
 With --save the results go to benchmarks/results/decoding.json.
 """
 
-import argparse
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import command, keep, options_of
 from benchmarks.loops.efficiency import efficiency
 from benchmarks.loops.overhead import overhead_of_random_pair, overhead_of_shipped_pair
 from benchmarks.loops.speed import speed
@@ -60,15 +59,10 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description="Measure the decoding loops.")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
-    arguments = parser.parse_args()
-    if arguments.quick and arguments.save:
-        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
+    arguments = options_of(command("Measure the decoding loops."))
     results = run(quick=arguments.quick)
     if arguments.save:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        keep(results, RESULTS)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ this needs a GPU: the plain versions make the kernels' decisions.  With --save t
 benchmarks/results/distances.json.
 """
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from torch import Tensor
 
 import otm
 from benchmarks.chain.inputs import NOISE, SPREAD
+from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.coupling import KSeq
 from otm.kernels import reference, sigmoid, softmax
@@ -123,10 +123,7 @@ def by_levels(target: Any, draft: Any, count: int, steps: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small vocabularies")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
-    options = parser.parse_args()
+    options = options_of(command(__doc__))
     size, node_size = (2_000, 1_000) if options.quick else (VOCABULARY, NODE_VOCABULARY)
     record = {
         **machine("numpy", "torch"),
@@ -138,10 +135,9 @@ def main() -> None:
         "sigmoid": sigmoids(size),
         "lost": list(lost(node_size)),
     }
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    print(text)
-    if options.save and not options.quick:
-        RESULTS.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(record, indent=1, ensure_ascii=False))
+    if options.save:
+        keep(record, RESULTS)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ as much as k-Seq, all rules for i.i.d. drafts at most the optimum; the rules for
 SpecHub's pairs are optimal for these.
 """
 
-import argparse
 import itertools
-import json
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -24,6 +22,7 @@ import numpy as np
 from tqdm import tqdm
 
 import otm
+from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm import MembershipProblem
 from otm.coupling import RULES, TransportPlan
@@ -165,13 +164,9 @@ def run(title: str, instances: Iterator[MembershipProblem]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few instances")
-    parser.add_argument("--save", action="store_true", help="keep the results in the repository")
+    parser = command(__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    if arguments.quick and arguments.save:
-        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
+    arguments = options_of(parser)
     exact, floats = (5, 20) if arguments.quick else (500, 10_000)
     record = {
         "seed": arguments.seed,
@@ -180,9 +175,7 @@ def main() -> None:
         **machine("numpy"),
     }
     if arguments.save:
-        RESULTS.write_text(
-            json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        keep(record, RESULTS)
 
 
 if __name__ == "__main__":

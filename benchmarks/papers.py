@@ -17,8 +17,6 @@ next to the target, as in the papers.
 With --save the results go to benchmarks/results/papers.json.
 """
 
-import argparse
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import command, keep, options_of
 from benchmarks.loops.latencies import relative_latencies
 from benchmarks.loops.models import deepened
 from benchmarks.loops.turns import Way, in_turns, ratio
@@ -173,17 +172,13 @@ def shown(estimate: dict[str, float]) -> str:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description="Measure on the axes of the papers' tables.")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    parser = command("Measure on the axes of the papers' tables.")
     parser.add_argument("--output", type=Path, help="write to another file")
-    arguments = parser.parse_args()
-    if arguments.quick and arguments.save:
-        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
+    arguments = options_of(parser)
     results = run(quick=arguments.quick)
     file = arguments.output or (RESULTS if arguments.save else None)
     if file is not None:
-        file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        keep(results, file)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ GPU.  With --save the results go to benchmarks/results/profiles-<device>.json, o
 profiles-cpu.json; the tables and figures of `otm.figures.wagner` are made from these files.
 """
 
-import argparse
-import json
 import os
 import re
 import time
@@ -32,6 +30,7 @@ import torch
 
 from benchmarks.chain import clocks, gate
 from benchmarks.chain.inputs import NOISE, SPREAD, make_inputs
+from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.verification.chains import chains
 from benchmarks.verification.loops import loops
@@ -71,14 +70,10 @@ FULL = Plan(MODELS, 8, range(1, 21), 7, 64, 16, 100, (16, 8), 20_000)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser = command(__doc__)
     parser.add_argument("--device", help="as torch names it; by default the GPU if there is one")
-    parser.add_argument("--save", action="store_true", help=f"write into {RESULTS.name}")
     parser.add_argument("--output", type=Path, help="another folder to write into")
-    options = parser.parse_args()
-    if options.quick and options.save:
-        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
+    options = options_of(parser)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.set_num_threads(1)
     begun = time.perf_counter()
@@ -86,10 +81,8 @@ def main() -> None:
     print(f"\n{time.perf_counter() - begun:.0f} s")
     folder = options.output or (RESULTS if options.save else None)
     if folder:
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"profiles-{slug(device)}.json"
-        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-        path.write_text(text + "\n", encoding="utf-8")
+        keep(record, path)
         print(f"written to {path}")
 
 

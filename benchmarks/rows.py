@@ -7,8 +7,6 @@ normalised laws.  Everything is measured in one run on one thread, the contestan
 --save it is also written to benchmarks/results/rows.json.
 """
 
-import argparse
-import json
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import torch
 
 import otm
+from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import in_turns, settle_allocator, table
 from otm.batch import solve_rows
@@ -95,10 +94,7 @@ def memory(batch: int, n: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--save", action="store_true", help="keep the results in the repository")
-    arguments = parser.parse_args()
+    arguments = options_of(command(__doc__))
     quick = arguments.quick
     sizes = [(8, 500)] if quick else [(256, 32_000), (4_096, 64)]
     rounds = 2 if quick else 3
@@ -116,9 +112,8 @@ def main() -> None:
     for name, value in single.items():
         print(f"{name:<40}{value:.3g}")
     if arguments.save:
-        RESULTS.parent.mkdir(exist_ok=True)
         record = {"times": times, **single, **machine("numpy", "torch")}
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        keep(record, RESULTS)
 
 
 if __name__ == "__main__":

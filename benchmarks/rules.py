@@ -10,8 +10,6 @@ looks up, one selection at a time, and many at once.  With --save the results go
 benchmarks/results/rules.json.
 """
 
-import argparse
-import json
 import statistics
 import time
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import pair_of_laws, settle_allocator
 from otm import MembershipProblem
@@ -117,12 +116,7 @@ def show(record: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few positions, small sizes")
-    parser.add_argument("--save", action="store_true", help="keep the results in the repository")
-    arguments = parser.parse_args()
-    if arguments.quick and arguments.save:
-        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
+    arguments = options_of(command(__doc__))
     contexts, n, rounds, sets = (5, 500, 3, 20) if arguments.quick else (200, 32_000, 15, 200)
     settle_allocator()
     record = {
@@ -136,9 +130,7 @@ def main() -> None:
     }
     show(record)
     if arguments.save:
-        RESULTS.write_text(
-            json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        keep(record, RESULTS)
 
 
 if __name__ == "__main__":

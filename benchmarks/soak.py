@@ -10,9 +10,7 @@ be seen, and the same loop with target and draft swapped is.  Memory is what the
 each tenth of each way.  With --save the numbers are written to benchmarks/results/soak.json.
 """
 
-import argparse
 import gc
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.decoding import autoregressive, spectr, speculative
 from otm.decoding.models import TableModel
@@ -148,10 +147,7 @@ def resident() -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="see large distances alone")
-    parser.add_argument("--save", action="store_true")
-    options = parser.parse_args()
+    options = options_of(command(__doc__))
     delta = 0.1 if options.quick else 0.048
     rows = []
     for name in WAYS:
@@ -182,7 +178,7 @@ def main() -> None:
             "machine": machine("numpy"), "delta": delta, "outcomes": len(OUTCOMES),
             "tokens": total, "ways": rows,
         }  # fmt: skip
-        RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        keep(record, RESULTS)
 
 
 if __name__ == "__main__":

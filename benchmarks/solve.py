@@ -6,8 +6,6 @@ Everything is measured in one run, the contestants in turns; with --save it is a
 benchmarks/results/solve.json.
 """
 
-import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import otm
+from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.coupling import OptimalPlan
 from otm.membership.cut import minimum_cut
@@ -218,10 +217,7 @@ def table(title: str, rows: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--save", action="store_true", help="keep the results in the repository")
-    arguments = parser.parse_args()
+    arguments = options_of(command(__doc__))
     quick = arguments.quick
     n = 5_000 if quick else 150_000
     rounds = 3 if quick else 15
@@ -243,9 +239,8 @@ def main() -> None:
     for name, value in single.items():
         print(f"{name:<48}{value:.3g}")
     if arguments.save:
-        RESULTS.parent.mkdir(exist_ok=True)
         record = {"n": n, "times": times, "accuracy": errors, "single": single, **machine("numpy")}
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        keep(record, RESULTS)
 
 
 if __name__ == "__main__":

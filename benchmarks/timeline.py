@@ -16,8 +16,6 @@ also warm up.  Then the ways take turns, and of the runs of each way, which make
 the one of median length is kept.  With --save the results go to benchmarks/results/timeline.json.
 """
 
-import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.command import command, keep, options_of
 from benchmarks.loops.models import VOCABULARY, random_pair
 from benchmarks.machine import machine
 from otm.decoding import Generation, Standardization, autoregressive, speculative
@@ -193,17 +192,12 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description="Time every call of the models while decoding.")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    parser = command("Time every call of the models while decoding.")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write this file")
-    arguments = parser.parse_args()
-    if arguments.quick and arguments.save:
-        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
+    arguments = options_of(parser)
     results = run(quick=arguments.quick)
     for file in [*[RESULTS] * arguments.save, *filter(None, [arguments.output])]:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        keep(results, file)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,18 @@ from otm.coupling.plan import Selection
 from otm.distribution import as_law_rows
 from otm.draft_laws.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError
-from otm.input_checks import Drafts, as_array, check_uniforms
+from otm.input_checks import (
+    Counts,
+    Drafts,
+    as_array,
+    as_draft_counts,
+    check_uniforms,
+    name_row,
+)
 from otm.membership.cut import minimum_cut
-from otm.membership.rows import Counts, as_draft_counts, name_row, optimal_values
+from otm.membership.rows import optimal_values
 from otm.problem import MembershipProblem
+from otm.shown import shown
 from otm.solution import Solution
 from otm.tensors import like, to_host
 
@@ -50,7 +58,8 @@ class SolutionRows(Frozen):
     k : int array [...]
         Numbers of drafts, one a row.
     alpha : array [...]
-        Optimal acceptance probabilities α_k, equal to those of the single solutions.
+        Optimal acceptance probabilities α_k, equal to those of the single solutions: float64 or
+        fractions.
 
     Examples
     --------
@@ -87,7 +96,7 @@ class SolutionRows(Frozen):
             -size <= i < size for i, size in zip(index, self.shape, strict=True)
         ):
             raise IndexError(
-                f"there is no row {row!r}; give one index for each axis of {self.shape}"
+                f"there is no row {shown(row)}; give one index for each axis of {self.shape}"
             )
         place = tuple(i % size for i, size in zip(index, self.shape, strict=True))
         solution = self._solutions.get(place)
@@ -151,7 +160,25 @@ class SolutionRows(Frozen):
         return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: Any, rng: np.random.Generator) -> Selection:
-        """`select` with uniforms from a generator, for convenience."""
+        """`select` with uniforms from a generator, for convenience.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., K]
+            As for `select`.
+        rng : Generator
+            Where the uniforms come from.
+
+        Returns
+        -------
+        Selection
+            As from `select`.
+
+        Raises
+        ------
+        InvalidDraftsError
+            As for `select`.
+        """
         width = self._check_drafts(drafts).shape[-1]
         return self.select(drafts, rng.random((*self.shape, width + 2)))
 
@@ -204,6 +231,8 @@ class SolutionRows(Frozen):
 
 def solve_rows(p: Any, q: Any, k: Any) -> SolutionRows:
     """Solve OTM-k for many pairs of laws at once, in closed form.
+
+    By Theorem 3.1 of docs/theory/closed-form.md, row by row.
 
     Parameters
     ----------

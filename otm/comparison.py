@@ -12,19 +12,21 @@ import numpy as np
 from otm.arithmetic import Number
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
-from otm.coupling.rules import RULES, Rule
+from otm.coupling.rules import RULES, Rule, named_rules
 from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
 from otm.interval import Interval
 from otm.membership.other_drafts import optimal_value_of
 from otm.problem import MembershipProblem
+from otm.shown import shown
 from otm.sparse import SparseLaw, align
+from otm.text_table import text_table
 
 __all__ = ["ComparedRule", "Comparison", "compare"]
 
 
 @dataclass(frozen=True, eq=False)
 class ComparedRule:
-    """A rule of a comparison.
+    """A rule of a comparison, as `compare` returns it.
 
     Attributes
     ----------
@@ -38,6 +40,12 @@ class ComparedRule:
         The largest acceptance probability of any lossless rule for drafts drawn as this one wants.
     distance : Distance or None
         How far the output law is from the target; None if the rule is lossless.
+
+    Examples
+    --------
+    >>> rule = compare([0.75, 0.25], [0.25, 0.75], k=2)["k-Seq"]
+    >>> f"{rule.acceptance:.4f} of {rule.optimum:.4f}", rule.distance
+    ('0.6483 of 0.6875', None)
     """
 
     name: str
@@ -57,6 +65,14 @@ class Comparison:
         The laws and k.
     rules : tuple of ComparedRule
         Lossless rules by descending acceptance, then the others.
+
+    Examples
+    --------
+    >>> comparison = compare([0.75, 0.25], [0.25, 0.75], 2, rules=["recursive rejection", "k-Seq"])
+    >>> [rule.name for rule in comparison]
+    ['k-Seq', 'recursive rejection']
+    >>> round(comparison["recursive rejection"].acceptance, 4)
+    0.625
     """
 
     problem: MembershipProblem
@@ -66,10 +82,11 @@ class Comparison:
         return iter(self.rules)
 
     def __getitem__(self, name: str) -> ComparedRule:
-        by_name = {rule.name: rule for rule in self.rules}
-        if name not in by_name:
-            raise UnknownMethodError(f"rule {name!r}; the comparison has {', '.join(by_name)}")
-        return by_name[name]
+        for rule in self.rules:
+            if rule.name == name:
+                return rule
+        names = ", ".join(rule.name for rule in self.rules)
+        raise UnknownMethodError(f"rule {shown(name)}; the comparison has {names}")
 
     @cached_property
     def _table(self) -> list[tuple[str, ...]]:
@@ -82,14 +99,9 @@ class Comparison:
         return [heading, *rows]
 
     def __repr__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(*self._table, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in self._table
-        ]
-        problem = self.problem
+        problem, (heading, *rows) = self.problem, self._table
         first = f"One token out of {problem.n:,}, from at most {problem.k} drafts"
-        return "\n".join([first, lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+        return f"{first}\n{text_table(heading, rows)}"
 
     def _repr_html_(self) -> str:
         import html
@@ -136,6 +148,11 @@ def compare(
         If the laws or k are not valid.
     UnknownMethodError, InvalidParameterError
         If a rule is asked for by a name that does not exist, or one that is given is no rule.
+    ProblemTooLargeError
+        If a rule has no answer for so many drafts even in floats: recursive rejection that reaches
+        more than 10,000 rounds.
+    MissingDependencyError
+        If the optimum for a rule of one's own needs a maximum flow and networkx is not installed.
 
     Examples
     --------
@@ -152,7 +169,7 @@ def compare(
     k-Seq    2 i.i.d.  0.6483      0.6875   exact
     lenient  2 i.i.d.  0.9375      0.6875   TV 0.25
     """
-    chosen = _named(rules)
+    chosen = RULES if rules is None else named_rules(rules, RULES)
     if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
         _, p, q = align(p, q)
     problem = MembershipProblem(p, q, k)
@@ -160,30 +177,6 @@ def compare(
     compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)
     return Comparison(problem, tuple(compared))
-
-
-def _named(rules: Any) -> dict[str, Rule]:
-    """Rules by name, from names or from a mapping."""
-    if rules is None:
-        return RULES
-    if isinstance(rules, Mapping):
-        for name, rule in rules.items():
-            if not callable(rule):
-                raise InvalidParameterError(
-                    f"rule {name!r:.60} is a {type(rule).__name__}; give a function from a problem "
-                    "to a plan, such as otm.coupling.KSeq"
-                )
-        return {str(name): rule for name, rule in rules.items()}
-    if isinstance(rules, str) or not isinstance(rules, Iterable):
-        rules = [rules]
-    names = list(rules)
-    unknown = [name for name in names if name not in RULES]
-    if unknown:
-        raise UnknownMethodError(
-            f"rule {unknown[0]!r:.60}; known rules are {', '.join(RULES)}; others are given by a "
-            "mapping from names to functions of a problem"
-        )
-    return {name: RULES[name] for name in names}
 
 
 def _rank(rule: ComparedRule) -> tuple[bool, float]:
@@ -196,7 +189,7 @@ def _compared(name: str, rule: Rule, problem: MembershipProblem) -> ComparedRule
     plan = rule(problem)
     if not isinstance(plan, TransportPlan):
         raise InvalidParameterError(
-            f"rule {name!r} gave a {type(plan).__name__}; a rule gives a TransportPlan"
+            f"rule {shown(name)} gave a {type(plan).__name__}; a rule gives a TransportPlan"
         )
     try:
         optimum = optimal_value_of(plan.drafts, plan.problem.target)

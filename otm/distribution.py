@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from otm.arithmetic import Law, Number, as_number, is_exact, read_only, running_sum, zeros
 from otm.errors import InvalidLawError
+from otm.shown import shown
 from otm.tensors import is_tensor, to_host
 
 __all__ = [
     "as_law",
     "as_law_pair",
     "as_law_rows",
+    "check_sizes",
     "mass_beyond",
     "residual_weights",
     "to_exact",
@@ -222,13 +224,24 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Law, str]:
         return array.astype(np.float64, copy=False), given
 
 
-def _of_one_kind(draft: Law, draft_type: str, target: Law, target_type: str) -> tuple[Law, Law]:
-    """Check that the vocabularies agree, and make both laws floats or both fractions."""
+def check_sizes(draft: Any, target: Any) -> None:
+    """Check that two laws, arrays or tensors [..., n], have equally many tokens.
+
+    Raises
+    ------
+    InvalidLawError
+        If they have not.
+    """
     if draft.shape[-1] != target.shape[-1]:
         raise InvalidLawError(
             f"the draft law has {draft.shape[-1]} tokens and the target law {target.shape[-1]}; "
             "both must be laws on the same vocabulary: give absent tokens probability 0"
         )
+
+
+def _of_one_kind(draft: Law, draft_type: str, target: Law, target_type: str) -> tuple[Law, Law]:
+    """Check that the vocabularies agree, and make both laws floats or both fractions."""
+    check_sizes(draft, target)
     if is_exact(draft) == is_exact(target):
         return draft, target
     other = draft_type if is_exact(target) else target_type
@@ -253,7 +266,7 @@ def _from_objects(array: Law, name: str) -> tuple[Law, str]:
             row, index = _place(array, position)
             kind = type(value).__name__
             raise InvalidLawError(
-                f"the {name} law{row} has {value!r:.60} of type {kind} at index {index}; allowed "
+                f"the {name} law{row} has {shown(value)} of type {kind} at index {index}; allowed "
                 "are real numbers and fractions"
             )
         if not isinstance(value, numbers.Rational):

@@ -16,17 +16,24 @@ from otm.errors import (
     InvalidInputError,
     InvalidUniformsError,
 )
+from otm.shown import shown
 from otm.tensors import to_host
 
 __all__ = [
+    "Counts",
     "Drafts",
     "Uniforms",
     "as_array",
     "as_draft_count",
+    "as_draft_counts",
     "as_drafts",
     "check_uniforms",
     "leading_shape",
+    "name_row",
 ]
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+"""Numbers of drafts, one for each row of laws."""
 
 Drafts: TypeAlias = npt.NDArray[np.int64]
 """Draft tokens, the drafts of one selection along the last axis."""
@@ -53,7 +60,7 @@ def as_draft_count(k: Any) -> int:
         count = operator.index(k)
     except TypeError:
         raise InvalidDraftCountError(
-            f"k = {k!r} of type {type(k).__name__}; the number of drafts must be an integer"
+            f"k = {shown(k)} of type {type(k).__name__}; the number of drafts must be an integer"
         ) from None
     if count < 1:
         raise InvalidDraftCountError(f"k = {Decimal(count):.6g}; at least one draft is needed")
@@ -63,6 +70,45 @@ def as_draft_count(k: Any) -> int:
             "its limit, the target mass of the tokens that can be drafted"
         )
     return count
+
+
+def as_draft_counts(k: Any) -> Counts:
+    """Check that k is a number of drafts, or an array of such numbers.
+
+    Raises
+    ------
+    InvalidDraftCountError
+        If it is not; the message names the row.
+    """
+    try:
+        # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
+        given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
+    except Exception as error:  # whatever a foreign object raises when it is asked for its entries
+        raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
+    if given.ndim == 0:
+        return np.asarray(as_draft_count(k), dtype=np.int64)
+    if given.dtype == np.int64 and given.size and given.min() >= 1:
+        return given
+    counts = np.empty(given.shape, dtype=np.int64)
+    for row in np.ndindex(given.shape):
+        try:
+            counts[row] = as_draft_count(given[row])
+        except InvalidDraftCountError as error:
+            raise InvalidDraftCountError(f"{name_row(row)}{error}") from None
+    return counts
+
+
+def name_row(row: tuple[int, ...]) -> str:
+    """Row in words, for the beginning of a message; empty where there are no rows.
+
+    Examples
+    --------
+    >>> name_row((3,)), name_row((3, 1)), name_row(())
+    ('row 3: ', 'row (3, 1): ', '')
+    """
+    if not row:
+        return ""
+    return f"row {row[0] if len(row) == 1 else tuple(row)}: "
 
 
 def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
@@ -81,11 +127,13 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
         )
     if array.dtype.kind not in "iu":
         raise InvalidDraftsError(
-            f"drafts of type {array.dtype}; draft tokens must be integers in [0, {n})"
+            f"drafts of type {array.dtype}; draft tokens must be integers in [0, {shown(n)})"
         )
     if array.size and not (0 <= array.min() and array.max() < n):
         bad = array[(array < 0) | (array >= n)].flat[0]
-        raise InvalidDraftsError(f"draft token {bad}; draft tokens must be integers in [0, {n})")
+        raise InvalidDraftsError(
+            f"draft token {bad}; draft tokens must be integers in [0, {shown(n)})"
+        )
     return array.astype(np.int64, copy=False)
 
 

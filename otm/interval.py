@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from otm.arithmetic import Number
 from otm.errors import InvalidParameterError
+from otm.shown import shown
 
 __all__ = ["Interval"]
 
@@ -46,14 +47,15 @@ class Interval:
         for name in ("lower", "upper"):
             given = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, numbers.Real):
-                raise InvalidParameterError(f"{name} = {given!r:.60}; it must be a real number")
+                raise InvalidParameterError(f"{name} = {shown(given)}; it must be a real number")
             if not isinstance(given, numbers.Rational) and not math.isfinite(given):
-                raise InvalidParameterError(f"{name} = {given!r:.60}; it must be finite")
+                raise InvalidParameterError(f"{name} = {shown(given)}; it must be finite")
             bound = Fraction(given) if isinstance(given, numbers.Rational) else float(given)
             object.__setattr__(self, name, bound)
         if self.lower > self.upper:
             raise InvalidParameterError(
-                f"lower = {self.lower} is above upper = {self.upper}; no number lies between them"
+                f"lower = {shown(self.lower)} is above upper = {shown(self.upper)}; no number lies "
+                "between them"
             )
 
     @property

@@ -39,6 +39,13 @@ class DraftsOnTokens(Frozen):
         The joint law, on m tokens.
     tokens : int array [m]
         The original ids of these tokens, ascending.
+
+    Examples
+    --------
+    >>> from otm.draft_laws import IID
+    >>> drafts = DraftsOnTokens(IID([0.25, 0.75], k=2), np.array([5, 900]))
+    >>> drafts.draw([0.1, 0.5]).tolist()
+    [5, 900]
     """
 
     law: DraftLaw
@@ -55,16 +62,50 @@ class DraftsOnTokens(Frozen):
         return self.law.uniforms_per_draw
 
     def draw(self, uniforms: npt.ArrayLike) -> Drafts:
-        """Draw drafts as `DraftLaw.draw` does: original ids [..., k]."""
+        """Draw drafts as `DraftLaw.draw` does.
+
+        Parameters
+        ----------
+        uniforms : array-like or tensor [..., m]
+            Independent uniforms in [0, 1), m = `uniforms_per_draw` for each draw.
+
+        Returns
+        -------
+        int array [..., k]
+            Original ids; a tensor on the device of the uniforms if these are one.
+
+        Raises
+        ------
+        InvalidUniformsError
+            If the uniforms have a wrong shape or do not lie in [0, 1).
+        """
         drafts: Drafts = like(uniforms, self.tokens[self.law.draw(to_host(uniforms))])
         return drafts
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] = ()) -> Drafts:
-        """`draw` with uniforms from a generator, for convenience: original ids [..., k]."""
+        """`draw` with uniforms from a generator, for convenience.
+
+        Parameters
+        ----------
+        rng : Generator
+            Where the uniforms come from.
+        size : int or tuple of int, optional
+            How many draws; a single one if left out.
+
+        Returns
+        -------
+        int array [..., k]
+            Original ids of the drafts of each draw.
+        """
         return self.tokens[self.law.sample(rng, size)]
 
     def check(self, drafts: npt.ArrayLike) -> Drafts:
-        """Return drafts [..., k] as an integer array, if they can have been drawn.
+        """Return drafts as an integer array [..., k], if they can have been drawn.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., k]
+            Original ids of the draft tokens.
 
         Raises
         ------
@@ -74,7 +115,23 @@ class DraftsOnTokens(Frozen):
         return self.tokens[self.positions(drafts)]
 
     def positions(self, drafts: npt.ArrayLike) -> Drafts:
-        """Positions in `tokens` of drafts that `check` does not refuse."""
+        """Positions in `tokens` of drafts that `check` does not refuse.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., k]
+            Original ids of the draft tokens.
+
+        Returns
+        -------
+        int array [..., k]
+            Numbers in [0, m).
+
+        Raises
+        ------
+        InvalidDraftsError
+            As for `check`, which refuses the same.
+        """
         ids = as_array(drafts, "the drafts", InvalidDraftsError)
         if ids.dtype.kind not in "iu":
             raise InvalidDraftsError(
@@ -141,7 +198,13 @@ class OnTokens(Frozen):
         return self.plan.acceptance_bounds
 
     def output_law(self) -> SparseLaw:
-        """Law of the output Y, integrated from what the plan really does."""
+        """Law of the output Y, integrated from what the plan really does.
+
+        Returns
+        -------
+        SparseLaw
+            Over original ids; the target law if the rule is lossless.
+        """
         return SparseLaw(self.tokens, self.plan.output_law())
 
     def conditional(self, drafts: npt.ArrayLike) -> Law:
@@ -190,7 +253,25 @@ class OnTokens(Frozen):
         return Selection(like(drafts, self.tokens[token]), like(drafts, index))
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
-        """`select` with uniforms from a generator, for convenience."""
+        """`select` with uniforms from a generator, for convenience.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., k]
+            Original ids of the draft tokens.
+        rng : Generator
+            Where the uniforms come from.
+
+        Returns
+        -------
+        Selection
+            As from `select`.
+
+        Raises
+        ------
+        InvalidDraftsError
+            As for `select`.
+        """
         shape = self.drafts.positions(drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))
 
@@ -208,6 +289,16 @@ def on_tokens(
         The draft law and the target law.
     k : int
         Number of drafts, at least 1.
+
+    Returns
+    -------
+    OnTokens
+        The plan, in original ids.
+
+    Raises
+    ------
+    InvalidLawError, InvalidDraftCountError
+        If one of the laws is no `SparseLaw`, or k is not valid; and what the rule itself raises.
 
     Examples
     --------
@@ -233,6 +324,14 @@ class SparseSolution(Frozen):
         The solution on the union of the supports.
     tokens : int array [m]
         The original ids of its tokens, ascending.
+
+    Examples
+    --------
+    >>> from otm import solve
+    >>> draft, target = SparseLaw([300, 1200], [0.75, 0.25]), SparseLaw([300, 1200], [0.25, 0.75])
+    >>> solution = solve(draft, target, k=2)
+    >>> round(solution.alpha, 12), solution.cut.tokens.tolist(), solution.problem.n
+    (0.6875, [300], 2)
     """
 
     solution: Solution

@@ -15,6 +15,7 @@ from otm.draft_laws.iid import IID
 from otm.errors import InvalidParameterError
 from otm.input_checks import as_draft_count
 from otm.ratio_order import RatioOrder
+from otm.shown import shown
 
 __all__ = ["MembershipProblem", "as_parameter"]
 
@@ -45,6 +46,8 @@ class MembershipProblem(Frozen):
     ----------
     draft, target : array [n]
         The laws, normalised and read-only: float64, or `fractions.Fraction` in an object array.
+    k : int
+        The number of drafts.
 
     Raises
     ------
@@ -114,7 +117,7 @@ def as_parameter(problem: MembershipProblem, value: Any, name: str) -> Number:
     except OverflowError:  # a whole number that no float can hold
         finite = False
     if not finite:
-        raise InvalidParameterError(f"{name} = {value!r:.60}; it must be a finite real number")
+        raise InvalidParameterError(f"{name} = {shown(value)}; it must be a finite real number")
     if problem.exact:
         return Fraction(value) if isinstance(value, numbers.Rational) else Fraction(float(value))
     return float(value)

@@ -40,8 +40,9 @@ class Certificate:
     """Proof that the optimal acceptance probability α_k lies in [lower, upper].
 
     A cut H proves the upper end and an accepted mass v = min(q, cap · p) the lower one
-    (`otm.certificate` says why).  In exact mode the gap is zero; in floats the two ends are rounded
-    outwards, and the statement is about the laws p/Σp and q/Σq in exact arithmetic.
+    (Theorems 8.1 and 8.2 of docs/theory/certificates.md).  In exact mode the gap is zero; in floats
+    the two ends are rounded outwards, and the statement is about the laws p/Σp and q/Σq in exact
+    arithmetic.
 
     Attributes
     ----------
@@ -55,6 +56,15 @@ class Certificate:
         What is proved: lower ≤ α_k ≤ upper.
     method : str
         How the solution was found; no part of the proof.
+
+    Examples
+    --------
+    >>> from otm import solve
+    >>> draft, target = [Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]
+    >>> certificate = solve(draft, target, k=2).certificate
+    >>> certificate.check()  # returns nothing: the proof holds
+    >>> certificate.lower, certificate.upper, certificate.cut.tolist()
+    (Fraction(11, 16), Fraction(11, 16), [0])
     """
 
     problem: MembershipProblem
@@ -78,6 +88,11 @@ class Certificate:
             The cut for the upper bound.
         method : str
             The name of the method that found them.
+
+        Returns
+        -------
+        Certificate
+            Not checked yet; `check` refuses one that its arguments do not prove.
         """
         order = problem.by_ratio
         if problem.exact:
@@ -98,8 +113,9 @@ class Certificate:
     def check(self) -> None:
         """Check the proof; return nothing if it holds.
 
-        Floats are checked in arrays with rounding error bounds, equivalent to but faster than
-        `otm.certificate.check`, which has the last word where they leave a doubt and on fractions.
+        Floats are checked in arrays with rounding error bounds (Theorem 8.3 of
+        docs/theory/certificates.md), equivalent to but faster than `otm.certificate.check`, which
+        has the last word where they leave a doubt and on fractions.
 
         Raises
         ------
@@ -142,7 +158,23 @@ class Certificate:
         return document
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the certificate as JSON."""
+        """Write the certificate as JSON.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write, over what is there.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from otm import solve
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     solve([0.75, 0.25], [0.25, 0.75], 2).certificate.save(Path(folder) / "proof.json")
+        ...     print(round(Certificate.load(Path(folder) / "proof.json").lower, 12))
+        0.6875
+        """
         from pathlib import Path
 
         fields = [
@@ -155,10 +187,21 @@ class Certificate:
     def load(cls, path: str | PathLike[str]) -> Certificate:
         """Read and check a certificate.
 
+        Parameters
+        ----------
+        path : str or Path
+            File that `save` wrote, or another program in the same schema.
+
+        Returns
+        -------
+        Certificate
+            A checked one: in floats if these say the same, otherwise in fractions.
+
         Raises
         ------
         CertificateError
-            If the file is no certificate or proves less than it claims.
+            If the file is no certificate or proves less than it claims.  A file that cannot be read
+            raises what `pathlib.Path.read_text` does.
         """
         from pathlib import Path
 

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Frozen, Law, Number, as_number, read_only, running_sum
+from otm.arithmetic import Frozen, Law, Number, as_number, is_exact, read_only, running_sum
 
-__all__ = ["RatioOrder"]
+__all__ = ["RatioOrder", "scale_of_weights"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,24 @@ class RatioOrder(Frozen):
         """Capped mass at the cap q/p of the token at place j; ascends with j."""
         mass: Number = self.target_below[j] + self.ratio[j] * self.draft_above[j]
         return mass
+
+
+def scale_of_weights(draft: Law) -> Number:
+    """Factor for the weights of drafts without replacement, so that no ratio to them overflows.
+
+    Subnormal weights can be all that is left once the others are drawn; fractions keep theirs.
+
+    Parameters
+    ----------
+    draft : array [n]
+        Weights of at most one.
+
+    Returns
+    -------
+    float or int
+        2^512, a power of two, which rounds nothing; 1 for fractions.
+    """
+    return 1 if is_exact(draft) else 2.0**512
 
 
 def _divide(target: Law, draft: Law) -> Law:

@@ -31,11 +31,22 @@ class Solution:
     alpha : float or Fraction
         Optimal acceptance probability α_k(p, q).
     cut : Cut
-        A minimum cut, which bounds α_k from above.
+        A minimum cut, which bounds α_k from above (Theorem 2.1 of docs/theory/minimum-cut.md).
     method : str
         "closed-form", "lp-highs" or "lp-cvxpy".
     why : str
         One sentence on the choice of the method.
+    solver_plan : TransportPlan or None
+        The plan that a linear program found; None for the closed form, which builds `plan` on use.
+
+    Examples
+    --------
+    >>> from otm import solve
+    >>> solution = solve([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> round(solution.alpha, 12), solution.cut.tokens.tolist(), solution.method
+    (0.6875, [0], 'closed-form')
+    >>> solution.plan.output_law().round(12).tolist()
+    [0.25, 0.75]
     """
 
     problem: MembershipProblem

@@ -20,6 +20,7 @@ from otm.interval import Interval
 from otm.membership.cut import minimum_cut, optimal_value
 from otm.membership.multisets import MEMORY_LIMIT
 from otm.problem import MembershipProblem
+from otm.shown import shown
 from otm.solution import Solution
 from otm.sparse import SparseLaw, align
 from otm.tensors import is_tensor
@@ -48,6 +49,10 @@ def solve(
 ) -> Solution | SolutionRows | SparseSolution:
     """Solve OTM-k: the best way to turn k i.i.d. drafts from p into one token from q.
 
+    The problem is that of [sun2023]_.  Its value in closed form (Theorem 3.1 of
+    docs/theory/closed-form.md) was also found by [hu2025]_; the plan is that of Theorem 5.3 of
+    docs/theory/optimal-plan.md, the proof that of docs/theory/certificates.md.
+
     Parameters
     ----------
     p : array-like [n]
@@ -60,7 +65,7 @@ def solve(
         "auto" or "closed-form"; "lp-highs" and "lp-cvxpy" solve SpecTr's linear program instead,
         in float64, as an independent check on small instances.
     memory_limit : int, optional
-        Bytes that a linear program may take, 2 GiB if left out.
+        Most bytes that a linear program may take, 2 GiB if left out.
 
     Returns
     -------
@@ -87,6 +92,12 @@ def solve(
     MissingDependencyError
         If a linear program's solver is not installed.
 
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
+       NeurIPS 2023, equations 3 and 4.
+    .. [hu2025] Hu et al., "Towards Optimal Multi-draft Speculative Decoding", ICLR 2025.
+
     Examples
     --------
     >>> solution = solve([0.75, 0.25], [0.25, 0.75], k=2)
@@ -108,9 +119,10 @@ def solve(
     >>> solve(SparseLaw([7, 900], [0.75, 0.25]), SparseLaw([7, 900], [0.25, 0.75]), k=2).alpha
     0.6875
     """
-    solve_by = _METHODS.get(str(method))
+    given: object = method  # which may be anything
+    solve_by = _METHODS.get(given) if isinstance(given, str) else None
     if solve_by is None:
-        raise UnknownMethodError(f"method {method!r}; known methods are {', '.join(_METHODS)}")
+        raise UnknownMethodError(f"method {shown(method)}; known methods are {', '.join(_METHODS)}")
     if isinstance(p, DraftLaw):
         raise InvalidLawError(
             "the draft law is a joint law of all drafts; `otm.alpha` has its optimum, and the "
@@ -125,8 +137,8 @@ def solve(
     if _axes(p) > 1 or _axes(q) > 1 or _axes(k) > 0:
         if solve_by is not _by_closed_form:
             raise InvalidParameterError(
-                f"method {method!r} takes one pair of laws and one k; several rows are solved in "
-                'closed form: leave the method out, or use "closed-form"'
+                f"method {shown(method)} takes one pair of laws and one k; several rows are solved "
+                'in closed form: leave the method out, or use "closed-form"'
             )
         from otm.batch import solve_rows
 
@@ -144,6 +156,9 @@ def alpha(p: _Laws, q: _Laws, k: int) -> Number: ...
 def alpha(p: Any, q: Any, k: Any) -> Any: ...
 def alpha(p: Any, q: Any, k: Any = None) -> Any:
     """Optimal acceptance probability α_k(p, q) for k i.i.d. drafts, or for any joint law of drafts.
+
+    For i.i.d. drafts by Theorem 3.1 of docs/theory/closed-form.md, for joint laws by
+    `otm.membership.other_drafts`.
 
     Parameters
     ----------
@@ -171,6 +186,10 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     ------
     InvalidLawError, InvalidDraftCountError
         If the laws or k are not valid.
+    ProblemTooLargeError
+        If drafts without replacement are given in fractions and are too many for exact arithmetic.
+    MissingDependencyError
+        If a joint law needs a maximum flow and networkx is not installed.
 
     Examples
     --------
@@ -185,7 +204,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     if isinstance(p, DraftLaw):
         if k is not None:
             raise InvalidDraftCountError(
-                f"k = {k!r:.60} beside a joint law of {p.k} drafts, which says how many there "
+                f"k = {shown(k)} beside a joint law of {p.k} drafts, which says how many there "
                 "are; leave k out"
             )
         from otm.membership.other_drafts import optimal_value_of

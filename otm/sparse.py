@@ -76,6 +76,21 @@ class SparseLaw(Frozen):
     def from_dense(cls, law: Any) -> SparseLaw:
         """Drop the tokens of probability zero from a law on the whole vocabulary.
 
+        Parameters
+        ----------
+        law : array-like [n]
+            A law, given as for `otm.solve`.
+
+        Returns
+        -------
+        SparseLaw
+            The law by its support.
+
+        Raises
+        ------
+        InvalidLawError
+            If it is no law.
+
         Examples
         --------
         >>> SparseLaw.from_dense([0, 0.25, 0, 0.75]).tokens.tolist()
@@ -96,6 +111,11 @@ class SparseLaw(Frozen):
         probabilities : array [m]
             Positive and normalised; float64 or fractions.
 
+        Returns
+        -------
+        SparseLaw
+            Of these arrays, which are not copied.
+
         Examples
         --------
         >>> SparseLaw.from_support(np.array([7, 1200]), np.array([0.5, 0.5])).tokens.tolist()
@@ -108,6 +128,16 @@ class SparseLaw(Frozen):
 
     def of(self, token: int) -> Number:
         """Probability of a token, 0 outside the support.
+
+        Parameters
+        ----------
+        token : int
+            A token id.
+
+        Returns
+        -------
+        float or Fraction
+            Of the kind of the law.
 
         Examples
         --------
@@ -123,6 +153,16 @@ class SparseLaw(Frozen):
     def draw(self, uniforms: npt.NDArray[Any]) -> Tokens:
         """Draw tokens by inverse cumulative distribution, one for each uniform in [0, 1).
 
+        Parameters
+        ----------
+        uniforms : array [...]
+            Independent uniforms in [0, 1), which are not checked here.
+
+        Returns
+        -------
+        int array [...]
+            A token for each.
+
         Examples
         --------
         >>> SparseLaw([1, 3], [0.25, 0.75]).draw(np.array([0.2, 0.25])).tolist()
@@ -131,12 +171,22 @@ class SparseLaw(Frozen):
         return InverseCdf(self.tokens, running_sum(self.probabilities)).locate(uniforms)
 
     def dense(self, n: int) -> Law:
-        """Write the law out on a vocabulary of n tokens: array [n].
+        """Write the law out on a vocabulary.
+
+        Parameters
+        ----------
+        n : int
+            Size of the vocabulary, in tokens.
+
+        Returns
+        -------
+        array [n]
+            Probabilities, of the kind of the law.
 
         Raises
         ------
         InvalidParameterError
-            If a token of the support is outside the vocabulary.
+            If n is no integer, or a token of the support is outside the vocabulary.
 
         Examples
         --------

@@ -24,7 +24,7 @@ HEAVY = [
 # those below.
 FLOORS = [
     {"errors"},
-    {"arithmetic", "shown", "tensors"},
+    {"arithmetic", "shown", "tensors", "text_table"},
     {"files", "interval"},
     {"distribution", "input_checks", "ratio_order", "sampling"},
     {"draft_laws", "sparse"},

@@ -6,11 +6,21 @@ from typing import Any
 
 import pytest
 
+from otm import Interval, alpha, compare
+from otm.decoding import Standardization
 from otm.decoding.analysis import expected_tokens
 from otm.decoding.beam import beam_search
 from otm.decoding.branching import as_branching
 from otm.decoding.models import GPTConfig, NGramModel, TableModel, UniformModel
-from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
+from otm.draft_laws import Joint
+from otm.errors import (
+    InvalidInputError,
+    InvalidParameterError,
+    OTMError,
+    ProblemTooLargeError,
+    UnknownMethodError,
+)
+from otm.membership.top_logprobs import alpha_interval
 from otm.shown import LENGTH, shown
 
 HUGE = 10**5000
@@ -70,6 +80,13 @@ def uniform_beam(**options: Any) -> Any:
         (lambda: NGramModel.witten_bell([0, 1], 2, 2, distance=HUGE), InvalidInputError),
         (lambda: UniformModel(HUGE), InvalidParameterError),
         (lambda: TableModel({(HUGE,): [1]}), OTMError),
+        (lambda: Standardization(top_k=-HUGE), InvalidParameterError),
+        (lambda: Interval(0, -HUGE), InvalidParameterError),
+        (lambda: Joint({(0, 0): 1}, n=-HUGE), InvalidInputError),
+        (lambda: alpha([0.5, 0.5], [0.5, 0.5], Broken()), InvalidInputError),
+        (lambda: alpha_interval({HUGE: 1}, {0: 1}, 2, vocabulary=-HUGE), InvalidInputError),
+        (lambda: compare([0.5, 0.5], [0.5, 0.5], 2, rules=[HUGE]), UnknownMethodError),
+        (lambda: compare([0.5, 0.5], [0.5, 0.5], 2, rules={HUGE: 1}), InvalidParameterError),
         (lambda: as_branching((2**62,) * 20), ProblemTooLargeError),
     ],
 )

@@ -245,7 +245,18 @@ def test_another_draft_never_hurts(problem: otm.MembershipProblem) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["simplex", "", "AUTO", None, 0, ["auto"], {}, np.array(["auto"] * 2)]
+    "method",
+    [
+        "simplex",
+        "",
+        "AUTO",
+        None,
+        0,
+        ["auto"],
+        {},
+        np.array(["auto"] * 2),
+        pytest.param(10**5000, id="a number that Python does not write"),
+    ],
 )
 def test_an_unknown_method_is_answered_with_the_known_ones(method: Any) -> None:
     with pytest.raises(UnknownMethodError, match="auto, closed-form, lp-highs, lp-cvxpy"):

@@ -42,6 +42,8 @@ def lossless(
 ) -> Report:
     """Find out whether a verifier is lossless: whether its output has the law of the target.
 
+    Lossless in the sense of docs/theory/problem.md; the audit is our own design (docs/audit.md).
+
     The law of the output is computed exactly where the verifier works on fractions and only
     compares its uniforms; from its breakpoints where its randomness is an argument; and by Monte
     Carlo otherwise.  It is compared with the target on telling pairs of small models, and on pairs

@@ -31,7 +31,7 @@ class Counterexample:
     instance : Instance
         The models, in fractions.
     tv : float or Fraction
-        Distance (TV) of the two laws there.
+        Distance (TV) of the two laws there, in [0, 1].
     output : tuple of int or Wrong
         An output that comes too often, or that must never come.
     probability : float or Fraction
@@ -42,6 +42,15 @@ class Counterexample:
         The drafts of the run, if the subject tells them.
     uniforms : tuple of numbers or None
         Uniforms that give it, if they are an argument.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> def accept_all(target_probs, draft_probs, draft_tokens, uniforms):
+    ...     return [*draft_tokens, 0]
+    >>> example = lossless(accept_all, examples=0).counterexample
+    >>> example.output, example.probability, str(example.tv)
+    ((0, 0), Fraction(3, 4), '3/4')
     """
 
     instance: Instance
@@ -95,6 +104,14 @@ class Report:
         The smallest that was found.
     diagnoses : tuple of Diagnosis
         The known mistakes that have the same laws.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> from otm.coupling import KSeq
+    >>> report = lossless(KSeq, examples=0)
+    >>> report.lossless, report.method, report.tv
+    (True, 'exact paths', Fraction(0, 1))
     """
 
     subject: str

@@ -65,11 +65,19 @@ class Instance:
     target, draft : TableModel
         Laws in fractions, on the same few tokens.
     gamma : int
-        Number of drafts of a chain.
+        Number γ of drafts of a chain, at least 1.
     k : int, optional
         Number of chains, or of drafts for one token; 1 for a subject that takes a single chain.
     prompt : tuple of int, optional
         The tokens before.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> half = Fraction(1, 2)
+    >>> model = TableModel({(): [half, half]})
+    >>> Instance(target=model, draft=model, gamma=2).vocabulary
+    2
     """
 
     target: TableModel
@@ -87,6 +95,9 @@ class Instance:
 class Subject(ABC):
     """A verifier under audit, with honest drafts around it where it does not draft itself.
 
+    Own design: what it takes to be lossless is said in docs/theory/problem.md.  Subclasses give
+    `name` and `output`.
+
     Attributes
     ----------
     name : str
@@ -98,6 +109,18 @@ class Subject(ABC):
         multiplying by fractions), so that every path of its comparisons can be followed.
     most_tokens : int or None
         Most tokens that a run returns; None for `Instance.gamma` + 1.
+
+    Examples
+    --------
+    >>> class Target(Subject):  # decodes without drafts
+    ...     name = "target alone"
+    ...
+    ...     def output(self, instance, source):
+    ...         law = instance.target.law(instance.prompt)
+    ...         return (int((law.cumsum() <= source(1)[0]).sum()),)
+    >>> from otm.audit import lossless
+    >>> lossless(Target(), examples=0).verdict
+    'lossless on everything tried'
     """
 
     name: str
@@ -125,7 +148,13 @@ class Subject(ABC):
         """
 
     def takes(self, instance: Instance) -> bool:
-        """Whether it can run on an instance; if not said otherwise, where k = 1."""
+        """Whether it can run on an instance; if not said otherwise, where k = 1.
+
+        Parameters
+        ----------
+        instance : Instance
+            The models, γ and k.
+        """
         return instance.k == 1
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
@@ -142,5 +171,10 @@ class Subject(ABC):
         -------
         sequence of B tuples of int
             What `output` gives with a source that hands out each row.
+
+        Raises
+        ------
+        ProblemTooLargeError
+            If a run takes more uniforms than a row has.
         """
         return [self.output(instance, source_of(row)) for row in uniforms]

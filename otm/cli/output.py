@@ -11,6 +11,7 @@ from typing import Any
 
 from otm.arithmetic import Number
 from otm.interval import Interval
+from otm.text_table import text_table
 
 __all__ = ["as_json", "exact_text", "print_facts", "print_json", "print_table", "working"]
 
@@ -70,13 +71,7 @@ def print_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) ->
     if sys.stdout.isatty():
         _print_rich_table(columns, rows)
         return
-    above = [columns] if columns else []
-    widths = [max(map(len, column)) for column in zip(*above, *rows, strict=True)]
-    if columns:
-        above.append(["-" * width for width in widths])
-    for row in (*above, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+    print(text_table(columns, rows))
 
 
 @contextmanager

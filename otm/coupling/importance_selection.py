@@ -83,7 +83,8 @@ class ImportanceSelection(ResidualPlan):
     InvalidParameterError
         If the weights have a wrong shape or are not finite numbers of at least zero.
     ProblemTooLargeError
-        In exact mode, when p_I is asked for, if there are too many multisets to sum over.
+        On use, in exact mode, if there are too many multisets to sum over for p_I, from which
+        acceptance, laws and selections follow.
 
     References
     ----------

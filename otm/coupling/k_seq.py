@@ -25,7 +25,8 @@ class KSeq(SequentialPlan):
     """k-Seq: accept the first draft x with u < q(x)/(ρ p(x)), one fresh uniform a draft.
 
     Valid for every division factor ρ ≥ ρ*; ρ* gives the largest acceptance probability by the
-    rule's test, at least (1 − (1 − 1/k)^k) α_k ([sun2023]_, Theorem 1).
+    rule's test, at least (1 − (1 − 1/k)^k) α_k ([sun2023]_, Algorithm 2 and Theorem 1; proved again
+    in docs/theory/k-seq.md).
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ from otm.errors import InvalidParameterError
 from otm.input_checks import Drafts
 from otm.membership.lenience import check_lenience, closest_ratio, lenient_cap
 from otm.sampling import InverseCdf
+from otm.shown import shown
 
 __all__ = ["ArgmaxLenientPlan", "Distance", "LenientPlan", "distance_to_target"]
 
@@ -48,6 +49,23 @@ class Distance:
 def distance_to_target(plan: TransportPlan) -> Distance:
     """Distance of a plan's output law from the target law, integrated from what the plan does.
 
+    Theorem 7.3 of docs/theory/lenience.md bounds what acceptance costs in total variation.
+
+    Parameters
+    ----------
+    plan : TransportPlan
+        Any rule, lossless or not.
+
+    Returns
+    -------
+    Distance
+        `total_variation` in [0, 1], `divergence` in nats, and `largest_ratio`.
+
+    Raises
+    ------
+    ProblemTooLargeError
+        If the plan's `output_law` is too large a sum.
+
     Examples
     --------
     >>> from otm import MembershipProblem
@@ -73,7 +91,7 @@ class LenientPlan(OptimalPlan):
     mass v.  Two residuals:
 
     - "closest": v = min(q/l, max(min(q, c* p), B p)) and a residual ∝ max(q − v, 0), best in
-      acceptance and in total variation at once;
+      acceptance and in total variation at once (Theorem 7.4 of docs/theory/lenience.md);
     - "paper": v = min(q/l, c_l p) and a residual ∝ max(q − l c_l p, 0), which for k = 1 is the
       rule of [leviathan2023]_, appendix A.5: accept with probability min(1, q/(l p)).
 
@@ -83,7 +101,7 @@ class LenientPlan(OptimalPlan):
         The draft law, the target law and the number of drafts.
     lenience : float or Fraction
         l in (0, 1]; at 1 both are the optimal lossless plan.
-    residual_of : "closest" or "paper"
+    residual_of : {"closest", "paper"}, optional
         Which of the two.
 
     Raises
@@ -115,7 +133,7 @@ class LenientPlan(OptimalPlan):
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
         if self.residual_of not in ("closest", "paper"):
             raise InvalidParameterError(
-                f"residual_of = {self.residual_of!r}; known are 'closest' and 'paper'"
+                f"residual_of = {shown(self.residual_of)}; known are 'closest' and 'paper'"
             )
 
     @property
@@ -178,6 +196,11 @@ class ArgmaxLenientPlan(SequentialPlan):
         The draft law, the target law before taking its argmax, and the number of drafts.
     lenience : float or Fraction
         l in (0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If l is not in (0, 1].
 
     References
     ----------

@@ -49,6 +49,11 @@ class ListCoupling(TransportPlan):
     problem : MembershipProblem
         The draft law, the target law and the number of drafts.
 
+    Raises
+    ------
+    ProblemTooLargeError
+        On use, in exact mode, if the integrals have too many terms; `couple` never raises it.
+
     References
     ----------
     .. [rowan2025] Rowan, Phan and Khisti, "List-Level Distribution Coupling with Applications to
@@ -86,6 +91,16 @@ class ListCoupling(TransportPlan):
 
         The list matching lemma of [rowan2025]_.  It is the probability that the list in which the
         clock of Y rang first has drafted Y, and so the acceptance itself for k = 1.
+
+        Raises
+        ------
+        ProblemTooLargeError
+            In exact mode, if the integral of the acceptance has too many terms.
+
+        References
+        ----------
+        .. [rowan2025] Rowan, Phan and Khisti, "List-Level Distribution Coupling with Applications
+           to Speculative Decoding and Lossy Compression", NeurIPS 2025.
         """
         order, k = self.problem.by_ratio, self.problem.k
         # Σ_i max(q_i, p_i q_j/p_j) = 1 + D_j

@@ -22,6 +22,8 @@ class MaximalCoupling(KSeq):
     ----------
     problem : MembershipProblem
         With k = 1.
+    rho : int, optional
+        1, which it is if left out.
 
     Raises
     ------

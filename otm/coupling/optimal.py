@@ -27,6 +27,9 @@ __all__ = ["OptimalPlan"]
 class OptimalPlan(ResidualPlan):
     """The optimal transport plan of OTM-k, with acceptance probability α_k.
 
+    Our own construction: Theorems 5.1 to 5.3 of docs/theory/optimal-plan.md prove it optimal,
+    Theorem 5.4 lossless whatever its table.
+
     A draft takes the slot of its own token in the order of q/p or, with a probability from a
     table of at most n − 1 swaps, the slot of a partner.  The draft in the highest slot wins (the
     first of them, if several share it) and is accepted with probability min(1, q/v'), where v' is

@@ -32,10 +32,18 @@ class Selection:
 
     Attributes
     ----------
-    token : int array [...]
+    token : int64 array [...]
         The output token Y.
-    index : int array [...]
-        Position of the first draft equal to Y; −1 only if no draft is.
+    index : int64 array [...]
+        Position in [0, k) of the first draft equal to Y; −1 only if no draft is.
+
+    Examples
+    --------
+    >>> import otm
+    >>> plan = otm.solve([0.75, 0.25], [0.25, 0.75], k=2).plan
+    >>> token, index = plan.select([[0, 1], [0, 0]], [[0.5, 0.5, 0.1, 0.9]] * 2)
+    >>> token.tolist(), index.tolist()
+    ([1, 0], [1, 0])
     """
 
     token: npt.NDArray[np.int64]
@@ -52,6 +60,7 @@ class TransportPlan(Frozen, ABC):
     Subclasses give `uniforms_per_selection`, `acceptance`, `output_law`, `_output_given` and
     `_select`, and `drafts` if these are not i.i.d.; where the laws are fractions, all of it is
     exact.  Rules that accept a draft or else draw from one residual law are each a `ResidualPlan`.
+    docs/theory/problem.md says what lossless means; docs/add-a-rule.md builds a rule.
 
     Parameters
     ----------
@@ -173,6 +182,24 @@ class TransportPlan(Frozen, ABC):
         return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
-        """`select` with uniforms from a generator, for convenience."""
+        """`select` with uniforms from a generator, for convenience.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., k]
+            Draft tokens, each set drawn from the joint law `drafts`.
+        rng : Generator
+            Where the uniforms come from.
+
+        Returns
+        -------
+        Selection
+            As from `select`.
+
+        Raises
+        ------
+        InvalidDraftsError
+            As for `select`.
+        """
         shape = self.drafts.check(drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))

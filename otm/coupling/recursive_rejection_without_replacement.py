@@ -10,14 +10,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, at_most_one, is_exact, running_sum, zeros
+from otm.arithmetic import Law, Number, as_number, at_most_one, running_sum, zeros
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import acceptance_ratio
 from otm.draft_laws.without_replacement import WithoutReplacement
 from otm.errors import ProblemTooLargeError
 from otm.input_checks import Drafts, Uniforms
 from otm.interval import Interval
-from otm.ratio_order import RatioOrder
+from otm.ratio_order import RatioOrder, scale_of_weights
 from otm.sampling import locate_in_rows
 
 __all__ = ["RecursiveRejectionWithoutReplacement"]
@@ -49,6 +49,11 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
     ----------
     problem : MembershipProblem
         The draft law, the target law and the number of drafts.
+
+    Raises
+    ------
+    ProblemTooLargeError
+        On use of `acceptance` or `output_law`, if there are too many paths to sum over.
 
     References
     ----------
@@ -250,7 +255,7 @@ def _last(target: Law, draft: Law, rejected: npt.NDArray[np.int64]) -> Law:
     Without the rejected token x, of which no target is left, it is Σ min(t, w / (Σw − w(x))) with
     the weights w of the drafts, which depends on x through a cap alone.
     """
-    scale = 1 if is_exact(draft) else 2.0**512  # the cap would overflow at subnormal weights
+    scale = scale_of_weights(draft)
     order = RatioOrder(draft * scale, target)
     before = running_sum(draft, from_zero=True)[:-1]
     others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]

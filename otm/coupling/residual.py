@@ -26,6 +26,9 @@ __all__ = ["ResidualPlan", "acceptance_ratio"]
 class ResidualPlan(TransportPlan):
     """A rule that accepts a draft or none, and in place of none draws from its residual law.
 
+    Lossless if the accepted mass is nowhere above the target (Theorem 1.1 of
+    docs/theory/problem.md).
+
     Subclasses give `uniforms_per_selection`, `accepted_mass`, `_accept` and
     `_acceptance_per_draft`.
 
@@ -67,7 +70,7 @@ class ResidualPlan(TransportPlan):
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The law of the output where no draft is accepted."""
+        """The law of the output where no draft is accepted, as the table that it is drawn with."""
         return InverseCdf.from_weights(residual_weights(self.problem.target, self.accepted_mass))
 
     def output_law(self) -> Law:

@@ -5,7 +5,8 @@ A rule that is listed here is compared by `otm.compare` and tested as a transpor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.importance_selection import ImportanceSelection
@@ -21,9 +22,13 @@ from otm.coupling.recursive_rejection_without_replacement import (
     RecursiveRejectionWithoutReplacement,
 )
 from otm.coupling.spec_hub import SpecHub
+from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.problem import MembershipProblem
+from otm.shown import shown
 
-__all__ = ["RULES", "Rule"]
+__all__ = ["RULES", "Rule", "named_rules"]
+
+_T = TypeVar("_T")
 
 Rule = Callable[[MembershipProblem], TransportPlan]
 """From a problem to a plan: the classes of `otm.coupling`, or one's own function."""
@@ -51,3 +56,44 @@ RULES: dict[str, Rule] = {
     "maximal coupling": _one_draft,  # one draft, whatever k is
 }
 """The lossless rules of the literature, each by the name that the field uses."""
+
+
+def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
+    """Rules by name, from names or from a mapping.
+
+    Parameters
+    ----------
+    rules : name, names, or mapping from names to rules
+        What the user gave.
+    known : mapping
+        Rules by name, such as `RULES`.
+
+    Returns
+    -------
+    dict
+        In the order of what was given.
+
+    Raises
+    ------
+    UnknownMethodError
+        If a rule is asked for by a name that does not exist.
+    InvalidParameterError
+        If a rule of a mapping is no function, nor one of those known.
+    """
+    if isinstance(rules, Mapping):
+        for name, rule in rules.items():
+            if not callable(rule) and rule not in known.values():
+                raise InvalidParameterError(
+                    f"rule {shown(name)} is a {type(rule).__name__}; give a function from a "
+                    "problem to a plan, such as otm.coupling.KSeq"
+                )
+        return {str(name): rule for name, rule in rules.items()}
+    several = isinstance(rules, Iterable) and not isinstance(rules, str)
+    names = list(rules) if several else [rules]
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            raise UnknownMethodError(
+                f"rule {shown(name)}; known rules are {', '.join(known)}; others are given by a "
+                "mapping from names to functions of a problem"
+            )
+    return {name: known[name] for name in names}

@@ -22,8 +22,8 @@ class SpecHub(ResidualPlan):
     """SpecHub's transport for its pairs of drafts, of which one is the hub a, the top token of p.
 
     For i ≠ a the drafts are (i, a) with probability p(i), (a, i) with p(a) p(i) / (1 − p(a))
-    (`HubPairs`).  As published, the plan gives each token i what it can from its first pair, then
-    from its second, and all that is left to the hub:
+    (`HubPairs`).  As published ([sun2024spechub]_), the plan gives each token i what it can from
+    its first pair, then from its second, and all that is left to the hub:
 
     - drafts (i, a): accept i with probability min(1, q(i)/p(i));
     - drafts (a, i): accept i, with mass min(p(a) p(i) / (1 − p(a)), max(q(i) − p(i), 0)) in all;

@@ -24,6 +24,7 @@ from otm.membership.multisets import (
     multisets,
 )
 from otm.problem import MembershipProblem
+from otm.shown import shown
 
 if TYPE_CHECKING:
     from otm.membership.linear_program import LinearProgramSolution
@@ -63,7 +64,7 @@ class TablePlan(ResidualPlan):
     InvalidParameterError
         If the table has a wrong shape, a negative entry or a row that sums to more than one.
     ProblemTooLargeError
-        If there are too many multisets to list.
+        On use, if there are too many multisets to list.
 
     Examples
     --------
@@ -93,6 +94,11 @@ class TablePlan(ResidualPlan):
             From a tuple of k drafts in ascending order to a mapping from tokens among them to
             the probability of accepting them; a token that is left out is not accepted.
 
+        Returns
+        -------
+        TablePlan
+            Lossless whatever the rule.
+
         Raises
         ------
         InvalidParameterError
@@ -116,8 +122,8 @@ class TablePlan(ResidualPlan):
             for token, probability in rule(drafts).items():
                 if token not in drafts:
                     raise InvalidParameterError(
-                        f"the rule accepts token {token!r} when the drafts are {drafts}; only a "
-                        "draft can be accepted, other tokens are left to the residual"
+                        f"the rule accepts token {shown(token)} when the drafts are {drafts}; only "
+                        "a draft can be accepted, other tokens are left to the residual"
                     )
                 accept[row, drafts.index(token)] = probability
         return cls(problem, accept)
@@ -130,6 +136,11 @@ class TablePlan(ResidualPlan):
         ----------
         solution : LinearProgramSolution
             From `solve_highs` or `solve_cvxpy`.
+
+        Returns
+        -------
+        TablePlan
+            Optimal up to the tolerance of the solver, and lossless whatever that is.
 
         Raises
         ------

@@ -27,6 +27,7 @@ from otm.errors import InvalidParameterError
 from otm.input_checks import Drafts, Uniforms
 from otm.problem import as_parameter
 from otm.sampling import InverseCdf
+from otm.shown import shown
 
 __all__ = ["TypicalAcceptance"]
 
@@ -49,8 +50,9 @@ class TypicalAcceptance(ResidualPlan):
     problem : MembershipProblem
         The draft law, the target law and the number of drafts.
     epsilon, delta : float or Fraction, optional
-        ε and δ, at least 0; 0.09 and 0.3 in Medusa.
-    otherwise : "argmax" or "target"
+        ε, a probability, and δ, its factor of e^(−H), H in nats; finite and at least 0; 0.09 and
+        0.3 in Medusa.
+    otherwise : {"argmax", "target"}, optional
         Where the output comes from if no draft is accepted.
 
     Raises
@@ -83,7 +85,7 @@ class TypicalAcceptance(ResidualPlan):
             object.__setattr__(self, name, value)
         if self.otherwise not in ("argmax", "target"):
             raise InvalidParameterError(
-                f'otherwise = {self.otherwise!r}; it must be "argmax" or "target"'
+                f'otherwise = {shown(self.otherwise)}; it must be "argmax" or "target"'
             )
 
     @property

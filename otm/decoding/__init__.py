@@ -36,7 +36,8 @@ from otm.decoding.loop import Options, stream
 from otm.decoding.policies import OnlineGamma, best_for, hugging_face_heuristic
 from otm.decoding.standardize import Standardization
 from otm.decoding.trace import Generation, Seconds, Step
-from otm.decoding.verification import spectr_verifier, verify_chain, verify_traversal
+from otm.decoding.traversal import verify_traversal
+from otm.decoding.verification import spectr_verifier, verify_chain
 
 __all__ = [
     "AcceleratedDrafter",

@@ -65,6 +65,13 @@ class Beams:
         Runs of the target model, counted alike; the difference is saved.
     seconds : Seconds
         Where the time went.
+
+    Examples
+    --------
+    >>> from otm.decoding.models import TableModel
+    >>> beams = beam_search(TableModel({(): [0.75, 0.25]}), [[0]], width=2, max_tokens=3)
+    >>> [hypothesis.tokens for hypothesis in beams.hypotheses[0]], beams.steps_per_call
+    ([(0, 0, 0), (0, 0, 1)], 1.0)
     """
 
     prompts: tuple[Context, ...]
@@ -89,6 +96,8 @@ def beam_search(
     sampling: Standardization | None = None,
 ) -> Beams:
     """Search for likely continuations; see the module for what is scored.
+
+    [meister2020]_, Algorithm 1.
 
     Parameters
     ----------
@@ -124,6 +133,10 @@ def beam_search(
     is no end token.  With one it sets finished hypotheses aside, where they take no place in the
     beam, goes on with w unfinished ones, and stops by a rule of its own (`early_stopping`); it
     counts the end token among at most the w best continuations of a step.
+
+    References
+    ----------
+    .. [meister2020] Meister, Vieira and Cotterell, "Best-First Beam Search", TACL 8, 2020.
 
     Examples
     --------
@@ -198,6 +211,11 @@ def speculative_beam_search(
     A run of the target reads up to w + uγ hypotheses in place of w.  The paper asks that the w best
     of the target be among the drafts; here finished ones need not be, since nothing is read after
     them.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
 
     Examples
     --------

@@ -41,6 +41,14 @@ class DraftNode:
         The law that the children were drawn from, independently; None if there are none.
     children : list of DraftNode
         One for each draw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> root = DraftNode()
+    >>> root.grow(SparseLaw([3, 7], [0.5, 0.5]), 2, lambda m: np.array([0.2, 0.7]))
+    >>> [child.path for child in root.children], root.children[0].token
+    ([(3,), (7,)], 3)
     """
 
     path: Path = ()
@@ -49,7 +57,7 @@ class DraftNode:
 
     @property
     def token(self) -> int:
-        """The draft token itself."""
+        """The draft token itself; the root has none."""
         return self.path[-1]
 
     def offered(self) -> SparseLaw:
@@ -58,7 +66,8 @@ class DraftNode:
         Raises
         ------
         InvalidDraftsError
-            If the node has no law.
+            If the node has no law, or a child that this law cannot give or whose path does not
+            continue the node's.
         """
         if not isinstance(self.law, SparseLaw):
             raise InvalidDraftsError(
@@ -110,7 +119,17 @@ class DraftNode:
         return [node.path for node in self.nodes() if node.path and not node.children]
 
     def grow(self, law: SparseLaw, count: int, uniforms: Randomness) -> None:
-        """Draw children from a law, independently, with a uniform each."""
+        """Draw children from a law, independently, with a uniform each.
+
+        Parameters
+        ----------
+        law : SparseLaw
+            The law of each child.
+        count : int
+            How many to draw.
+        uniforms : Randomness
+            Source of independent uniforms in [0, 1).
+        """
         self.law = law
         tokens = law.draw(uniforms(count))
         self.children = [DraftNode((*self.path, token)) for token in tokens.tolist()]
@@ -133,7 +152,7 @@ class Drafter(ABC):
     @property
     @abstractmethod
     def seconds(self) -> float:
-        """Time spent in models so far."""
+        """Seconds spent in models so far."""
 
     @abstractmethod
     def draft(
@@ -182,10 +201,12 @@ class ModelDrafter(Drafter):
 
     Raises
     ------
-    InvalidInputError
-        If the branching is neither.
+    InvalidDraftCountError
+        If a number of chains or children is not an integer of at least 1.
+    InvalidParameterError
+        If a prefix tree has no level.
     ProblemTooLargeError
-        If it has too many paths.
+        If the branching has more than 2^16 paths.
 
     Notes
     -----
@@ -195,6 +216,15 @@ class ModelDrafter(Drafter):
     References
     ----------
     .. [sun2023] Sun et al., "SpecTr", NeurIPS 2023, section 7 and appendix D.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otm.decoding.models import TableModel
+    >>> drafter = ModelDrafter(TableModel({(): [0.5, 0.5]}), branching=(2, 1))
+    >>> [root] = drafter.draft([(0,)], [2], None, [np.random.default_rng(0).random])
+    >>> root.drawn()
+    [(1, 0), (0, 0)]
     """
 
     def __init__(
@@ -210,7 +240,7 @@ class ModelDrafter(Drafter):
 
     @property
     def seconds(self) -> float:
-        """Time spent in the model so far."""
+        """Seconds spent in the model so far."""
         return self._reader.seconds
 
     def draft(

@@ -14,7 +14,8 @@ from otm.decoding.models.base import LanguageModel
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.standardize import Standardization
 from otm.decoding.trace import Generation
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
+from otm.decoding.traversal import verify_traversal
+from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
 from otm.draft_laws.iid import IID
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.problem import MembershipProblem
@@ -52,6 +53,8 @@ def autoregressive(
     ------
     InvalidInputError, InvalidParameterError
         As for `stream`.
+    InvalidLawError, InvalidUniformsError
+        While decoding, as for `stream`.
 
     Examples
     --------
@@ -100,8 +103,12 @@ def speculative(
 
     Raises
     ------
+    UnknownMethodError
+        If there is no such verification.
     InvalidInputError, InvalidParameterError
-        As for `stream`.
+        As for `stream`, and if a `draft_sampling` is given beside a drafter.
+    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+        While decoding, as for `stream`, and if a drafter gives a tree where a chain is needed.
 
     References
     ----------
@@ -174,8 +181,13 @@ def spectr(
     ------
     UnknownMethodError
         If there is no such rule.
+    InvalidDraftCountError, ProblemTooLargeError
+        If a number in k is not an integer of at least 1, or there would be more than 2^16 paths.
     InvalidInputError, InvalidParameterError
-        As for `stream`, and if the rule is for drafts that are not independent.
+        As for `stream`, and if the rule is for drafts that are not independent, or `k` or a
+        `draft_sampling` is given beside a drafter.
+    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+        While decoding, as for `stream`.
 
     References
     ----------

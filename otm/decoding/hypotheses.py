@@ -26,7 +26,13 @@ class Hypothesis:
     tokens : tuple of int
         The new tokens, with the end token if they have reached one.
     score : float or Fraction
-        Logarithm of their probability; of a model that gives fractions the probability itself.
+        Logarithm of their probability, in nats; of a model that gives fractions the probability
+    itself.
+
+    Examples
+    --------
+    >>> Hypothesis((3, 7), Fraction(1, 4)).log_probability
+    -1.3862943611198906
     """
 
     tokens: Path
@@ -34,13 +40,19 @@ class Hypothesis:
 
     @property
     def log_probability(self) -> float:
-        """Logarithm of the probability, whichever of the two the score is."""
+        """Logarithm of the probability, in nats, whichever of the two the score is."""
         if isinstance(self.score, Fraction):  # as a float it may be zero
             return math.log(self.score.numerator) - math.log(self.score.denominator)
         return self.score
 
     def finished(self, end: frozenset[int]) -> bool:
-        """Whether an end token is reached."""
+        """Whether an end token is reached.
+
+        Parameters
+        ----------
+        end : frozenset of int
+            End tokens.
+        """
         return bool(self.tokens) and self.tokens[-1] in end
 
 

@@ -56,6 +56,14 @@ class Options(TypedDict, total=False):
         not depend on what else is in the batch.
     uniforms : sequence of Randomness
         In place of a seed, a source of uniforms for each sequence, such as `rng.random`.
+
+    Examples
+    --------
+    >>> from otm.decoding import autoregressive
+    >>> from otm.decoding.models import TableModel
+    >>> options = Options(max_tokens=3, seed=0)
+    >>> len(autoregressive(TableModel({(): [0.5, 0.5]}), [[0]], **options).sequences[0])
+    3
     """
 
     sampling: Standardization

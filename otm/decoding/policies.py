@@ -176,7 +176,9 @@ def hugging_face_heuristic(initial: int = 5, *, largest: int | None = None) -> G
 
 @dataclass(frozen=True)
 class OnlineGamma:
-    """Estimate α and c from the steps so far, and draft the γ that is best for them (Theorem 3.8).
+    """Estimate α and c from the steps so far, and draft the γ that is best for them.
+
+    Best by [leviathan2023]_, Theorem 3.8; the estimates are our own design.
 
     The estimate of α is the share of accepted drafts among those that were judged, where a step
     counts f times as much as the one after it.  Imagined drafts are added; where none is drafted,
@@ -206,6 +208,11 @@ class OnlineGamma:
     them.  Times are those of the whole batch: where its sequences draft different numbers, c comes
     out too large for those that draft fewer.
 
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
     Examples
     --------
     >>> from otm.decoding import speculative
@@ -230,7 +237,7 @@ class OnlineGamma:
         imagined = as_costs(self.imagined, "imagined")
         if imagined.shape != (2,) or not imagined.sum() > 0:
             raise InvalidParameterError(
-                f"imagined = {self.imagined!r:.60}; it must be two numbers of at least 0, one of "
+                f"imagined = {shown(self.imagined)}; it must be two numbers of at least 0, one of "
                 "them above 0"
             )
 
@@ -240,7 +247,18 @@ class OnlineGamma:
         return int(best_gamma(self.acceptance(steps), cost, largest=self.largest))
 
     def acceptance(self, steps: Sequence[Step]) -> float:
-        """Estimate α."""
+        """Estimate α.
+
+        Parameters
+        ----------
+        steps : sequence of Step
+            The steps of one sequence so far.
+
+        Returns
+        -------
+        float
+            A probability.
+        """
         accepted = rejected = 0.0
         for step in steps:
             accepted = self.forgetting * accepted + step.accepted

@@ -194,8 +194,8 @@ def statistics(generations: Mapping[str, Generation]) -> str:
     str
         A line for each, below two lines that name the columns: new tokens; runs of the target;
         tokens for each run and sequence (block efficiency); share of the judged drafts that were
-        accepted, – without drafts; seconds in the draft model, the target model and all else;
-        tokens per second; and this over that of the first.
+        accepted; seconds in the draft model, the target model and all else;
+        tokens per second; and this over that of the first.  – stands for a mean of nothing.
 
     Raises
     ------
@@ -222,19 +222,19 @@ def statistics(generations: Mapping[str, Generation]) -> str:
         ["", "tokens", "runs", "per run", "accepted", "s", "s", "s", "per s", "up"],
     ]
     for name, generation in generations.items():
-        seconds, rate = generation.seconds, generation.acceptance_rate
+        seconds = generation.seconds
         rows.append(
             [
                 name,
                 f"{generation.tokens}",
                 f"{len({step.call for step in generation.steps})}",
-                f"{generation.block_efficiency:.2f}",
-                "–" if math.isnan(rate) else f"{rate:.2f}",
+                _or_dash(f"{generation.block_efficiency:.2f}"),
+                _or_dash(f"{generation.acceptance_rate:.2f}"),
                 f"{seconds.draft:.2f}",
                 f"{seconds.target:.2f}",
                 f"{seconds.other:.2f}",
-                f"{_speed(generation):.1f}",
-                f"{_speed(generation) / _speed(first):.2f}×",
+                _or_dash(f"{_speed(generation):.1f}"),
+                _or_dash(f"{_speed(generation) / _speed(first):.2f}×"),
             ]
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -261,7 +261,12 @@ def wants_colour(file: TextIO) -> bool:
 
 
 def _speed(generation: Generation) -> float:
-    return generation.tokens / generation.seconds.total
+    """Tokens per second; NaN if nothing was done."""
+    return generation.tokens / generation.seconds.total if generation.steps else math.nan
+
+
+def _or_dash(number: str) -> str:
+    return "–" if number.startswith("nan") else number
 
 
 def _printable(text: str) -> str:

@@ -17,7 +17,7 @@ Ending = Literal["end", "length", "stop"]
 
 @dataclass(frozen=True)
 class Seconds:
-    """Where the time of a step of the whole batch went.
+    """Where the time of a step of the whole batch went, in seconds.
 
     Attributes
     ----------
@@ -27,6 +27,11 @@ class Seconds:
         In the target model.
     other : float
         In drawing drafts, in judging them, and in everything else of the loop.
+
+    Examples
+    --------
+    >>> Seconds(draft=0.25, target=0.5, other=0.125).total
+    0.875
     """
 
     draft: float
@@ -35,7 +40,7 @@ class Seconds:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """All of it, in seconds."""
         return self.draft + self.target + self.other
 
 
@@ -64,6 +69,12 @@ class Step:
         Why the sequence is finished, if it is.
     seconds : Seconds
         Of the step of the whole batch.
+
+    Examples
+    --------
+    >>> step = Step(0, 0, 1, 2, ((0, 1),), (0, 0), 1, None, Seconds(0.0, 0.0, 0.0))
+    >>> step.drafted, step.accepted, step.rejected  # the second draft was rejected
+    (2, 1, True)
     """
 
     sequence: int
@@ -78,7 +89,7 @@ class Step:
 
     @property
     def drafted(self) -> int:
-        """Length of the longest path of drafts."""
+        """Length of the longest path of drafts, in tokens."""
         return max(map(len, self.drafts), default=0)
 
     @property
@@ -101,6 +112,14 @@ class Generation:
         What was given.
     steps : tuple of Step
         All steps, in the order in which they were made.
+
+    Examples
+    --------
+    >>> from otm.decoding import autoregressive
+    >>> from otm.decoding.models import TableModel
+    >>> generation = autoregressive(TableModel({(): [0, 1]}), [[0], [1]], max_tokens=3)
+    >>> generation.sequences, generation.tokens, generation.block_efficiency
+    (((1, 1, 1), (1, 1, 1)), 6, 1.0)
     """
 
     prompts: tuple[Path, ...]
@@ -129,15 +148,27 @@ class Generation:
     def block_efficiency(self) -> float:
         """New tokens for each run of the target model, counted for each sequence by itself.
 
-        It lies between 1 and γ + 1 (SpecTr, section 7), but for steps that an ending cuts short.
+        It lies between 1 and γ + 1 ([sun2023]_, section 7), but for steps that an ending cuts
+        short; NaN if there is no step.
+
+        References
+        ----------
+        .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
+           NeurIPS 2023.
         """
-        return self.tokens / len(self.steps)
+        return self.tokens / len(self.steps) if self.steps else float("nan")
 
     @property
     def acceptance_rate(self) -> float:
         """Accepted drafts over those that were judged one after another, an estimate of α.
 
-        Leviathan's α where a single chain was judged draft by draft; NaN if none was drafted.
+        A probability: the α of [leviathan2023]_, section 3.1, where a single chain was judged draft
+        by draft; NaN if none was drafted.
+
+        References
+        ----------
+        .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+           Speculative Decoding", ICML 2023.
         """
         accepted = sum(step.accepted for step in self.steps)
         rejected = sum(step.rejected for step in self.steps)
@@ -154,5 +185,16 @@ class Generation:
         )
 
     def of(self, sequence: int) -> Sequence[Step]:
-        """Return the steps of one sequence."""
+        """Return the steps of one sequence.
+
+        Parameters
+        ----------
+        sequence : int
+            Number of the prompt, from 0.
+
+        Returns
+        -------
+        sequence of Step
+            In the order in which they were made; none for a number beyond the prompts.
+        """
         return [step for step in self.steps if step.sequence == sequence]

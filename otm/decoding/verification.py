@@ -10,8 +10,6 @@ References
 .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
    Decoding", ICML 2023.
 .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS 2023.
-.. [sun2024block] Sun et al., "Block Verification Accelerates Speculative Decoding", 2024.
-.. [weng2025] Weng et al., "Traversal Verification for Speculative Tree Decoding", 2025.
 """
 
 from __future__ import annotations
@@ -20,9 +18,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from otm.arithmetic import Law, Number
+from otm.arithmetic import Law
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
+from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.rules import Rule
 from otm.decoding.drafting import DraftNode, Randomness
@@ -35,12 +34,12 @@ from otm.sampling import InverseCdf
 from otm.sparse import SparseLaw, Tokens, align
 
 __all__ = [
-    "OpenNode",
     "TargetLaws",
     "Verifier",
+    "locate",
+    "plan_of_tree",
     "spectr_verifier",
     "verify_chain",
-    "verify_traversal",
 ]
 
 TargetLaws = Callable[[Path], SparseLaw]
@@ -67,7 +66,7 @@ def verify_chain(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> P
     target : callable
         The target's law after each path of drafts; asked along the accepted drafts only.
     uniforms : callable
-        Source of independent uniforms.
+        Source of independent uniforms in [0, 1), which are not checked here.
 
     Returns
     -------
@@ -77,7 +76,12 @@ def verify_chain(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> P
     Raises
     ------
     InvalidDraftsError
-        If a node has several children.
+        If a node has several children, no law, or a draft that its law cannot give.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
 
     Examples
     --------
@@ -110,7 +114,7 @@ def _judge(draft: int, offered: SparseLaw, wanted: SparseLaw, uniforms: Randomne
     if for_draft * offered.of(draft) < wanted.of(draft):
         return draft
     tokens, law, aim = align(offered, wanted)
-    return _locate(tokens, residual_weights(aim, np.minimum(law, aim)), for_residual)
+    return locate(tokens, residual_weights(aim, np.minimum(law, aim)), for_residual)
 
 
 def spectr_verifier(rule: Rule) -> Verifier:
@@ -129,14 +133,27 @@ def spectr_verifier(rule: Rule) -> Verifier:
     Returns
     -------
     Verifier
-        A function of the root, the target's laws and uniforms, which raises `InvalidParameterError`
-        if the rule is for drafts that are not i.i.d.
+        A function of the root, the target's laws and uniforms to the accepted drafts and one token;
+        lossless if the rule is (Theorem 12.4 of docs/theory/verification.md).
+
+    Raises
+    ------
+    InvalidParameterError
+        In the returned function, if the rule is for drafts that are not i.i.d.
+    InvalidDraftsError
+        There too, if a node has no law, drafts that its law cannot give, or nodes that agree with
+        the output so far have different laws.
 
     Notes
     -----
     The drafts of a node are its children, each of them a draw.  In a prefix tree these, and not the
     sequences that Algorithm 3 speaks of, are independent: sequences that share a node share its
     draw.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS
+       2023.
 
     Examples
     --------
@@ -182,6 +199,40 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseLaw:
     return law
 
 
+def plan_of_tree(
+    rule: Rule, offered: SparseLaw, wanted: SparseLaw, k: int
+) -> tuple[Tokens, TransportPlan]:
+    """Plan of a rule for the drafts of a tree.
+
+    Parameters
+    ----------
+    rule : callable
+        From a problem to a plan for i.i.d. drafts.
+    offered, wanted : SparseLaw
+        Law of the drafts, and the target's.
+    k : int
+        Number of drafts.
+
+    Returns
+    -------
+    tuple
+        The token ids that the two laws can give, and a plan in whose vocabulary they are 0, 1, ….
+
+    Raises
+    ------
+    InvalidParameterError
+        If the rule is for drafts that are not i.i.d., or for another number of them.
+    """
+    tokens, draft, aim = align(offered, wanted)
+    plan = rule(MembershipProblem(draft, aim, k))
+    if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
+        raise InvalidParameterError(
+            f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
+            "are; use KSeq, OptimalPlan, RecursiveRejection or another rule for i.i.d. drafts"
+        )
+    return tokens, plan
+
+
 def _select(
     rule: Rule,
     drafts: Sequence[DraftNode],
@@ -190,124 +241,17 @@ def _select(
     uniforms: Randomness,
 ) -> int:
     """Select a token by a rule for i.i.d. drafts."""
-    tokens, draft, aim = align(offered, wanted)
-    plan = rule(MembershipProblem(draft, aim, len(drafts)))
-    if not isinstance(plan.drafts, IID) or plan.drafts.k != len(drafts):
-        raise InvalidParameterError(
-            f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
-            "are; use KSeq, OptimalPlan, RecursiveRejection or another rule for i.i.d. drafts"
-        )
+    tokens, plan = plan_of_tree(rule, offered, wanted, len(drafts))
     places = np.searchsorted(tokens, [child.token for child in drafts])
     chosen, _ = plan.select(places, uniforms(plan.uniforms_per_selection))
     return int(tokens[chosen])
 
 
-def verify_traversal(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
-    """Judge whole paths of drafts, from the leaves to the root ([weng2025]_).
-
-    On a single chain this is block verification ([sun2024block]_), and in expectation it accepts
-    at least as much as `verify_chain`.
-
-    A node of weight w shall be output, or something below it, with probability w; the root has
-    weight 1.  Its first draft x gets weight min(w t(x)/p(x), 1), t being the target's law.  If
-    nothing there is output, the node goes on with weight Z/(Z + 1 − w) and with the residual
-    max(w t − p, 0)/Z in place of t, where Z is the sum of max(w t − p, 0); and so for each draft.
-    Then the node itself is output with the weight that it has, followed by a token drawn from t.
-    A draft that was drawn more than once is looked at as often, the first time with all that grew
-    below it.
-
-    Parameters
-    ----------
-    root : DraftNode
-        Any tree of drafts, the children of each node i.i.d.
-    target : callable
-        The target's law after each path of drafts.
-    uniforms : callable
-        Source of independent uniforms.
-
-    Returns
-    -------
-    tuple of int
-        The accepted drafts and one token.
-
-    Examples
-    --------
-    The first draft alone would be rejected; both together pass.
-
-    >>> laws = {(): SparseLaw([0, 1], [0.25, 0.75]), (0,): SparseLaw([0], [1])}
-    >>> root = DraftNode()
-    >>> root.grow(SparseLaw([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
-    >>> root.children[0].grow(SparseLaw([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
-    >>> verify_traversal(root, lambda path: laws[path[:1]], lambda m: np.full(m, 0.75))
-    (0, 0, 0)
-    """
-    one = 1 + 0 * target(root.path).probabilities.item(0)
-    opened = [OpenNode(root, one, target)]
-    while True:
-        node = opened[-1]
-        child = node.next_child()
-        if child is not None:
-            opened.append(OpenNode(child, node.weight_of(child), target))
-        elif not node.path or uniforms(1)[0] < node.weight:
-            return (*node.path, _locate(node.tokens, node.left, uniforms(1)[0]))
-        else:
-            opened.pop()
-            opened[-1].reject()
-
-
-class OpenNode:
-    """A node that traversal looks at, some of its drafts being rejected already.
-
-    Parameters
-    ----------
-    node : DraftNode
-        The node.
-    weight : float or Fraction
-        Probability w with which it, or something below it, shall be output.
-    target : callable
-        The target's law after each path of drafts.
-
-    Attributes
-    ----------
-    left : array [m]
-        The target's law t, or what the rejected drafts have left of it, on `tokens`.
-    """
-
-    def __init__(self, node: DraftNode, weight: Number, target: TargetLaws) -> None:
-        self.path = node.path
-        self.weight = weight
-        wanted = target(node.path)
-        self.tokens, self.left = wanted.tokens, wanted.probabilities
-        if node.children:
-            self.tokens, self._offered, self.left = align(node.offered(), wanted)
-        self._children = iter(node.merged())
-
-    def next_child(self) -> DraftNode | None:
-        """Return the draft to be looked at next, if there is one."""
-        return next(self._children, None)
-
-    def weight_of(self, child: DraftNode) -> Number:
-        """Weight min(w t(x)/p(x), 1) of a draft x."""
-        i = int(np.searchsorted(self.tokens, child.token))
-        mass: Number = self.weight * self.left.item(i)
-        offered: Number = self._offered.item(i)
-        return mass / offered if mass < offered else 1 + 0 * self.weight
-
-    def reject(self) -> None:
-        """Go on to what is left when nothing at or below a draft is output."""
-        rest: Law = np.maximum(self.weight * self.left - self._offered, 0 * self._offered)
-        excess: Number = rest.sum()
-        if excess > 0:
-            self.left = rest / excess
-            self.weight = excess / (excess + (1 - self.weight))
-        elif self.path:  # nothing is left to be output here
-            self.weight = 0 * self.weight
-
-
 def _last(law: SparseLaw, uniforms: Randomness) -> int:
     """Draw the token that follows when all drafts are accepted, the bonus token."""
-    return _locate(law.tokens, law.probabilities, uniforms(1)[0])
+    return locate(law.tokens, law.probabilities, uniforms(1)[0])
 
 
-def _locate(tokens: Tokens, weights: Law, uniform: object) -> int:
+def locate(tokens: Tokens, weights: Law, uniform: object) -> int:
+    """Draw a token by weights along the tokens."""
     return int(tokens[InverseCdf.from_weights(weights).locate(np.array([uniform]))[0]])

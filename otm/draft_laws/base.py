@@ -31,7 +31,7 @@ class DraftLaw(Frozen, ABC):
 
         α(P, q) = min over H of  q(H) + 1 − Pr(S ⊆ H)
 
-    Laws given in fractions are exact.
+    (Theorem 2.1 of docs/theory/minimum-cut.md).  Laws given in fractions are exact.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class DraftLaw(Frozen, ABC):
         return self.draw(rng.random((*leading, self.uniforms_per_draw)))
 
     def check(self, drafts: npt.ArrayLike, names: npt.NDArray[np.int64] | None = None) -> Drafts:
-        """Return drafts [..., k] as an integer array, if they can have been drawn.
+        """Return drafts as an integer array, if they can have been drawn.
 
         Parameters
         ----------
@@ -185,6 +185,11 @@ class DraftLaw(Frozen, ABC):
             Draft tokens.
         names : int array [n], optional
             What messages call the tokens, where their places in the vocabulary are not their ids.
+
+        Returns
+        -------
+        int array [..., k]
+            The drafts.
 
         Raises
         ------

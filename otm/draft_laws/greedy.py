@@ -22,6 +22,8 @@ __all__ = ["Greedy"]
 class Greedy(OneLaw):
     """The k − 1 most likely tokens of p surely, then a draft from p restricted to the rest.
 
+    The greedy drafts of [hu2025]_.
+
     Parameters
     ----------
     law : array-like [n]

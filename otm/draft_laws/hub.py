@@ -24,8 +24,8 @@ class HubPairs(OneLaw):
     """Two drafts, of which one is the hub a, the most likely token (of equal ones the lowest).
 
     For every other token i the drafts are (i, a) with probability p(i), and (a, i) with
-    probability p(a) p(i) / (1 − p(a)).  So the first draft has law p, and as a set the drafts are
-    those of `Greedy` with k = 2.
+    probability p(a) p(i) / (1 − p(a)) ([sun2024spechub]_).  So the first draft has law p, and as a
+    set the drafts are those of `Greedy` with k = 2 (Theorem 9.5 of docs/theory/other-drafts.md).
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class HubPairs(OneLaw):
 
     @property
     def tuple_count(self) -> int:
-        """Two pairs for each token but the hub."""
+        """Two pairs for each token of positive probability but the hub; 1 if there is none."""
         return len(self._pairs)
 
     def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:

@@ -17,6 +17,7 @@ from otm.draft_laws.base import DraftLaw
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidLawError, InvalidParameterError
 from otm.input_checks import Drafts, Uniforms, as_drafts
 from otm.sampling import InverseCdf
+from otm.shown import shown
 from otm.tensors import to_host
 
 __all__ = ["Joint"]
@@ -48,6 +49,10 @@ class Joint(DraftLaw):
         there twice.
     InvalidLawError
         If the probabilities are not a law.
+    InvalidParameterError
+        If n is not an integer.
+    InvalidInputError
+        If the table holds no pairs.
 
     Examples
     --------
@@ -100,7 +105,17 @@ class Joint(DraftLaw):
 
     @classmethod
     def from_array(cls, array: npt.ArrayLike) -> Self:
-        """Build from an array [n, …, n] with an axis a draft: entry (x_1, …, x_k) is P(x).
+        """Build from an array of the probabilities of all tuples.
+
+        Parameters
+        ----------
+        array : array-like or tensor [n, …, n]
+            Probabilities, with an axis for each of the k drafts: entry (x_1, …, x_k) is P(x).
+
+        Returns
+        -------
+        Joint
+            Its rows in the order of the array.
 
         Raises
         ------
@@ -216,6 +231,6 @@ def _as_vocabulary_size(n: Any) -> int:
         size = operator.index(n)
     except TypeError:
         raise InvalidParameterError(
-            f"n = {n!r:.60} of type {type(n).__name__}; the size of the vocabulary is an integer"
+            f"n = {shown(n)} of type {type(n).__name__}; the size of the vocabulary is an integer"
         ) from None
     return size

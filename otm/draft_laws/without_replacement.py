@@ -45,7 +45,15 @@ class WithoutReplacement(OneLaw):
     Notes
     -----
     Let each token x have a clock that rings after an exponential time of rate p(x).  The drafts are
-    the tokens whose clocks ring first, in that order.
+    the tokens whose clocks ring first, in that order.  Tree methods draw siblings so ([chen2024]_,
+    [jeon2024]_).
+
+    References
+    ----------
+    .. [chen2024] Chen et al., "Sequoia: Scalable, Robust, and Hardware-aware Speculative
+       Decoding", NeurIPS 2024.
+    .. [jeon2024] Jeon et al., "Recursive Speculative Decoding: Accelerating LLM Inference via
+       Sampling Without Replacement", 2024.
 
     Examples
     --------

@@ -21,10 +21,31 @@ LARGEST = 2**24
 def read_json(path: Path, *, largest: int = LARGEST) -> Any:
     """Read a JSON file.
 
+    Parameters
+    ----------
+    path : Path
+        The file.
+    largest : int, optional
+        Most bytes that are read, 2^24 if left out.
+
+    Returns
+    -------
+    object
+        What `json.loads` makes of it.
+
     Raises
     ------
     InvalidInputError
         If it is missing, too large, or not strictly JSON in UTF-8.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "one.json"
+    ...     _ = path.write_bytes(b'{"a": 1}')
+    ...     read_json(path)
+    {'a': 1}
     """
     size = file_size(path)
     if size > largest:
@@ -44,6 +65,11 @@ def parse_json(text: bytes, where: str) -> Any:
         In UTF-8.
     where : str
         What to call the text in messages.
+
+    Returns
+    -------
+    object
+        What `json.loads` makes of it.
 
     Raises
     ------

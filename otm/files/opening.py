@@ -15,17 +15,52 @@ __all__ = ["file_size", "named", "opened", "read_exactly"]
 
 
 def named(path: Path) -> str:
-    """Name of a file for a message: on one line, whatever its characters, and not too long."""
+    """Name of a file for a message: on one line, whatever its characters, and not too long.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which need not exist.
+
+    Returns
+    -------
+    str
+        Its last part alone, quoted and shortened.
+
+    Examples
+    --------
+    >>> named(Path("folder/laws.npy"))
+    "file 'laws.npy'"
+    """
     return f"file {shown(path.name)}"
 
 
 def file_size(path: Path) -> int:
-    """Size of a file in bytes.
+    """Size of a regular file in bytes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    int
+        Bytes.
 
     Raises
     ------
     InvalidInputError
         If there is none, or it is a folder, a pipe or a device, which could keep a reader waiting.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "four.txt"
+    ...     _ = path.write_bytes(b"four")
+    ...     file_size(path)
+    4
     """
     try:
         status = path.stat()

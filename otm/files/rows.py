@@ -57,10 +57,20 @@ class Rows:
     dtype : str
         Type of the numbers, as NumPy writes it; "bfloat16", which NumPy lacks, is read as float32.
     offset : int
-        Where the numbers begin, in the file or in what is unpacked.
+        Byte at which the numbers begin, in the file or in what is unpacked.
     member : str or None
         The member of an archive to be unpacked, from its first row on; None if the numbers are in
         the file as they are, and can be read from any row on.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from otm.files import open_arrays
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(Path(folder) / "laws.npy", np.array([[0.5, 0.5], [0.25, 0.75]]))
+    ...     rows = open_arrays(Path(folder) / "laws.npy")[""]
+    ...     print(rows.shape, rows.kind, rows.row_bytes, rows.read(1, 2))
+    (2, 2) f 16 [[0.25 0.75]]
     """
 
     path: Path
@@ -86,7 +96,23 @@ class Rows:
         return math.prod(self.shape[1:]) * item_size(self.dtype)
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Read rows from `start` up to `stop`."""
+        """Read some rows.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the one behind the last: 0 ≤ start ≤ stop, which is not checked.
+
+        Returns
+        -------
+        array [stop − start, ...]
+            The rows.
+
+        Raises
+        ------
+        InvalidInputError
+            If the file ends too early or is damaged.
+        """
         (block,) = self.blocks([(start, stop)])
         return block
 
@@ -96,7 +122,7 @@ class Rows:
         Parameters
         ----------
         bounds : iterable of (int, int)
-            First row of each block and the row behind its last; ascending.
+            First row of each block and the row behind its last; ascending, from 0 on.
 
         Yields
         ------

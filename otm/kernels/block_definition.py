@@ -21,6 +21,7 @@ from otm.kernels.definition import (
     laws_from_logits,
     locate,
     mass,
+    one_by_one,
     one_hot,
 )
 
@@ -79,15 +80,7 @@ def verify_block(
     """
     if validate:
         check_chain(np, target_probs, draft_probs, draft_tokens, uniforms)
-    batch, gamma = draft_tokens.shape
-    tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
-    accepted = np.zeros(batch, dtype=np.int64)
-    for b in range(batch):
-        draft = None if draft_probs is None else draft_probs[b]
-        output = _verify_one(target_probs[b], draft, draft_tokens[b], uniforms[b])
-        tokens[b, : len(output)] = output
-        accepted[b] = len(output) - 1
-    return ChainResult(tokens, accepted)
+    return one_by_one(_verify_one, target_probs, draft_probs, draft_tokens, uniforms)
 
 
 def verify_block_from_logits(

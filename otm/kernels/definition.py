@@ -10,6 +10,7 @@ row gives a *bonus* token.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -120,15 +121,7 @@ def verify_chain(
     """
     if validate:
         check_chain(np, target_probs, draft_probs, draft_tokens, uniforms)
-    batch, gamma = draft_tokens.shape
-    tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
-    accepted = np.zeros(batch, dtype=np.int64)
-    for b in range(batch):
-        draft = None if draft_probs is None else draft_probs[b]
-        output = _verify_one(target_probs[b], draft, draft_tokens[b], uniforms[b])
-        tokens[b, : len(output)] = output
-        accepted[b] = len(output) - 1
-    return ChainResult(tokens, accepted)
+    return one_by_one(_verify_one, target_probs, draft_probs, draft_tokens, uniforms)
 
 
 def verify_chain_from_logits(
@@ -212,6 +205,25 @@ def _verify_one(
             return [*output, locate(left if left.any() else mass(wanted), for_residual)]
         output.append(x)
     return [*output, locate(mass(target[len(output)]), for_bonus)]
+
+
+def one_by_one(
+    verify_one: Callable[..., list[int]],
+    target: npt.NDArray[Any],
+    draft: npt.NDArray[Any] | None,
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> ChainResult[npt.NDArray[np.int64]]:
+    """Verify one sequence after another by a function that returns the tokens of one."""
+    batch, gamma = draft_tokens.shape
+    tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
+    accepted = np.zeros(batch, dtype=np.int64)
+    for b in range(batch):
+        offered = None if draft is None else draft[b]
+        output = verify_one(target[b], offered, draft_tokens[b], uniforms[b])
+        tokens[b, : len(output)] = output
+        accepted[b] = len(output) - 1
+    return ChainResult(tokens, accepted)
 
 
 def laws_from_logits(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from otm.errors import InvalidInputError, UnknownMethodError
+from otm.errors import InvalidInputError
 from otm.kernels import (
     block_definition,
     block_reference,
@@ -17,6 +17,7 @@ from otm.kernels import (
     multi_draft_reference,
     reference,
 )
+from otm.kernels.checks import check_name
 from otm.kernels.definition import ChainResult
 from otm.kernels.multi_draft_checks import RULES as RULES_OF_DRAFTS
 from otm.kernels.multi_draft_definition import DraftsResult
@@ -45,6 +46,9 @@ def verify(
     workspace: Workspace | None = None,
 ) -> ChainResult[Any]:
     """Verify chains of drafts, losslessly: the output has the law of the target model.
+
+    By [leviathan2023]_, Algorithm 1, or [sun2024block]_, Algorithm 2 (Theorem 12.1 of
+    docs/theory/verification.md).
 
     Parameters
     ----------
@@ -93,6 +97,12 @@ def verify(
     torch take the softmax in float64 and Triton in float32, within 10^−6 of it (TV): a decision
     then differs only if a uniform is that close to an edge.
 
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+    .. [sun2024block] Sun et al., "Block Verification Accelerates Speculative Decoding", 2024.
+
     Examples
     --------
     >>> import otm.kernels
@@ -101,7 +111,7 @@ def verify(
     >>> otm.kernels.verify(target, draft, np.array([[0]]), np.array([[0.7, 0.3, 0.5]]))
     ChainResult(tokens=array([[ 1, -1]]), accepted=array([0]))
     """
-    _check_name("rule", rule, RULES)
+    check_name("rule", rule, RULES)
     chosen = _choose(target, backend)
     probabilities, logits = _verifiers(chosen)[rule]
     given = (target, draft, draft_tokens, uniforms)
@@ -124,6 +134,9 @@ def verify_drafts(
     workspace: Workspace | None = None,
 ) -> DraftsResult[Any]:
     """Verify K chains of drafts for each sequence, losslessly, by SpecTr's recursion.
+
+    [sun2023]_, Algorithm 3 (Theorem 12.4 of docs/theory/verification.md), over k-Seq or the levels
+    of docs/theory/levels.md (Theorem 11.2).
 
     Parameters
     ----------
@@ -164,6 +177,11 @@ def verify_drafts(
     -----
     The backends agree as for `verify`.
 
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS
+       2023.
+
     Examples
     --------
     >>> import otm.kernels
@@ -173,7 +191,7 @@ def verify_drafts(
     >>> otm.kernels.verify_drafts(target, draft, tokens, uniforms).tokens
     array([[1, 1]])
     """
-    _check_name("rule", rule, tuple(RULES_OF_DRAFTS))
+    check_name("rule", rule, RULES_OF_DRAFTS)
     chosen = _choose(target, backend)
     module: Any = multi_draft_definition if chosen == "numpy" else multi_draft_reference
     options: dict[str, Any] = {"rule": rule, "validate": validate}
@@ -189,14 +207,9 @@ def verify_drafts(
     return verifier(*given, temperature, **options)
 
 
-def _check_name(what: str, name: str, names: tuple[str, ...]) -> None:
-    if name not in names:
-        raise UnknownMethodError(f"there is no {what} {name!r}; there are {', '.join(names)}")
-
-
 def _choose(target: Any, backend: str) -> str:
     """Return the backend, chosen if it is "auto"; refuse one that is for other arrays."""
-    _check_name("backend", backend, BACKENDS)
+    check_name("backend", backend, BACKENDS)
     torch = sys.modules.get("torch")  # whoever has a tensor has loaded it
     is_tensor = torch is not None and isinstance(target, torch.Tensor)
     if not is_tensor and not isinstance(target, np.ndarray):

@@ -10,9 +10,8 @@ from otm.errors import (
     InvalidInputError,
     InvalidLawError,
     InvalidUniformsError,
-    UnknownMethodError,
 )
-from otm.kernels.checks import check_chain, check_temperature
+from otm.kernels.checks import check_chain, check_name, check_temperature
 
 __all__ = ["RULES", "check_drafts", "coins_of"]
 
@@ -22,8 +21,7 @@ RULES = {"k-seq": (1, 0), "levels": (2, 1)}
 
 def coins_of(rule: str, count: int) -> int:
     """Count the uniforms that a rule takes at a position of K chains."""
-    if rule not in RULES:
-        raise UnknownMethodError(f"there is no rule {rule!r}; there are {', '.join(RULES)}")
+    check_name("rule", rule, RULES)
     for_each, for_all = RULES[rule]
     return for_each * count + for_all
 

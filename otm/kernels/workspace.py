@@ -42,12 +42,34 @@ class Workspace:
 
     @property
     def nbytes(self) -> int:
-        """Memory that is held."""
+        """Memory that is held, in bytes."""
         held = [*self._buffers.values(), *self._outgrown]
         return sum(buffer.numel() * buffer.element_size() for buffer in held)
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
-        """Return the buffer of a name in a shape; it holds whatever it held before."""
+        """Return the buffer of a name in a shape; it holds whatever it held before.
+
+        Parameters
+        ----------
+        name : str
+            Buffers of different names never overlap.
+        shape : tuple of int
+            Its shape.
+        dtype : torch.dtype
+            Type of its numbers.
+        device : torch.device
+            Where it lies.
+
+        Returns
+        -------
+        Tensor
+            A view in that shape, valid until the next call with this name.
+
+        Raises
+        ------
+        MissingDependencyError
+            If torch is not installed.
+        """
         key, size = (name, dtype, device), math.prod(shape)
         buffer = self._buffers.get(key)
         if buffer is None or buffer.numel() < size:
@@ -65,6 +87,22 @@ class Workspace:
 
         The entries of a row lie side by side, tokens and uniforms all do; the target stands in for
         a draft that is None.
+
+        Parameters
+        ----------
+        target : Tensor [..., V]
+            Laws or logits of the target.
+        draft : Tensor [..., V'] or None
+            Those of the draft.
+        tokens : int Tensor
+            The drafts.
+        uniforms : Tensor
+            The uniforms.
+
+        Returns
+        -------
+        tuple of four Tensors
+            The same numbers in the same shapes.
         """
         laws = [
             law if law is None or law.stride(-1) == 1 else self._copy(name, law)

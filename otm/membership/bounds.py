@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from otm.arithmetic import Number, as_number, at_least_once
+from otm.arithmetic import Number, as_number, at_least_once, at_most_one
 from otm.errors import ProblemTooLargeError
 from otm.membership.cut import optimal_value
 from otm.membership.division_factor import optimal_division_factor
@@ -30,11 +30,17 @@ class Bound:
     kind : "lower" or "upper"
         On which side of α_k it lies.
     value : float or Fraction
-        The bound.
+        The bound, a probability.
     formula : str
         What it is, in the letters of the SpecTr paper.
     source : str
         The lemma, theorem or equation of that paper which proves it.
+
+    Examples
+    --------
+    >>> first = bounds(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2))[0]
+    >>> first.kind, first.value, first.source
+    ('lower', 0.5, 'Lemma 1, monotonicity')
     """
 
     kind: Literal["lower", "upper"]
@@ -47,14 +53,25 @@ def bounds(problem: MembershipProblem) -> tuple[Bound, ...]:
     """All bounds of [sun2023]_ on α_k, at any vocabulary size.
 
     Lemma 3's upper bound is stated there as a minimum over all sets of tokens.  It always equals
-    α_k, so that the prefix formula of `otm.membership.cut` gives it in O(n log n);
+    α_k (Theorem 4.6 of docs/theory/cap.md), so that the prefix formula of `otm.membership.cut`
+    gives it in O(n log n);
     `lemma_3_by_definition` evaluates it as it stands.  Fractions are on the stated side exactly,
     floats up to rounding.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The laws p and q, and k.
+
+    Returns
+    -------
+    tuple of Bound
+        Ten, in the order of the paper.
 
     References
     ----------
     .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
-       NeurIPS 2023.
+       NeurIPS 2023, Lemmas 1 and 3, Theorem 1, equation 11 and appendix C.1.
 
     Examples
     --------
@@ -82,28 +99,54 @@ def bounds(problem: MembershipProblem) -> tuple[Bound, ...]:
     union = as_number(np.minimum(q, k * p).sum())
     # rounded down, so that the bound holds for fractions too
     limit = type(factor)(math.nextafter(1 - math.exp(-1), 0))
-    one = 0 * factor + 1
     return (
         Bound("lower", one_draft, "α_1", "Lemma 1, monotonicity"),
-        Bound("upper", min(supported, one), "Σ q(x) over p(x) > 0", "Lemma 1, consistency"),
+        Bound("upper", at_most_one(supported), "Σ q(x) over p(x) > 0", "Lemma 1, consistency"),
         Bound("upper", lemma_3, "ᾱ_k", "Lemma 3"),
         Bound("lower", factor * lemma_3, "(1 − (1 − 1/k)^k) ᾱ_k", "Lemma 3"),
-        Bound("lower", factor * union, "(1 − (1 − 1/k)^k) Σ min(q, kp)", "appendix C.1"),
+        Bound(
+            "lower", at_most_one(factor * union), "(1 − (1 − 1/k)^k) Σ min(q, kp)", "appendix C.1"
+        ),
         Bound("lower", k_seq, "α of k-Seq at ρ*", "Theorem 1"),
-        Bound("upper", min(k_seq / factor, one), "α of k-Seq / (1 − (1 − 1/k)^k)", "Theorem 1"),
-        Bound("upper", min(k_seq / limit, one), "α of k-Seq / (1 − 1/e)", "Theorem 1"),
-        Bound("upper", min(membership, one), "Σ min(q, 1 − (1 − p)^k)", "equation 11"),
-        Bound("upper", min(union, one), "Σ min(q, kp)", "equation 11"),
+        Bound("upper", at_most_one(k_seq / factor), "α of k-Seq / (1 − (1 − 1/k)^k)", "Theorem 1"),
+        Bound("upper", at_most_one(k_seq / limit), "α of k-Seq / (1 − 1/e)", "Theorem 1"),
+        Bound("upper", at_most_one(membership), "Σ min(q, 1 − (1 − p)^k)", "equation 11"),
+        Bound("upper", at_most_one(union), "Σ min(q, kp)", "equation 11"),
     )
 
 
 def guarantee(problem: MembershipProblem) -> Number:
-    """Share 1 − (1 − 1/k)^k of α_k that k-Seq reaches at least, above 1 − 1/e for every k."""
+    """Share 1 − (1 − 1/k)^k of α_k that k-Seq reaches at least, above 1 − 1/e for every k.
+
+    [sun2023]_, Theorem 1; Theorem 6.5 of docs/theory/k-seq.md.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        Of which only k and the kind of numbers matter.
+
+    Returns
+    -------
+    float or Fraction
+        In (0, 1]: 1 for k = 1.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
+       NeurIPS 2023.
+
+    Examples
+    --------
+    >>> guarantee(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2))
+    0.75
+    """
     return at_least_once((0 * as_number(problem.draft[0]) + 1) / problem.k, problem.k)
 
 
 def lemma_3_by_definition(problem: MembershipProblem) -> Number:
-    """Lemma 3's upper bound ᾱ_k, minimised over all sets Ω_0 as it is defined (equation 9).
+    """Lemma 3's upper bound ᾱ_k, minimised over all sets Ω_0 as it is defined.
+
+    [sun2023]_, equation 9.
 
     Parameters
     ----------
@@ -113,12 +156,17 @@ def lemma_3_by_definition(problem: MembershipProblem) -> Number:
     Returns
     -------
     float or Fraction
-        Equal to α_k.
+        Equal to α_k, up to rounding in floats (Theorem 4.6 of docs/theory/cap.md).
 
     Raises
     ------
     ProblemTooLargeError
         If there are too many sets and tuples to enumerate.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
+       NeurIPS 2023.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Frozen, Number, as_number, at_least_once, is_exact
+from otm.arithmetic import Frozen, Number, at_least_once, at_most_one, is_exact
 from otm.problem import MembershipProblem
 from otm.ratio_order import RatioOrder
 
@@ -31,6 +31,8 @@ ROUNDING = 2.0**-50
 class Cut(Frozen):
     """A set H of tokens with its upper bound on α_k; a minimum one proves optimality.
 
+    Theorem 2.1 of docs/theory/minimum-cut.md.
+
     Attributes
     ----------
     value : float or Fraction
@@ -38,6 +40,12 @@ class Cut(Frozen):
         for every H, and equal to it for a minimum cut.
     tokens : int array [|H|]
         The tokens of H.
+
+    Examples
+    --------
+    >>> cut = minimum_cut(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=1))
+    >>> cut.value, cut.tokens.tolist()  # q(0) + 1 − p(0)
+    (0.5, [0])
     """
 
     value: Number
@@ -47,26 +55,44 @@ class Cut(Frozen):
 def optimal_value(order: RatioOrder, k: int) -> tuple[Number, int]:
     """Optimal acceptance probability α_k and the size of the prefix that attains it.
 
+    Theorem 3.1 of docs/theory/closed-form.md; in floats its relative accuracy is that of
+    Theorem 3.4.
+
     Parameters
     ----------
     order : RatioOrder
         The two laws along q/p.
     k : int
-        The number of drafts.
+        The number of drafts, at least 1; not checked here.
 
     Returns
     -------
-    tuple
-        α_k, and the number j of tokens in a minimum cut.
+    tuple of (float or Fraction, int)
+        α_k, and the number j of tokens in a minimum cut: the first j of the order.
+
+    Examples
+    --------
+    >>> optimal_value(RatioOrder(np.array([0.75, 0.25]), np.array([0.25, 0.75])), k=1)
+    (0.5, 1)
     """
     values = order.target_below + at_least_once(order.draft_above, k)
     size = int(values.argmin())
-    value = as_number(values[size])
-    return min(value, 0 * value + 1), size
+    return at_most_one(values[size]), size
 
 
 def minimum_cut(problem: MembershipProblem) -> Cut:
     """Minimum cut H of the problem; its value is α_k.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The laws and k.
+
+    Returns
+    -------
+    Cut
+        The smallest prefix that attains α_k, with the value α_k (Theorem 3.1 of
+        docs/theory/closed-form.md).
 
     Examples
     --------
@@ -81,7 +107,19 @@ def minimum_cut(problem: MembershipProblem) -> Cut:
 def optimal_cap(problem: MembershipProblem) -> Number:
     """Cap c* such that the accepted mass min(q, c* p) is optimal: 1 ≤ c* ≤ k.
 
+    Theorems 4.2 and 4.3 of docs/theory/cap.md.
+
     The same family holds the other rules: c = 1 is the maximal coupling, c = ρ* is k-Seq.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The laws and k.
+
+    Returns
+    -------
+    float or Fraction
+        c*; k where all target mass that can be drafted is accepted, since no cap is needed there.
 
     Examples
     --------
@@ -93,7 +131,28 @@ def optimal_cap(problem: MembershipProblem) -> Number:
 
 
 def cap_of_value(order: RatioOrder, value: Number, k: int) -> Number:
-    """Optimal cap of two laws along q/p for k drafts, if α_k is known."""
+    """Optimal cap of two laws along q/p for k drafts, if α_k is known.
+
+    Parameters
+    ----------
+    order : RatioOrder
+        The two laws along q/p.
+    value : float or Fraction
+        α_k.
+    k : int
+        The number of drafts.
+
+    Returns
+    -------
+    float or Fraction
+        c*, as from `optimal_cap`.
+
+    Examples
+    --------
+    >>> order = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2).by_ratio
+    >>> cap_of_value(order, 0.6875, 2)
+    1.75
+    """
     exact = is_exact(order.draft)
     largest = 0 * value + k
     everything = order.target_below[-1] * (1 if exact else 1 - ROUNDING)

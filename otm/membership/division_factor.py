@@ -18,7 +18,8 @@ def optimal_division_factor(problem: MembershipProblem, delta: float | None = No
     """Smallest valid division factor ρ* of k-Seq, found by bisection and rounded up.
 
     ρ* solves 1 − (1 − β(ρ))^k = ρ β(ρ) with β(ρ) = Σ min(p, q/ρ) ([sun2023]_, equation 6).  The
-    difference of the two sides decreases in ρ and changes sign in [1, min(k, max q/p)] (Lemma 4).
+    difference of the two sides decreases in ρ and changes sign in [1, min(k, max q/p)] (Lemma 4;
+    Theorem 6.2 of docs/theory/k-seq.md).
     The **upper** end of the final bracket is returned, since k-Seq is valid for every ρ ≥ ρ*.
 
     Parameters
@@ -37,7 +38,12 @@ def optimal_division_factor(problem: MembershipProblem, delta: float | None = No
     Raises
     ------
     InvalidParameterError
-        If delta is not positive.
+        If delta is not positive and finite; not looked at where ρ* = 1 needs no bisection.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
+       NeurIPS 2023, section 6 and appendix C.1.
 
     Examples
     --------
@@ -65,6 +71,18 @@ def optimal_division_factor(problem: MembershipProblem, delta: float | None = No
 def bisection_steps(k: int, delta: float) -> int:
     """Bisection steps that bracket ρ* ∈ [1, k] to a width of delta: ⌈log2((k − 1)/delta)⌉.
 
+    Parameters
+    ----------
+    k : int
+        Number of drafts, at least 1.
+    delta : float
+        Width of the final bracket, positive.
+
+    Returns
+    -------
+    int
+        At least 0.
+
     Raises
     ------
     InvalidParameterError
@@ -83,6 +101,33 @@ def bisection_steps(k: int, delta: float) -> int:
 
 
 def excess(problem: MembershipProblem, rho: Number) -> Number:
-    """Difference f(ρ) = 1 − (1 − β)^k − ρβ of Lemma 4, at most 0 where ρ is valid."""
+    """Difference f(ρ) = 1 − (1 − β)^k − ρβ, at most 0 where ρ is valid.
+
+    [sun2023]_, Lemma 4; Theorem 6.2 of docs/theory/k-seq.md.
+
+    Parameters
+    ----------
+    problem : MembershipProblem
+        The laws and k.
+    rho : float or Fraction
+        ρ, above 0; not checked here.
+
+    Returns
+    -------
+    float or Fraction
+        Of the kind of the laws.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
+       NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from otm import MembershipProblem
+    >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> excess(problem, 1.5) > 0 > excess(problem, 1.6)  # ρ* = 1.593
+    True
+    """
     accepted = problem.by_ratio.capped_mass(rho)  # ρβ(ρ) = Σ min(q, ρp)
     return at_least_once(accepted / rho, problem.k) - accepted

@@ -10,7 +10,7 @@ from bisect import bisect_right
 
 import numpy as np
 
-from otm.arithmetic import Law, Number, as_number, at_least_once
+from otm.arithmetic import Law, Number, as_number, at_least_once, at_most_one
 from otm.errors import InvalidParameterError
 from otm.membership.cut import optimal_cap, optimal_value
 from otm.problem import MembershipProblem, as_parameter
@@ -54,8 +54,7 @@ def lenient_value(problem: MembershipProblem, lenience: Number) -> Number:
     lenience = check_lenience(problem, lenience)
     order = problem.by_ratio
     values = order.target_below / lenience + at_least_once(order.draft_above, problem.k)
-    smallest = as_number(values.min())
-    return min(smallest, 0 * smallest + 1)
+    return at_most_one(values.min())
 
 
 def lenient_cap(problem: MembershipProblem, lenience: Number) -> Number:
@@ -134,7 +133,7 @@ def acceptance_at_distance(problem: MembershipProblem, distance: Number) -> Numb
     if distance < 0:
         raise InvalidParameterError(f"a total variation of {distance}; it must be at least 0")
     value, _ = optimal_value(problem.by_ratio, problem.k)
-    return min(value + distance, 0 * value + 1)
+    return at_most_one(value + distance)
 
 
 def check_lenience(problem: MembershipProblem, lenience: Number) -> Number:

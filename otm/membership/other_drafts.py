@@ -17,18 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, is_exact, running_sum
+from otm.arithmetic import Law, Number, at_most_one, is_exact, running_sum
 from otm.distribution import as_law_pair, to_exact
 from otm.draft_laws import IID, DraftLaw, Greedy, HubPairs, WithoutReplacement
 from otm.interval import Interval
 from otm.membership.cut import Cut
 from otm.membership.max_flow_ import fits_max_flow, minimum_cut_by_max_flow
 from otm.membership.random_order import ITERATIONS, TOLERANCE, bounds_by_random_order
-from otm.ratio_order import RatioOrder
+from otm.ratio_order import RatioOrder, scale_of_weights
 
 __all__ = ["Optimum", "optimal_value_of", "optimum_of"]
-
-LARGE_SCALE = 2.0**512
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +39,12 @@ class Optimum:
         α(P, q): a number where it is known, otherwise an interval that holds it.
     cut : Cut
         A set H with q(H) + 1 − Pr(S ⊆ H) equal to the value, or to its upper end.
+
+    Examples
+    --------
+    >>> optimum = optimum_of(IID([0.75, 0.25], k=1), [0.25, 0.75])
+    >>> optimum.value, optimum.cut.tokens.tolist()
+    (0.5, [0])
     """
 
     value: Number | Interval
@@ -52,14 +56,21 @@ def optimal_value_of(
 ) -> Number | Interval:
     """Optimal acceptance probability α(P, q) for any joint law of the drafts.
 
+    The question of [sun2023]_, footnote 7.  Prefixes of an order are enough for drafts without
+    replacement and for greedy drafts, as [hu2025]_ found (Theorems 9.2 and 9.4 of
+    docs/theory/other-drafts.md), and so for hub pairs (Theorem 9.5); intervals rest on Theorems 9.6
+    and 9.7.
+
     Parameters
     ----------
     drafts : DraftLaw
         The joint law P of the drafts.
     target : array-like [n]
         The law q that the output must have.
-    iterations, tolerance : optional
-        Of `bounds_by_random_order`, where the answer is an interval.
+    iterations : int, optional
+        Most steps of `bounds_by_random_order`, where the answer is an interval; at least 1.
+    tolerance : float, optional
+        Gap, a probability, at which these stop; at least 0.
 
     Returns
     -------
@@ -74,7 +85,7 @@ def optimal_value_of(
     InvalidLawError
         If the target is not a law on the vocabulary of the drafts.
     InvalidParameterError
-        If iterations or tolerance is outside its range.
+        If iterations or tolerance is outside its range, where the answer is an interval.
     ProblemTooLargeError
         If drafts without replacement are given in fractions and are too many for exact arithmetic.
     MissingDependencyError
@@ -104,6 +115,21 @@ def optimum_of(
     drafts: DraftLaw, target: Any, *, iterations: int = ITERATIONS, tolerance: float = TOLERANCE
 ) -> Optimum:
     """Optimal acceptance probability as from `optimal_value_of`, with a cut.
+
+    Parameters
+    ----------
+    drafts, target, iterations, tolerance
+        As for `optimal_value_of`.
+
+    Returns
+    -------
+    Optimum
+        The value, and a set H whose bound is that value, or the upper end of its interval.
+
+    Raises
+    ------
+    InvalidLawError, InvalidParameterError, ProblemTooLargeError, MissingDependencyError
+        As for `optimal_value_of`.
 
     Examples
     --------
@@ -147,9 +173,7 @@ def _optimal_order(drafts: DraftLaw, target: Law) -> npt.NDArray[np.int64] | Non
     if isinstance(drafts, IID):
         return RatioOrder(drafts.law, target).tokens
     if isinstance(drafts, WithoutReplacement):
-        # a ratio must not overflow: subnormal tokens are all that is left after the others
-        scale = 1 if drafts.exact else LARGE_SCALE
-        return RatioOrder(drafts.law * scale, target).tokens
+        return RatioOrder(drafts.law * scale_of_weights(drafts.law), target).tokens
     return None
 
 
@@ -157,5 +181,4 @@ def _best_prefix(drafts: DraftLaw, target: Law, order: npt.NDArray[np.int64]) ->
     """Prefix H of an order with the least q(H) + 1 − Pr(S ⊆ H)."""
     values = running_sum(target[order], from_zero=True) + drafts.missed(order)
     size = int(values.argmin())
-    value = as_number(values[size])
-    return Cut(min(value, 0 * value + 1), order[:size])
+    return Cut(at_most_one(values[size]), order[:size])

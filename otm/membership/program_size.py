@@ -29,7 +29,7 @@ class LinearProgramSize:
 
     Attributes
     ----------
-    variables, rows, nonzeros : int
+    variables, rows : int
         Of the constraint matrix.
     bytes : int
         Peak memory of building and solving it, estimated.
@@ -37,7 +37,6 @@ class LinearProgramSize:
 
     variables: int
     rows: int
-    nonzeros: int
     bytes: int
 
 
@@ -47,7 +46,7 @@ def size_of(problem: MembershipProblem) -> LinearProgramSize:
     Examples
     --------
     >>> size_of(MembershipProblem([0.5, 0.25, 0.25], [0.25, 0.25, 0.5], k=2))
-    LinearProgramSize(variables=9, rows=9, nonzeros=18, bytes=10013788)
+    LinearProgramSize(variables=9, rows=9, bytes=10013788)
     """
     draftable = problem.draft > 0
     live = int(np.count_nonzero(draftable & (problem.target > 0)))
@@ -57,9 +56,7 @@ def size_of(problem: MembershipProblem) -> LinearProgramSize:
     sets = multiset_count(m, problem.k)
     rows = sets + live
     needed = BYTES_FIXED + BYTES_PER_VARIABLE * variables + BYTES_PER_ROW * rows
-    return LinearProgramSize(
-        variables, rows, 2 * variables, needed + BYTES_PER_DRAFT * problem.k * sets
-    )
+    return LinearProgramSize(variables, rows, needed + BYTES_PER_DRAFT * problem.k * sets)
 
 
 def check_size(problem: MembershipProblem, memory_limit: int = MEMORY_LIMIT) -> None:

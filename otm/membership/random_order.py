@@ -26,6 +26,7 @@ from otm.draft_laws.base import DraftLaw
 from otm.errors import InvalidParameterError
 from otm.interval import Interval
 from otm.membership.cut import Cut
+from otm.shown import shown
 
 __all__ = ["ITERATIONS", "TOLERANCE", "BoundedOptimum", "bounds_by_random_order"]
 
@@ -208,6 +209,6 @@ def _best_step(short: Floats, move: Floats, weights: Floats) -> float:
 def _check_parameters(iterations: Any, tolerance: Any) -> None:
     whole = isinstance(iterations, numbers.Integral) and not isinstance(iterations, bool)
     if not whole or iterations < 1:
-        raise InvalidParameterError(f"iterations = {iterations!r:.60}; give an integer, 1 or more")
+        raise InvalidParameterError(f"iterations = {shown(iterations)}; give an integer, 1 or more")
     if not isinstance(tolerance, float | int | np.number) or not 0 <= tolerance < math.inf:
-        raise InvalidParameterError(f"tolerance = {tolerance!r:.60}; give a number of at least 0")
+        raise InvalidParameterError(f"tolerance = {shown(tolerance)}; give a number of at least 0")

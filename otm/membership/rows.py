@@ -16,18 +16,9 @@ import numpy.typing as npt
 from otm.arithmetic import SUM_BLOCK, Law, at_least_once, is_exact, zeros
 from otm.distribution import as_law_rows
 from otm.errors import InvalidDraftCountError, InvalidLawError
-from otm.input_checks import as_draft_count
+from otm.input_checks import Counts, as_draft_counts
 
-__all__ = [
-    "Counts",
-    "alpha_rows",
-    "as_draft_counts",
-    "law_axes",
-    "name_row",
-    "optimal_values",
-]
-
-Counts = npt.NDArray[np.int64]
+__all__ = ["alpha_rows", "law_axes", "optimal_values"]
 
 BLOCK = 2**15
 """Numbers of each array that are worked on at a time, a row at the least: they stay in cache."""
@@ -181,45 +172,6 @@ def law_axes(laws: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], 
     axes = sorted(range(len(shape)), key=lambda axis: sizes[axis] == 1)
     columns = math.prod(shape[axis] for axis in axes if sizes[axis] == 1)
     return axes, math.prod(laws), columns
-
-
-def as_draft_counts(k: Any) -> Counts:
-    """Check that k is a number of drafts, or an array of such numbers.
-
-    Raises
-    ------
-    InvalidDraftCountError
-        If it is not; the message names the row.
-    """
-    try:
-        # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
-        given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
-    except Exception as error:  # whatever a foreign object raises when it is asked for its entries
-        raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
-    if given.ndim == 0:
-        return np.asarray(as_draft_count(k), dtype=np.int64)
-    if given.dtype == np.int64 and given.size and given.min() >= 1:
-        return given
-    counts = np.empty(given.shape, dtype=np.int64)
-    for row in np.ndindex(given.shape):
-        try:
-            counts[row] = as_draft_count(given[row])
-        except InvalidDraftCountError as error:
-            raise InvalidDraftCountError(f"{name_row(row)}{error}") from None
-    return counts
-
-
-def name_row(row: tuple[int, ...]) -> str:
-    """Row in words, for the beginning of a message; empty where there are no rows.
-
-    Examples
-    --------
-    >>> name_row((3,)), name_row((3, 1)), name_row(())
-    ('row 3: ', 'row (3, 1): ', '')
-    """
-    if not row:
-        return ""
-    return f"row {row[0] if len(row) == 1 else tuple(row)}: "
 
 
 def _fill(values: Law, sizes: Counts, draft: Law, target: Law, k: Counts) -> None:

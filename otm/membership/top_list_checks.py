@@ -14,6 +14,7 @@ import numpy as np
 from otm.arithmetic import Law, Number, as_number, is_exact
 from otm.errors import InvalidLawError, InvalidParameterError
 from otm.membership.completions import TopList
+from otm.shown import shown
 
 __all__ = [
     "as_lists",
@@ -65,8 +66,8 @@ def check_log_probabilities(draft: Any, target: Any) -> None:
         for token, value in given.items():
             if not _is_between(value, -math.inf, 0):
                 raise InvalidLawError(
-                    f"the {name} list has the log-probability {value!r:.60} for token {token!r}; "
-                    "natural logarithms of probabilities are at most 0"
+                    f"the {name} list has the log-probability {shown(value)} for token "
+                    f"{shown(token)}; natural logarithms of probabilities are at most 0"
                 )
 
 
@@ -118,7 +119,7 @@ def as_size(vocabulary: Any) -> int | None:
     index = hasattr(vocabulary, "__index__") and not isinstance(vocabulary, bool)
     if not (index and 1 <= vocabulary <= LARGEST_SIZE):
         raise InvalidParameterError(
-            f"vocabulary = {vocabulary!r:.60}; the size of a vocabulary is a whole number of at "
+            f"vocabulary = {shown(vocabulary)}; the size of a vocabulary is a whole number of at "
             "least 1, None if it is not known"
         )
     return operator.index(vocabulary)
@@ -134,7 +135,7 @@ def as_slack(slack: Any) -> Fraction:
     """
     if not _is_between(slack, 0, 0.5):
         raise InvalidParameterError(
-            f"slack = {slack!r:.60}; it must be a number of at least 0 and at most 1/2"
+            f"slack = {shown(slack)}; it must be a number of at least 0 and at most 1/2"
         )
     return Fraction(slack)
 
@@ -147,7 +148,7 @@ def _as_list(given: Any, name: str, n: int | None) -> TopList:
         index = hasattr(token, "__index__") and not isinstance(token, bool)
         if not (index and 0 <= token < LARGEST_SIZE):
             raise InvalidLawError(
-                f"the {name} list has the token {token!r:.60}; tokens are whole numbers from 0 on"
+                f"the {name} list has the token {shown(token)}; tokens are whole numbers from 0 on"
             )
         if n is not None and token >= n:
             raise InvalidLawError(
@@ -155,7 +156,7 @@ def _as_list(given: Any, name: str, n: int | None) -> TopList:
             )
         if not _is_between(value, 0, 1):
             raise InvalidLawError(
-                f"the {name} list has the probability {value!r:.60} for token {token}; it must be "
+                f"the {name} list has the probability {shown(value)} for token {token}; it must be "
                 "a number in [0, 1] (for log-probabilities use alpha_interval_from_logprobs)"
             )
     tokens = sorted(given)
@@ -176,7 +177,7 @@ def _as_list(given: Any, name: str, n: int | None) -> TopList:
 
 def _not_a_list(given: Any, name: str) -> str:
     return (
-        f"the {name} list is {given!r:.60}; give a non-empty mapping from tokens to their "
+        f"the {name} list is {shown(given)}; give a non-empty mapping from tokens to their "
         "probabilities"
     )
 

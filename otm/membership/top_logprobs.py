@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from otm.arithmetic import Number, is_exact, sum_error
+from otm.arithmetic import Number, at_most_one, is_exact, sum_error
 from otm.input_checks import as_draft_count
 from otm.interval import Interval
 from otm.membership.completions import (
@@ -51,6 +51,8 @@ def alpha_interval(
     slack: Number = 0,
 ) -> Interval:
     """Range of α_k over all pairs of laws whose largest probabilities are as listed.
+
+    Theorems 10.1 to 10.4 of docs/theory/truncated.md.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def alpha_interval(
     tiny = 0 * slack if exact else TINY
     lower = measure_value(*farthest, k) * (1 - error) - tiny
     upper = measure_value(*nearest, k) * (1 + error) + tiny
-    return Interval(max(lower, 0 * lower), min(upper, 0 * upper + 1))
+    return Interval(max(lower, 0 * lower), at_most_one(upper))
 
 
 def alpha_interval_from_logprobs(
@@ -130,6 +132,8 @@ def alpha_interval_from_logprobs(
 ) -> Interval:
     """Range of α_k over all pairs of laws whose largest log-probabilities are as listed.
 
+    `alpha_interval` of their exponentials (Theorem 10.4 of docs/theory/truncated.md).
+
     Parameters
     ----------
     draft_logprobs, target_logprobs : mapping of int to float
@@ -140,8 +144,8 @@ def alpha_interval_from_logprobs(
     vocabulary : int, optional
         Size n of the vocabulary.  If it is not given the interval holds for every size.
     slack : float, optional
-        Most by which a log-probability may be off, at most 1/2.  The default covers a softmax in
-        float32, and log-probabilities printed to five digits after the point.
+        Most by which a log-probability may be off, in nats, from 0 to 1/2.  The default covers a
+        softmax in float32, and log-probabilities printed to five digits after the point.
 
     Returns
     -------

@@ -21,14 +21,21 @@ from functools import cache
 from typing import Any
 
 from otm.arithmetic import SUM_BLOCK
-from otm.distribution import DEFAULT_SUM_TOLERANCE, ROUNDING, SUM_TOLERANCE, as_law_rows
+from otm.distribution import (
+    DEFAULT_SUM_TOLERANCE,
+    ROUNDING,
+    SUM_TOLERANCE,
+    as_law_rows,
+    check_sizes,
+)
 from otm.errors import (
     InvalidDraftCountError,
     InvalidInputError,
     InvalidLawError,
     MissingDependencyError,
 )
-from otm.membership.rows import as_draft_counts, law_axes
+from otm.input_checks import as_draft_counts
+from otm.membership.rows import law_axes
 
 __all__ = ["optimal_values"]
 
@@ -215,11 +222,7 @@ def _check_tensors(torch: Any, draft: Any, target: Any) -> None:
         raise InvalidLawError(
             f"the draft law is on {draft.device} and the target law on {target.device}; move one"
         )
-    if draft.shape[-1] != target.shape[-1]:
-        raise InvalidLawError(
-            f"the draft law has {draft.shape[-1]} tokens and the target law {target.shape[-1]}; "
-            "both must be laws on the same vocabulary: give absent tokens probability 0"
-        )
+    check_sizes(draft, target)
 
 
 def _are_laws(torch: Any, draft: Any, target: Any) -> bool:

@@ -27,6 +27,7 @@ from otm.reporting.settings import Settings
 from otm.reporting.sources import ScoreFiles, Source, from_files
 from otm.reporting.summary import Summary, summarise
 from otm.reporting.top_lists import TopLists, from_lines
+from otm.shown import shown
 
 __all__ = [
     "Knob",
@@ -94,7 +95,13 @@ def report(
     Raises
     ------
     InvalidInputError
-        If an argument, a file or a row in it cannot be used; the message names it.
+        If an argument, a file or a row in it cannot be used, the folder cannot be written to, or it
+        holds a report of other versions; the message names it.
+    InvalidParameterError
+        If gammas, level or workers are outside their ranges, or a sampling is given beside lists.
+    ProblemTooLargeError
+        If a rule of the settings has no exact acceptance for so many drafts, or a worker is ended
+        from outside, as systems do that run out of memory.
     MissingDependencyError
         If joblib, jinja2 or matplotlib is not installed.
 
@@ -131,7 +138,7 @@ def report(
             "sampling nor temperatures beside them"
         )
     if not 0 < level < 1:
-        raise InvalidParameterError(f"level = {level!r:.60}; it must be above 0 and below 1")
+        raise InvalidParameterError(f"level = {shown(level)}; it must be above 0 and below 1")
     if latency is not None:
         latency.step(lengths[-1], chosen.ks[-1])  # refuses what the table does not reach
     check_page()
@@ -154,10 +161,28 @@ def read_latency(path: Path) -> Latency:
     A number is the time of the draft model for one token over that of the target, whatever the
     number of rows or tokens (`Latency.constant`).
 
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    Latency
+        In the unit of the table.
+
     Raises
     ------
     InvalidInputError
         If it is no such table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "latency.json").write_text("0.125")
+    ...     read_latency(Path(folder) / "latency.json").step(gamma=2, k=1)
+    1.25
     """
     given: Any = read_json(path)
     names = {"rows", "tokens", "draft", "target", "overhead", "overhead_alone"}

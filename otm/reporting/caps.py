@@ -46,7 +46,7 @@ class Accepted(NamedTuple):
 def by_cut(
     order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = (), *, caps: bool = True
 ) -> tuple[Accepted, Floats]:
-    """α_k by `otm.membership.optimal_value`, and α_k(l) by `lenient_value`: [K] and [l, K].
+    """α_k by `otm.membership.cut.optimal_value`, and α_k(l) by `lenient_value`: [K] and [l, K].
 
     Equivalent to these functions for each k and l, up to rounding; but each power is computed once,
     from that for the next smaller k where it is close.  Where caps are not wanted they are NaN.

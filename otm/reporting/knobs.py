@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from otm.arithmetic import at_least_once, power_slopes
 from otm.errors import InvalidParameterError
+from otm.shown import shown
 
 __all__ = ["Knob", "Lenience", "Typical", "typical"]
 
@@ -24,7 +25,17 @@ class Lenience(NamedTuple):
     """`otm.coupling.LenientPlan` at a lenience l: no token more than 1/l times as often.
 
     Its acceptance is α_k(l), and its total variation from the target α_k(l) − α_k: the least that
-    such an acceptance can cost.
+    such an acceptance can cost (Theorems 7.3 and 7.4 of docs/theory/lenience.md).
+
+    Parameters
+    ----------
+    lenience : float
+        l in (0, 1]; `Settings` checks it.
+
+    Examples
+    --------
+    >>> str(Lenience(0.5))
+    'lenience 0.5'
     """
 
     lenience: float
@@ -34,7 +45,18 @@ class Lenience(NamedTuple):
 
 
 class Typical(NamedTuple):
-    """`otm.coupling.TypicalAcceptance`, as Medusa has it: likely drafts, or else the likeliest."""
+    """`otm.coupling.TypicalAcceptance`, as Medusa has it: likely drafts, or else the likeliest.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        As of `otm.coupling.TypicalAcceptance`, finite and at least 0; `Settings` checks them.
+
+    Examples
+    --------
+    >>> str(Typical())
+    'typical acceptance ε 0.09, δ 0.3'
+    """
 
     epsilon: float = 0.09
     delta: float = 0.3
@@ -57,8 +79,8 @@ def check_knobs(knobs: Sequence[Knob]) -> tuple[Knob, ...]:
     for knob in knobs:
         if not _fits(knob):
             raise InvalidParameterError(
-                f"knob {knob!r:.60}; give Lenience(l) with l in (0, 1], or Typical(ε, δ) with both "
-                "at least 0"
+                f"knob {shown(knob)}; give Lenience(l) with l in (0, 1], or Typical(ε, δ) with "
+                "both at least 0"
             )
     return tuple(knobs)
 

@@ -48,6 +48,8 @@ class ModelPair:
         Number of tokens; logits beyond, with which some models pad, are cut off.
     sampled : bool, optional
         Whether the target drew these tokens, at the temperature of the report.
+    prompts_known : bool, optional
+        Whether `of_window` really tells prompts apart.
     """
 
     draft: Any
@@ -71,7 +73,7 @@ class ModelPair:
 
     @cached_property
     def prompts(self) -> Ints:
-        """The prompt of each position."""
+        """The prompt of each position: array [N]."""
         return np.repeat(self.of_window, np.diff(self.starts))
 
     @property
@@ -101,7 +103,18 @@ class ModelPair:
         }
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
-        """Run both models on each window that is asked for; workers get the logits."""
+        """Run both models on each window that is asked for; workers get the logits.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last, in one window; ascending.
+
+        Yields
+        ------
+        Pairs
+            Logits of both models.
+        """
         read, scores = -1, (np.empty(0), np.empty(0))
         for start, stop in bounds:
             w = int(np.searchsorted(self.starts, start, side="right")) - 1
@@ -151,16 +164,23 @@ def from_models(
         Text in UTF-8.  Paragraphs, with empty lines between them, are the prompts; those longer
         than a window go on in the next, without what was before it.
     window : int, optional
-        Most tokens that the models read at once.
+        Most tokens that the models read at once, at least 1.
     sampled : bool, optional
         Whether the target drew this text, at the temperature of the report.
     device : str, optional
         Where the models run, such as "cuda"; the CPU if left out.
 
+    Returns
+    -------
+    ModelPair
+        A `Source` for `report`.
+
     Raises
     ------
     InvalidInputError
         If the text or a model cannot be read, or the models' tokens differ.
+    InvalidParameterError
+        If the window is no such number.
     MissingDependencyError
         If transformers is not installed.
     """

@@ -17,6 +17,7 @@ from otm.ratio_order import RatioOrder
 from otm.reporting.caps import CAP_RULES, Accepted, by_cut, by_division_factor, by_rounds
 from otm.reporting.knobs import Lenience, Typical, typical
 from otm.reporting.settings import Settings
+from otm.shown import shown
 
 __all__ = ["Kind", "Measured", "Pairs", "check_kind"]
 
@@ -173,7 +174,7 @@ def check_kind(kind: Any) -> Kind:
     """
     if kind not in get_args(Kind):
         raise InvalidParameterError(
-            f"kind = {kind!r:.60}; it is one of {', '.join(get_args(Kind))}"
+            f"kind = {shown(kind)}; it is one of {', '.join(get_args(Kind))}"
         )
     known: Kind = kind
     return known

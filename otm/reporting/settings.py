@@ -26,7 +26,7 @@ class Settings:
     Parameters
     ----------
     ks : sequence of int, optional
-        Numbers of drafts; 1 is always among them.
+        Numbers of drafts, at most 1024; 1 is always among them.
     rules : sequence of str, optional
         Names in `otm.coupling.RULES`.  The three that accept min(q, c p) take a few milliseconds
         together, whatever the number of k; others a plan for each k.
@@ -40,8 +40,16 @@ class Settings:
 
     Raises
     ------
-    InvalidInputError
-        If one of them is outside its range; the message says which.
+    InvalidDraftCountError, InvalidParameterError
+        If a number of drafts, a temperature or a knob is outside its range, or there is no rule.
+    UnknownMethodError
+        If a rule does not exist.
+
+    Examples
+    --------
+    >>> settings = Settings(ks=(4,), rules=("k-Seq",))
+    >>> settings.ks, settings.draft_temperatures
+    ((1, 4), (1.0,))
     """
 
     ks: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)

@@ -72,12 +72,47 @@ class Source(Protocol):
         """Whatever the results depend on, as JSON."""
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Block]:
-        """Hand out blocks, in ascending order; those that can be read anywhere, unread."""
+        """Hand out blocks, in ascending order; those that can be read anywhere, unread.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last; ascending.
+
+        Yields
+        ------
+        Block
+            What is known at these positions.
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreFiles:
-    """Scores of both models in files; made by `from_files`."""
+    """Scores of both models in files; made by `from_files`.
+
+    Attributes
+    ----------
+    draft, target : Rows
+        Scores [N, V] of the two models.
+    kind : str
+        What they are: "logits", "log-probabilities" or "probabilities".
+    prompts : int array [N]
+        The prompt of each position.
+    tokens : int array [N] or None
+        The token drawn from the target's law at each position, where known.
+    prompts_known : bool
+        Whether the prompts were given; otherwise all positions are taken to be of one kind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pair.npz"
+    ...     np.savez(path, draft=np.zeros((3, 2)), target=np.ones((3, 2)), prompts=[0, 0, 1])
+    ...     files = from_files(path)
+    ...     print(files.prompts, files.bounds, files.tokens)
+    [0 0 1] [(0, 3)] None
+    """
 
     draft: Rows
     target: Rows
@@ -108,7 +143,23 @@ class ScoreFiles:
         }
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
-        """Hand out rows of both files; compressed ones are unpacked here, some rows at a time."""
+        """Hand out rows of both files; compressed ones are unpacked here, some rows at a time.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last; ascending.
+
+        Yields
+        ------
+        Pairs
+            The rows of both models.
+
+        Raises
+        ------
+        InvalidInputError
+            If a compressed array ends too early or is damaged; workers read, and refuse, others.
+        """
         wanted = list(bounds)
         streams = (
             itertools.repeat(rows) if rows.member is None else rows.blocks(wanted)
@@ -148,8 +199,8 @@ def from_files(
         File with the draft model's scores [N, V]; or with those of both.
     target : Path, optional
         File with the target model's.
-    kind : "logits", "log-probabilities" or "probabilities", optional
-        What the scores are.
+    kind : {"logits", "log-probabilities", "probabilities"}, optional
+        What the scores are; logarithms are natural ones.
     draft_name, target_name : str, optional
         Names of the arrays, in files that have several.
     prompts : Path, optional
@@ -160,10 +211,27 @@ def from_files(
         File with the token [N] that was drawn at each position from the target's law, at the same
         temperature; without it the array "tokens" of one of the files, if there is one.
 
+    Returns
+    -------
+    ScoreFiles
+        A `Source` for `report`.
+
     Raises
     ------
     InvalidInputError
-        If the files do not hold such arrays; nothing but headers, prompts and tokens has been read.
+        If the files do not hold such arrays, or one array would be both models'; nothing but
+        headers, prompts and tokens has been read.
+    InvalidParameterError
+        If `kind` is another word.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pair.npz"
+    ...     np.savez(path, draft=np.zeros((6, 2)), target=np.ones((6, 2)))
+    ...     from_files(path, kind="logits").prompts_known
+    False
     """
     files = {path: open_arrays(path) for path in dict.fromkeys((draft, target or draft))}
     scores = [

@@ -34,7 +34,7 @@ class Summary:
     source : str
         Where the positions are from.
     positions, prompts : int
-        How many there are.
+        How many of them there are, and of how many prompts.
     prompts_known : bool
         Whether the source told the prompts; otherwise no interval is known.
     tokens_known : bool
@@ -58,6 +58,12 @@ class Summary:
         from the target.
     recommendation : Recommendation or None
         Ways to decode, the fastest first, if a latency table was given.
+
+    Examples
+    --------
+    >>> summary = Summary("two files", 100, 1, False, False, Settings(), level=0.95)
+    >>> summary.as_json()["positions"]
+    100
     """
 
     source: str

@@ -22,6 +22,7 @@ from otm.membership.top_logprobs import alpha_interval_from_logprobs
 from otm.reporting.pairs import Measured
 from otm.reporting.settings import Settings
 from otm.reporting.sources import Bounds, Ints, digest
+from otm.shown import shown
 
 __all__ = ["TopLists", "from_lines"]
 
@@ -83,7 +84,34 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class TopLists:
-    """Lists of the most likely tokens in a file; made by `from_lines`."""
+    """Lists of the most likely tokens in a file; made by `from_lines`.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    prompts : int array [N]
+        The prompt of each position.
+    prompts_known : bool
+        Whether every line named one; otherwise all positions are taken to be of one kind.
+    starts : int array [N + 1]
+        Byte at which the line of each position begins, and the size of the file.
+    vocabulary : int or None
+        Number of tokens, if it is known.
+    slack : float
+        Most by which a log-probability may be off, in nats.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> line = '{"prompt": 3, "draft": {"1": -0.4, "2": -1.6}, "target": {"2": -0.7, "1": -0.9}}'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "lists.jsonl"
+    ...     _ = path.write_text(f"{line}{chr(10)}{line}")
+    ...     lists = from_lines(path)
+    ...     print(lists.prompts, lists.bounds)
+    [0 0] [(0, 2)]
+    """
 
     path: Path
     prompts: Ints
@@ -114,7 +142,18 @@ class TopLists:
         }
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Lines]:
-        """Hand out the places of lines."""
+        """Hand out the places of lines.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last; ascending.
+
+        Yields
+        ------
+        Lines
+            Where they stand in the file, unread.
+        """
         for start, stop in bounds:
             begin, end = int(self.starts[start]), int(self.starts[stop])
             yield Lines(self.path, begin, end, start, self.vocabulary, self.slack)
@@ -136,14 +175,32 @@ def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5
     path : Path
         The file.
     vocabulary : int, optional
-        Size of the vocabulary.
+        Size of the vocabulary, in tokens, if it is known.
     slack : float, optional
-        As for `otm.membership.top_logprobs.alpha_interval_from_logprobs`.
+        In nats, as for `otm.membership.top_logprobs.alpha_interval_from_logprobs`, which checks it
+        when the report is made.
+
+    Returns
+    -------
+    TopLists
+        A `Source` for `report`.
 
     Raises
     ------
     InvalidInputError
-        If a line is no such object.
+        If the file cannot be read, or a line is no such object.
+    InvalidParameterError
+        If the size of the vocabulary is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> line = '{"prompt": 3, "draft": {"1": -0.4, "2": -1.6}, "target": {"2": -0.7, "1": -0.9}}'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "lists.jsonl"
+    ...     _ = path.write_text(f"{line}{chr(10)}{line}")
+    ...     from_lines(path, vocabulary=8).prompts
+    array([0, 0])
     """
     size, numbers = file_size(path), dict[str | int, int]()
     starts: list[int] = []
@@ -196,7 +253,7 @@ def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float],
         )
     prompt = given.get("prompt")
     if prompt is not None and (isinstance(prompt, bool) or not isinstance(prompt, str | int)):
-        raise InvalidInputError(f"{where} has the prompt {prompt!r:.60}; give a number or a text")
+        raise InvalidInputError(f"{where} has the prompt {shown(prompt)}; give a number or a text")
     texts = list(dict.fromkeys([*given["draft"], *given["target"]]))
     if all(text.isdecimal() and len(text) < 19 for text in texts):
         tokens = {text: int(text) for text in texts}

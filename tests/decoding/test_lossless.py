@@ -18,13 +18,8 @@ from otm.decoding.branching import Branching
 from otm.decoding.drafting import DraftNode, ModelDrafter, Randomness
 from otm.decoding.models import TableModel
 from otm.decoding.reading import Path
-from otm.decoding.verification import (
-    TargetLaws,
-    Verifier,
-    spectr_verifier,
-    verify_chain,
-    verify_traversal,
-)
+from otm.decoding.traversal import verify_traversal
+from otm.decoding.verification import TargetLaws, Verifier, spectr_verifier, verify_chain
 from otm.problem import MembershipProblem
 from otm.sparse import SparseLaw, align
 from otm.testing.sequences import ByConditional, continued, law_of, sequence_law

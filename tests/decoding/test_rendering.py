@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -139,6 +140,14 @@ def test_the_table_compares_with_its_first_row() -> None:
         ["alone", "2", "2", "1.00", "–", "2.00", "4.00", "2.00", "0.2", "1.00×"],
         ["drafts", "2", "1", "2.00", "0.50", "1.00", "2.00", "1.00", "0.5", "2.00×"],
     ]
+
+
+def test_without_a_step_the_means_are_dashes() -> None:
+    """Bug: a division by zero, or a mean of nothing that is printed as a number."""
+    nothing = Generation(((0,),), ())
+    assert math.isnan(nothing.block_efficiency)
+    *_, row = statistics({"nothing": nothing}).splitlines()
+    assert row.split() == ["nothing", "0", "0", "–", "–", "0.00", "0.00", "0.00", "–", "–"]
 
 
 class Terminal(io.StringIO):

@@ -61,6 +61,8 @@ def test_what_does_not_exist_or_fit_is_explained(chains: Callable[..., Any]) -> 
         otm.kernels.verify(*given, rule="tree")
     with pytest.raises(UnknownMethodError, match="numpy, torch, triton"):
         otm.kernels.verify(*given, backend="cuda")
+    with pytest.raises(UnknownMethodError, match="no rule of type ndarray"):
+        otm.kernels.verify(*given, rule=np.array(["chain", "block"]))  # type: ignore[arg-type]
     for arguments, backend in itertools.chain([(given, "numpy")], [(arrays, "torch")]):
         with pytest.raises(InvalidInputError, match=f"'{backend}' cannot"):
             otm.kernels.verify(*arguments, backend=backend)

@@ -70,6 +70,15 @@ def test_in_floats_they_are_the_exact_ones_up_to_rounding(problem: MembershipPro
         assert abs(bound.value - exact.value) <= 1e-13 * exact.value + 1e-300, bound
 
 
+def test_a_bound_is_not_lifted_above_one_by_rounding() -> None:
+    """Bug: a sum of probabilities that exceeds one, as a lower bound of a probability."""
+    law = [0.00364964, 0.00364964, 0.00364964, 0.97080292, 0.00364964, 0.01459854]
+    for weights in (law, [0.1] * 10, [1 / 3, 1 / 5, 7 / 15]):
+        probabilities = np.array(weights) / sum(weights)
+        for k in (1, 2, 3):
+            assert max(values(MembershipProblem(probabilities, probabilities, k))) <= 1
+
+
 def values(problem: MembershipProblem) -> list[float | Fraction]:
     return [bound.value for bound in bounds(problem)]
 

@@ -206,7 +206,6 @@ def test_the_size_is_known_beforehand(problem: MembershipProblem) -> None:
     program, size = packing_form(problem), size_of(problem)
     assert program.set_of.size == program.token_of.size == size.variables
     assert len(program.sets) + program.tokens.size == size.rows
-    assert size.nonzeros == 2 * size.variables
 
 
 @given(problems(max_tokens=5, max_drafts=3, exact=True))

@@ -16,8 +16,9 @@ import otm.membership.rows
 from otm.arithmetic import SUM_BLOCK, Law
 from otm.distribution import as_law_rows
 from otm.errors import InvalidDraftCountError, InvalidLawError
+from otm.input_checks import as_draft_counts
 from otm.membership.cut import optimal_value
-from otm.membership.rows import alpha_rows, as_draft_counts, optimal_values
+from otm.membership.rows import alpha_rows, optimal_values
 from otm.problem import MembershipProblem
 from otm.ratio_order import RatioOrder
 from otm.testing.strategies import pairs

@@ -57,6 +57,11 @@ def decoding(verification: str = "chain") -> Subject:
     verification : {"chain", "block"}, optional
         As there.
 
+    Returns
+    -------
+    Subject
+        For one chain.  A verification that does not exist is not refused here: all its runs fail.
+
     Examples
     --------
     >>> decoding("block").name
@@ -88,6 +93,19 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
         Whether to draft a prefix tree.
     name : str, optional
         What reports call the rule.
+
+    Returns
+    -------
+    Subject
+        For k chains or one tree.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such rule.
+    InvalidParameterError
+        If the rule is neither a name nor a function, or named and for drafts that are not
+        independent.
 
     Examples
     --------
@@ -122,6 +140,11 @@ def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Subject:
         "numpy" is the definition, which is exact; "triton" runs on a GPU, or anywhere if the
         environment variable TRITON_INTERPRET=1 was set before Triton was imported.
 
+    Returns
+    -------
+    Subject
+        For one chain; a batch of runs is one batch there.
+
     Raises
     ------
     UnknownMethodError
@@ -148,10 +171,20 @@ def drafts_kernel(rule: str = "k-seq", backend: str = "numpy") -> Subject:
     backend : {"numpy", "torch", "triton"}, optional
         As for `chain_kernel`.
 
+    Returns
+    -------
+    Subject
+        For k chains; a batch of runs is one batch there.
+
     Raises
     ------
     UnknownMethodError, MissingDependencyError
         As for `chain_kernel`.
+
+    Examples
+    --------
+    >>> drafts_kernel("levels").name
+    'levels kernel, numpy'
     """
     _check("rule", rule, ("k-seq", "levels"))
     return _kernel(verify_drafts, rule, backend, several=True)

@@ -157,6 +157,16 @@ def chain(function: Callable[..., Any], **options: Any) -> Subject:
         `name` for reports; `uniforms`, from γ to the number of uniforms; `convert`, applied to all
         arrays, such as `torch.as_tensor`.
 
+    Returns
+    -------
+    Subject
+        For one chain.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the parameters of the function are not these, or cannot be read.
+
     Examples
     --------
     >>> def accept_all(target_probs, draft_probs, draft_tokens, uniforms):
@@ -177,6 +187,16 @@ def token_rule(function: Callable[..., Any], **options: Any) -> Subject:
         randomness as for `chain`.  Or a rule of `otm.coupling`, from a problem to a plan.
     **options
         As for `chain`, `uniforms` from k to the number of uniforms; for a rule only `name`.
+
+    Returns
+    -------
+    Subject
+        For one token after k drafts.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the parameters of the function are not these, or cannot be read.
 
     Examples
     --------
@@ -201,6 +221,16 @@ def loop(function: Callable[..., Any], **options: Any) -> Subject:
         its randomness as for `chain`.  Returns the new tokens, at most `max_tokens`.
     **options
         `name` for reports; `max_tokens`, 3 if left out.
+
+    Returns
+    -------
+    Subject
+        For one chain.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the parameters of the function are not these, or cannot be read.
 
     Examples
     --------

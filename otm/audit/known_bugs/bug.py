@@ -27,6 +27,13 @@ class KnownBug:
         Whether the law of the output is right and only isolated values of a uniform, such as 0,
         give a token that the target cannot.  Uniforms of b bits take such a value with
         probability 2^−b, which is 2^−24 in float32: once in 17 million draws.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> from otm.audit.known_bugs import KNOWN_BUGS
+    >>> lossless(KNOWN_BUGS[0].subject, examples=0).lossless
+    False
     """
 
     subject: Subject

@@ -88,7 +88,7 @@ class AcceleratedDrafter(Drafter):
 
     @property
     def seconds(self) -> float:
-        """Time spent in the draft model and in those of the inner drafter so far."""
+        """Seconds spent in the draft model and in those of the inner drafter so far."""
         return self._reader.seconds + self._inner.seconds
 
     @property
@@ -103,7 +103,13 @@ class AcceleratedDrafter(Drafter):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft a chain of the full depth for every sequence of a batch."""
+        """Draft a chain of the full depth for every sequence of a batch.
+
+        Raises
+        ------
+        InvalidDraftsError
+            If the inner drafter returns no such trees, or drafts that its laws cannot give.
+        """
         roots = [DraftNode() for _ in contexts]
         ends = list(roots)
         while True:  # once in any case, to follow the batch

@@ -45,7 +45,10 @@ class NonAutoregressiveDrafter(Drafter):
     Raises
     ------
     InvalidParameterError
-        If the heads are no function, or the vocabulary or the branching is no such number.
+        If the heads are no function, the vocabulary is not an integer of at least 1, or a prefix
+        tree has no level.
+    InvalidDraftCountError, ProblemTooLargeError
+        If the branching is none, or has too many paths, as of a `ModelDrafter`.
 
     Notes
     -----
@@ -83,7 +86,7 @@ class NonAutoregressiveDrafter(Drafter):
 
     @property
     def seconds(self) -> float:
-        """Time spent in the heads so far."""
+        """Seconds spent in the heads so far."""
         return self._seconds
 
     def draft(

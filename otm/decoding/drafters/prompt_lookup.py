@@ -66,7 +66,7 @@ class PromptLookup(Drafter):
 
     @property
     def seconds(self) -> float:
-        """Time spent on looking up so far."""
+        """Seconds spent on looking up so far."""
         return self._seconds
 
     def draft(

@@ -36,10 +36,21 @@ class Session(ABC):
         array or tensor [R, L, V]
             For each token the logits of the one that follows it, or its law if the model
             `gives_laws`; anything at the padding.
+
+        Raises
+        ------
+        InvalidInputError
+            If a token is not of the vocabulary or a row gets too long, of models that look.
         """
 
     def read(self, tokens: Rows) -> None:
-        """`append` for tokens whose scores nobody wants, as of a prompt; may be cheaper."""
+        """`append` for tokens whose scores nobody wants, as of a prompt; may be cheaper.
+
+        Parameters
+        ----------
+        tokens : int64 array [R, L]
+            As for `append`.
+        """
         self.append(tokens)
 
     @abstractmethod
@@ -74,4 +85,15 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def start(self, rows: int) -> Session:
-        """Open a session of so many rows, all of them empty."""
+        """Open a session of so many rows, all of them empty.
+
+        Parameters
+        ----------
+        rows : int
+            Number R of rows, at least 1.
+
+        Returns
+        -------
+        Session
+            Nothing is read yet.
+        """

@@ -28,6 +28,16 @@ SHIPPED = ("target", "large", "medium", "small")
 def encode(text: str) -> list[int]:
     """Token ids of a text: the bytes of its UTF-8 form.
 
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    list of int
+        From 0 to 255, one a byte.
+
     Raises
     ------
     InvalidInputError
@@ -48,6 +58,16 @@ def encode(text: str) -> list[int]:
 
 def decode(tokens: Any) -> str:
     """Text of token ids; bytes that are no UTF-8 become U+FFFD.
+
+    Parameters
+    ----------
+    tokens : sequence of int, or int array-like [N]
+        Bytes, from 0 to 255.
+
+    Returns
+    -------
+    str
+        The text.
 
     Raises
     ------
@@ -71,6 +91,8 @@ def decode(tokens: Any) -> str:
 class GPT(Transformer, LanguageModel):
     """A decoder-only transformer as a language model.
 
+    Like that of [radford2019]_, with rotary positions ([su2024]_).
+
     Parameters
     ----------
     config : GPTConfig
@@ -84,6 +106,12 @@ class GPT(Transformer, LanguageModel):
         If the weights are not these.
     MissingDependencyError
         If torch is not installed.
+
+    References
+    ----------
+    .. [radford2019] Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+    .. [su2024] Su et al., "RoFormer: Enhanced transformer with rotary position embedding",
+       Neurocomputing 568, 2024.
 
     Examples
     --------
@@ -139,9 +167,25 @@ class GPT(Transformer, LanguageModel):
         Parameters
         ----------
         path : str or Path
-            Where to.
+            Where to; its folder must exist.
         dtype : torch.dtype, optional
             Type to round the weights to, such as `torch.float16`.
+
+        Raises
+        ------
+        InvalidInputError
+            If the weights are to be rounded to a type that is no float.
+        MissingDependencyError
+            If safetensors is not installed.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "small.safetensors"
+        ...     GPT.random(GPTConfig(layers=1, width=8, heads=2), seed=0).save(path)
+        ...     print(GPT.load(path).config.size == GPTConfig(layers=1, width=8, heads=2).size)
+        True
         """
         write_weights(Path(path), self.config, self.to(device="cpu", dtype=dtype).weights)
 
@@ -156,6 +200,11 @@ def load(name: str = "target") -> GPT:
     ----------
     name : str, optional
         "target", or one of the draft models "large", "medium" and "small".
+
+    Returns
+    -------
+    GPT
+        In float32, on the CPU.
 
     Raises
     ------

@@ -90,6 +90,16 @@ class HuggingFaceModel(LanguageModel):
 
         With B > 1 sources row b translates source b, and takes it along when it is kept.
 
+        Parameters
+        ----------
+        rows : int
+            Number of rows, at least 1.
+
+        Returns
+        -------
+        Session
+            Nothing is read yet.
+
         Raises
         ------
         InvalidInputError

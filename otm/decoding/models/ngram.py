@@ -80,7 +80,7 @@ class NGramModel(StatelessModel):
     def witten_bell(
         cls, tokens: npt.ArrayLike, order: int, vocabulary: int, *, distance: int = 1
     ) -> NGramModel:
-        """Fit a model with Witten–Bell smoothing.
+        """Fit a model with Witten–Bell smoothing ([witten1991]_; the module has the formula).
 
         Parameters
         ----------
@@ -94,6 +94,11 @@ class NGramModel(StatelessModel):
             Which token to predict: 1 for the next one, i for the i-th behind the context, whatever
             comes between.
 
+        Returns
+        -------
+        NGramModel
+            In float64.
+
         Raises
         ------
         InvalidInputError
@@ -101,6 +106,17 @@ class NGramModel(StatelessModel):
         InvalidParameterError
             If the order or the vocabulary is no such number, V is above 2²⁴, or V to the power of n
             is not below 2⁶³.
+
+        References
+        ----------
+        .. [witten1991] Witten, Bell, "The zero-frequency problem: estimating the probabilities of
+           novel events in adaptive text compression", IEEE Transactions on Information Theory
+           37(4), 1991, method C.
+
+        Examples
+        --------
+        >>> NGramModel.witten_bell([0, 1, 0, 1], order=1, vocabulary=2).law(())
+        array([0.5, 0.5])
         """
         n, v = as_sizes(order, vocabulary)
         tables = [NGramCounts.of(tokens, i, v, distance=distance) for i in range(1, n + 1)]
@@ -108,12 +124,17 @@ class NGramModel(StatelessModel):
 
     @classmethod
     def kneser_ney(cls, tokens: npt.ArrayLike, order: int, vocabulary: int) -> NGramModel:
-        """Fit a model with Kneser–Ney smoothing.
+        """Fit a model with Kneser–Ney smoothing ([kneser1995]_; the module has the formula).
 
         Parameters
         ----------
         tokens, order, vocabulary
             As for `witten_bell`.
+
+        Returns
+        -------
+        NGramModel
+            In float64.
 
         Raises
         ------
@@ -124,13 +145,29 @@ class NGramModel(StatelessModel):
         -----
         D is n₁ / (n₁ + 2 n₂) where nᵢ n-grams have count i.  If none has count 1, as may be for the
         bytes of a long text, nothing is reserved, and a token that did not occur has probability 0.
+
+        References
+        ----------
+        .. [kneser1995] Kneser, Ney, "Improved backing-off for m-gram language modeling", ICASSP
+           1995.
+
+        Examples
+        --------
+        >>> NGramModel.kneser_ney([0, 1, 0, 1], order=1, vocabulary=2).law(())
+        array([0.5, 0.5])
         """
         n, v = as_sizes(order, vocabulary)
         lower = [NGramCounts.of(tokens, i, v).continuations() for i in range(2, n + 1)]
         return cls([*lower, NGramCounts.of(tokens, n, v)], _kneser_ney)
 
     def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Law of the token that follows a context: array [V]."""
+        """Law of the token that follows a context: array [V].
+
+        Raises
+        ------
+        InvalidInputError
+            If the context holds no token ids below V.
+        """
         return self.laws(context[max(len(context) - self.order + 1, 0) :])
 
     def laws(self, contexts: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -149,7 +186,7 @@ class NGramModel(StatelessModel):
         Raises
         ------
         InvalidInputError
-            If the contexts are no token ids.
+            If the contexts are no token ids below V.
         """
         ids = as_ids(contexts, 0, self.vocabulary)
         laws = self._unigram_law

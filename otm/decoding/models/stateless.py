@@ -17,13 +17,35 @@ class StatelessModel(LanguageModel):
     """A model that finds the law of the next token from the context alone, at little cost.
 
     Subclasses give `law`.
+
+    Examples
+    --------
+    >>> class Alternating(StatelessModel):
+    ...     vocabulary = 2
+    ...
+    ...     def law(self, context):
+    ...         return np.eye(2)[(sum(context) + 1) % 2]
+    >>> Alternating().start(rows=1).append(np.array([[0, 1]]))
+    array([[[0., 1.],
+            [1., 0.]]])
     """
 
     gives_laws = True
 
     @abstractmethod
     def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Law of the token that follows a context: array [V]."""
+        """Law of the token that follows a context.
+
+        Parameters
+        ----------
+        context : tuple of int
+            All tokens before, perhaps none.
+
+        Returns
+        -------
+        array [V]
+            Probabilities: floats or fractions.
+        """
 
     def start(self, rows: int) -> Session:
         """Open a session of so many rows, all of them empty."""

@@ -80,13 +80,18 @@ class TableModel(StatelessModel):
         Parameters
         ----------
         vocabulary : int
-            Number of tokens.
+            Number of tokens, from 1 to 2^24.
         order : int
-            Length of the longest contexts.
+            Length of the longest contexts, in tokens.
         rng : Generator
             Where the numbers come from.
         largest : int, optional
             Weights are whole numbers from 0 to this, so that zeros occur.
+
+        Returns
+        -------
+        TableModel
+            In fractions.
 
         Raises
         ------

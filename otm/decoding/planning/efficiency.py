@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.arithmetic import Law
-from otm.coupling.rules import RULES, Rule
+from otm.coupling.rules import RULES, Rule, named_rules
 from otm.decoding.branching import Branching, as_branching
 from otm.decoding.drafting import DraftNode
 from otm.decoding.planning.expected_tokens import tokens_by_rule, tokens_by_traversal
@@ -28,12 +28,12 @@ from otm.decoding.planning.paired_means import PairedMeans, Setup
 from otm.decoding.planning.recording import Recording, pruned
 from otm.decoding.policies import as_gamma
 from otm.decoding.verification import TargetLaws
-from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.input_checks import as_draft_count
 from otm.problem import MembershipProblem
 from otm.sparse import align
 
-__all__ = ["Rules", "block_efficiency", "first_step_acceptance", "named_rules"]
+__all__ = ["WITH_TRAVERSAL", "Rules", "block_efficiency", "first_step_acceptance"]
 
 Rules = Iterable[str] | Mapping[str, Rule | None]
 """Names of rules; or functions from a problem to a plan by name, with None for traversal."""
@@ -41,18 +41,22 @@ Rules = Iterable[str] | Mapping[str, Rule | None]
 Judge = Callable[[DraftNode, TargetLaws, int], Law]
 """From drafts, the target's laws and a depth to the mean number of tokens for each γ up to it."""
 
-TRAVERSAL = "traversal"
+WITH_TRAVERSAL: dict[str, Rule | None] = {**RULES, "traversal": None}
+"""Rules by name; None stands for traversal, which judges whole paths."""
 
 
 def block_efficiency(
     recordings: Sequence[Recording],
-    rules: Rules = ("k-Seq", "optimal", TRAVERSAL),
+    rules: Rules = ("k-Seq", "optimal", "traversal"),
     ks: Iterable[Branching] | None = None,
     gammas: Iterable[int] | None = None,
     *,
     level: float = 0.95,
 ) -> PairedMeans:
     """Mean number of tokens of a step, for each rule, number of drafts and length.
+
+    The block efficiency of [sun2023]_, section 7; given the drafts it is computed, not simulated
+    (`otm.decoding.planning.expected_tokens`).
 
     Parameters
     ----------
@@ -80,14 +84,21 @@ def block_efficiency(
         If a rule is asked for by a name that does not exist.
     InvalidInputError
         If there are no recordings, or more drafts are asked for than were recorded.
+    InvalidDraftCountError, ProblemTooLargeError
+        If a number in `ks` is not an integer of at least 1, or has too many paths.
     InvalidParameterError
-        If a rule is for drafts that are not independent, or nothing is asked for.
+        If a rule is no function or for drafts that are not independent, or nothing is asked for.
 
     Notes
     -----
     The contexts decide what is estimated: at those where the steps of a loop began (`contexts_of`)
     it is the block efficiency of that loop, and close to it that of one with other drafts; over all
     positions of a text it is too large.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS
+       2023.
 
     Examples
     --------
@@ -107,7 +118,7 @@ def block_efficiency(
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
     _check(recordings)
-    judges = {name: _judge(rule) for name, rule in named_rules(rules).items()}
+    judges = {name: _judge(rule) for name, rule in named_rules(rules, WITH_TRAVERSAL).items()}
     widths = _widths(recordings)
     if not widths:
         raise InvalidInputError("nothing was drafted in these recordings; record deeper ones")
@@ -179,7 +190,13 @@ def first_step_acceptance(
     UnknownMethodError
         If a rule is asked for by a name that does not exist.
     InvalidInputError
-        If there are no recordings, or a number of drafts is below 1.
+        If there are no recordings.
+    InvalidParameterError
+        If a rule is no function.
+    InvalidDraftCountError
+        If a number of drafts is not an integer of at least 1.
+    ProblemTooLargeError
+        If a rule has no exact acceptance for so many drafts.
 
     Examples
     --------
@@ -197,7 +214,8 @@ def first_step_acceptance(
     """
     _check(recordings)
     counts = [as_draft_count(k) for k in ks]
-    named = {name: rule for name, rule in named_rules(rules).items() if rule is not None}
+    known = named_rules(rules, WITH_TRAVERSAL)
+    named = {name: rule for name, rule in known.items() if rule is not None}
     values = {Setup(name, k, 1): np.zeros(len(recordings)) for name in named for k in counts}
     for r, recording in enumerate(recordings):
         if recording.tree.children:
@@ -207,27 +225,6 @@ def first_step_acceptance(
                 for name, rule in named.items():
                     values[Setup(name, k, 1)][r] = rule(problem).acceptance
     return PairedMeans("acceptance of a first draft", values, _prompts(recordings), level)
-
-
-def named_rules(rules: Rules) -> dict[str, Rule | None]:
-    """Return rules by name; None stands for traversal, which judges whole paths.
-
-    Raises
-    ------
-    UnknownMethodError
-        If a rule is asked for by a name that does not exist.
-    """
-    if isinstance(rules, Mapping):
-        return dict(rules)
-    names = [rules] if isinstance(rules, str) else list(rules)
-    known: dict[str, Rule | None] = {**RULES, TRAVERSAL: None}
-    for name in names:
-        if name not in known:
-            raise UnknownMethodError(
-                f"rule {name!r:.60}; known rules are {', '.join(known)}; others are given by a "
-                "mapping from names to functions of a problem"
-            )
-    return {name: known[name] for name in names}
 
 
 def _judge(rule: Rule | None) -> Judge:

@@ -20,11 +20,8 @@ import numpy as np
 from otm.arithmetic import Law, Number, zeros
 from otm.coupling.rules import Rule
 from otm.decoding.drafting import DraftNode
-from otm.decoding.verification import OpenNode, TargetLaws
-from otm.draft_laws.iid import IID
-from otm.errors import InvalidParameterError
-from otm.problem import MembershipProblem
-from otm.sparse import align
+from otm.decoding.traversal import OpenNode
+from otm.decoding.verification import TargetLaws, plan_of_tree
 
 __all__ = ["tokens_by_rule", "tokens_by_traversal"]
 
@@ -52,7 +49,7 @@ def tokens_by_rule(rule: Rule, root: DraftNode, target: TargetLaws, depth: int) 
     Raises
     ------
     InvalidParameterError
-        If the rule is for drafts that are not i.i.d.
+        If the rule is for drafts that are not i.i.d., or for another number of them.
 
     Examples
     --------
@@ -75,14 +72,7 @@ def tokens_by_rule(rule: Rule, root: DraftNode, target: TargetLaws, depth: int) 
         survivors: dict[int, list[DraftNode]] = {}
         for child in drafts:
             survivors.setdefault(child.token, []).append(child)
-        tokens, draft, aim = align(nodes[0].offered(), target(path))
-        plan = rule(MembershipProblem(draft, aim, len(drafts)))
-        if not isinstance(plan.drafts, IID):
-            raise InvalidParameterError(
-                f"{type(plan).__name__} is a rule for drafts that are not independent, and those "
-                "of a tree are; use KSeq, OptimalPlan, RecursiveRejection or another rule for "
-                "i.i.d. drafts"
-            )
+        tokens, plan = plan_of_tree(rule, nodes[0].offered(), target(path), len(drafts))
         law = plan.conditional(np.searchsorted(tokens, [child.token for child in drafts]))
         for token, agreeing in survivors.items():
             selected = law.item(int(np.searchsorted(tokens, token)))

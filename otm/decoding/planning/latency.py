@@ -25,6 +25,7 @@ from otm.decoding.models.base import LanguageModel, Session
 from otm.decoding.parameters import LARGEST_GAMMA, as_costs
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.shown import shown
 from otm.tensors import to_host
 
 __all__ = ["Latency", "measure"]
@@ -82,7 +83,7 @@ class Latency:
             counts = [as_positive(count, name) for count in grid]
             if counts[:1] != [1] or any(a >= b for a, b in itertools.pairwise(counts)):
                 raise InvalidInputError(
-                    f"{name} = {grid!r:.60}; the numbers must ascend from 1, for which decoding "
+                    f"{name} = {shown(grid)}; the numbers must ascend from 1, for which decoding "
                     "without drafts is known"
                 )
         shapes = as_costs(self.draft, "draft").shape, as_costs(self.target, "target").shape
@@ -102,12 +103,27 @@ class Latency:
 
     @classmethod
     def constant(cls, cost: float) -> Latency:
-        """Return what Theorem 3.8 of Leviathan et al. assumes: c a draft, 1 for the target.
+        """Return what [leviathan2023]_, Theorem 3.8, assumes: c a draft, 1 for the target.
 
         Parameters
         ----------
         cost : float
             Time c of a run of the draft model over that of the target, at least 0.
+
+        Returns
+        -------
+        Latency
+            In units of the target's time for one token, for all numbers of drafts and chains.
+
+        Raises
+        ------
+        InvalidParameterError
+            If c is not such a number.
+
+        References
+        ----------
+        .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+           Speculative Decoding", ICML 2023.
 
         Examples
         --------
@@ -129,10 +145,24 @@ class Latency:
 
         The first level of drafts is the same row for all chains, and may take less.
 
+        Parameters
+        ----------
+        gamma : int
+            Number of drafts γ of a chain, at least 0.
+        k : int
+            Number of chains K, at least 1.
+
+        Returns
+        -------
+        float
+            In the unit of the table.
+
         Raises
         ------
         InvalidInputError
             If the table does not reach so far.
+        InvalidParameterError
+            If γ or K is not such a number.
         """
         tokens, rows = as_gamma(gamma) + 1, as_positive(k, "k")
         if rows > self.rows[-1] or tokens > self.tokens[-1]:
@@ -154,10 +184,17 @@ class Latency:
         gamma, k : int
             K chains of γ drafts.
 
+        Returns
+        -------
+        float
+            Without a unit; above 1 where drafting pays.
+
         Raises
         ------
         InvalidInputError
             If the table does not reach so far.
+        InvalidParameterError
+            If γ or K is not such a number.
         """
         return efficiency * (self.alone + self.overhead_alone) / self.step(gamma, k)
 

@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from otm.decoding.branching import Branching
 from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.shown import shown
+from otm.text_table import text_table
 
-__all__ = ["Estimate", "PairedMeans", "Setup", "clustered_mean", "ratio_of_totals", "text_table"]
+__all__ = ["Estimate", "PairedMeans", "Setup", "clustered_mean", "ratio_of_totals"]
 
 
 class Setup(NamedTuple):
@@ -30,6 +32,11 @@ class Setup(NamedTuple):
         Number K of chains, or the numbers of children at the levels of a prefix tree.
     gamma : int
         Most drafts γ of a path.
+
+    Examples
+    --------
+    >>> Setup("k-Seq", 4, 8).gamma
+    8
     """
 
     rule: str
@@ -38,7 +45,20 @@ class Setup(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A mean and the two ends of its confidence interval."""
+    """A mean and the two ends of its confidence interval.
+
+    Attributes
+    ----------
+    mean : float
+        The mean.
+    low, high : float
+        The ends of its interval; infinite if nothing is known of it.
+
+    Examples
+    --------
+    >>> print(Estimate(2.0, 1.5, 2.5))
+    2.000 ± 0.500
+    """
 
     mean: float
     low: float
@@ -61,7 +81,8 @@ class PairedMeans:
     prompts : int array [R]
         The prompt of each context.
     level : float, optional
-        Probability that an interval covers its mean, nearly.
+        Probability that an interval covers its mean, nearly; above 0 and below 1, which is checked
+        when one is asked for.
 
     Examples
     --------
@@ -96,10 +117,22 @@ class PairedMeans:
     ) -> Estimate:
         """Mean of the first less that of the second, context by context.
 
+        Parameters
+        ----------
+        setup, other : Setup, or tuple of its three entries
+            Two that were measured.
+
+        Returns
+        -------
+        Estimate
+            Of the difference, in the unit of what was measured.
+
         Raises
         ------
         UnknownMethodError
             If one of the two was not measured.
+        InvalidParameterError
+            If the level is not above 0 and below 1.
         """
         values = self._of(setup) - self._of(other)
         return clustered_mean(values, self.prompts, level=self.level)
@@ -113,7 +146,7 @@ class PairedMeans:
     def __str__(self) -> str:
         gammas = sorted({setup.gamma for setup in self.values})
         lines = dict.fromkeys((setup.rule, setup.k) for setup in self.values)
-        rows = [["rule", "K", *(f"γ = {gamma}" for gamma in gammas)]]
+        columns, rows = ["rule", "K", *(f"γ = {gamma}" for gamma in gammas)], []
         for rule, k in lines:
             there = [Setup(rule, k, gamma) for gamma in gammas]
             cells = [str(self[setup]) if setup in self.values else "" for setup in there]
@@ -121,7 +154,7 @@ class PairedMeans:
         contexts, prompts = self.prompts.size, np.unique(self.prompts).size
         return (
             f"{self.quantity}: mean ± half of the {100 * self.level:g} % interval, {contexts} "
-            f"contexts of {prompts} prompts\n{text_table(rows)}"
+            f"contexts of {prompts} prompts\n{text_table(columns, rows)}"
         )
 
 
@@ -215,7 +248,7 @@ def ratio_of_totals(
             "least one pair, and denominators with a total above 0"
         )
     if not 0 < level < 1:
-        raise InvalidParameterError(f"level = {level!r:.60}; it must be above 0 and below 1")
+        raise InvalidParameterError(f"level = {shown(level)}; it must be above 0 and below 1")
     ratio, count = float(above.sum() / below.sum()), above.size
     if count == 1:
         return Estimate(ratio, -np.inf, np.inf)
@@ -223,13 +256,3 @@ def ratio_of_totals(
     error = float(np.sqrt(count / (count - 1) * (residuals**2).sum()) / below.sum())
     reach = float(stdtrit(count - 1, (1 + level) / 2)) * error
     return Estimate(ratio, ratio - reach, ratio + reach)
-
-
-def text_table(rows: list[list[str]]) -> str:
-    """Lay rows out in columns, with a line below the first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

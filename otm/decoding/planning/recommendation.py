@@ -15,22 +15,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm.coupling.rules import named_rules
 from otm.decoding.branching import Branching
 from otm.decoding.counts import as_positive
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.models.base import LanguageModel
-from otm.decoding.planning.efficiency import Rules, block_efficiency, named_rules
+from otm.decoding.planning.efficiency import WITH_TRAVERSAL, Rules, block_efficiency
 from otm.decoding.planning.latency import Latency
 from otm.decoding.planning.paired_means import (
     Estimate,
     PairedMeans,
     Setup,
     clustered_mean,
-    text_table,
 )
 from otm.decoding.planning.recording import record
 from otm.decoding.standardize import Standardization
 from otm.errors import InvalidParameterError
+from otm.shown import shown
+from otm.text_table import text_table
 
 __all__ = ["Candidate", "Recommendation", "recommend"]
 
@@ -48,9 +50,15 @@ class Candidate:
     efficiency : Estimate
         Mean number of tokens of a step.
     speedup : Estimate
-        Speed over decoding without drafts.
+        Speed over decoding without drafts; no unit.
     behind : Estimate
         By how much the speed-up of the best candidate is larger, at the same contexts.
+
+    Examples
+    --------
+    >>> one = Estimate(1.0, 1.0, 1.0)
+    >>> Candidate(Setup("k-Seq", 2, 4), Standardization(), one, one, one).arguments["gamma"]
+    4
     """
 
     setup: Setup
@@ -75,6 +83,13 @@ class Recommendation:
         All that were compared.
     contexts, prompts : int
         Number of contexts that were recorded, and of prompts that they belong to.
+
+    Examples
+    --------
+    >>> one = Estimate(1.0, 1.0, 1.0)
+    >>> candidate = Candidate(Setup("k-Seq", 2, 4), Standardization(), one, one, one)
+    >>> Recommendation((candidate,), contexts=1, prompts=1).pays
+    False
     """
 
     candidates: tuple[Candidate, ...]
@@ -92,7 +107,8 @@ class Recommendation:
         return self.best.speedup.low > 1
 
     def __str__(self) -> str:
-        rows = [["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "behind"]]
+        columns = ["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "behind"]
+        rows = []
         for candidate in self.candidates[:SHOWN]:
             rule, k, gamma = candidate.setup
             sampling = _text(candidate.draft_sampling)
@@ -107,7 +123,7 @@ class Recommendation:
         )
         return (
             f"{first}\n{len(self.candidates)} setups, {self.contexts} contexts of {self.prompts} "
-            f"prompts, 95 % intervals\n{text_table(rows)}"
+            f"prompts, 95 % intervals\n{text_table(columns, rows)}"
         )
 
 
@@ -166,9 +182,13 @@ def recommend(
 
     Raises
     ------
+    UnknownMethodError
+        If a rule is asked for by a name that does not exist.
     InvalidInputError, InvalidParameterError
         If an argument is outside its range; before any model is run, but for a rule whose drafts
         are not independent.
+    ProblemTooLargeError
+        If K has more than 2^16 paths.
 
     Notes
     -----
@@ -203,7 +223,7 @@ def recommend(
     costs: dict[tuple[Branching, int], float] = {
         (k, gamma): latency.step(gamma, k) for k in given_ks for gamma in given_gammas
     }
-    compared = named_rules(rules)
+    compared = named_rules(rules, WITH_TRAVERSAL)
     wanted = sampling or Standardization()
     temperatures = [wanted.temperature] if draft_temperatures is None else list(draft_temperatures)
     samplings = [
@@ -261,7 +281,7 @@ def _standardization(
     unknown = set(truncation) - {"top_k", "top_p", "min_p"}
     if unknown:
         raise InvalidParameterError(
-            f"a draft truncation with {unknown.pop()!r:.60}; it may have 'top_k', 'top_p' and "
+            f"a draft truncation with {shown(unknown.pop())}; it may have 'top_k', 'top_p' and "
             "'min_p'"
         )
     return replace(target, temperature=temperature, **truncation)

@@ -21,6 +21,7 @@ from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.standardize import Standardization
 from otm.decoding.trace import Generation
 from otm.errors import InvalidInputError
+from otm.shown import shown
 from otm.sparse import SparseLaw
 
 __all__ = ["Recording", "contexts_of", "pruned", "record"]
@@ -43,6 +44,13 @@ class Recording:
         The drafts; every node that has children has the draft law.
     target : dict from tuple of int to SparseLaw
         The target's law after the path of every node.
+
+    Examples
+    --------
+    >>> law = SparseLaw([0, 1], [0.5, 0.5])
+    >>> tree = DraftNode((), law, [DraftNode((1,))])
+    >>> Recording(0, (3,), tree, {(): law, (1,): law}).tree.leaves()
+    [(1,)]
     """
 
     prompt: int
@@ -216,7 +224,7 @@ def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
         groups = []
     if not any(groups):
         raise InvalidInputError(
-            f"contexts = {contexts!r:.60}; give at least one, as a sequence for each prompt of "
+            f"contexts = {shown(contexts)}; give at least one, as a sequence for each prompt of "
             "sequences of tokens: a single context is [[context]]"
         )
     return [as_prompts(group, vocabulary) if group else () for group in groups]

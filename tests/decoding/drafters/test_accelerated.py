@@ -18,7 +18,8 @@ from otm.decoding.models.table import TableModel
 from otm.decoding.models.uniform import UniformModel
 from otm.decoding.reading import Path
 from otm.decoding.standardize import Standardization
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
+from otm.decoding.traversal import verify_traversal
+from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
 from otm.errors import InvalidInputError
 from otm.sparse import SparseLaw
 from otm.testing.sequences import law_of, sequence_law

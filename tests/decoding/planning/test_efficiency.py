@@ -378,5 +378,5 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency(record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 0))
     with pytest.raises(InvalidInputError, match="no recordings"):
         block_efficiency([])
-    with pytest.raises(InvalidParameterError, match="drafts that are not independent"):
+    with pytest.raises(InvalidParameterError, match="not a rule for k independent drafts"):
         block_efficiency(recordings, {"without": RecursiveRejectionWithoutReplacement})
