@@ -261,6 +261,8 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "plan with an entry missing": plan_edit(lambda plan: plan["entries"].pop()),
     "plan with an entry twice": plan_edit(lambda plan: plan["entries"].append(plan["entries"][0])),
     "plan without entries": plan_edit(lambda plan: plan["entries"].clear()),
+    "plan whose entries are no list": plan_edit(lambda plan: plan.update(entries=None)),
+    "plan whose entries are an object": plan_edit(lambda plan: plan.update(entries={})),
     "plan of half the mass": plan_edit(lambda d: d.update(denominator=2 * d["denominator"])),
     "plan with denominator 0": plan_edit(lambda plan: plan.update(denominator=0)),
     "plan with negative denominator": plan_edit(lambda plan: plan.update(denominator=-1)),
@@ -583,6 +585,20 @@ def test_a_plan_that_falls_short_by_one_unit_is_refused() -> None:
     document |= {"lower": str_of(lower), "gap": str_of(unit), "status": "bounded"}
     document["interval"] = [(0.0).hex(), (1.0).hex()]
     certificate.check(sealed(document))
+
+
+@pytest.mark.parametrize("law", [[-1, 3], [0, 0], [], ["0x1p+0", "-0x1p-1"]])
+def test_a_law_has_no_negative_weight_and_some_positive_one(law: list[Any]) -> None:
+    """Bug: a negative weight that other weights make up for."""
+    with pytest.raises(certificate.CertificateRefusedError, match="the draft is no law"):
+        certificate.weights(law, "draft")
+
+
+def test_the_program_says_what_is_proved(tmp_path: Path, capsys: Any) -> None:
+    """Bug: an end of the interval as it stands in the file, in hexadecimal."""
+    assert verdict(good_document(), tmp_path) == 0
+    low, high = (float.fromhex(end) for end in good_document()["interval"])
+    assert capsys.readouterr().out == f"proved (exact): {low!r} <= alpha <= {high!r}\n"
 
 
 def test_a_plan_may_say_that_an_output_has_no_mass() -> None:

@@ -122,6 +122,16 @@ def test_a_factor_below_the_best_is_refused(problem: MembershipProblem, bits: in
         KSeq(problem, rho=rho)
 
 
+def test_fractions_have_no_tolerance_and_floats_have_one() -> None:
+    """Bug: the tolerance of floats for fractions, whose output law would not be the target."""
+    uniform, half = [Fraction(1, 4)] * 4, [Fraction(1, 2)] * 2 + [Fraction(0)] * 2  # ρ* = 3/2
+    below = Fraction(3, 2) - Fraction(1, 10**15)
+    with pytest.raises(InvalidParameterError, match="not a valid division factor"):
+        KSeq(MembershipProblem(uniform, half, 2), rho=below)
+    floats = MembershipProblem([0.25] * 4, [0.5, 0.5, 0, 0], 2)
+    assert KSeq(floats, rho=float(below)).rho == float(below) < 1.5
+
+
 @pytest.mark.parametrize("rho", [0.0, 0.99, -1.0])
 def test_a_factor_below_one_is_refused(rho: float) -> None:
     with pytest.raises(InvalidParameterError, match="valid division factor"):

@@ -70,6 +70,16 @@ def test_in_floats_they_are_the_exact_ones_up_to_rounding(problem: MembershipPro
         assert abs(bound.value - exact.value) <= 1e-13 * exact.value + 1e-300, bound
 
 
+def test_the_limit_of_an_enumeration_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a limit that leaves out the size that it names, or counts three sets a token."""
+    problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+    monkeypatch.setattr("otm.membership.bounds.LARGEST_ENUMERATION", 2**2 * 2**2)
+    assert lemma_3_by_definition(problem) == 0.6875
+    monkeypatch.setattr("otm.membership.bounds.LARGEST_ENUMERATION", 2**2 * 2**2 - 1)
+    with pytest.raises(ProblemTooLargeError):
+        lemma_3_by_definition(problem)
+
+
 def test_a_bound_is_not_lifted_above_one_by_rounding() -> None:
     """Bug: a sum of probabilities that exceeds one, as a lower bound of a probability."""
     law = [0.00364964, 0.00364964, 0.00364964, 0.97080292, 0.00364964, 0.01459854]
