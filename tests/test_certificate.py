@@ -182,7 +182,7 @@ def swap_outputs(plan: Document) -> None:
 
 def borrow_mass(plan: Document) -> None:
     """Take mass from outputs that have none: both marginals hold, and more would be accepted."""
-    plan["entries"] += [[[0, 0], 0, 1], [[0, 0], 1, -1], [[1, 1], 1, 1], [[1, 1], 0, -1]]
+    plan["entries"] += [[[0, 0], 0, 2], [[0, 0], 1, -2], [[1, 1], 1, 2], [[1, 1], 0, -2]]
 
 
 def independent(plan: Document) -> None:
@@ -398,6 +398,13 @@ def test_a_plan_for_too_large_an_instance_is_refused_at_once(tmp_path: Path, cap
     document |= {"lower": "1/1", "upper": "1/1", "gap": "0/1", "interval": ["0x1p+0", "0x1p+0"]}
     assert "too large an instance" in refused(sealed(document), tmp_path, capsys)
     assert verdict(sealed(document | {"plan": None}), tmp_path) == 0
+
+
+def test_the_size_of_a_plan_is_the_number_of_tuples() -> None:
+    """Bug: n k in place of n^k."""
+    document = good_document(k=7) | {"plan": good_document(k=2)["plan"]}
+    with pytest.raises(certificate.CertificateRefusedError, match="too large an instance"):
+        certificate.check(sealed(document))
 
 
 # Soundness, against brute force ----------------------------------------------------------------

@@ -401,6 +401,20 @@ def test_one_solution_serves_many_threads() -> None:
                 assert (index == expected.index).all()
 
 
+@pytest.mark.parametrize(
+    ("method", "other"), [("lp-highs", "cvxpy_.solve_cvxpy"), ("lp-cvxpy", "highs_.solve_highs")]
+)
+def test_each_method_is_solved_by_its_own_solver(
+    method: Any, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: one solver under both names, so that they agree however wrong it is."""
+    pytest.importorskip("cvxpy")
+    monkeypatch.setattr(f"otm.membership.{other}", lambda _: pytest.fail("the other solver"))
+    solution = otm.solve([0.75, 0.25], [0.25, 0.75], 2, method=method)
+    assert solution.alpha == pytest.approx(0.6875, abs=1e-9)
+    assert solution.method == method
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_linear_program_is_solved_in_floats(exact: bool) -> None:
     """Catches fractions that reach the solver, or a target that does not."""
