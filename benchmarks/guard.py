@@ -3,9 +3,10 @@
     python -m benchmarks.guard [NAME ...]
 
 Times are compared as ratios to something measured in the same run, never in seconds: to
-`np.argsort`, to a call of `otm.alpha` a row, to the optimal plan, to `import numpy`.  A slower
-machine passes; a slower OTM does not.  What else the machine does moves ratios too: what is slower
-than TOLERANCE times its record is measured again, and only what is slow in each of TRIES counts.
+`np.argsort`, to a call of `otm.alpha` a row, to the optimal plan, to `import numpy`, to a run of
+the target model.  A slower machine passes; a slower OTM does not.  What else the machine does moves
+ratios too: what is slower than TOLERANCE times its record is measured again, and only what is slow
+in each of TRIES counts.
 
 The exit code is 1 if anything is.  The sizes are those of the records; it takes a minute or two.
 """
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -120,22 +122,36 @@ def of_rules(cost: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     }
 
 
+def recorded_report() -> dict[str, float]:
+    """Time of a position over that of a sort, as `benchmarks.report` found them."""
+    found = record("report")
+    (alone,) = (row for row in found["results"] if row["workers"] == 1)
+    return {"position": alone["processor ms per position"] / found["argsort ms"]}
+
+
 def measured_report() -> dict[str, float]:
     """Measure a position of a report, on fewer positions than `benchmarks.report` does."""
     vocabulary = record("report")["vocabulary"]
-    keys = np.random.default_rng(1).random(record("solve")["n"])
     with tempfile.TemporaryDirectory() as name:
         paths = report.write_logits(Path(name), 400, vocabulary)
         found = report.run(paths, Path(name) / "run", Settings(), workers=1)
-    sort = solve.in_turns({"argsort": lambda: np.argsort(keys)}, 3 * ROUNDS)["argsort"]
-    return {"position": found["processor ms per position"] / (1e3 * sort)}
+    sort = report.argsort_milliseconds(vocabulary)
+    return {"position": found["processor ms per position"] / sort}
 
 
-def recorded_report() -> dict[str, float]:
-    """Time of a position, of the record of reports, over that of a sort, of the record of solve."""
-    (alone,) = (row for row in record("report")["results"] if row["workers"] == 1)
-    sort = min(row["argsort ms"] for row in record("solve")["times"])
-    return {"position": alone["processor ms per position"] / sort}
+def of_steps(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Time outside of the models over a run of the target, as `benchmarks.decoding` found them."""
+    return {f"{row['rule']}, K = {row['k']}": row["other_ms"] / row["target_ms"] for row in rows}
+
+
+def measured_steps() -> dict[str, float]:
+    """Measure steps of the shipped pair, on shorter texts than `benchmarks.decoding` does."""
+    import torch
+
+    from benchmarks.loops.overhead import overhead_of_shipped_pair
+
+    torch.set_num_threads(1)
+    return of_steps(overhead_of_shipped_pair(150))
 
 
 GROUPS = {
@@ -160,6 +176,7 @@ GROUPS = {
         lambda: of_rules(rules.cost(record("rules")["n"], record("rules")["k"], ROUNDS, 200)),
     ),
     "report": Group(recorded_report, measured_report),
+    "decode": Group(lambda: of_steps(record("decoding")["overhead_shipped"]), measured_steps),
 }
 
 

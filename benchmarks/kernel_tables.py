@@ -1,7 +1,7 @@
-"""The tables of the kernels: compiled for sm_90, distances of laws, and times on GPUs.
+"""The tables of the kernels: compiled for sm_90, distances of laws, and times on devices.
 
-Times come from each benchmarks/results/kernels-<device>.json of a GPU; without such a file there
-is no table of them.
+Times come from each benchmarks/results/kernels-<device>.json; without such a file of a GPU there is
+no table of GPUs.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import layout
 from benchmarks.layout import markdown, origin, record
 
-__all__ = ["compiled", "gpu", "gpu_records", "lost", "panels", "sigmoid", "softmax"]
+__all__ = ["compiled", "cpu", "gpu", "gpu_records", "lost", "panels", "sigmoid", "softmax"]
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
@@ -88,26 +88,36 @@ def lost() -> str:
 
 def gpu_records() -> dict[str, Any]:
     """Return the results of `benchmarks.kernels` on GPUs, by the name of their file."""
-    files = {path.stem: record(path.stem) for path in sorted(layout.RESULTS.glob("kernels-*.json"))}
-    return {
-        name: found
-        for name, found in files.items()
-        if not found.get("device", "CPU").startswith("CPU")
-    }
+    return {name: found for name, found in _timed().items() if not _is_cpu(found)}
 
 
 def gpu() -> str:
-    return "\n".join(of_gpu(name, found) for name, found in gpu_records().items())
+    return "\n".join(of_device(name, found) for name, found in gpu_records().items())
 
 
-def of_gpu(name: str, found: Any) -> str:
-    """Tables and pictures of one GPU: typical rejections, the largest vocabulary."""
+def cpu() -> str:
+    return "\n".join(of_device(name, found) for name, found in _timed().items() if _is_cpu(found))
+
+
+def _timed() -> dict[str, Any]:
+    paths = sorted(layout.RESULTS.glob("kernels-*.json"))
+    files = {path.stem: record(path.stem) for path in paths}
+    return {name: found for name, found in files.items() if "device" in found}
+
+
+def _is_cpu(found: Any) -> bool:
+    return bool(found["device"].startswith("CPU"))
+
+
+def of_device(name: str, found: Any) -> str:
+    """Tables and pictures of one device: typical rejections, the largest vocabulary."""
     parts = [f"### {found['device']}"]
+    mark = "" if _is_cpu(found) else " (call)"  # on a CPU there are no graphs
     for title, rows in panels(found).items():
         contestants, batches = (
             list(dict.fromkeys(r[x] for r in rows)) for x in ("contestant", "B")
         )
-        cells = {(row["contestant"], row["B"]): time_of(row) for row in rows}
+        cells = {(row["contestant"], row["B"]): time_of(row, mark) for row in rows}
         lines = [[c, *(cells.get((c, b), "") for b in batches)] for c in contestants]
         heading = [f"{title}, V = {rows[0]['V']:,}", *(f"B = {b}" for b in batches)]
         parts.append(markdown(heading, lines).rstrip())
@@ -116,8 +126,10 @@ def of_gpu(name: str, found: Any) -> str:
         parts.append(f"Not timed, as the check of the law failed: {', '.join(sorted(left_out))}.")
     if found["absent"]:
         parts.append(f"Not installed or not working there: {', '.join(found['absent'])}.")
-    versions = [f"{package} {x}" for package, x in found["versions"].items() if x != "absent"]
-    rate = f"copy rate {found['copy bytes/s'] / 1e12:.2f} TB/s"
+    versions = [
+        f"{package} {x}" for package, x in found["versions"].items() if x not in ("absent", "None")
+    ]
+    rate = f"copy rate {found['copy bytes/s'] / 1e9:,.0f} GB/s"
     where = ", ".join([found["device"], found["date"], rate, *versions])
     parts.append(f"`python -m benchmarks.kernels`; {where}.")
     for suffix, subject in (("chain", "one chain"), ("chains", "several chains")):
@@ -127,7 +139,7 @@ def of_gpu(name: str, found: Any) -> str:
 
 
 def panels(found: Any) -> dict[str, list[Any]]:
-    """Rows of one GPU that are shown, by tier, type or number of chains."""
+    """Rows of one device that are shown, by tier, type or number of chains."""
     shown: dict[str, list[Any]] = {}
     for row in found["results"]:
         largest = max(x["V"] for x in found["results"] if x["tier"] == row["tier"])
@@ -137,13 +149,11 @@ def panels(found: Any) -> dict[str, list[Any]]:
     return shown
 
 
-def time_of(row: Any) -> str:
+def time_of(row: Any, mark: str = " (call)") -> str:
     """Microseconds in the replay of a graph; where there is none, of a call, and marked."""
     if "failed" in row:
         return "failed"
-    time = (
-        f"{row['kernel s'] * 1e6:.1f}" if row["kernel s"] else f"{row['wall s'] * 1e6:.0f} (call)"
-    )
+    time = f"{row['kernel s'] * 1e6:.1f}" if row["kernel s"] else f"{row['wall s'] * 1e6:.0f}{mark}"
     if "times one chain" in row:
         return f"{time}, {row['accepted']:.2f} accepted"
     return f"{time}, {row['of floor']:.0%}" if "of floor" in row else time

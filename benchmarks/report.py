@@ -6,10 +6,9 @@ Logits of a zipfian target and a draft that is off by noise, 2,000 positions of 
 float32, read from two files; α_1 … α_8 of the optimum, k-Seq and recursive rejection on every
 core, with one thread each.  Memory is that of the process and its workers, ten times a second: the
 sum of what is resident, in which shared libraries count once for each.  With --save it is also
-written to benchmarks/results/report.json.
+written to benchmarks/results/report.json, with the time of an `np.argsort` of as many numbers.
 """
 
-import argparse
 import json
 import os
 import tempfile
@@ -24,13 +23,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np  # with one thread
 
+from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
+from benchmarks.solve import in_turns
 from otm.reporting import Settings, from_files
 from otm.reporting.knobs import Lenience, Typical
 from otm.reporting.run import measure_all
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 
+SORTS = 25
 KNOBS = Lenience(0.9), Lenience(0.7), Lenience(0.5), Typical()
 
 
@@ -123,13 +125,14 @@ def run(paths: tuple[Path, Path], folder: Path, settings: Settings, workers: int
     }
 
 
+def argsort_milliseconds(vocabulary: int) -> float:
+    """Time a sort of as many numbers: what a position is compared with on any machine."""
+    keys = np.random.default_rng(1).random(vocabulary)
+    return 1e3 * in_turns({"argsort": lambda: np.argsort(keys)}, SORTS)["argsort"]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time a report, and watch its memory.")
-    parser.add_argument("--quick", action="store_true", help="few positions, to see that it runs")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
-    options = parser.parse_args()
-    if options.quick and options.save:
-        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
+    options = options_of(command(__doc__))
     positions, vocabulary = (40, 1_000) if options.quick else (2_000, 50_000)
     cores = os.cpu_count() or 1
     measured = []
@@ -140,13 +143,16 @@ def main() -> None:
             settings = Settings(knobs=knobs)
             measured.append(run(paths, folder / str(number), settings, workers))
             print(json.dumps(measured[-1]))
+    sort = argsort_milliseconds(vocabulary)
+    print(f"np.argsort of {vocabulary:,} numbers: {sort:.2f} ms")
     if options.save:
         record = {
             **machine("numpy", "joblib"),
             "vocabulary": vocabulary,
+            "argsort ms": sort,
             "results": measured,
         }
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        keep(record, RESULTS)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
     }
     assert not any("failed" in row for row in record["results"])
     # what a GPU would write has the same form: the tables and pictures find what they need
-    assert kernel_tables.of_gpu(path.stem, record).count("| otm reference |") == 3
+    assert kernel_tables.of_device(path.stem, record).count("| otm reference |") == 3
     assert pictures.one_chain(record) is None, "there are no graphs on a CPU"
     assert pictures.several_chains(record) is not None
 
@@ -133,7 +133,7 @@ def test_results_of_a_gpu_appear_on_the_page(
         "| k-Seq, torch | failed |",
         "the law failed: a wrong one.",
         "Not installed or not working there: flashinfer.",
-        "SYNTHETIC GPU, 2000-01-01, copy rate 4.00 TB/s, torch 0.0, triton 0.1.",
+        "SYNTHETIC GPU, 2000-01-01, copy rate 4,000 GB/s, torch 0.0, triton 0.1.",
         "(pictures/kernels-synthetic-gpu-chain.svg)",
         "(pictures/kernels-synthetic-gpu-chains.svg)",
     ):

@@ -16,6 +16,7 @@ from otm.arithmetic import Law
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
+from otm.coupling.residual import acceptance_ratio
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
 from otm.membership.cut import minimum_cut
 from otm.problem import MembershipProblem
@@ -171,6 +172,12 @@ def test_a_win_that_underflows_is_still_rejected(rare: float) -> None:
     # Degenerate laws: t(x) = 0 and x drafted, where p(x)^k is zero in floats
     plan = OptimalPlan(MembershipProblem([rare, 1.0], [0.0, 1.0], 2))
     assert tuple(plan.select([0, 0], [0.5, 0.5, 0.0, 0.5])) == (1, -1)
+
+
+def test_what_is_wanted_is_accepted_though_its_mass_underflows() -> None:
+    """Bug: a ratio to zero that is not one, where a draft can still come."""
+    ratio = acceptance_ratio(np.array([0.5, 0.0, 0.25]), np.array([0.0, 0.0, 0.5]))
+    assert ratio.tolist() == [1, 0, 0.5]
 
 
 def large_laws(n: int) -> dict[str, tuple[Law, Law]]:
