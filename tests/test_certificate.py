@@ -217,6 +217,7 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "draft shorter than target": edit("draft", lambda law: law[:-1]),
     "draft negative": edit("draft", lambda law: [-1, *law[1:]]),
     "draft zero everywhere": edit("draft", lambda law: [0] * len(law)),
+    "draft of malformed hexadecimal digits": edit("draft", lambda law: ["0xzz", *law[1:]]),
     "draft of booleans": edit("draft", lambda law: [True] * len(law)),
     "draft of floats that JSON rounds": edit("draft", lambda law: [0.25] * len(law)),
     "draft that is NaN": edit("draft", lambda law: ["nan"] * len(law)),
@@ -599,6 +600,39 @@ def test_a_law_has_no_negative_weight_and_some_positive_one(law: list[Any]) -> N
     """Bug: a negative weight that other weights make up for."""
     with pytest.raises(certificate.CertificateRefusedError, match="the draft is no law"):
         certificate.weights(law, "draft")
+
+
+@pytest.mark.parametrize("token", [-1, 4])
+def test_a_cut_holds_tokens_of_the_vocabulary_alone(token: int) -> None:
+    """Bug: −1, which Python takes for the last token."""
+    with pytest.raises(certificate.CertificateRefusedError, match="the cut holds no tokens"):
+        certificate.cut_value(DRAFT, TARGET, 2, [token])
+
+
+def test_a_refusal_names_the_type_or_the_text(capsys: Any) -> None:
+    """Bug: a whole list in a message, or a type in place of what is misspelt."""
+    for value, shown in (("0xzz", "'0xzz'"), ([1] * 1000, "list"), ("0x" + "z" * 1000, "'0xzzz")):
+        with pytest.raises(certificate.CertificateRefusedError, match="is no integer") as refusal:
+            certificate.weights([value, 1], "draft")
+        assert str(refusal.value).startswith(f"draft: {shown}")
+        assert len(str(refusal.value)) < 100
+
+
+def test_the_limit_of_k_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a limit that leaves out the size that it names."""
+    bits = 2 * sum(DRAFT).bit_length()  # of p(H)^2
+    monkeypatch.setattr(certificate, "LARGEST_POWER_BITS", bits)
+    certificate.check(good_document())
+    monkeypatch.setattr(certificate, "LARGEST_POWER_BITS", bits - 1)
+    with pytest.raises(certificate.CertificateRefusedError, match="k is too large"):
+        certificate.check(good_document())
+
+
+def test_no_nan_stands_for_nothing(tmp_path: Path, capsys: Any) -> None:
+    """Bug: NaN read as null, of which the digest is right."""
+    text = json.dumps(sealed(good_document() | {"plan": None}))
+    assert verdict(text, tmp_path) == 0
+    assert "NaN" in refused(text.replace('"plan": null', '"plan": NaN'), tmp_path, capsys)
 
 
 def test_the_program_says_what_is_proved(tmp_path: Path, capsys: Any) -> None:

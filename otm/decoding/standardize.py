@@ -28,7 +28,7 @@ __all__ = ["Standardization"]
 
 @dataclass(frozen=True)
 class Standardization:
-    """Sampling parameters, as a function from logits to laws.
+    """Sampling parameters, as a function from logits to laws ([leviathan2023]_, section 2.2).
 
     They act in this order, each on the law that those before it leave:
 

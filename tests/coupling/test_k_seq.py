@@ -248,6 +248,16 @@ def test_laws_that_add_up_to_less_than_one_by_rounding() -> None:
     assert plan.acceptance == pytest.approx(1, abs=1e-15)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_laws_that_add_up_to_more_than_one_by_rounding(k: int) -> None:
+    """Bug: β above one, and with it a probability."""
+    law = np.array([0.1] * 10) / sum([0.1] * 10)
+    assert law.sum() > 1
+    plan = KSeq(MembershipProblem(law, law, k))
+    assert plan._beta == 1
+    assert plan.acceptance == plan.acceptance_by_test == 1
+
+
 def test_what_is_handed_out_is_a_number_or_cannot_be_written_to() -> None:
     """Bug: an array of a frozen plan that its user can change; a NumPy scalar, which prints so."""
     plan = KSeq(MembershipProblem([0.75, 0.25], [0.25, 0.75], 2), rho=1.75)

@@ -289,3 +289,11 @@ def test_what_a_plan_hands_out_cannot_be_changed(rule: Rule, exact: bool) -> Non
     handed_out += [order.tokens, order.draft, order.target, order.ratio, order.draft_below]
     handed_out += [order.draft_above, order.target_below, minimum_cut(plan.problem).tokens]
     assert not any(array.flags.writeable for array in handed_out)
+
+
+@pytest.mark.parametrize("drafts", [[0, 1], (1, 0), [[0, 1], [1, 1]]])
+def test_drafts_to_sample_for_may_be_a_list(drafts: Any) -> None:
+    """Bug: the shape of an array, asked of a list."""
+    plan = OptimalPlan(MembershipProblem([0.75, 0.25], [0.25, 0.75], 2))
+    chosen = plan.sample(drafts, np.random.default_rng(0))
+    assert np.shape(chosen.token) == np.shape(drafts)[:-1]

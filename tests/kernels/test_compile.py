@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_kernel_compiles_without_spilling(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    pytest.importorskip("triton")
+    pytest.importorskip("triton", minversion="3.7", reason="kernels are for Triton 3.7 on")
     path = tmp_path / "found.json"
     command = [sys.executable, "-m", "benchmarks.compile_kernels", "--quick", "--output", path]
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}

@@ -39,6 +39,11 @@ def divergence_lk(draft: Any, target: Any) -> Any:
     InvalidLawError
         If a row is not a law, or the laws do not fit together.
 
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
     Examples
     --------
     >>> divergence_lk([0.75, 0.25], [[0.25, 0.75], [0.75, 0.25]])
@@ -68,6 +73,11 @@ def acceptance_from_divergence(divergence: Any) -> Any:
     ------
     InvalidParameterError
         If the divergence is not in [0, 1].
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
 
     Examples
     --------

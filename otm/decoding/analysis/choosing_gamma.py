@@ -53,6 +53,11 @@ def corollary_3_9(alpha: Any, cost: Any) -> Any:
     InvalidParameterError
         If an argument is outside its range, or the arguments do not broadcast.
 
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
     Examples
     --------
     >>> from fractions import Fraction
@@ -86,6 +91,11 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
     ------
     InvalidParameterError
         If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
 
     Examples
     --------
@@ -127,6 +137,11 @@ def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
     InvalidParameterError
         If an argument is outside its range or the arguments do not broadcast; or if every further
         draft pays (c = 0 < α, or c < 1 = α) and `largest` is not given.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
 
     Examples
     --------

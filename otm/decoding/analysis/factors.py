@@ -52,6 +52,11 @@ def expected_tokens(alpha: Any, gamma: Any) -> Any:
     InvalidParameterError
         If an argument is outside its range, or the arguments do not broadcast.
 
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
     Examples
     --------
     >>> from fractions import Fraction
@@ -88,6 +93,11 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
     ------
     InvalidParameterError
         If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
 
     Examples
     --------
@@ -126,6 +136,11 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
     InvalidParameterError
         If an argument is outside its range, or the arguments do not broadcast.
 
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
     Examples
     --------
     >>> round(operations_factor(0.8, gamma=5, cost=0), 2)
@@ -160,6 +175,11 @@ def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
     ------
     InvalidParameterError
         If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
 
     Examples
     --------

@@ -81,7 +81,7 @@ def weights(logits: Array, scale: float | str, dtype: str) -> Array:
     scores = torch.from_numpy(logits).to(getattr(torch, dtype))
     if scale == SOFTMAX:
         return np.asarray(scores.softmax(-1).double())
-    high = torch.full((), float(scale), dtype=scores.dtype)
+    high = torch.tensor(float(scale)).to(scores.dtype)  # infinite where it is too large
     low = -high
     return np.asarray(torch.sigmoid((scores - low) / (high - low)).double())
 
