@@ -413,6 +413,8 @@ def test_each_method_is_solved_by_its_own_solver(
     solution = otm.solve([0.75, 0.25], [0.25, 0.75], 2, method=method)
     assert solution.alpha == pytest.approx(0.6875, abs=1e-9)
     assert solution.method == method
+    solution.certificate.check()
+    assert solution.certificate.gap < 1e-6
 
 
 @pytest.mark.parametrize("exact", [True, False])

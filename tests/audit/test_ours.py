@@ -11,9 +11,10 @@ from otm.audit import LOSSLESS, NOT_LOSSLESS, Subject, lossless
 from otm.audit.adapters.ours import chain_kernel, decoding, drafts_kernel, trees
 from otm.audit.breakpoints import by_breakpoints
 from otm.audit.instances import INSTANCES
-from otm.coupling import TypicalAcceptance
+from otm.coupling import RULES, RecursiveRejectionWithoutReplacement, TypicalAcceptance
+from otm.coupling.rules import Rule
 from otm.decoding import tree_rules
-from otm.errors import UnknownMethodError
+from otm.errors import InvalidParameterError, UnknownMethodError
 
 CHAINS = ("zeros", "three tokens", "two drafts, two tokens")
 SEVERAL = (*CHAINS, "pairs")
@@ -91,8 +92,22 @@ def test_what_is_not_lossless_does_not_pass() -> None:
         lambda: chain_kernel("chain", "cuda"),
         lambda: drafts_kernel("chain"),
         lambda: trees("greedy rule"),
+        lambda: decoding("typo"),
+        lambda: decoding(None),  # type: ignore[arg-type]
     ],
 )
 def test_unknown_names_are_refused_at_once(call: Any) -> None:
     with pytest.raises(UnknownMethodError, match="there is no"):
         call()
+
+
+@pytest.mark.parametrize("rule", [RecursiveRejectionWithoutReplacement, RULES["SpecHub"]])
+def test_rules_for_drafts_of_other_laws_are_refused_at_once(rule: Rule) -> None:
+    """Catches "not lossless" as the verdict on a rule that was given the wrong drafts."""
+    with pytest.raises(InvalidParameterError, match="not a rule for k independent drafts"):
+        trees(rule)
+
+
+def test_rules_without_a_plan_are_refused_at_once() -> None:
+    with pytest.raises(InvalidParameterError, match="returned None"):
+        trees(lambda problem: None)  # type: ignore[arg-type, return-value]

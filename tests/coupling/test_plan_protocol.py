@@ -294,6 +294,6 @@ def test_what_a_plan_hands_out_cannot_be_changed(rule: Rule, exact: bool) -> Non
 @pytest.mark.parametrize("drafts", [[0, 1], (1, 0), [[0, 1], [1, 1]]])
 def test_drafts_to_sample_for_may_be_a_list(drafts: Any) -> None:
     """Bug: the shape of an array, asked of a list."""
-    plan = OptimalPlan(MembershipProblem([0.75, 0.25], [0.25, 0.75], 2))
+    plan = KSeq(MembershipProblem([0.75, 0.25], [0.25, 0.75], 2))
     chosen = plan.sample(drafts, np.random.default_rng(0))
     assert np.shape(chosen.token) == np.shape(drafts)[:-1]

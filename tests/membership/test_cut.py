@@ -177,6 +177,14 @@ def test_the_value_and_the_prefix_belong_together() -> None:
     assert type(optimal_value(problem.by_ratio, 1)[1]) is int, "a number of Python"
 
 
+@pytest.mark.parametrize("law", [[0.1] * 10, [1 / 3, 1 / 5, 7 / 15], [0.25] * 4])
+def test_the_cap_of_equal_laws_is_the_one_of_fractions(law: list[float]) -> None:
+    """Bug: a cap that rounding decides, where every cap from one on gives the same mass."""
+    draft = np.array(law) / sum(law)
+    assert optimal_cap(MembershipProblem(draft, draft, 3)) == 3
+    assert optimal_cap(MembershipProblem(*[[F(x) / sum(map(F, law)) for x in law]] * 2, 3)) == 3
+
+
 def test_the_cap_is_at_least_one_where_floats_cancel() -> None:
     problem = MembershipProblem([6e-32, 1.0], [0.157, 0.843], 3)
     assert 1 <= optimal_cap(problem) <= 3
