@@ -31,12 +31,14 @@ from otm.draft_laws.iid import IID
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.problem import MembershipProblem
 from otm.sampling import InverseCdf
+from otm.shown import shown
 from otm.sparse import SparseLaw, Tokens, align
 
 __all__ = [
     "TargetLaws",
     "Verifier",
     "locate",
+    "plan_of",
     "plan_of_tree",
     "spectr_verifier",
     "verify_chain",
@@ -139,7 +141,7 @@ def spectr_verifier(rule: Rule) -> Verifier:
     Raises
     ------
     InvalidParameterError
-        In the returned function, if the rule is for drafts that are not i.i.d.
+        In the returned function, if the rule returns no plan, or is for drafts that are not i.i.d.
     InvalidDraftsError
         There too, if a node has no law, drafts that its law cannot give, or nodes that agree with
         the output so far have different laws.
@@ -221,16 +223,34 @@ def plan_of_tree(
     Raises
     ------
     InvalidParameterError
-        If the rule is for drafts that are not i.i.d., or for another number of them.
+        If the rule returns no plan, or is for drafts that are not i.i.d., or for another number of
+        them.
     """
     tokens, draft, aim = align(offered, wanted)
-    plan = rule(MembershipProblem(draft, aim, k))
+    plan = plan_of(rule, MembershipProblem(draft, aim, k))
     if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
         raise InvalidParameterError(
             f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
             "are; use KSeq, OptimalPlan, RecursiveRejection or another rule for i.i.d. drafts"
         )
     return tokens, plan
+
+
+def plan_of(rule: Rule, problem: MembershipProblem) -> TransportPlan:
+    """Plan of a rule, which may be anybody's.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the rule returns something else.
+    """
+    plan: object = rule(problem)
+    if not isinstance(plan, TransportPlan):
+        raise InvalidParameterError(
+            f"the rule {shown(rule)} returned {shown(plan)}; it must return a TransportPlan, as "
+            "KSeq does for a problem"
+        )
+    return plan
 
 
 def _select(

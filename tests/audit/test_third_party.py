@@ -45,8 +45,8 @@ def test_a_mistake_in_the_rule_of_transformers_would_be_seen(
     rule = utils._speculative_sampling
 
     @functools.wraps(rule)  # by its parameters the adapter knows the version
-    def told_less(ids: Any, logits: Any, *rest: Any) -> Any:
-        return rule(ids, torch.zeros_like(logits), *rest)
+    def told_less(ids: Any, logits: Any, *rest: Any, **more: Any) -> Any:
+        return rule(ids, torch.zeros_like(logits), *rest, **more)
 
     monkeypatch.setattr(utils, "_speculative_sampling", told_less)
     report = audit(huggingface.speculative_sampling())

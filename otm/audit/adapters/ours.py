@@ -16,12 +16,14 @@ from otm.coupling.rules import Rule
 from otm.decoding import ModelDrafter, speculative, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import Randomness
-from otm.decoding.generate import verifier_of
+from otm.decoding.generate import CHAIN_VERIFIERS, verifier_of
 from otm.decoding.reading import Path
+from otm.decoding.verification import plan_of_tree
 from otm.errors import UnknownMethodError
 from otm.kernels import verify, verify_drafts
 from otm.kernels.multi_draft_checks import coins_of
 from otm.shown import shown
+from otm.sparse import SparseLaw
 
 __all__ = ["chain_kernel", "decoding", "drafts_kernel", "trees"]
 
@@ -60,13 +62,19 @@ def decoding(verification: str = "chain") -> Subject:
     Returns
     -------
     Subject
-        For one chain.  A verification that does not exist is not refused here: all its runs fail.
+        For one chain.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such verification.
 
     Examples
     --------
     >>> decoding("block").name
     'speculative, block'
     """
+    _check("verification", verification, tuple(CHAIN_VERIFIERS))
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         return speculative(
@@ -88,7 +96,8 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
     Parameters
     ----------
     rule : str or callable
-        As there: one of `otm.decoding.tree_rules()`, or one's own.
+        As there: one of `otm.decoding.tree_rules()`, or one's own, which is tried on two equal laws
+        and two drafts first.
     prefix_tree : bool, optional
         Whether to draft a prefix tree.
     name : str, optional
@@ -104,7 +113,7 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
     UnknownMethodError
         If there is no such rule.
     InvalidParameterError
-        If the rule is neither a name nor a function, or named and for drafts that are not
+        If the rule is neither a name nor a function, returns no plan, or is for drafts that are not
         independent.
 
     Examples
@@ -113,6 +122,9 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
     'spectr, traversal, prefix tree'
     """
     verifier = verifier_of(rule)
+    if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
+        law = SparseLaw([0, 1], [0.5, 0.5])
+        plan_of_tree(rule, law, law, 2)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         gamma = instance.gamma
@@ -238,6 +250,6 @@ def _as_stated(result: Any) -> npt.NDArray[np.int64]:
     return cut
 
 
-def _check(what: str, name: str, names: tuple[str, ...]) -> None:
-    if name not in names:
+def _check(what: str, name: Any, names: tuple[str, ...]) -> None:
+    if not isinstance(name, str) or name not in names:
         raise UnknownMethodError(f"there is no {what} {shown(name)}; there are {', '.join(names)}")

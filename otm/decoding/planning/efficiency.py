@@ -24,10 +24,10 @@ from otm.coupling.rules import RULES, Rule, named_rules
 from otm.decoding.branching import Branching, as_branching
 from otm.decoding.drafting import DraftNode
 from otm.decoding.planning.expected_tokens import tokens_by_rule, tokens_by_traversal
-from otm.decoding.planning.paired_means import PairedMeans, Setup
+from otm.decoding.planning.paired_means import PairedMeans, Setup, check_level
 from otm.decoding.planning.recording import Recording, pruned
 from otm.decoding.policies import as_gamma
-from otm.decoding.verification import TargetLaws
+from otm.decoding.verification import TargetLaws, plan_of
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.input_checks import as_draft_count
 from otm.problem import MembershipProblem
@@ -87,7 +87,8 @@ def block_efficiency(
     InvalidDraftCountError, ProblemTooLargeError
         If a number in `ks` is not an integer of at least 1, or has too many paths.
     InvalidParameterError
-        If a rule is no function or for drafts that are not independent, or nothing is asked for.
+        If a rule is no function, returns no plan or is for drafts that are not independent, nothing
+        is asked for, or the level is not above 0 and below 1.
 
     Notes
     -----
@@ -117,7 +118,7 @@ def block_efficiency(
     traversal  1  1.758 ± 0.152  2.408 ± 0.200
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
-    _check(recordings)
+    _check(recordings, level)
     judges = {name: _judge(rule) for name, rule in named_rules(rules, WITH_TRAVERSAL).items()}
     widths = _widths(recordings)
     if not widths:
@@ -192,7 +193,7 @@ def first_step_acceptance(
     InvalidInputError
         If there are no recordings.
     InvalidParameterError
-        If a rule is no function.
+        If a rule is no function or returns no plan, or the level is not above 0 and below 1.
     InvalidDraftCountError
         If a number of drafts is not an integer of at least 1.
     ProblemTooLargeError
@@ -212,7 +213,7 @@ def first_step_acceptance(
     optimal  1  0.750 ± 0.000
     optimal  2  0.938 ± 0.000
     """
-    _check(recordings)
+    _check(recordings, level)
     counts = [as_draft_count(k) for k in ks]
     known = named_rules(rules, WITH_TRAVERSAL)
     named = {name: rule for name, rule in known.items() if rule is not None}
@@ -223,7 +224,7 @@ def first_step_acceptance(
             for k in counts:
                 problem = MembershipProblem(draft, aim, k)
                 for name, rule in named.items():
-                    values[Setup(name, k, 1)][r] = rule(problem).acceptance
+                    values[Setup(name, k, 1)][r] = plan_of(rule, problem).acceptance
     return PairedMeans("acceptance of a first draft", values, _prompts(recordings), level)
 
 
@@ -242,7 +243,8 @@ def _widths(recordings: Sequence[Recording]) -> list[int]:
     return [widths[level] for level in sorted(widths)]
 
 
-def _check(recordings: Sequence[Recording]) -> None:
+def _check(recordings: Sequence[Recording], level: float) -> None:
+    check_level(level)
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")
 

@@ -6,9 +6,10 @@ Contexts of one prompt are alike; only prompts are taken to be independent.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.shown import shown
 from otm.text_table import text_table
 
-__all__ = ["Estimate", "PairedMeans", "Setup", "clustered_mean", "ratio_of_totals"]
+__all__ = ["Estimate", "PairedMeans", "Setup", "check_level", "clustered_mean", "ratio_of_totals"]
 
 
 class Setup(NamedTuple):
@@ -81,8 +82,12 @@ class PairedMeans:
     prompts : int array [R]
         The prompt of each context.
     level : float, optional
-        Probability that an interval covers its mean, nearly; above 0 and below 1, which is checked
-        when one is asked for.
+        Probability that an interval covers its mean, nearly; above 0 and below 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the level is not above 0 and below 1.
 
     Examples
     --------
@@ -103,6 +108,9 @@ class PairedMeans:
     values: Mapping[Setup, npt.NDArray[np.float64]]
     prompts: npt.NDArray[np.int64]
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
 
     def __iter__(self) -> Iterator[Setup]:
         return iter(self.values)
@@ -131,8 +139,6 @@ class PairedMeans:
         ------
         UnknownMethodError
             If one of the two was not measured.
-        InvalidParameterError
-            If the level is not above 0 and below 1.
         """
         values = self._of(setup) - self._of(other)
         return clustered_mean(values, self.prompts, level=self.level)
@@ -240,6 +246,7 @@ def ratio_of_totals(
     """
     from scipy.special import stdtrit
 
+    check_level(level)
     above = np.asarray(numerators, dtype=np.float64)
     below = np.asarray(denominators, dtype=np.float64)
     if above.ndim != 1 or above.size == 0 or below.shape != above.shape or not below.sum() > 0:
@@ -247,8 +254,6 @@ def ratio_of_totals(
             f"numerators of shape {above.shape} and denominators of shape {below.shape}; give at "
             "least one pair, and denominators with a total above 0"
         )
-    if not 0 < level < 1:
-        raise InvalidParameterError(f"level = {shown(level)}; it must be above 0 and below 1")
     ratio, count = float(above.sum() / below.sum()), above.size
     if count == 1:
         return Estimate(ratio, -np.inf, np.inf)
@@ -256,3 +261,17 @@ def ratio_of_totals(
     error = float(np.sqrt(count / (count - 1) * (residuals**2).sum()) / below.sum())
     reach = float(stdtrit(count - 1, (1 + level) / 2)) * error
     return Estimate(ratio, ratio - reach, ratio + reach)
+
+
+def check_level(level: Any) -> None:
+    """Refuse a level of confidence with which there is no interval.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not a number above 0 and below 1.
+    """
+    if not (isinstance(level, numbers.Real) and 0 < level < 1):
+        raise InvalidParameterError(
+            f"level = {shown(level)}; it must be a number above 0 and below 1, such as 0.95"
+        )

@@ -185,8 +185,8 @@ def recommend(
     UnknownMethodError
         If a rule is asked for by a name that does not exist.
     InvalidInputError, InvalidParameterError
-        If an argument is outside its range; before any model is run, but for a rule whose drafts
-        are not independent.
+        If an argument is outside its range; before any model is run, but for a rule that returns no
+        plan, or one whose drafts are not independent.
     ProblemTooLargeError
         If K has more than 2^16 paths.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm.decoding.branching import Branching, children_at
-from otm.decoding.checks import as_prompts, as_sources, check_models
+from otm.decoding.checks import as_paths, as_prompts, as_sampling, as_sources, check_models
 from otm.decoding.counts import as_positive
 from otm.decoding.drafting import Drafter, DraftNode
 from otm.decoding.models.base import LanguageModel
@@ -102,9 +102,12 @@ def record(
     ------
     InvalidInputError
         If a context is empty, holds no tokens, or does not fit a model with its drafts, or the
-        vocabularies differ.
+        vocabularies differ; or the drafter is a model, of which `ModelDrafter` makes one.
     InvalidParameterError
-        If a number or the seed is outside its range.
+        If a number, the seed or the sampling is outside its range.
+    InvalidDraftsError
+        If the drafter returns no trees, trees that are too deep, or drafts without a law that they
+        can come from.
 
     Examples
     --------
@@ -119,10 +122,15 @@ def record(
     """
     most, together = as_gamma(depth), as_positive(batch, "batch")
     check_models(target, drafter)
+    if not isinstance(drafter, Drafter):
+        raise InvalidInputError(
+            f"the drafter is a {type(drafter).__name__}; give a Drafter, such as "
+            "ModelDrafter(model)"
+        )
+    reader = Reader(target, as_sampling(sampling))
     given = _as_groups(contexts, target.vocabulary)
     _check_room(target, drafter, [context for group in given for context in group], most)
     sources = as_sources(seed, None, len(given))
-    reader = Reader(target, sampling or Standardization())
     found: list[list[Recording]] = [[] for _ in given]
     for start in progress(range(0, len(given), together)):
         running = [i for i in range(start, min(start + together, len(given))) if given[i]]
@@ -130,7 +138,10 @@ def record(
         while running:
             now = [given[i][len(found[i])] for i in running]
             trees = drafter.draft(now, [most] * len(now), parents, [sources[i] for i in running])
-            laws = reader.read(now, [tree.leaves() for tree in trees], parents, whole=True)
+            read = as_paths(trees, [most] * len(now), target.vocabulary)
+            for tree in trees:
+                _check_laws(tree)
+            laws = reader.read(now, read, parents, whole=True)
             for b, i in enumerate(running):
                 paths = dict.fromkeys(node.path for node in trees[b].nodes())
                 wanted = {path: laws(b, path) for path in paths}
@@ -228,6 +239,13 @@ def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
             "sequences of tokens: a single context is [[context]]"
         )
     return [as_prompts(group, vocabulary) if group else () for group in groups]
+
+
+def _check_laws(tree: DraftNode) -> None:
+    """Refuse drafts without the law that they were drawn from: nothing can be computed of them."""
+    for node in tree.nodes():
+        if node.children:
+            node.offered()
 
 
 def _check_room(

@@ -380,3 +380,16 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency([])
     with pytest.raises(InvalidParameterError, match="not a rule for k independent drafts"):
         block_efficiency(recordings, {"without": RecursiveRejectionWithoutReplacement})
+    for means in (block_efficiency, first_step_acceptance):
+        with pytest.raises(InvalidParameterError, match="returned None"):
+            means(recordings, {"no plan": lambda problem: None})
+
+
+@pytest.mark.parametrize("level", [2, 0, 1, -1, np.nan, "0.95", None])
+def test_levels_are_checked_before_any_work(level: Any) -> None:
+    """Catches means that are computed for minutes and cannot be shown."""
+    recordings = record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 1)
+    unused = {"a rule that is never asked": pytest.fail}
+    for means in (block_efficiency, first_step_acceptance):
+        with pytest.raises(InvalidParameterError, match=r"level = .*above 0 and below 1"):
+            means(recordings, unused, [1], level=level)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pytest
 
-from otm.decoding import DraftNode, ModelDrafter, Standardization, autoregressive, spectr
+from otm.decoding import (
+    Drafter,
+    DraftNode,
+    ModelDrafter,
+    Standardization,
+    autoregressive,
+    spectr,
+)
 from otm.decoding.models import Session, TableModel
 from otm.decoding.models.base import Rows
 from otm.decoding.planning.recording import Recording, contexts_of, pruned, record
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
+from otm.sparse import SparseLaw
 
 RNG = np.random.default_rng(11)
 TARGET, DRAFT = TableModel.random(3, 2, RNG), TableModel.random(3, 2, RNG)
@@ -158,3 +166,40 @@ def test_what_does_not_fit_is_refused() -> None:
         record(TARGET, ModelDrafter(TableModel({(): [0.5, 0.5]})), [[(0, 1)]], 3)
     with pytest.raises(InvalidParameterError):
         record(TARGET, ModelDrafter(DRAFT), [[(0, 1)]], 3, batch=0)
+    with pytest.raises(InvalidParameterError, match="Standardization"):
+        record(TARGET, ModelDrafter(DRAFT), [[(0, 1)]], 3, sampling=0.7)  # type: ignore[arg-type]
+    for drafter in (DRAFT, None):
+        with pytest.raises(InvalidInputError, match=r"give a Drafter, such as ModelDrafter"):
+            record(TARGET, drafter, [[(0, 1)]], 3)  # type: ignore[arg-type]
+
+
+class Given(Drafter):
+    """Returns the same tree for every sequence."""
+
+    seconds = 0.0
+
+    def __init__(self, tree: object) -> None:
+        self.tree = tree
+
+    def draft(self, contexts: Sequence[object], *_: object) -> list[DraftNode]:
+        return [self.tree for _ in contexts]  # type: ignore[misc]
+
+
+LAW = SparseLaw([0, 1], [0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        (DraftNode((), None, [DraftNode((1,))]), "NoneType as the law"),
+        (DraftNode((), LAW, [DraftNode((1,), None, [DraftNode((1, 0))])]), "NoneType as the law"),
+        (DraftNode((), LAW, [DraftNode((2,))]), "can give"),
+        (DraftNode((), LAW, [DraftNode((3,))]), "tokens 0 to 2"),
+        (DraftNode((1,)), "root"),
+        (None, "root"),
+    ],
+)
+def test_drafts_that_are_no_draws_are_refused(tree: object, message: str) -> None:
+    """Catches drafts without their law, which fail only when the recording is used."""
+    with pytest.raises(InvalidDraftsError, match=message):
+        record(TARGET, Given(tree), [[(0, 1)]], 2)
