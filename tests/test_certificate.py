@@ -635,6 +635,15 @@ def test_no_nan_stands_for_nothing(tmp_path: Path, capsys: Any) -> None:
     assert "NaN" in refused(text.replace('"plan": null', '"plan": NaN'), tmp_path, capsys)
 
 
+def test_the_digest_of_the_inputs_is_checked_beside_that_of_the_whole() -> None:
+    """Bug: a certificate that is found under the digest of another question."""
+    document = good_document()
+    document["inputs_sha256"] = good_document(k=3)["inputs_sha256"]
+    document["sha256"] = sha256({k: v for k, v in document.items() if k != "sha256"})
+    with pytest.raises(certificate.CertificateRefusedError, match="inputs' digest is wrong"):
+        certificate.check(document)
+
+
 def test_the_program_says_what_is_proved(tmp_path: Path, capsys: Any) -> None:
     """Bug: an end of the interval as it stands in the file, in hexadecimal."""
     assert verdict(good_document(), tmp_path) == 0

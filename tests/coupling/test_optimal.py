@@ -174,6 +174,13 @@ def test_a_win_that_underflows_is_still_rejected(rare: float) -> None:
     assert tuple(plan.select([0, 0], [0.5, 0.5, 0.0, 0.5])) == (1, -1)
 
 
+def test_what_a_plan_hands_out_cannot_be_written_to() -> None:
+    """Bug: an array of a frozen plan that its user can change."""
+    plan = OptimalPlan(instance("three drafts"))
+    handed_out = plan.accept_probability, plan.accepted_mass, plan.winning_law
+    assert not any(array.flags.writeable for array in handed_out)
+
+
 def test_what_is_wanted_is_accepted_though_its_mass_underflows() -> None:
     """Bug: a ratio to zero that is not one, where a draft can still come."""
     ratio = acceptance_ratio(np.array([0.5, 0.0, 0.25]), np.array([0.0, 0.0, 0.5]))
