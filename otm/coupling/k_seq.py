@@ -103,8 +103,7 @@ class KSeq(SequentialPlan):
     @cached_property
     def _beta(self) -> Number:
         """Probability β(ρ) = Σ min(p, q/ρ) that one draft passes the test."""
-        beta = as_number((self.problem.draft * self.accept_probability).sum())
-        return min(beta, 1 + 0 * beta)
+        return at_most_one((self.problem.draft * self.accept_probability).sum())
 
     def _pass_probability(self, drafts: Drafts) -> Law:
         return self.accept_probability[drafts]

@@ -67,11 +67,11 @@ class SlotTable(Frozen):
             return ranks
         if not is_exact(self.draft):
             uniforms = _on_grid(uniforms, self._grid_bits)
-        found = np.searchsorted(keys, self._key(self.row[ranks], uniforms), side="right")
-        place = np.minimum(found, keys.size - 1)
+        place = np.searchsorted(keys, self._key(self.row[ranks], uniforms), side="right")
         low, high = self.swaps.low[place % moves], self.swaps.high[place % moves]
-        owner = np.where(place < moves, low, high)  # otherwise the next key is of another row
-        moved = (owner == ranks) & (found < keys.size)
+        owner = np.where(place < moves, low, high)
+        # otherwise the next key is of another row, or there is none
+        moved = (owner == ranks) & (place < keys.size)
         return np.where(moved, np.where(place < moves, high, low), ranks)
 
     def slot_law(self, rank: int) -> tuple[Ranks, Law]:
@@ -121,7 +121,7 @@ class SlotTable(Frozen):
     @property
     def _grid_bits(self) -> int:
         """Bits of a key below the row."""
-        return min(53, KEY_BITS - int(2 * self.draft.size).bit_length())
+        return min(53, KEY_BITS - (2 * self.draft.size).bit_length())
 
     @property
     def _grid(self) -> float | int:
