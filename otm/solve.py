@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -84,7 +85,8 @@ def solve(
     UnknownMethodError
         If the method does not exist.
     InvalidParameterError
-        If a linear program is asked for with several rows.
+        If a linear program is asked for with several rows, or the memory limit is not a number of
+        at least 0.
     ProblemTooLargeError
         If a linear program would exceed the memory limit; nothing is allocated then.
     SolverError
@@ -123,6 +125,10 @@ def solve(
     solve_by = _METHODS.get(given) if isinstance(given, str) else None
     if solve_by is None:
         raise UnknownMethodError(f"method {shown(method)}; known methods are {', '.join(_METHODS)}")
+    if not (isinstance(memory_limit, Real) and memory_limit >= 0):
+        raise InvalidParameterError(
+            f"memory_limit = {shown(memory_limit)}; give a number of bytes, at least 0"
+        )
     if isinstance(p, DraftLaw):
         raise InvalidLawError(
             "the draft law is a joint law of all drafts; `otm.alpha` has its optimum, and the "

@@ -117,6 +117,7 @@ def is_protocol(value: Any) -> bool:
 NEVER_RAISED = {
     ("otm.audit.adapters.ours.chain_kernel", "InvalidInputError"): "kernels run in runs only",
     ("otm.audit.adapters.ours.drafts_kernel", "InvalidInputError"): "kernels run in runs only",
+    ("otm.audit.adapters.ours.trees", "InvalidLawError"): "it tries a rule on laws of its own",
     ("otm.batch.SolutionRows.sample", "InvalidUniformsError"): "a generator makes valid ones",
     ("otm.coupling.TransportPlan.sample", "InvalidUniformsError"): "a generator makes valid ones",
     ("otm.decoding.verify_chain", "InvalidLawError"): "without SparseLaws it fails before",

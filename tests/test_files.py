@@ -8,6 +8,7 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import settings
 
 from otm.errors import InvalidInputError
 from otm.files import open_arrays, parse_json, read_json
+from otm.files.writing import check_place
 
 NUMBERS = np.random.default_rng(0).normal(size=(37, 11))
 
@@ -203,6 +205,29 @@ def test_damage_that_shows_only_in_the_rows_is_refused_there(tmp_path: Path) -> 
     refused(lambda: rows.read(0, 37))
 
 
+@pytest.mark.parametrize("save", ["npy", "npz", "compressed"])
+def test_rows_that_are_not_there_are_refused(save: str, tmp_path: Path) -> None:
+    """Catches bytes of a header, or of the array behind, that are read as numbers."""
+    path = tmp_path / ("x.npy" if save == "npy" else "x.npz")
+    if save == "npy":
+        np.save(path, NUMBERS)
+    else:
+        (np.savez if save == "npz" else np.savez_compressed)(path, a=NUMBERS, b=NUMBERS)
+    rows = next(iter(open_arrays(path).values()))
+    wrong: list[Any] = [(-1, 1), (2, 1), (0, 38), (38, 38), (0, 2.0), ("0", 1), (None, 1), (-2, -1)]
+    for bounds in wrong:
+        message = refused(lambda bounds=bounds: rows.read(*bounds))  # type: ignore[misc]
+        assert "0 ≤ start ≤ stop ≤ 37" in message
+    assert "4 ≤ start" in refused(lambda: list(rows.blocks([(2, 4), (3, 5)])))
+    assert rows.read(37, 37).shape == (0, 11)
+    assert (rows.read(np.int64(36), np.int64(37)) == NUMBERS[36:]).all()
+
+
+def test_a_single_number_has_no_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.float64(1))
+    assert "stop ≤ 0" in refused(lambda: open_arrays(tmp_path / "x.npy")[""].read(0, 1))
+
+
 @pytest.mark.parametrize("save", ["npy", "npz", "compressed", "safetensors"])
 def test_whatever_is_damaged_nothing_foreign_is_raised(save: str, tmp_path: Path) -> None:
     """Catches exceptions of zipfile, ast, json and struct, and the warnings of NumPy."""
@@ -231,6 +256,17 @@ def test_whatever_is_damaged_nothing_foreign_is_raised(save: str, tmp_path: Path
             refusals.append(str(error))
     assert len(refusals) > 2 * profile.max_examples
     assert not any("\n" in message for message in refusals)
+
+
+def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:
+    """Catches work whose result cannot be kept."""
+    (tmp_path / "file").touch()
+    check_place(tmp_path / "file")
+    check_place(tmp_path / "new")
+    for folder in ("missing", "file", "null\0"):
+        assert "make it first" in refused(lambda at=folder: check_place(tmp_path / at / "x"))  # type: ignore[misc]
+    assert "is a folder" in refused(lambda: check_place(tmp_path))
+    assert "cannot be written" in refused(lambda: check_place(tmp_path / ("x" * 300)))
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import otm
 from otm.distribution import total_variation
-from otm.errors import InvalidDraftCountError, UnknownMethodError
+from otm.errors import InvalidDraftCountError, InvalidParameterError, UnknownMethodError
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -261,6 +261,14 @@ def test_another_draft_never_hurts(problem: otm.MembershipProblem) -> None:
 def test_an_unknown_method_is_answered_with_the_known_ones(method: Any) -> None:
     with pytest.raises(UnknownMethodError, match="auto, closed-form, lp-highs, lp-cvxpy"):
         otm.solve(P, Q, 2, method=method)
+
+
+@pytest.mark.parametrize("limit", ["x", None, -1, float("nan"), [10**9], 1j])
+@pytest.mark.parametrize("method", ["auto", "lp-highs"])
+def test_a_memory_limit_is_a_number_of_bytes(limit: Any, method: str) -> None:
+    """Catches a foreign TypeError, and a limit that only some methods look at."""
+    with pytest.raises(InvalidParameterError, match=r"memory_limit = .*; give a number of bytes"):
+        otm.solve([0.75, 0.25], [0.25, 0.75], 2, method=method, memory_limit=limit)
 
 
 def test_the_chosen_method_is_stated_with_a_reason() -> None:

@@ -16,6 +16,7 @@ from otm.audit.surroundings import undisturbed
 from otm.decoding.counts import as_integer, as_positive
 from otm.errors import InvalidParameterError
 from otm.shown import shown
+from otm.testing.statistics import LEAST_DELTA
 
 __all__ = ["METHODS", "lossless"]
 
@@ -68,7 +69,8 @@ def lossless(
         Bound on the probability that Monte Carlo rejects a lossless verifier, on all instances
         together.
     delta : float, optional
-        The deviation (TV) that Monte Carlo must see on each instance, with probability 1 − 10^−3.
+        The deviation (TV) that Monte Carlo must see on each instance, with probability 1 − 10^−3;
+        above 10^−9.
     most_runs : int, optional
         Most runs of the verifier, for breakpoints and again for Monte Carlo.
     tolerance : float, optional
@@ -104,7 +106,7 @@ def lossless(
     effort = Effort(
         examples=as_integer(examples, "examples", 0),
         level=_between(level, "level", 0, 1),
-        delta=_between(delta, "delta", 0, 1),
+        delta=_between(delta, "delta", LEAST_DELTA, 1),
         most_runs=as_positive(most_runs, "most_runs"),
         tolerance=_between(tolerance, "tolerance", 0, 1),
         seed=seed,

@@ -11,6 +11,7 @@ from otm.arithmetic import Number
 from otm.cli.laws import check_exact_size, given_laws
 from otm.cli.output import as_json, exact_text, print_facts, print_json, print_table
 from otm.comparison import Comparison, compare
+from otm.files.writing import check_place
 from otm.interval import Interval
 from otm.problem import MembershipProblem
 from otm.solution import Solution
@@ -54,6 +55,8 @@ def solve(
     strings, "1/3".  In .npz and .safetensors files the laws are called draft and target, or there
     is one file for each.  Nothing in a file is executed.
     """
+    if certificate is not None:
+        check_place(certificate)
     laws = given_laws(files or [], draft, target, exact=exact)
     for law in laws:
         check_exact_size(law, k)

@@ -49,7 +49,7 @@ def optimal_win_ratio(problem: MembershipProblem) -> Law:
     The winning law p·r covers the optimal accepted mass min(q, c* p).
     """
     order, cap = problem.by_ratio, optimal_cap(problem)
-    ratio: Law = np.minimum(order.ratio, cap)
+    ratio: Law = np.minimum(order.ratio, np.asarray(cap))
     # the floor stays below the cap, so that only tokens with r = q/p are raised
     return raise_to_one(order, ratio, order.target_below, 1 - order.capped_mass(cap))
 
@@ -79,7 +79,7 @@ def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number
 
     raised = max(1, bisect_right(range(ratio.size), missing, key=gained))
     floor = (missing + mass_below[raised]) / order.draft_below[raised]
-    higher: Law = np.maximum(ratio, at_most_one(floor))
+    higher: Law = np.maximum(ratio, np.asarray(at_most_one(floor)))
     return higher
 
 

@@ -104,12 +104,7 @@ def command_line() -> argparse.ArgumentParser:
 def compare_ways(options: argparse.Namespace) -> None:
     """Decode in all ways, then print."""
     target, draft = model_names(options)
-    models = load_model(target), load_model(draft)
-    prompts = as_prompts([_prompt(options)], models[0].vocabulary)
-    check_room(*models, prompts, as_positive(options.tokens, "max_tokens"))
-    methods = ways_to_decode(options, *models)
-    for method in methods.values():
-        method(max_tokens=2)  # refuses what is wrong before the work, and warms up
+    methods = ways_to_decode(options, load_model(target), load_model(draft))
     print(f"target: {target}, draft: {draft}, γ = {options.gamma}, ", end="")
     print(f"temperature {options.temperature:g}, seed {options.seed}", flush=True)
     generations = {
@@ -139,8 +134,9 @@ def compare_ways(options: argparse.Namespace) -> None:
 def ways_to_decode(
     options: argparse.Namespace, target: LanguageModel, draft: LanguageModel
 ) -> dict[str, Callable[..., Generation]]:
-    """All ways to decode, by name, as functions of the number of tokens."""
-    prompts = [_prompt(options)]
+    """All ways to decode, by name, as functions of the number of tokens; each has been tried."""
+    prompts = as_prompts([_prompt(options)], target.vocabulary)
+    check_room(target, draft, prompts, as_positive(options.tokens, "max_tokens"))
     common: Any = {"sampling": Standardization(options.temperature), "seed": options.seed}
     drafts: Any = {"gamma": options.gamma, **common}
     methods: dict[str, Callable[..., Generation]] = {
@@ -154,6 +150,8 @@ def ways_to_decode(
         methods[_spectr(rule, k)] = partial(
             spectr, target, draft, prompts, rule=rule, k=k, **drafts
         )
+    for method in methods.values():
+        method(max_tokens=2)  # refuses what is wrong before the work, and warms up
     return methods
 
 
@@ -175,9 +173,12 @@ def model_names(options: argparse.Namespace) -> tuple[str, str]:
         target, draft = "target", "small"
     else:
         target, draft = "ngram-5", "ngram-3"
-        if not (options.target and options.draft):
+        if None in (options.target, options.draft):
             print("torch is not installed: n-gram models of the shipped text stand in for GPTs")
-    return options.target or target, options.draft or draft
+    return (
+        target if options.target is None else options.target,
+        draft if options.draft is None else options.draft,
+    )
 
 
 def load_model(name: str) -> LanguageModel:

@@ -184,8 +184,8 @@ def spectr(
     InvalidDraftCountError, ProblemTooLargeError
         If a number in k is not an integer of at least 1, or there would be more than 2^16 paths.
     InvalidInputError, InvalidParameterError
-        As for `stream`, and if the rule is for drafts that are not independent, or `k` or a
-        `draft_sampling` is given beside a drafter.
+        As for `stream`, and if the rule returns no plan or is for drafts that are not independent,
+        or `k` or a `draft_sampling` is given beside a drafter.
     InvalidLawError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import struct
 import zipfile
 import zlib
@@ -15,8 +16,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.errors import InvalidInputError
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.files.opening import named, opened, read_exactly
+from otm.shown import shown
 
 __all__ = ["Rows", "check_shape", "unpacked"]
 
@@ -101,7 +103,7 @@ class Rows:
         Parameters
         ----------
         start, stop : int
-            The first row, and the one behind the last: 0 ≤ start ≤ stop, which is not checked.
+            The first row, and the one behind the last: 0 ≤ start ≤ stop ≤ number of rows.
 
         Returns
         -------
@@ -110,6 +112,8 @@ class Rows:
 
         Raises
         ------
+        InvalidParameterError
+            If there are no such rows.
         InvalidInputError
             If the file ends too early or is damaged.
         """
@@ -122,7 +126,8 @@ class Rows:
         Parameters
         ----------
         bounds : iterable of (int, int)
-            First row of each block and the row behind its last; ascending, from 0 on.
+            First row of each block and the row behind its last, as for `read`; none begins before
+            the end of the one before.
 
         Yields
         ------
@@ -131,9 +136,12 @@ class Rows:
 
         Raises
         ------
+        InvalidParameterError
+            If there are no such rows; before any is read.
         InvalidInputError
             If the file ends too early or is damaged.
         """
+        bounds = self._checked(bounds)
         if self.member is not None:
             with unpacked(self.path, self.member) as stream:
                 yield from self._unpack(stream, bounds)
@@ -143,6 +151,23 @@ class Rows:
                 place = self.offset + start * self.row_bytes
                 size = (stop - start) * self.row_bytes
                 yield self._as_array(read_exactly(file, place, size, self.path), stop - start)
+
+    def _checked(self, bounds: Iterable[tuple[Any, Any]]) -> list[tuple[int, int]]:
+        """Bounds of blocks as integers; bytes beside the rows would be read as numbers."""
+        count, end, found = self.shape[0] if self.shape else 0, 0, []
+        for start, stop in bounds:
+            try:
+                block = operator.index(start), operator.index(stop)
+            except TypeError:
+                block = -1, -1
+            if not end <= block[0] <= block[1] <= count:
+                raise InvalidParameterError(
+                    f"rows {shown(start)} to {shown(stop)} of {self.described}; give integers, "
+                    f"{end} ≤ start ≤ stop ≤ {count}"
+                )
+            end = block[1]
+            found.append(block)
+        return found
 
     def _unpack(
         self, stream: IO[bytes], bounds: Iterable[tuple[int, int]]

@@ -5,7 +5,40 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["write_whole"]
+from otm.errors import InvalidInputError
+from otm.files.opening import named
+from otm.shown import shown
+
+__all__ = ["check_place", "write_whole"]
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where no file can be: better before the work than after it.
+
+    Parameters
+    ----------
+    path : Path
+        Where a file is to be written.
+
+    Raises
+    ------
+    InvalidInputError
+        If its folder does not exist, it is a folder itself, or no file can have this name.
+
+    Examples
+    --------
+    >>> check_place(Path("no such folder/proof.json"))
+    Traceback (most recent call last):
+    otm.errors.InvalidInputError: there is no folder 'no such folder'; make it first
+    """
+    try:
+        exists, taken = path.parent.is_dir(), path.is_dir()
+    except OSError as error:
+        raise InvalidInputError(f"{named(path)} cannot be written: {error.strerror}") from None
+    if not exists:
+        raise InvalidInputError(f"there is no folder {shown(str(path.parent))}; make it first")
+    if taken:
+        raise InvalidInputError(f"{shown(str(path))} is a folder; give a file in it")
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from otm.decoding.planning.latency import Latency
+from otm.decoding.planning.paired_means import as_level
 from otm.decoding.policies import as_gamma
 from otm.decoding.standardize import Standardization
 from otm.errors import InvalidInputError, InvalidParameterError
@@ -27,7 +28,6 @@ from otm.reporting.settings import Settings
 from otm.reporting.sources import ScoreFiles, Source, from_files
 from otm.reporting.summary import Summary, summarise
 from otm.reporting.top_lists import TopLists, from_lines
-from otm.shown import shown
 
 __all__ = [
     "Knob",
@@ -137,8 +137,7 @@ def report(
             "lists of log-probabilities hold the laws that were sampled from; give neither a "
             "sampling nor temperatures beside them"
         )
-    if not 0 < level < 1:
-        raise InvalidParameterError(f"level = {shown(level)}; it must be above 0 and below 1")
+    level = as_level(level)
     if latency is not None:
         latency.step(lengths[-1], chosen.ks[-1])  # refuses what the table does not reach
     check_page()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,8 @@ __all__ = ["Knob", "Lenience", "Typical", "typical"]
 Floats = npt.NDArray[np.float64]
 
 
-class Lenience(NamedTuple):
+@dataclass(frozen=True)
+class Lenience:
     """`otm.coupling.LenientPlan` at a lenience l: no token more than 1/l times as often.
 
     Its acceptance is α_k(l), and its total variation from the target α_k(l) − α_k: the least that
@@ -30,7 +32,12 @@ class Lenience(NamedTuple):
     Parameters
     ----------
     lenience : float
-        l in (0, 1]; `Settings` checks it.
+        l in (0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not.
 
     Examples
     --------
@@ -40,17 +47,29 @@ class Lenience(NamedTuple):
 
     lenience: float
 
+    def __post_init__(self) -> None:
+        if not (_is_number(self.lenience) and 0 < self.lenience <= 1):
+            raise InvalidParameterError(
+                f"lenience = {shown(self.lenience)}; give a number above 0 and at most 1"
+            )
+
     def __str__(self) -> str:
         return f"lenience {self.lenience!r}"
 
 
-class Typical(NamedTuple):
+@dataclass(frozen=True)
+class Typical:
     """`otm.coupling.TypicalAcceptance`, as Medusa has it: likely drafts, or else the likeliest.
 
     Parameters
     ----------
     epsilon, delta : float, optional
-        As of `otm.coupling.TypicalAcceptance`, finite and at least 0; `Settings` checks them.
+        As of `otm.coupling.TypicalAcceptance`, finite and at least 0.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are not.
 
     Examples
     --------
@@ -61,6 +80,13 @@ class Typical(NamedTuple):
     epsilon: float = 0.09
     delta: float = 0.3
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not (_is_number(value) and value >= 0):
+                raise InvalidParameterError(
+                    f"{name} = {shown(value)}; give a finite number of at least 0"
+                )
+
     def __str__(self) -> str:
         return f"typical acceptance ε {self.epsilon!r}, δ {self.delta!r}"
 
@@ -68,8 +94,8 @@ class Typical(NamedTuple):
 Knob: TypeAlias = Lenience | Typical
 
 
-def check_knobs(knobs: Sequence[Knob]) -> tuple[Knob, ...]:
-    """Refuse what is no such knob, or set outside its range.
+def check_knobs(knobs: Any) -> tuple[Knob, ...]:
+    """Refuse what is no such knob.
 
     Raises
     ------
@@ -77,10 +103,9 @@ def check_knobs(knobs: Sequence[Knob]) -> tuple[Knob, ...]:
         If one is.
     """
     for knob in knobs:
-        if not _fits(knob):
+        if not isinstance(knob, Lenience | Typical):
             raise InvalidParameterError(
-                f"knob {shown(knob)}; give Lenience(l) with l in (0, 1], or Typical(ε, δ) with "
-                "both at least 0"
+                f"knob {shown(knob)}; give a Lenience, such as Lenience(0.5), or a Typical"
             )
     return tuple(knobs)
 
@@ -118,12 +143,6 @@ def typical(draft: Floats, target: Floats, ks: Sequence[int], knob: Typical) -> 
             hit = float(at_least_once(float(draft[best]), k))
         found[:, i] = accepted + (1 - accepted) * hit, (moved.sum() + max(rest, 0)) / 2
     return found
-
-
-def _fits(knob: object) -> bool:
-    if isinstance(knob, Lenience):
-        return _is_number(knob.lenience) and 0 < knob.lenience <= 1
-    return isinstance(knob, Typical) and all(_is_number(value) and value >= 0 for value in knob)
 
 
 def _is_number(value: float) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm.decoding.counts import as_integer
 from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
@@ -38,6 +39,9 @@ FORMAT = 1
 """Changes whenever what is saved does."""
 
 MANIFEST = "manifest.json"
+
+MOST_WORKERS = 2**15
+"""More processes than machines can start; beyond it joblib fails in words of its own."""
 
 DIGEST = "sha256"
 """Name, in the file of a block, of the digest of its arrays."""
@@ -90,11 +94,11 @@ def measure_all(
     ProblemTooLargeError
         If a worker ends without a result.
     InvalidParameterError
-        If the number of workers is 0.
+        If the number of workers is not −1 or an integer from 1 to 2^15.
     MissingDependencyError
         If joblib is not installed.
     """
-    if workers == 0:
+    if workers is not None and as_integer(workers, "workers", -1, MOST_WORKERS) == 0:
         raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
     joblib = _import_joblib()
     bounds = source.bounds

@@ -93,5 +93,5 @@ class Settings:
             "rules": list(self.rules),
             "sampling": vars(self.sampling),
             "draft temperatures": list(self.draft_temperatures),
-            "knobs": [[type(knob).__name__, *knob] for knob in self.knobs],
+            "knobs": [[type(knob).__name__, *vars(knob).values()] for knob in self.knobs],
         }

@@ -17,7 +17,7 @@ import numpy as np
 from otm.errors import InvalidInputError, OTMError
 from otm.files import file_size, named, parse_json
 from otm.files.opening import opened
-from otm.membership.top_list_checks import as_size
+from otm.membership.top_list_checks import as_size, as_slack
 from otm.membership.top_logprobs import alpha_interval_from_logprobs
 from otm.reporting.pairs import Measured
 from otm.reporting.settings import Settings
@@ -177,8 +177,7 @@ def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5
     vocabulary : int, optional
         Size of the vocabulary, in tokens, if it is known.
     slack : float, optional
-        In nats, as for `otm.membership.top_logprobs.alpha_interval_from_logprobs`, which checks it
-        when the report is made.
+        In nats, as for `otm.membership.top_logprobs.alpha_interval_from_logprobs`.
 
     Returns
     -------
@@ -190,7 +189,8 @@ def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5
     InvalidInputError
         If the file cannot be read, or a line is no such object.
     InvalidParameterError
-        If the size of the vocabulary is not a whole number of at least 1.
+        If the size of the vocabulary is not a whole number of at least 1, or the slack not a number
+        from 0 to 1/2.
 
     Examples
     --------
@@ -202,6 +202,7 @@ def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5
     ...     from_lines(path, vocabulary=8).prompts
     array([0, 0])
     """
+    vocabulary, slack = as_size(vocabulary), float(as_slack(slack))
     size, numbers = file_size(path), dict[str | int, int]()
     starts: list[int] = []
     prompts: list[int] = []
@@ -226,7 +227,7 @@ def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5
         np.array(prompts),
         known,
         np.array([*starts, size]),
-        as_size(vocabulary),
+        vocabulary,
         slack,
     )
 

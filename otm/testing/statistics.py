@@ -18,6 +18,7 @@ from otm.arithmetic import Law
 from otm.errors import InvalidParameterError
 
 __all__ = [
+    "LEAST_DELTA",
     "MISS_RATE",
     "Criterion",
     "criterion_for_law",
@@ -26,6 +27,9 @@ __all__ = [
     "g_limit",
     "g_statistic",
 ]
+
+LEAST_DELTA = 1e-9
+"""Least deviation to be seen: it takes about 10^19 draws, more than can be counted in 64 bits."""
 
 MISS_RATE = 1e-3
 """Probability with which a criterion may miss a deviation of the declared size."""
@@ -180,7 +184,8 @@ def criterion_for_mean(
 
 
 def _check_delta(delta: float, largest: float) -> None:
-    if not 0 < delta <= largest:
+    if not LEAST_DELTA <= delta <= largest:
         raise InvalidParameterError(
-            f"delta = {delta}; the deviation to see must be positive and at most {largest:g}"
+            f"delta = {delta}; the deviation to see must be at least {LEAST_DELTA:g} and at most "
+            f"{largest:g}"
         )

@@ -309,6 +309,7 @@ def test_the_audit_repeats_itself_and_leaves_global_generators_alone() -> None:
         ({"method": "guess"}, "known methods are 'exact paths'"),
         ({"level": 0}, "level = 0"),
         ({"delta": 1.5}, "delta = 1.5"),
+        ({"delta": 1e-300}, "delta = 1e-300"),
         ({"examples": -1}, "examples = -1"),
         ({"most_runs": 0}, "most_runs = 0"),
         ({"tolerance": "much"}, "tolerance = 'much'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,13 @@ def test_json_says_nothing_else_without_torch(
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--prompt", ""], "prompt 0 is empty"),
         (["--target", "nonsense"], "there is no model 'nonsense'"),
+        (["--target", ""], "there is no model ''"),
+        (["--draft", ""], "there is no model ''"),
+        (["--gamma", "-1", "--json"], "γ = -1"),
+        (["--k", "1", "100000000"], "at most 65,536"),
+        (["--rule", "k-Seq", "ünï"], "there is no rule 'ünï'"),
+        (["--temperature", "nan"], "temperature = nan"),
+        (["--seed", "-1", "--json"], "seed = -1"),
         (["--tokens", "0", "--json"], "max_tokens = 0"),
         (["--prompt", "", "--json"], "prompt 0 is empty"),
     ],
@@ -71,3 +79,19 @@ def test_a_bad_option_is_one_line_and_status_2(
     assert not out
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_json_too_is_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: the last of several K is looked at when all others have decoded the whole text."""
+    most: list[int] = []
+
+    def autoregressive(*arguments: Any, max_tokens: int, **options: Any) -> None:
+        most.append(max_tokens)
+
+    monkeypatch.setattr("otm.decoding.__main__.autoregressive", autoregressive)
+    for options in ([], ["--json"]):
+        assert main(["decode", *SMALL, "--k", "1", "0", *options]) == 2
+        assert "k = 0" in capsys.readouterr().err
+    assert max(most) <= 2

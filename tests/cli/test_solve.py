@@ -132,7 +132,12 @@ def test_the_app_runs_under_typer_s_own_runner() -> None:
         (["--draft", "-1,2", "--target", "1,0"], "must be a finite number of at least 0"),
         (["--draft", "1/3,2/3", "--target", "1,0", "-k", "10000000"], "a smaller k"),
         ([*INLINE, "--exact", "-k", "1000000000000"], "a smaller k"),
-        ([*INLINE, "--certificate", "no/such/folder/x"], "No such file or directory"),
+        ([*INLINE, "--certificate", "no/such/folder/x"], "there is no folder 'no/such/folder'"),
+        ([*INLINE, "--certificate", "/"], "'/' is a folder; give a file in it"),
+        ([*INLINE, "--certificate", "x" * 300], "cannot be written: File name too long"),
+        (["--draft", "½,½", "--target", "1,0"], "has '½' at index 0"),
+        ([*INLINE, "-k", "9" * 30], "k is above 9223372036854775807"),
+        ([*INLINE, "--method", "lp-highs", "-k", "1000000000"], "above the limit of 2,147,483,648"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(

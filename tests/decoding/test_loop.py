@@ -306,6 +306,14 @@ def test_rules_for_other_drafts_are_refused() -> None:
             spectr(GOOD, GOOD, [[0]], k=branching)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("wrong", [None, 0.5, KSeq])
+def test_rules_without_a_plan_are_refused(wrong: object, k: int) -> None:
+    """Catches an AttributeError from the depth of the loop."""
+    with pytest.raises(InvalidParameterError, match=r"the rule .* returned .*a TransportPlan"):
+        spectr(GOOD, GOOD, [[0]], k=k, rule=lambda problem: wrong)  # type: ignore[arg-type, return-value]
+
+
 def test_a_tree_needs_a_verifier_for_trees_and_drafts_need_their_law() -> None:
     drafter = ModelDrafter(GOOD, 2)
     with pytest.raises(InvalidDraftsError, match="takes one chain"):

@@ -63,7 +63,8 @@ def test_knobs_cost_what_their_plans_do(pair: tuple[np.ndarray, np.ndarray]) -> 
     for knob in (Typical(), Typical(0.5, 0.9), Typical(1.0, 1.0), Typical(0, 0)):
         found = typical(draft, target, KS, knob)
         for i, k in enumerate(KS):
-            plan = TypicalAcceptance(otm.MembershipProblem(draft, target, k), *knob)
+            problem = otm.MembershipProblem(draft, target, k)
+            plan = TypicalAcceptance(problem, knob.epsilon, knob.delta)
             assert found[0, i] == pytest.approx(plan.acceptance, abs=1e-12)
             distance = distance_to_target(plan).total_variation
             assert found[1, i] == pytest.approx(distance, abs=1e-12)

@@ -8,6 +8,7 @@ import re
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -258,9 +259,32 @@ def test_arguments_are_refused_before_any_work(folder: Path) -> None:
     for wrong in ({"ks": (0,)}, {"ks": (10**6,)}, {"rules": ()}, {"draft_temperatures": (-1,)}):
         with pytest.raises(InvalidInputError):
             Settings(**wrong)  # type: ignore[arg-type]
-    for knob in (Lenience(0), Lenience(2), Lenience("x"), Typical(-1), Typical(math.nan), 0.5):
-        with pytest.raises(InvalidParameterError):
+    for knob in (0.5, (0.5,), None):
+        with pytest.raises(InvalidParameterError, match=r"give a Lenience"):
             Settings(knobs=(knob,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lenience", [0, 3, -1, math.nan, math.inf, "x", None, True])
+def test_a_lenience_outside_its_range_is_refused_at_once(lenience: Any) -> None:
+    """Catches a knob that is refused far from where it was set."""
+    with pytest.raises(InvalidParameterError, match=r"lenience = .*above 0 and at most 1"):
+        Lenience(lenience)
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "x", None, True])
+def test_typical_acceptance_outside_its_range_is_refused_at_once(value: Any) -> None:
+    for name in ("epsilon", "delta"):
+        with pytest.raises(InvalidParameterError, match=f"{name} = .*at least 0"):
+            Typical(**{name: value})
+
+
+@pytest.mark.parametrize("slack", [-1, 0.6, math.nan, "x", None, True])
+def test_a_slack_is_checked_before_the_file_is_read(slack: Any, tmp_path: Path) -> None:
+    """Catches an error after gigabytes of lines, or only when the report is made."""
+    with pytest.raises(InvalidParameterError, match=r"slack = .*at most 1/2"):
+        from_lines(tmp_path / "missing.jsonl", slack=slack)
+    with pytest.raises(InvalidParameterError, match="vocabulary = 0"):
+        from_lines(tmp_path / "missing.jsonl", vocabulary=0)
 
 
 def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:

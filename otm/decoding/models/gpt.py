@@ -14,6 +14,7 @@ from otm.decoding.models.gpt_files import read_weights, write_weights
 from otm.decoding.models.gpt_session import GPTSession
 from otm.decoding.models.transformer import Transformer
 from otm.errors import InvalidInputError, UnknownMethodError
+from otm.files.writing import check_place
 from otm.shown import shown
 
 if TYPE_CHECKING:
@@ -152,13 +153,9 @@ class GPT(Transformer, LanguageModel):
         MissingDependencyError
             If torch or safetensors is not installed.
         """
-        try:
-            file = Path(path)
-        except TypeError as error:
-            raise InvalidInputError(
-                f"{shown(path)} is no path; give that of a file of `save`, and for a model of this "
-                "package its name to `otm.decoding.models.load`"
-            ) from error
+        file = _as_path(
+            path, "of a file of `save`, and for a model of this package its name to `load`"
+        )
         return cls(*read_weights(file))
 
     def save(self, path: str | Path, *, dtype: Any = None) -> None:
@@ -174,7 +171,8 @@ class GPT(Transformer, LanguageModel):
         Raises
         ------
         InvalidInputError
-            If the weights are to be rounded to a type that is no float.
+            If the folder does not exist or cannot be written to, or the weights are to be rounded
+            to a type that is no float.
         MissingDependencyError
             If safetensors is not installed.
 
@@ -187,7 +185,9 @@ class GPT(Transformer, LanguageModel):
         ...     print(GPT.load(path).config.size == GPTConfig(layers=1, width=8, heads=2).size)
         True
         """
-        write_weights(Path(path), self.config, self.to(device="cpu", dtype=dtype).weights)
+        file = _as_path(path, "of a file to write")
+        check_place(file)
+        write_weights(file, self.config, self.to(device="cpu", dtype=dtype).weights)
 
 
 def load(name: str = "target") -> GPT:
@@ -225,3 +225,10 @@ def load(name: str = "target") -> GPT:
     weights = files("otm.decoding.models") / "weights" / f"{name}.safetensors"
     with as_file(weights) as path:
         return GPT.load(path)
+
+
+def _as_path(path: Any, advice: str) -> Path:
+    try:
+        return Path(path)
+    except TypeError as error:
+        raise InvalidInputError(f"{shown(path)} is no path; give that {advice}") from error

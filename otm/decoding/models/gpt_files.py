@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from otm.decoding.models.gpt_config import GPTConfig
 from otm.decoding.models.transformer import import_torch
 from otm.errors import InvalidInputError, MissingDependencyError
+from otm.files import named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,12 +49,23 @@ def read_weights(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
 
 
 def write_weights(path: Path, config: GPTConfig, weights: dict[str, Tensor]) -> None:
-    """Write sizes and weights."""
+    """Write sizes and weights.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be written.
+    MissingDependencyError
+        If safetensors is not installed.
+    """
+    safetensors = _import_safetensors()
     from safetensors.torch import save_file
 
-    _import_safetensors()
     contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
-    save_file(contiguous, path, metadata={HEADER: json.dumps(dataclasses.asdict(config))})
+    try:
+        save_file(contiguous, path, metadata={HEADER: json.dumps(dataclasses.asdict(config))})
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise InvalidInputError(f"{named(path)} cannot be written: {error!s:.160}") from None
 
 
 def _import_safetensors() -> Any:

@@ -17,6 +17,7 @@ from otm.decoding.models.gpt import GPT
 from otm.decoding.models.gpt_config import GPTConfig
 from otm.decoding.models.transformer import import_torch
 from otm.errors import InvalidInputError, InvalidParameterError, MissingDependencyError, OTMError
+from otm.files.writing import check_place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -189,8 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config, learning_rate, dropout = PRESETS[options.preset]
         if options.steps < 0 or options.batch < 1:
             raise InvalidParameterError("give 0 steps or more, and a batch of 1 or more")
-        if not options.out.parent.is_dir():  # better now than after the training
-            raise InvalidInputError(f"there is no folder {options.out.parent}; make it first")
+        check_place(options.out)
         text = options.text.read_bytes() if options.text else default_text()
         tokens, held_out = split(text)
         if len(held_out) < 2 or len(tokens) <= config.context_length:

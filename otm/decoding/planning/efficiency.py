@@ -24,7 +24,7 @@ from otm.coupling.rules import RULES, Rule, named_rules
 from otm.decoding.branching import Branching, as_branching
 from otm.decoding.drafting import DraftNode
 from otm.decoding.planning.expected_tokens import tokens_by_rule, tokens_by_traversal
-from otm.decoding.planning.paired_means import PairedMeans, Setup, check_level
+from otm.decoding.planning.paired_means import PairedMeans, Setup, as_level
 from otm.decoding.planning.recording import Recording, pruned
 from otm.decoding.policies import as_gamma
 from otm.decoding.verification import TargetLaws, plan_of
@@ -244,7 +244,7 @@ def _widths(recordings: Sequence[Recording]) -> list[int]:
 
 
 def _check(recordings: Sequence[Recording], level: float) -> None:
-    check_level(level)
+    as_level(level)
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")
 

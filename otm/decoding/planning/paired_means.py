@@ -19,7 +19,7 @@ from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.shown import shown
 from otm.text_table import text_table
 
-__all__ = ["Estimate", "PairedMeans", "Setup", "check_level", "clustered_mean", "ratio_of_totals"]
+__all__ = ["Estimate", "PairedMeans", "Setup", "as_level", "clustered_mean", "ratio_of_totals"]
 
 
 class Setup(NamedTuple):
@@ -110,7 +110,7 @@ class PairedMeans:
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        check_level(self.level)
+        object.__setattr__(self, "level", as_level(self.level))
 
     def __iter__(self) -> Iterator[Setup]:
         return iter(self.values)
@@ -139,6 +139,8 @@ class PairedMeans:
         ------
         UnknownMethodError
             If one of the two was not measured.
+        InvalidParameterError
+            If there is not one prompt for each value.
         """
         values = self._of(setup) - self._of(other)
         return clustered_mean(values, self.prompts, level=self.level)
@@ -246,7 +248,7 @@ def ratio_of_totals(
     """
     from scipy.special import stdtrit
 
-    check_level(level)
+    covered = as_level(level)
     above = np.asarray(numerators, dtype=np.float64)
     below = np.asarray(denominators, dtype=np.float64)
     if above.ndim != 1 or above.size == 0 or below.shape != above.shape or not below.sum() > 0:
@@ -259,19 +261,25 @@ def ratio_of_totals(
         return Estimate(ratio, -np.inf, np.inf)
     residuals = above - ratio * below
     error = float(np.sqrt(count / (count - 1) * (residuals**2).sum()) / below.sum())
-    reach = float(stdtrit(count - 1, (1 + level) / 2)) * error
+    reach = float(stdtrit(count - 1, (1 + covered) / 2)) * error
     return Estimate(ratio, ratio - reach, ratio + reach)
 
 
-def check_level(level: Any) -> None:
-    """Refuse a level of confidence with which there is no interval.
+def as_level(level: Any) -> float:
+    """Return the level of confidence intervals.
 
     Raises
     ------
     InvalidParameterError
         If it is not a number above 0 and below 1.
+
+    Examples
+    --------
+    >>> as_level(0.95)
+    0.95
     """
-    if not (isinstance(level, numbers.Real) and 0 < level < 1):
+    if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
         raise InvalidParameterError(
             f"level = {shown(level)}; it must be a number above 0 and below 1, such as 0.95"
         )
+    return float(level)

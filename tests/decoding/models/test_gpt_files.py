@@ -86,6 +86,24 @@ def test_files_that_are_no_models_are_refused_in_one_line(saved, spoil):
     assert "\n" not in str(caught.value)
 
 
+def test_what_cannot_be_written_is_refused_in_one_line(tmp_path):
+    # safetensors' own error, or the weights copied and rounded first
+    model = GPT.random(CONFIG, seed=3)
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "missing" / "model", tmp_path / "file" / "model"):
+        with pytest.raises(InvalidInputError, match=r"there is no folder .*; make it first"):
+            model.save(place)
+    with pytest.raises(InvalidInputError, match="is a folder; give a file in it"):
+        model.save(tmp_path)
+    with pytest.raises(InvalidInputError, match="None is no path; give that of a file to write"):
+        model.save(None)
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        model.save("null\0")
+    with pytest.raises(InvalidInputError, match=r"^file 'nnn.* cannot be written") as caught:
+        model.save(tmp_path / ("n" * 300))
+    assert "\n" not in str(caught.value)
+
+
 def test_models_that_do_not_ship_are_refused_by_name():
     with pytest.raises(UnknownMethodError, match="'huge'; there are: target, large, medium, small"):
         load("huge")

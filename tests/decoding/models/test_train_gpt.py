@@ -86,7 +86,7 @@ def test_the_command_writes_a_model_that_it_has_judged(tmp_path, capsys):
         (b"too short", [], "9 bytes; give one of 1,024 or more"),
         (None, [], "No such file"),
         (b"x" * 2000, ["--steps=-1"], "0 steps or more"),
-        (b"x" * 2000, ["--steps=0", "--out=no/such/file"], "no folder no/such"),
+        (b"x" * 2000, ["--steps=0", "--out=no/such/file"], "no folder 'no/such'"),
     ],
 )
 def test_the_command_says_in_one_line_what_is_wrong(tmp_path, capsys, content, options, message):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -69,6 +71,13 @@ def test_differences_are_paired() -> None:
 def test_wrong_input_is_refused(values: list[float], clusters: list[int], level: float) -> None:
     with pytest.raises(InvalidParameterError):
         clustered_mean(values, clusters, level=level)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, np.nan, "0.95", None, True])
+def test_a_level_is_checked_when_means_are_made(level: Any) -> None:
+    """Catches a table that fails when it is printed."""
+    with pytest.raises(InvalidParameterError, match=r"level = .*above 0 and below 1"):
+        PairedMeans("x", {Setup("a", 1, 1): np.ones(3)}, np.arange(3), level)
 
 
 def test_four_ratios_are_one_estimator() -> None:
