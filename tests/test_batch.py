@@ -261,3 +261,12 @@ def test_a_row_that_is_no_law_is_named() -> None:
 def test_a_bad_number_of_drafts_names_its_row(k: Any, message: str) -> None:
     with pytest.raises(InvalidDraftCountError, match=message):
         solve_rows(P, Q, k)
+
+
+def test_rows_may_be_a_list_of_arrays() -> None:
+    """Bug: a list whose entries are arrays taken for a law."""
+    rows = [np.array([0.75, 0.25]), np.array([0.5, 0.5])]
+    assert otm.alpha(rows, [0.25, 0.75], 2).tolist() == [
+        otm.alpha(row, [0.25, 0.75], 2) for row in rows
+    ]
+    assert otm.solve([0.5, 0.5], rows, 2).alpha.shape == (2,)

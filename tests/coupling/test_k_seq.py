@@ -271,3 +271,15 @@ def test_a_factor_that_a_float_holds_is_named_as_it_is() -> None:
     law = [Fraction(1, 2), Fraction(1, 2)]
     with pytest.raises(InvalidParameterError, match=r"at least ρ\* = 1\.0$"):
         KSeq(MembershipProblem(law, law, 2), rho=Fraction(1, 2))
+
+
+def test_the_factor_that_a_step_of_the_bisection_hits_is_kept() -> None:
+    """Bug: the upper end of the bracket where its middle is the factor."""
+    uniform, half = [Fraction(1, 4)] * 4, [Fraction(1, 2)] * 2 + [Fraction(0)] * 2
+    assert optimal_division_factor(MembershipProblem(uniform, half, 2)) == Fraction(3, 2)
+
+
+def test_the_best_factor_is_a_number_of_python() -> None:
+    """Bug: a NumPy scalar, where max q/p bounds the factor."""
+    problem = MembershipProblem([0.25] * 4, [0.3, 0.3, 0.2, 0.2], 4)
+    assert type(optimal_division_factor(problem)) is float

@@ -286,3 +286,10 @@ def test_other_rules_are_lossless_on_large_vocabularies(name: str, k: int) -> No
         assert abs(plan.output_law() - problem.target).max() <= 1e-12
         assert plan.acceptance_by_test <= plan.acceptance + 1e-12 <= alpha + 2e-12
     assert KSeq(problem).acceptance >= (1 - (1 - 1 / k) ** k) * alpha - 1e-12
+
+
+@pytest.mark.parametrize(("n", "bits"), [(2, 53), (255, 53), (256, 52), (150_000, 43)])
+def test_keys_have_all_the_bits_that_rows_leave(n: int, bits: int) -> None:
+    """Bug: a bit of the uniforms given away, or one more than there is."""
+    law = np.full(n, 1 / n)
+    assert OptimalPlan(MembershipProblem(law, law, 2)).slots._grid_bits == bits

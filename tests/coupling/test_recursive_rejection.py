@@ -93,3 +93,11 @@ def test_rounds_that_change_nothing_are_left_out() -> None:
 def test_too_many_rounds_are_refused() -> None:
     with pytest.raises(ProblemTooLargeError, match="k-Seq takes any k"):
         _ = RecursiveRejection(MembershipProblem([1 - 1e-7, 1e-7], [0.5, 0.5], k=10**6)).acceptance
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_rounds_are_numbers_of_python(exact: bool) -> None:
+    """Bug: NumPy scalars, or the integer 0 of an empty sum of fractions."""
+    problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], 3)
+    rounds = RecursiveRejection(problem.to_exact() if exact else problem).rounds
+    assert {type(number) for each in rounds for number in each} == {F if exact else float}
