@@ -20,7 +20,12 @@ from hypothesis import strategies as st
 
 import otm
 from otm.distribution import total_variation
-from otm.errors import InvalidDraftCountError, InvalidParameterError, UnknownMethodError
+from otm.errors import (
+    InvalidDraftCountError,
+    InvalidParameterError,
+    ProblemTooLargeError,
+    UnknownMethodError,
+)
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -269,6 +274,13 @@ def test_a_memory_limit_is_a_number_of_bytes(limit: Any, method: str) -> None:
     """Catches a foreign TypeError, and a limit that only some methods look at."""
     with pytest.raises(InvalidParameterError, match=r"memory_limit = .*; give a number of bytes"):
         otm.solve([0.75, 0.25], [0.25, 0.75], 2, method=method, memory_limit=limit)
+
+
+def test_nothing_at_all_may_be_the_limit() -> None:
+    """Bug: a limit of zero refused where no memory is asked for."""
+    assert otm.solve([0.75, 0.25], [0.25, 0.75], 2, memory_limit=0).alpha == 0.6875
+    with pytest.raises(ProblemTooLargeError):
+        otm.solve([0.75, 0.25], [0.25, 0.75], 2, method="lp-highs", memory_limit=0)
 
 
 def test_the_chosen_method_is_stated_with_a_reason() -> None:

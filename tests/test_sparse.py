@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import otm
 from otm.errors import InvalidLawError, InvalidParameterError
 from otm.sparse import SparseLaw, align
 from otm.testing.strategies import laws, pairs
@@ -91,3 +92,12 @@ def test_alignment_is_on_the_union_of_the_supports(pair: Any) -> None:
     assert tokens.tolist() == np.flatnonzero((pair[0] > 0) | (pair[1] > 0)).tolist()
     for law, probabilities in zip(pair, aligned, strict=True):
         assert probabilities.tolist() == law[tokens].tolist()
+
+
+def test_one_law_by_its_support_beside_one_that_is_not_is_refused() -> None:
+    """Bug: a support taken for a law, and a message about its shape."""
+    sparse, dense = SparseLaw([0, 1], [0.75, 0.25]), [0.25, 0.75]
+    for function in (otm.solve, otm.alpha):
+        for pair in ((sparse, dense), (dense, sparse)):
+            with pytest.raises(InvalidLawError, match="beside a SparseLaw; give both"):
+                function(*pair, 2)

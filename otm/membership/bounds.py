@@ -94,9 +94,9 @@ def bounds(problem: MembershipProblem) -> tuple[Bound, ...]:
     lemma_3, _ = optimal_value(problem.by_ratio, k)
     rho = optimal_division_factor(problem)
     k_seq = at_least_once(problem.by_ratio.capped_mass(rho) / rho, k)
-    supported = as_number(q[p > 0].sum())
-    membership = as_number(np.minimum(q, at_least_once(p, k)).sum())
-    union = as_number(np.minimum(q, k * p).sum())
+    supported = q[p > 0].sum()
+    membership = np.minimum(q, at_least_once(p, k)).sum()
+    union = np.minimum(q, k * p).sum()
     # rounded down, so that the bound holds for fractions too
     limit = type(factor)(math.nextafter(1 - math.exp(-1), 0))
     return (
