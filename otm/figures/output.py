@@ -10,8 +10,8 @@ from typing import Any
 from otm.errors import InvalidInputError
 from otm.figures.drawing.style import journal_style
 from otm.figures.measurements import where, with_pattern
-from otm.figures.registry import load, module_name
-from otm.figures.sources import digest_of, versions
+from otm.figures.registry import Kind, load, module_name
+from otm.figures.sources import data_files, digest_of, versions
 from otm.figures.table import Table
 from otm.files.writing import write_whole
 
@@ -105,7 +105,8 @@ def write(
         digest = digest or digest_of(module_name(name))
         table, state = _data(name, folder / CACHE, digest, longer=longer)
         source["command"] = f"python -m otm.figures {name}{' --full' if longer else ''}"
-        source["code and input"] = digest
+        if module.KIND == Kind.EXPERIMENT:
+            source["texts and weights"] = data_files()
         source["versions"] = versions()
         if hasattr(module, "SEED"):
             source["seed"] = module.SEED

@@ -19,7 +19,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-__all__ = ["PACKAGES", "digest_of", "versions"]
+__all__ = ["PACKAGES", "data_files", "digest_of", "versions"]
 
 PACKAGES = ("numpy", "scipy", "highspy", "torch")
 """Packages that the data of figures are computed with."""
@@ -45,7 +45,7 @@ def digest_of(module: str) -> str:
     whole = hashlib.sha256()
     for name in sorted(_needed(module)):
         whole.update(f"{name}\n{_code(name)[0]}\n".encode())
-    whole.update(_data_files())
+    whole.update(bytes.fromhex(data_files()))
     whole.update(repr(sorted(versions().items())).encode())
     return whole.hexdigest()
 
@@ -117,11 +117,11 @@ def _file_of(module: str) -> Traversable:
 
 
 @cache
-def _data_files() -> bytes:
-    """Digest of the texts and weights of this package."""
+def data_files() -> str:
+    """Digest of the texts and weights of this package, as 64 hexadecimal digits."""
     whole = hashlib.sha256()
     for folder in (files("otm.data"), files("otm.decoding.models") / "weights"):
         for file in sorted(folder.iterdir(), key=lambda file: file.name):
             if file.is_file():
                 whole.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
-    return whole.digest()
+    return whole.hexdigest()

@@ -26,7 +26,7 @@ from otm.figures.printed import agrees
 from otm.figures.progress import progress
 from otm.figures.registry import FIGURES, Kind, load
 from otm.figures.run import Done, draw_all
-from otm.figures.sources import digest_of, versions
+from otm.figures.sources import data_files, digest_of, versions
 from otm.figures.table import Table
 
 NAME = "spectr_figure_5"
@@ -138,7 +138,13 @@ def test_the_record_of_a_figure_says_where_its_data_come_from(folder: Path) -> N
     assert found["kind"] == "theory"
     assert found["command"] == f"python -m otm.figures {NAME}"
     assert found["versions"] == versions()
-    assert re.fullmatch("[0-9a-f]{64}", found["code and input"])
+    assert "texts and weights" not in found, "a formula has none"
+
+
+def test_the_record_of_an_experiment_names_its_texts_and_weights() -> None:
+    found = json.loads((FOLDER / "leviathan_figure_1.json").read_text())
+    assert re.fullmatch("[0-9a-f]{64}", found["texts and weights"])
+    assert found["texts and weights"] == data_files()
 
 
 @pytest.mark.skipif(
@@ -388,7 +394,9 @@ def test_digests_are_those_of_the_code_when_the_run_began(
     monkeypatch.setattr("otm.figures.output.digest_of", lambda module: "f" * 64)  # of the parent
     assert main([NAME, "--output", str(tmp_path), "--jobs", "1"]) == 0
     source = json.loads((tmp_path / f"{NAME}.json").read_text(encoding="utf-8"))
-    assert source["code and input"] == "f" * 64
+    assert "code" not in "".join(source), "or every change of code would change the files"
+    (cached,) = (tmp_path / ".cache").iterdir()
+    assert cached.name == f"{NAME}.{'f' * 32}.csv"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a terminal")
