@@ -182,7 +182,7 @@ def swap_outputs(plan: Document) -> None:
 
 def borrow_mass(plan: Document) -> None:
     """Take mass from outputs that have none: both marginals hold, and more would be accepted."""
-    plan["entries"] += [[[0, 0], 0, 2], [[0, 0], 1, -2], [[1, 1], 1, 2], [[1, 1], 0, -2]]
+    plan["entries"] += [[[0, 0], 0, 1], [[0, 0], 1, -1], [[1, 1], 1, 1], [[1, 1], 0, -1]]
 
 
 def independent(plan: Document) -> None:

@@ -203,6 +203,27 @@ def test_the_first_argument_is_the_draft() -> None:
     assert otm.solve(narrow, wide, 2).plan.output_law().tolist() == wide
 
 
+def as_tensor(law: list[float]) -> Any:
+    return pytest.importorskip("torch").tensor(law, dtype=pytest.importorskip("torch").float64)
+
+
+@pytest.mark.parametrize("kind", [as_tensor, lambda law: otm.SparseLaw(range(4), law)])
+def test_the_first_argument_is_the_draft_in_every_kind(kind: Any) -> None:
+    narrow, wide = kind([0.5, 0.5, 0, 0]), kind([0.25] * 4)
+    for function in (otm.alpha, lambda *given: otm.solve(*given).alpha):
+        assert float(function(narrow, wide, 2)) == 0.5
+        assert float(function(wide, narrow, 2)) == 0.75
+
+
+def test_either_law_may_have_rows_of_any_number_of_axes() -> None:
+    """Bug: an argument that is not asked for its axes."""
+    law, rows = [0.75, 0.25], np.array([[[0.25, 0.75]], [[0.5, 0.5]]])
+    for shape in ((2, 2), (2, 1, 2)):
+        many = rows.reshape(shape)
+        assert otm.alpha(law, many, 2).ravel().tolist() == [0.6875, 0.9375]
+        assert otm.alpha(many, law, 2).ravel().tolist() == [0.6875, 1]
+
+
 @given(problems(exact=True))
 def test_one_draft_gives_one_minus_total_variation(problem: otm.MembershipProblem) -> None:
     p, q = problem.draft, problem.target
