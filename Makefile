@@ -46,10 +46,13 @@ format: $(VENV)/.installed-check ## put the code into the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# The guard has a target of its own, soak takes half an hour, and tables and pictures measure nothing.
+BENCHMARKS = $(filter-out guard soak tables pictures,$(basename $(notdir \
+	$(shell grep -l '"__main__"' benchmarks/*.py))))
+
 .PHONY: bench
 bench: $(VENV)/.installed-benchmarks ## run the benchmarks
-	@set -e; for script in $(filter-out %/guard.py,$(wildcard benchmarks/[!_]*.py)); do name=$$(basename "$$script" .py); \
-		echo "== benchmarks.$$name"; $(BIN)/python -m "benchmarks.$$name"; done
+	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks.$$name"; $(BIN)/python -m "benchmarks.$$name"; done
 
 .PHONY: guard
 guard: $(VENV)/.installed-benchmarks ## compare times with those of the results, as ratios
