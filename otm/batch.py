@@ -20,6 +20,7 @@ from otm.input_checks import (
     Drafts,
     as_array,
     as_draft_counts,
+    check_generator,
     check_uniforms,
     name_row,
 )
@@ -178,7 +179,10 @@ class SolutionRows(Frozen):
         ------
         InvalidDraftsError
             As for `select`.
+        InvalidParameterError
+            If `rng` is no generator.
         """
+        check_generator(rng)
         width = self._check_drafts(drafts).shape[-1]
         return self.select(drafts, rng.random((*self.shape, width + 2)))
 

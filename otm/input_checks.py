@@ -14,6 +14,7 @@ from otm.errors import (
     InvalidDraftCountError,
     InvalidDraftsError,
     InvalidInputError,
+    InvalidParameterError,
     InvalidUniformsError,
 )
 from otm.shown import shown
@@ -27,6 +28,7 @@ __all__ = [
     "as_draft_count",
     "as_draft_counts",
     "as_drafts",
+    "check_generator",
     "check_uniforms",
     "leading_shape",
     "name_row",
@@ -135,6 +137,21 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
             f"draft token {bad}; draft tokens must be integers in [0, {shown(n)})"
         )
     return array.astype(np.int64, copy=False)
+
+
+def check_generator(rng: Any) -> None:
+    """Refuse what is no generator, such as a seed.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise InvalidParameterError(
+            f"rng = {shown(rng)} of type {type(rng).__name__}; give a NumPy Generator, such as "
+            "np.random.default_rng(seed)"
+        )
 
 
 def leading_shape(uniforms: npt.ArrayLike, axes: int) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from otm.errors import (
     InvalidDraftCountError,
     InvalidDraftsError,
     InvalidLawError,
+    InvalidParameterError,
     InvalidUniformsError,
 )
 from otm.testing.strategies import laws, problems
@@ -270,3 +271,9 @@ def test_rows_may_be_a_list_of_arrays() -> None:
         otm.alpha(row, [0.25, 0.75], 2) for row in rows
     ]
     assert otm.solve([0.5, 0.5], rows, 2).alpha.shape == (2,)
+
+
+def test_a_seed_is_no_generator(ragged: SolutionRows) -> None:
+    seed: Any = 0
+    with pytest.raises(InvalidParameterError, match=r"np\.random\.default_rng\(seed\)"):
+        ragged.sample([[0, -1]], seed)

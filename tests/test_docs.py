@@ -22,6 +22,7 @@ FENCE = re.compile(r"^```.*$", re.MULTILINE)
 DISPLAYED = re.compile(r"^\$\$$.*?^\$\$$", re.MULTILINE | re.DOTALL)
 CODE_OR_FORMULA = re.compile(r"`[^`\n]*`|\$[^$\n]*\$")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+NO_TEXT = re.compile(r"(?<!!)\[\s*\]\([^)\n]*\)")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 CITATION = re.compile(r"\{cite:\w+\}`([^`]*)`")
 DOCSTRING_CITATION = re.compile(r"\[([a-z]+\d{4}\w*)\]_")
@@ -56,6 +57,11 @@ def broken_links(page: Path) -> list[str]:
     return broken
 
 
+def links_without_text(page: Path) -> list[str]:
+    """List the links of a page that show nothing where they are not filled in."""
+    return NO_TEXT.findall(CODE_OR_FORMULA.sub("", prose(page)))
+
+
 def unknown_citations(text: str) -> set[str]:
     """List the keys that a text cites but the bibliography lacks."""
     cited = [
@@ -67,6 +73,12 @@ def unknown_citations(text: str) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_have_a_text(page: Path) -> None:
+    """Bug: a link whose text Sphinx fills in, which nobody sees on a code host."""
+    assert links_without_text(page) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -106,6 +118,8 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
     )
     assert broken_links(page) == ["none.md", "page.md#none"]
     assert unknown_citations(page.read_text()) == {"x"}
+    page.write_text("# A heading\n[](page.md) [a](page.md) `[](x.md)` ![](x.png)\n")
+    assert links_without_text(page) == ["[](page.md)"]
     assert unknown_citations("{cite:t}`sun2023{Theorem 1}, hu2025` [sun2023]_ [nobody1999]_") == {
         "nobody1999"
     }

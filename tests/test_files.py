@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from otm.errors import InvalidInputError
-from otm.files import open_arrays, parse_json, read_json
+from otm.files import file_size, named, open_arrays, parse_json, read_json
 from otm.files.writing import check_place
 
 NUMBERS = np.random.default_rng(0).normal(size=(37, 11))
@@ -297,3 +297,17 @@ def test_json_that_is_too_large_is_not_loaded(tmp_path: Path) -> None:
     assert read_json(path) == []
     os.truncate(path, 2**40)  # a hole, that takes no room on the disk
     refused(lambda: read_json(path))
+
+
+def test_paths_may_be_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: 'str' object has no attribute 'suffix'."""
+    monkeypatch.chdir(tmp_path)
+    np.save("laws.npy", np.arange(4.0).reshape(2, 2))
+    Path("one.json").write_text("[1]")
+    assert open_arrays("laws.npy")[""].read(1, 2).tolist() == [[2.0, 3.0]]
+    assert read_json("one.json") == [1]
+    assert file_size("one.json") == 3
+    assert named("folder/one.json") == "file 'one.json'"
+    for function in (open_arrays, read_json, file_size, named):
+        with pytest.raises(InvalidInputError, match="3 is no path; give that of a file"):
+            function(3)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from otm.audit.instances import FOR_SAMPLING, INSTANCES
 from otm.audit.methods import Effort, by_breakpoints, by_paths, by_sampling
 from otm.audit.observation import UnsuitedError
 from otm.audit.report import Report
+from otm.audit.search import check_hypothesis
 from otm.audit.subject import Instance, Subject
 from otm.audit.surroundings import undisturbed
 from otm.decoding.counts import as_integer, as_positive
@@ -90,7 +91,8 @@ def lossless(
         If an argument is out of range, or the verifier is not such a function, or does not go with
         the method or with any of the instances.
     MissingDependencyError
-        If Hypothesis is not installed, and `examples` is not 0.
+        If Hypothesis is not installed, `examples` is not 0 and the method not Monte Carlo; before
+        the verifier is run.
 
     Examples
     --------
@@ -115,6 +117,8 @@ def lossless(
         raise InvalidParameterError(
             f"method = {shown(method)}; known methods are {', '.join(map(repr, METHODS))}"
         )
+    if effort.examples and method != "Monte Carlo":
+        check_hypothesis()
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
         chosen = _instances(subject, instances, few=name == "Monte Carlo")

@@ -51,8 +51,10 @@ def by_paths(subject: Subject, instance: Instance) -> Observation:
     ProblemTooLargeError
         If it takes more than `MOST_UNIFORMS` uniforms, or has more than `MOST_PATHS` paths.
     """
-    if not (subject.exact and subject.repeatable):
-        raise UnsuitedError("it says that its paths cannot be followed")
+    if not subject.repeatable:
+        raise UnsuitedError("it draws random numbers of its own")
+    if not subject.exact:
+        raise UnsuitedError("it does not work on fractions")
     size = 8  # the fewer uniforms are at hand, the faster a path is followed
     while True:
         try:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from importlib.util import find_spec
 from random import Random
 
 from otm.audit.observation import laws_of
 from otm.audit.subject import Instance, Subject
 from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
+from otm.errors import MissingDependencyError
 
-__all__ = ["Search"]
+__all__ = ["Search", "check_hypothesis"]
 
 KINDS = ("dense", "sparse", "one token", "ties")
 """Kinds of laws, of `otm.testing.strategies`, that do not depend on rounding."""
@@ -53,17 +55,11 @@ class Search:
         self._tried = 0
 
     def smallest(self) -> Instance | None:
-        """Find an instance, fewest tokens first, then drafts, then the simplest fractions.
-
-        Raises
-        ------
-        MissingDependencyError
-            If Hypothesis is not installed.
-        """
+        """Find an instance, fewest tokens first, then drafts, then the simplest fractions."""
         import hypothesis
         from hypothesis import strategies as st
 
-        from otm.testing import strategies as ours  # raises the error that names the extra
+        from otm.testing import strategies as ours
 
         shapes = [shape for shape in SHAPES if self._subject.takes(_plain(*shape))]
         if not shapes:
@@ -109,6 +105,21 @@ class Search:
             self._tried += 1
             self._known[key] = self._deviates(instance)
         return self._known[key]
+
+
+def check_hypothesis() -> None:
+    """Refuse to begin an audit that could not search in the end.
+
+    Raises
+    ------
+    MissingDependencyError
+        If Hypothesis is not installed.
+    """
+    if find_spec("hypothesis") is None:
+        raise MissingDependencyError(
+            "Hypothesis is not installed; to search for models on which a verifier fails: "
+            'pip install "otm[testing]" (or do not search, with examples 0)'
+        )
 
 
 def _plain(vocabulary: int, gamma: int, k: int) -> Instance:

@@ -28,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all went well, 2 if the command line or its input is wrong, 130 if it was interrupted;
-        a command's own statuses are in its help.
+        0 if all went well, 2 if the command line or its input is wrong, 70 after a bug of OTM, 130
+        if it was interrupted; a command's own statuses are in its help.
     """
     return status_of(lambda: _run(arguments))
 
@@ -44,6 +44,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         if package not in {"typer", "rich"}:
             raise
         raise MissingDependencyError(
-            f'the command line needs {package}, which is not installed: pip install "otm[cli]"'
+            f'{package} is not installed; to use the command line: pip install "otm[cli]"'
         ) from error
     return run(arguments)

@@ -17,8 +17,8 @@ __all__ = ["app", "run"]
 
 HELP = "Lossless speculative decoding: solve, audit, report, decode, draw."
 STATUS = (
-    "Exit status: 0 if all went well, 2 if the command line or its input is wrong, 130 after "
-    "Ctrl-C; `otm audit --help` has more."
+    "Exit status: 0 if all went well, 2 if the command line or its input is wrong, 70 after a "
+    "bug of OTM, 130 after Ctrl-C; `otm audit --help` has more."
 )
 
 # plain text: rich would draw boxes around the help in a pipe too

@@ -64,7 +64,8 @@ def audit(
 
     The module is imported, which runs it.
 
-    Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided.
+    Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided, 70 a
+    bug of OTM.
     """
     from otm.audit.check import lossless
 

@@ -179,12 +179,14 @@ def _refuse_unused(context: typer.Context, source: str) -> None:
 
 
 def _latency(given: str) -> Latency:
+    from otm.decoding.parameters import as_costs
     from otm.reporting import Latency, read_latency
 
     try:
         ratio = float(given)
     except ValueError:
         return read_latency(Path(given))
+    as_costs(ratio, "--latency")
     return Latency.constant(ratio)
 
 
@@ -232,7 +234,7 @@ def _print(summary: Summary, folder: Path) -> None:
         print("\nacceptance probability")
         print_table(("k", *summary.settings.rules), [(f"{k}", *cells) for k, cells in rows.items()])
     if summary.recommendation is not None:
-        print(f"\n{summary.recommendation}")
+        print(f"\n{summary.recommendation}\n\n{summary.costs}")
 
 
 def _mean(estimate: Any, known: bool) -> str:

@@ -83,11 +83,11 @@ def solve(
 
 def _facts(solution: Solution) -> list[tuple[str, str]]:
     problem, proof = solution.problem, solution.certificate
-    exactly = exact_text(solution.alpha)
+    rounded, exactly = f"{float(solution.alpha):.12g}", exact_text(solution.alpha)
     return [
         ("problem", f"n = {problem.n:,} tokens, k = {problem.k} drafts"),
         ("numbers", "exact fractions" if problem.exact else "float64"),
-        ("α", f"{float(solution.alpha):.12g}" + (f" = {exactly}" if exactly else "")),
+        ("α", rounded if exactly in (None, rounded) else f"{rounded} = {exactly}"),
         ("gap", f"{float(proof.gap):.0g} (certificate)"),
         ("method", f"{solution.method}: {solution.why}"),
     ]

@@ -5,21 +5,25 @@ from __future__ import annotations
 import io
 import os
 import sys
+import traceback
 from collections.abc import Callable
 
 from otm.errors import OTMError
 
-__all__ = ["BAD_INPUT", "INTERRUPTED", "status_of"]
+__all__ = ["BAD_INPUT", "INTERNAL_ERROR", "INTERRUPTED", "status_of"]
 
 BAD_INPUT = 2
 """Status after a wrong command line or a wrong input, as of most programs."""
+
+INTERNAL_ERROR = 70
+"""Status after a bug of OTM, EX_SOFTWARE of sysexits.h: that of Python, 1, is a verdict here."""
 
 INTERRUPTED = 130
 """Status after Ctrl-C: 128 and the number of the signal, as shells count."""
 
 
 def status_of(work: Callable[[], int | None]) -> int:
-    """Do something and return the exit status; errors become one line.
+    """Do something and return the exit status; errors become one line, bugs a traceback too.
 
     Parameters
     ----------
@@ -43,7 +47,7 @@ def status_of(work: Callable[[], int | None]) -> int:
         return _complain("interrupted", INTERRUPTED)
     except BrokenPipeError:  # nor will Python flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        status = 0
     except OTMError as error:  # before those of Python, from which some of them derive
         return _complain(str(error), BAD_INPUT)
     except OSError as error:
@@ -51,6 +55,10 @@ def status_of(work: Callable[[], int | None]) -> int:
         return _complain(f"{place}{error.strerror or error}", BAD_INPUT)
     except MemoryError:
         return _complain("there is not enough memory", BAD_INPUT)
+    except Exception as error:
+        traceback.print_exc()
+        name = type(error).__name__
+        return _complain(f"internal error: {name}: {error}; please report it", INTERNAL_ERROR)
     return status
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from otm.arithmetic import Frozen, Law, Number
 from otm.draft_laws.base import DraftLaw
-from otm.input_checks import Drafts, Uniforms, check_uniforms
+from otm.input_checks import Drafts, Uniforms, check_generator, check_uniforms
 from otm.interval import Interval
 from otm.problem import MembershipProblem
 from otm.tensors import like
@@ -200,6 +200,9 @@ class TransportPlan(Frozen, ABC):
         ------
         InvalidDraftsError
             As for `select`.
+        InvalidParameterError
+            If `rng` is no generator.
         """
+        check_generator(rng)
         shape = self.drafts.check(drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))

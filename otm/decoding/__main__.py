@@ -41,6 +41,12 @@ _T = TypeVar("_T")
 NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
 """Models of the shipped text that need no torch, by their order."""
 
+SMALL = (
+    "With models this small drafts save runs, not time: a draft takes about half as long as a run "
+    "of the target (docs/how-to-choose.md)."
+)
+"""Why the table shows no gain, for the models of this package."""
+
 STEPS_SHOWN = 6
 """Steps of SpecTr that are traced; one takes as many lines as it has drafts."""
 
@@ -129,6 +135,8 @@ def compare_ways(options: argparse.Namespace) -> None:
     )
     if target in NGRAMS:
         print("An n-gram model looks up every draft by itself: fewer runs of it save no time.")
+    elif target in SHIPPED:
+        print(SMALL)
 
 
 def ways_to_decode(

@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from otm.arithmetic import Frozen, Law, Number, zeros
 from otm.errors import InvalidDraftsError
-from otm.input_checks import Drafts, Uniforms, as_drafts, check_uniforms, leading_shape
+from otm.input_checks import (
+    Drafts,
+    Uniforms,
+    as_drafts,
+    check_generator,
+    check_uniforms,
+    leading_shape,
+)
 from otm.tensors import like
 
 __all__ = ["NEVER_DRAWN", "DraftLaw"]
@@ -166,6 +173,11 @@ class DraftLaw(Frozen, ABC):
         int array [..., k]
             The drafts of each draw.
 
+        Raises
+        ------
+        InvalidParameterError
+            If `rng` is no generator.
+
         Examples
         --------
         >>> from otm.draft_laws import WithoutReplacement
@@ -173,6 +185,7 @@ class DraftLaw(Frozen, ABC):
         >>> drafts.sample(np.random.default_rng(0), size=10).shape
         (10, 2)
         """
+        check_generator(rng)
         leading = size if isinstance(size, tuple) else (size,)
         return self.draw(rng.random((*leading, self.uniforms_per_draw)))
 

@@ -49,7 +49,7 @@ def write_gallery(folder: Path) -> Path:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise MissingDependencyError(
-            "the page of figures needs jinja2; install it with: pip install 'otm[figures]'"
+            'jinja2 is not installed; to write the page of figures: pip install "otm[figures]"'
         ) from error
     template = (files("otm.figures") / "gallery.html").read_text(encoding="utf-8")
     environment = Environment(

@@ -44,7 +44,7 @@ def bar(steps: Iterable[Any] | None = None, **options: Any) -> Any:
         from tqdm import tqdm
     except ImportError as error:
         raise MissingDependencyError(
-            "figures need tqdm; install it with: pip install 'otm[figures]'"
+            'tqdm is not installed; to draw figures: pip install "otm[figures]"'
         ) from error
     return tqdm(steps, disable=None, leave=False, **options)
 

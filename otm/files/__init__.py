@@ -14,7 +14,7 @@ from otm.errors import InvalidInputError
 from otm.files.json_ import parse_json, read_json
 from otm.files.npy import npy_arrays
 from otm.files.npz import npz_arrays
-from otm.files.opening import file_size, named
+from otm.files.opening import AnyPath, as_path, file_size, named
 from otm.files.rows import Rows
 from otm.files.safetensors_ import safetensors_arrays
 
@@ -28,12 +28,12 @@ FORMATS: dict[str, Callable[[Path], dict[str, Rows]]] = {
 """Readers of headers, by the end of a file's name."""
 
 
-def open_arrays(path: Path) -> dict[str, Rows]:
+def open_arrays(path: AnyPath) -> dict[str, Rows]:
     """Say which arrays a file holds; nothing but headers is read.
 
     Parameters
     ----------
-    path : Path
+    path : str or Path
         A `.npy`, `.npz` or `.safetensors` file.
 
     Returns
@@ -57,6 +57,7 @@ def open_arrays(path: Path) -> dict[str, Rows]:
     ...     print(*arrays, arrays["target"].shape, arrays["target"].read(1, 2))
     draft target (4, 2) [[2. 3.]]
     """
+    path = as_path(path)
     reader = FORMATS.get(path.suffix.lower())
     if reader is None:
         raise InvalidInputError(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from pathlib import Path
 from typing import Any, NoReturn
 
 from otm.errors import InvalidInputError
-from otm.files.opening import file_size, named, opened, read_exactly
+from otm.files.opening import AnyPath, as_path, file_size, named, opened, read_exactly
 from otm.shown import shown
 
 __all__ = ["parse_json", "read_json"]
@@ -18,12 +17,12 @@ LARGEST = 2**24
 """Most bytes of a JSON file that is read as a whole."""
 
 
-def read_json(path: Path, *, largest: int = LARGEST) -> Any:
+def read_json(path: AnyPath, *, largest: int = LARGEST) -> Any:
     """Read a JSON file.
 
     Parameters
     ----------
-    path : Path
+    path : str or Path
         The file.
     largest : int, optional
         Most bytes that are read, 2^24 if left out.
@@ -41,12 +40,14 @@ def read_json(path: Path, *, largest: int = LARGEST) -> Any:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "one.json"
     ...     _ = path.write_bytes(b'{"a": 1}')
     ...     read_json(path)
     {'a': 1}
     """
+    path = as_path(path)
     size = file_size(path)
     if size > largest:
         raise InvalidInputError(

@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from otm.errors import InvalidInputError
 from otm.shown import shown
 
-__all__ = ["file_size", "named", "opened", "read_exactly"]
+__all__ = ["AnyPath", "as_path", "file_size", "named", "opened", "read_exactly"]
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+"""What names a file or a folder."""
 
 
-def named(path: Path) -> str:
+def as_path(path: AnyPath, advice: str = "of a file") -> Path:
+    """Return what names a file or a folder as a path.
+
+    Parameters
+    ----------
+    path : str or Path
+        What was given.
+    advice : str, optional
+        What the path must be of, for the message.
+
+    Returns
+    -------
+    Path
+        The path; nothing need be there.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is neither a text nor a path.
+
+    Examples
+    --------
+    >>> as_path("laws.npy").suffix
+    '.npy'
+    """
+    try:
+        return Path(path)
+    except TypeError as error:
+        raise InvalidInputError(f"{shown(path)} is no path; give that {advice}") from error
+
+
+def named(path: AnyPath) -> str:
     """Name of a file for a message: on one line, whatever its characters, and not too long.
 
     Parameters
     ----------
-    path : Path
+    path : str or Path
         The file, which need not exist.
 
     Returns
@@ -27,20 +62,25 @@ def named(path: Path) -> str:
     str
         Its last part alone, quoted and shortened.
 
+    Raises
+    ------
+    InvalidInputError
+        If it is neither a text nor a path.
+
     Examples
     --------
     >>> named(Path("folder/laws.npy"))
     "file 'laws.npy'"
     """
-    return f"file {shown(path.name)}"
+    return f"file {shown(as_path(path).name)}"
 
 
-def file_size(path: Path) -> int:
+def file_size(path: AnyPath) -> int:
     """Size of a regular file in bytes.
 
     Parameters
     ----------
-    path : Path
+    path : str or Path
         The file.
 
     Returns
@@ -63,7 +103,7 @@ def file_size(path: Path) -> int:
     4
     """
     try:
-        status = path.stat()
+        status = as_path(path).stat()
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise InvalidInputError(f"{named(path)} cannot be found: {why}") from None

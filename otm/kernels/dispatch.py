@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from otm.errors import InvalidInputError
+from otm.errors import InvalidInputError, UnknownMethodError
 from otm.kernels import (
     block_definition,
     block_reference,
@@ -111,7 +111,7 @@ def verify(
     >>> otm.kernels.verify(target, draft, np.array([[0]]), np.array([[0.7, 0.3, 0.5]]))
     ChainResult(tokens=array([[ 1, -1]]), accepted=array([0]))
     """
-    check_name("rule", rule, RULES)
+    _check_rule(rule, RULES, RULES_OF_DRAFTS, "verify_drafts")
     chosen = _choose(target, backend)
     probabilities, logits = _verifiers(chosen)[rule]
     given = (target, draft, draft_tokens, uniforms)
@@ -191,7 +191,7 @@ def verify_drafts(
     >>> otm.kernels.verify_drafts(target, draft, tokens, uniforms).tokens
     array([[1, 1]])
     """
-    check_name("rule", rule, RULES_OF_DRAFTS)
+    _check_rule(rule, RULES_OF_DRAFTS, RULES, "verify")
     chosen = _choose(target, backend)
     module: Any = multi_draft_definition if chosen == "numpy" else multi_draft_reference
     options: dict[str, Any] = {"rule": rule, "validate": validate}
@@ -205,6 +205,15 @@ def verify_drafts(
         return verifier(*given, **options)
     verifier = module.verify_drafts_from_logits
     return verifier(*given, temperature, **options)
+
+
+def _check_rule(rule: Any, rules: Collection[str], others: Collection[str], function: str) -> None:
+    """Check the name of a rule; say which function takes it, if it is the other one."""
+    if isinstance(rule, str) and rule in others:
+        raise UnknownMethodError(
+            f"the rule {rule!r} is one of otm.kernels.{function}; here there are {', '.join(rules)}"
+        )
+    check_name("rule", rule, rules)
 
 
 def _choose(target: Any, backend: str) -> str:

@@ -169,8 +169,8 @@ def import_torch() -> ModuleType:
         import torch
     except ImportError as error:
         raise MissingDependencyError(
-            "verification on tensors needs torch, which is not installed; "
-            "pip install 'otm[torch]', or use otm.kernels.definition on NumPy arrays"
+            'torch is not installed; to verify on tensors: pip install "otm[torch]" (or use '
+            "otm.kernels.definition on NumPy arrays)"
         ) from error
     return torch  # type: ignore[no-any-return]
 

@@ -62,9 +62,9 @@ def check_device(tensor: Tensor) -> None:
     """
     if triton is None:
         raise MissingDependencyError(
-            "the kernels need Triton, which is not installed and exists for Linux only; it comes "
-            "with the CUDA builds of torch (pip install 'otm[torch]').  Without it use "
-            "otm.kernels.reference, or backend='torch'"
+            'Triton is not installed; to run the kernels: pip install "otm[torch]" (it comes with '
+            "torch's builds for CUDA, for Linux only; elsewhere use otm.kernels.reference, or "
+            "backend='torch')"
         )
     if tensor.device.type != "cuda" and not interpreted():
         raise InvalidInputError(

@@ -49,7 +49,7 @@ def solve_highs(program: LinearProgram, time_limit: float = math.inf) -> LinearP
         import highspy
     except ImportError as error:
         raise MissingDependencyError(
-            "HiGHS solves the linear program and is not installed: pip install highspy"
+            "highspy is not installed; to solve the linear program: pip install highspy"
         ) from error
     variables, sets, tokens = program.set_of.size, len(program.sets), program.tokens.size
     if not variables:  # HiGHS has a status of its own for an empty problem

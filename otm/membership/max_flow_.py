@@ -85,7 +85,7 @@ def minimum_cut_by_max_flow(drafts: DraftLaw, target: Law) -> Cut:
         import networkx
     except ImportError as error:
         raise MissingDependencyError(
-            'networkx computes the maximum flow and is not installed: pip install "otm[flow]"'
+            'networkx is not installed; to compute the maximum flow: pip install "otm[flow]"'
         ) from error
     _check_size(drafts)
     wanted, target_unit = as_integers(to_exact(target))

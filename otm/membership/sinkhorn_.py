@@ -81,7 +81,7 @@ def solve_sinkhorn(
         from ot.bregman import sinkhorn_log
     except ImportError as error:
         raise MissingDependencyError(
-            'POT iterates and is not installed: pip install "otm[sinkhorn]"'
+            'POT is not installed; to iterate as Sinkhorn did: pip install "otm[sinkhorn]"'
         ) from error
     _check_dense_size(problem, memory_limit)
     program = packing_form(problem, memory_limit)

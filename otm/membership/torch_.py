@@ -101,7 +101,7 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
         import torch
     except ImportError as error:
         raise MissingDependencyError(
-            'tensors need torch, which is not installed: pip install "otm[torch]"'
+            'torch is not installed; to compute on tensors: pip install "otm[torch]"'
         ) from error
     _check_tensors(torch, draft, target)
     counts = _counts(torch, k, draft.device, validate)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from otm.decoding.planning.latency import Latency
@@ -19,6 +18,7 @@ from otm.decoding.policies import as_gamma
 from otm.decoding.standardize import Standardization
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.files import named, read_json
+from otm.files.opening import AnyPath, as_path
 from otm.files.writing import write_whole
 from otm.reporting.knobs import Knob, Lenience, Typical
 from otm.reporting.models import ModelPair, from_models
@@ -54,7 +54,7 @@ MOST_GAMMA = 1000
 
 def report(
     source: Source,
-    folder: Path,
+    folder: AnyPath,
     settings: Settings | None = None,
     *,
     gammas: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8),
@@ -69,7 +69,7 @@ def report(
     ----------
     source : Source
         Positions, from `from_files`, `from_lines` or `from_models`.
-    folder : Path
+    folder : str or Path
         Where to write.  What has been computed of the positions is kept in its folder "positions",
         so that a run that was interrupted goes on; with other gammas, latencies or levels nothing
         is computed again.
@@ -108,6 +108,7 @@ def report(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -125,6 +126,7 @@ def report(
     >>> print(summary.recommendation.best.speedup)
     2.187 ± 0.022
     """
+    folder = as_path(folder, "of a folder")
     chosen = settings or Settings()
     lengths = tuple(sorted({as_gamma(gamma) for gamma in gammas} - {0}))
     if not lengths:
@@ -154,7 +156,7 @@ def report(
     return summary
 
 
-def read_latency(path: Path) -> Latency:
+def read_latency(path: AnyPath) -> Latency:
     """Read a latency table from JSON: the arguments of `Latency`, or a number c.
 
     A number is the time of the draft model for one token over that of the target, whatever the
@@ -162,7 +164,7 @@ def read_latency(path: Path) -> Latency:
 
     Parameters
     ----------
-    path : Path
+    path : str or Path
         The file.
 
     Returns
@@ -178,6 +180,7 @@ def read_latency(path: Path) -> Latency:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = (Path(folder) / "latency.json").write_text("0.125")
     ...     read_latency(Path(folder) / "latency.json").step(gamma=2, k=1)

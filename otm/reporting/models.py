@@ -16,7 +16,7 @@ import numpy.typing as npt
 from otm.decoding.counts import as_positive
 from otm.errors import InvalidInputError, MissingDependencyError
 from otm.files import file_size, named
-from otm.files.opening import opened, read_exactly
+from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.reporting.pairs import Pairs
 from otm.reporting.sources import Bounds, Ints, split
 from otm.shown import shown
@@ -146,9 +146,9 @@ class ModelPair:
 
 
 def from_models(
-    draft: str | Path,
-    target: str | Path,
-    text: Path,
+    draft: AnyPath,
+    target: AnyPath,
+    text: AnyPath,
     *,
     window: int = 128,
     sampled: bool = False,
@@ -160,7 +160,7 @@ def from_models(
     ----------
     draft, target : str or Path
         What `from_pretrained` takes: a folder, or a name on the hub.
-    text : Path
+    text : str or Path
         Text in UTF-8.  Paragraphs, with empty lines between them, are the prompts; those longer
         than a window go on in the next, without what was before it.
     window : int, optional
@@ -188,11 +188,11 @@ def from_models(
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
         raise MissingDependencyError(
-            "models of Hugging Face need transformers, which is not installed: "
+            "transformers is not installed; to read texts with models of Hugging Face: "
             'pip install "otm[huggingface]"'
         ) from error
     length = as_positive(window, "window")
-    paragraphs = _paragraphs(text)
+    paragraphs = _paragraphs(as_path(text))
     loaded = {}
     for part, name in (("draft", draft), ("target", target)):
         try:

@@ -97,7 +97,8 @@ def check_page() -> None:
     """
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
+        verb = "is" if len(missing) == 1 else "are"
         raise MissingDependencyError(
-            f"the page of a report needs {' and '.join(missing)}; install it with: "
-            "pip install 'otm[report]'"
+            f"{' and '.join(missing)} {verb} not installed; to write the page of a report: "
+            'pip install "otm[report]"'
         )

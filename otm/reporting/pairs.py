@@ -129,8 +129,8 @@ class Pairs:
                     scores = self._as_log(scores, which)
             elif _looks_like_probabilities(scores):
                 raise InvalidLawError(
-                    "the numbers lie in [0, 1] and sum to one, as probabilities do; state what "
-                    'they are by kind="probabilities"'
+                    "the numbers lie in [0, 1] and sum to one, as probabilities do; give their "
+                    'kind, by `kind` or --kind, as "probabilities"'
                 )
             law: Floats = sampling(scores)
         except InvalidLawError as error:
@@ -159,7 +159,8 @@ class Pairs:
         if np.isfinite(highest) and not abs(total) <= allowed:
             raise InvalidLawError(
                 f"the logarithm of the sum of exponentials is {total:.6g}; that of "
-                f'log-probabilities is 0 within {allowed:g}: unnormalised ones are kind="logits"'
+                f"log-probabilities is 0 within {allowed:g}; unnormalised ones are of the kind "
+                '"logits"'
             )
         return scores
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -110,7 +111,7 @@ def measure_all(
         "settings": settings.key,
         "blocks": step,
     }
-    _claim(folder, key)
+    made = _claim(folder, key)
     parts = {i: part for i, block in enumerate(bounds) if (part := _load(folder, i, block))}
     todo = [i for i in range(len(bounds)) if i not in parts]
     blocks = zip(todo, source.blocks([bounds[i] for i in todo]), strict=True)
@@ -139,6 +140,8 @@ def measure_all(
             with warnings.catch_warnings():  # of what was begun in vain where there is an error
                 warnings.simplefilter("ignore")
                 found.close()
+            if not parts:
+                _remove(made)
     return _joined(parts, bounds)
 
 
@@ -159,17 +162,24 @@ def _measure(number: int, block: Block, settings: Settings) -> tuple[int, Measur
     return number, block.measure(settings)
 
 
-def _claim(folder: Path, key: dict[str, Any]) -> None:
-    """Say what the folder is for; refuse one that is for something else."""
+def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
+    """Say what the folder is for; refuse one that is for something else.
+
+    Returns
+    -------
+    list of Path
+        What was made, to be removed in this order if nothing is computed.
+    """
     text = json.dumps(key, indent=1)
     manifest = folder / MANIFEST
     try:
+        made = [place for place in (folder, *folder.parents) if not place.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         if not manifest.exists():
             for old in folder.glob("block-*.npz"):  # of whatever run: it left no word
                 old.unlink()
             write_whole(manifest, text.encode())
-            return
+            return [manifest, *made]
     except OSError as error:
         raise _cannot_write(folder, error) from None
     found = read_json(manifest)
@@ -185,6 +195,17 @@ def _claim(folder: Path, key: dict[str, Any]) -> None:
             f"{' and '.join(what) or 'manifest'}; give a new folder, or remove this one to begin "
             "anew"
         )
+    return []
+
+
+def _remove(made: list[Path]) -> None:
+    """Remove a manifest and folders, up to the first that another process has use for."""
+    with contextlib.suppress(OSError):
+        for place in made:
+            if place.is_dir():
+                place.rmdir()
+            else:
+                place.unlink()
 
 
 def _cannot_write(folder: Path, error: OSError) -> InvalidInputError:
@@ -253,6 +274,6 @@ def _import_joblib() -> Any:
         import joblib
     except ImportError as error:
         raise MissingDependencyError(
-            'reports need joblib, which is not installed: pip install "otm[report]"'
+            'joblib is not installed; to compute reports: pip install "otm[report]"'
         ) from error
     return joblib

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from otm.errors import InvalidInputError
 from otm.files import Rows, file_size, named, open_arrays
-from otm.files.opening import opened, read_exactly
+from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.reporting.pairs import Kind, Measured, Pairs, check_kind
 from otm.reporting.settings import Settings
 
@@ -179,14 +179,14 @@ class ScoreFiles:
 
 
 def from_files(
-    draft: Path,
-    target: Path | None = None,
+    draft: AnyPath,
+    target: AnyPath | None = None,
     *,
     kind: str = "logits",
     draft_name: str = "draft",
     target_name: str = "target",
-    prompts: Path | None = None,
-    tokens: Path | None = None,
+    prompts: AnyPath | None = None,
+    tokens: AnyPath | None = None,
 ) -> ScoreFiles:
     """Take scores of both models from `.npy`, `.npz` or `.safetensors` files.
 
@@ -195,19 +195,19 @@ def from_files(
 
     Parameters
     ----------
-    draft : Path
+    draft : str or Path
         File with the draft model's scores [N, V]; or with those of both.
-    target : Path, optional
+    target : str or Path, optional
         File with the target model's.
     kind : {"logits", "log-probabilities", "probabilities"}, optional
         What the scores are; logarithms are natural ones.
     draft_name, target_name : str, optional
         Names of the arrays, in files that have several.
-    prompts : Path, optional
+    prompts : str or Path, optional
         File with the prompt of each position, whole numbers [N]; without it the array "prompts" of
         one of the files.  If there is neither, nothing is known about how alike positions are, and
         no interval is given.
-    tokens : Path, optional
+    tokens : str or Path, optional
         File with the token [N] that was drawn at each position from the target's law, at the same
         temperature; without it the array "tokens" of one of the files, if there is one.
 
@@ -233,15 +233,17 @@ def from_files(
     ...     from_files(path, kind="logits").prompts_known
     False
     """
-    files = {path: open_arrays(path) for path in dict.fromkeys((draft, target or draft))}
+    known_kind = check_kind(kind)
+    paths = as_path(draft), as_path(draft if target is None else target)
+    files = {path: open_arrays(path) for path in dict.fromkeys(paths)}
     scores = [
-        _scores(files[draft], draft_name, draft),
-        _scores(files[target or draft], target_name, target or draft),
+        _scores(files[path], name, path)
+        for path, name in zip(paths, (draft_name, target_name), strict=True)
     ]
     if scores[0].shape != scores[1].shape or len(scores[0].shape) != 2 or 0 in scores[0].shape:
         raise InvalidInputError(
             f"{scores[0].described} has the shape {scores[0].shape} and {scores[1].described} "
-            f"{scores[1].shape}; both must be [N, V], a row for each position"
+            f"{scores[1].shape}; {kind} must be [N, V], a row for each position, in both alike"
         )
     if scores[0] == scores[1]:
         raise InvalidInputError(
@@ -260,7 +262,7 @@ def from_files(
     return ScoreFiles(
         scores[0],
         scores[1],
-        check_kind(kind),
+        known_kind,
         np.zeros(positions, dtype=np.int64) if labels is None else labels,
         _labels(files, "tokens", tokens, positions),
         labels is not None,
@@ -294,18 +296,17 @@ def digest(path: Path) -> str:
 
 
 def _scores(arrays: dict[str, Rows], name: str, path: Path) -> Rows:
-    """Array of that name, or the only one with two axes."""
+    """Array of that name, or the only one."""
     if name in arrays:
         return arrays[name]
-    tables = [rows for rows in arrays.values() if len(rows.shape) == 2]
-    if len(tables) == 1 and len(arrays) == 1:
-        return tables[0]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
     there = ", ".join(f"{rows.name!r:.40} {rows.shape}" for rows in list(arrays.values())[:10])
     raise InvalidInputError(f"{named(path)} has no array {name!r:.60}; there are: {there}")
 
 
 def _labels(
-    files: dict[Path, dict[str, Rows]], name: str, path: Path | None, positions: int
+    files: dict[Path, dict[str, Rows]], name: str, path: AnyPath | None, positions: int
 ) -> Ints | None:
     """Whole numbers, one for each position: of a file of their own, or beside the scores."""
     if path is not None:

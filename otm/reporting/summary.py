@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,8 @@ class Summary:
         from the target.
     recommendation : Recommendation or None
         Ways to decode, the fastest first, if a latency table was given.
+    latency : Latency or None
+        What steps were taken to cost.
 
     Examples
     --------
@@ -79,6 +81,30 @@ class Summary:
     efficiency: list[Row] = field(default_factory=list)
     lossy: list[Row] = field(default_factory=list)
     recommendation: Recommendation | None = None
+    latency: Latency | None = None
+
+    @property
+    def costs(self) -> str:
+        """What the recommendation takes steps to cost, in words; empty without one.
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> summary = Summary("two files", 100, 1, False, False, Settings(), level=0.95)
+        >>> replace(summary, latency=Latency.constant(0.05)).costs[:68]
+        'The draft model takes 0.05 of the time of the target for a token, as'
+        """
+        if self.latency is None:
+            return ""
+        ratio = self.latency.draft[0] / self.latency.alone
+        first = f"The draft model takes {ratio:.3g} of the time of the target for a token"
+        if not self.latency.is_constant:
+            return f"{first}, and more rows or tokens take as long as the latency table says."
+        return (
+            f"{first}, as given. By assumption a run of either model takes the same time for any K "
+            "and γ, so that more chains cost nothing and a large K wins: to choose K, give a "
+            "table of step times (otm.decoding.planning.measure)."
+        )
 
     def as_json(self) -> dict[str, Any]:
         """All of it for `json.dump`; ends of intervals that are not known are null."""
@@ -92,6 +118,8 @@ class Summary:
             **{name: getattr(self, name) for name in named},
             "settings": self.settings.key,
             **tables,
+            "latency": None if self.latency is None else asdict(self.latency),
+            "costs": self.costs or None,
             "recommendation": [_plain(_candidate(candidate)) for candidate in candidates],
         }
 
@@ -135,6 +163,7 @@ def summarise(
             tokens = _tokens(measured, settings, gammas, prompts)
             tables["efficiency"] = _efficiency(tokens, settings, gammas, prompts)
             if latency is not None:
+                tables["latency"] = latency
                 tables["recommendation"] = _recommend(tokens, settings, gammas, latency, prompts)
     return Summary(
         source.name,

@@ -16,7 +16,7 @@ import numpy as np
 
 from otm.errors import InvalidInputError, OTMError
 from otm.files import file_size, named, parse_json
-from otm.files.opening import opened
+from otm.files.opening import AnyPath, as_path, opened
 from otm.membership.top_list_checks import as_size, as_slack
 from otm.membership.top_logprobs import alpha_interval_from_logprobs
 from otm.reporting.pairs import Measured
@@ -159,7 +159,7 @@ class TopLists:
             yield Lines(self.path, begin, end, start, self.vocabulary, self.slack)
 
 
-def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5) -> TopLists:
+def from_lines(path: AnyPath, *, vocabulary: int | None = None, slack: float = 1e-5) -> TopLists:
     """Take lists of log-probabilities, one position a line.
 
     A line is a JSON object such as ::
@@ -172,7 +172,7 @@ def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5
 
     Parameters
     ----------
-    path : Path
+    path : str or Path
         The file.
     vocabulary : int, optional
         Size of the vocabulary, in tokens, if it is known.
@@ -203,6 +203,7 @@ def from_lines(path: Path, *, vocabulary: int | None = None, slack: float = 1e-5
     array([0, 0])
     """
     vocabulary, slack = as_size(vocabulary), float(as_slack(slack))
+    path = as_path(path)
     size, numbers = file_size(path), dict[str | int, int]()
     starts: list[int] = []
     prompts: list[int] = []

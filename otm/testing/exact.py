@@ -228,7 +228,8 @@ def assert_lossless(plan: TransportPlan) -> None:
     - no uniforms, not even isolated ones such as u = 0, give a token of target probability zero;
     - the law of the token is `plan.conditional`;
 
-    and over all drafts the law of the token is the target law, and also `plan.output_law()`.
+    and over all drafts the law of the token is the target law, and also `plan.output_law()`, and
+    the token is one of the drafts with probability `plan.acceptance`.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ def assert_lossless(plan: TransportPlan) -> None:
         If one of these fails; the message says which, and for what drafts.
     """
     target = plan.problem.target
-    output = zeros(plan.problem.n, target)
+    output, accepted = zeros(plan.problem.n, target), Fraction(0)
     for drafts, probability in plan.drafts.tuples():
         law = zeros(plan.problem.n, target)
         for (token, index), path_probability in exact_law_of_select(plan, drafts).items():
@@ -255,12 +256,14 @@ def assert_lossless(plan: TransportPlan) -> None:
             f"drafts {drafts}: select has the law {_text(law)}, conditional says {_text(stated)}",
         )
         output = output + probability * law
+        accepted += probability * law[sorted(set(drafts))].sum()
     _require(
         (output == target).all(),
         f"the output law is {_text(output)}, the target law {_text(target)}",
     )
     stated = plan.output_law()
     _require((stated == output).all(), f"output_law() says {_text(stated)}, not {_text(output)}")
+    _require(plan.acceptance == accepted, f"acceptance says {plan.acceptance}, not {accepted}")
 
 
 def _require(condition: bool | np.bool_, message: str) -> None:

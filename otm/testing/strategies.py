@@ -30,7 +30,7 @@ try:
     from hypothesis import strategies as st
 except ImportError as error:
     raise MissingDependencyError(
-        "otm.testing.strategies needs Hypothesis; install it with: pip install 'otm[testing]'"
+        'Hypothesis is not installed; to use otm.testing.strategies: pip install "otm[testing]"'
     ) from error
 
 __all__ = ["LAW_KINDS", "PAIR_KINDS", "drafts", "laws", "pairs", "problems", "uniforms"]

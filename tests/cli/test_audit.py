@@ -113,3 +113,17 @@ def test_known_bugs_are_listed_and_found(capsys: pytest.CaptureFixture[str]) -> 
     listed = json.loads(capsys.readouterr().out)
     assert [bug["name"] for bug in listed] == [bug.name for bug in KNOWN_BUGS]
     assert main(["audit", "--known-bugs", KNOWN_BUGS[0].name, *QUICK]) == 1
+
+
+@pytest.mark.parametrize("name", [["otm.coupling:KSeq"], ["--known-bugs", KNOWN_BUGS[0].name]])
+def test_without_hypothesis_there_is_no_verdict(
+    name: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: a traceback, and the status that means "not lossless"."""
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    assert main(["audit", *name]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert "Hypothesis is not installed; " in err
+    assert 'pip install "otm[testing]"' in err
+    assert err.count("\n") == 1

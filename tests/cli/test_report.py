@@ -115,7 +115,8 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["draft.npy", "target.npy", "--workers", "-7"], "workers = -7"),
         (["draft.npy", "target.npy", "-k", "9" * 30], "k is above 9223372036854775807"),
         (["draft.npy", "target.npy", "--gamma", "9" * 30], "a report takes at most 1000"),
-        (["draft.npy", "target.npy", "--latency", "nan"], "draft = nan"),
+        (["draft.npy", "target.npy", "--latency", "nan"], "--latency = nan"),
+        (["draft.npy", "target.npy", "--latency", "-1"], "--latency = -1.0; it must be"),
         (["draft.npy", "target.npy", "--latency", "."], "is no regular file"),
         (["draft.npy", "target.npy", "--level", "nan"], "level = nan"),
         (["ünï.npy", "target.npy"], "file 'ünï.npy' cannot be found"),
@@ -132,3 +133,23 @@ def test_a_mistake_is_one_line_and_status_2(
     assert message in err
     assert err.count("\n") == 1
     assert not Path("report/report.json").exists()
+
+
+def test_probabilities_are_named_with_the_option_and_leave_no_folder(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Bug: the keyword of a function in a message to a shell, and empty folders."""
+    np.save("laws.npy", np.full((4, 3), 1 / 3))
+    assert main(["report", "laws.npy", "target.npy"]) == 2  # of other shapes
+    assert "logits must be [N, V]" in capsys.readouterr().err
+    np.save("others.npy", np.full((4, 3), 1 / 3))
+    assert main(["report", "laws.npy", "others.npy", *SMALL]) == 2
+    err = capsys.readouterr().err
+    assert '--kind, as "probabilities"' in err
+    assert "kind=" not in err
+    assert not Path("report").exists()
+
+
+def test_the_recommendation_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "draft.npy", "target.npy", *SMALL, "--latency", "0.05"]) == 0
+    assert "0.05 of the time of the target" in capsys.readouterr().out

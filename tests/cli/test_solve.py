@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -149,3 +150,11 @@ def test_a_mistake_is_one_line_and_status_2(
     assert err.startswith("otm: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_whole_number_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bug: "α  1 = 1"."""
+    assert main(["solve", "--draft", "1/2,1/2", "--target", "1/2,1/2"]) == 0
+    assert re.search(r"^α +1$", capsys.readouterr().out, re.MULTILINE)
+    assert main(["solve", "--draft", "1/2,1/2", "--target", "1/4,3/4"]) == 0
+    assert "0.75 = 3/4" in capsys.readouterr().out

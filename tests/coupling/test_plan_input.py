@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from otm.coupling.plan import TransportPlan
-from otm.coupling.rules import Rule
-from otm.errors import InvalidDraftsError, InvalidUniformsError
+from otm.coupling.rules import RULES, Rule
+from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError
 from otm.problem import MembershipProblem
 from otm.testing.instances import instance
 
@@ -169,3 +169,13 @@ def test_tensors_in_tensors_out(rule: Rule) -> None:
         assert found.token.dtype == found.index.dtype == torch.int64
         assert found.token.ravel().tolist() == expected.token.tolist()
         assert found.index.ravel().tolist() == expected.index.tolist()
+
+
+@pytest.mark.parametrize("seed", [0, None, np.random])
+def test_a_seed_is_no_generator(seed: Any) -> None:
+    """Bug: 'int' object has no attribute 'random'."""
+    plan = RULES["k-Seq"](instance("four tokens"))
+    with pytest.raises(InvalidParameterError, match=r"np\.random\.default_rng\(seed\)"):
+        plan.sample([0, 1], seed)
+    with pytest.raises(InvalidParameterError, match=r"^rng = "):
+        plan.drafts.sample(seed)

@@ -19,7 +19,6 @@ from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
 from otm.coupling.list_coupling import ListCoupling
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
-from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.rules import Rule
 from otm.coupling.table import TablePlan
@@ -37,6 +36,10 @@ from otm.testing.strategies import drafts, problems, uniforms
 
 F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)
+
+# Rules that may reject every draft although the laws are equal, where every other rule accepts one.
+# A new rule of that kind is named here.
+MAY_REJECT_EQUAL_LAWS = (NaiveTargetSampling, ImportanceSelection, TablePlan)
 
 UNTIED = ["Bernoulli", "three drafts", "four tokens", "zeros", "two cuts"]  # no ties in q/p
 
@@ -222,12 +225,6 @@ def test_the_output_is_always_in_the_support_of_the_target(
     assert plan.problem.target[token] > 0
 
 
-def rejects_equal_laws(plan: TransportPlan) -> bool:
-    """Whether a rule may reject drafts of the target law itself, by what it is."""
-    careless = isinstance(plan, NaiveTargetSampling | ImportanceSelection | TablePlan)
-    return careless or (isinstance(plan, KSeq) and plan.rho != 1)
-
-
 @fewer
 @given(problem=problems(kinds=["equal"]), data=st.data())
 def test_equal_laws_accept_a_draft(
@@ -235,9 +232,10 @@ def test_equal_laws_accept_a_draft(
 ) -> None:
     # Degenerate laws: draft and target equal bit for bit
     plan = rule(problem)
-    if rejects_equal_laws(plan):
+    if isinstance(plan, MAY_REJECT_EQUAL_LAWS) or (isinstance(plan, KSeq) and plan.rho != 1):
         return
-    assert plan.acceptance == pytest.approx(1, abs=1e-13)
+    name = type(plan).__name__
+    assert plan.acceptance == pytest.approx(1, abs=1e-13), f"{name}: see MAY_REJECT_EQUAL_LAWS"
     assume(problem.draft[problem.draft > 0].min() > 1e-9)  # rarer drafts may be lost to rounding
     m = plan.uniforms_per_selection
     numbers = data.draw(st.lists(st.floats(0, 1 - 1e-6), min_size=m, max_size=m))

@@ -113,3 +113,13 @@ def test_a_pipe_without_greek_letters_and_a_prompt_of_any_bytes() -> None:
     assert rb"\u03b3 = 3" in done.stdout
     assert rb"0 \ufffd|" in done.stdout
     assert b"\x1b" not in done.stdout
+
+
+def test_models_so_small_are_said_to_be_slower_with_drafts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Bug: a table of slow-downs that looks like what drafts do."""
+    pytest.importorskip("torch")
+    pytest.importorskip("safetensors")
+    assert main(["--tokens", "2", "--k", "1", "--rule", "k-Seq"]) == 0
+    assert "save runs, not time" in capsys.readouterr().out.splitlines()[-1]

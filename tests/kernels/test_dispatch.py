@@ -70,6 +70,15 @@ def test_what_does_not_exist_or_fit_is_explained(chains: Callable[..., Any]) -> 
         otm.kernels.verify([[[1.0]]], None, [[]], [[0.5, 0.5]])
 
 
+@pytest.mark.parametrize("rule", ["k-seq", "levels"])
+def test_a_rule_of_the_other_function_is_said_to_be_there(rule: str) -> None:
+    """Bug: "there is no rule", of one that the package has."""
+    with pytest.raises(UnknownMethodError, match=f"'{rule}' is one of otm.kernels.verify_drafts;"):
+        otm.kernels.verify(None, None, None, None, rule=rule)
+    with pytest.raises(UnknownMethodError, match=r"'block' is one of otm.kernels.verify;"):
+        otm.kernels.verify_drafts(None, None, None, None, rule="block")
+
+
 def test_triton_where_it_cannot_run(
     chains: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

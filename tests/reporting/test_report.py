@@ -341,3 +341,63 @@ def test_latencies_are_read_from_json(tmp_path: Path) -> None:
         path.write_text(json.dumps(wrong), encoding="utf-8")
         with pytest.raises(InvalidInputError, match=r"^file 'latency\.json'"):
             read_latency(path)
+
+
+def test_paths_may_be_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: names of files, as everybody writes them, end in an AttributeError."""
+    monkeypatch.chdir(folder)
+    (folder / "lists.jsonl").write_text('{"draft": {"1": -0.4}, "target": {"1": -0.7}}')
+    (folder / "latency.json").write_text("0.125")
+    pair = dict(np.load("pair.npz"))
+    for name, array in pair.items():
+        np.save(f"{name}.npy", array)
+    source = from_files("draft.npy", "target.npy", prompts="prompts.npy", tokens="tokens.npy")
+    np.testing.assert_array_equal(source.tokens, pair["tokens"])
+    report(source, "page", Settings(ks=(2,), knobs=()), gammas=[2])
+    assert (folder / "page" / "report.html").exists()
+    assert from_lines("lists.jsonl").prompts.size == 1
+    assert read_latency("latency.json") == Latency.constant(0.125)
+    for wrong in (None, 3, b"pair.npz"):
+        with pytest.raises(InvalidInputError, match="is no path; give that of a f"):
+            from_files(wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="is no path; give that of a folder"):
+            report(source, wrong)  # type: ignore[arg-type]
+
+
+def test_the_headline_says_what_steps_are_taken_to_cost(folder: Path, summary: Summary) -> None:
+    """Bug: a winner without the latency that made it one, which had been given as a number."""
+    settings = Settings(ks=(1, 4), knobs=())
+    assumed = report(
+        from_files(folder / "pair.npz"),
+        folder / "assumed",
+        settings,
+        gammas=[2],
+        latency=Latency.constant(0.05),
+    )
+    for its, name, wanted in (
+        (assumed, "assumed", "takes 0.05 of the time"),
+        (summary, "out", "as the latency table says"),
+    ):
+        assert wanted in its.costs
+        assert ("a large K wins" in its.costs) == (its is assumed)
+        page = (folder / name / "report.html").read_text(encoding="utf-8")
+        headline = re.search(r'<p class="answer">.*?</p>', page, re.DOTALL)
+        assert headline is not None
+        assert its.costs in headline[0]
+        assert "an estimated" in headline[0]
+        assert "at least" not in headline[0]
+        found = json.loads((folder / name / "report.json").read_text(encoding="utf-8"))
+        assert found["costs"] == its.costs
+        assert its.latency is not None
+        table = {key: value for key, value in found["latency"].items() if key != "target"}
+        again = Latency(**{**table, "target": found["latency"]["target"]})
+        assert again.step(2, 4) == its.latency.step(2, 4)
+
+
+def test_arrays_of_one_axis_are_told_what_shape_logits_have(tmp_path: Path) -> None:
+    """Bug: "has no array 'draft'", of a file that has one array and no names."""
+    np.save(tmp_path / "draft.npy", np.ones(6))
+    np.save(tmp_path / "target.npy", np.ones((6, 2)))
+    message = r"'draft\.npy' has the shape \(6,\) and .* \(6, 2\); logits must be \[N, V\]"
+    with pytest.raises(InvalidInputError, match=message):
+        from_files(tmp_path / "draft.npy", tmp_path / "target.npy")

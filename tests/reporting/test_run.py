@@ -309,3 +309,24 @@ def test_a_worker_that_is_killed_is_an_error_of_one_line(
     with pytest.raises(ProblemTooLargeError, match="fewer workers") as caught:
         measure_all(source, SETTINGS, folder / "out", workers=2)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_refused_leaves_nothing_behind(folder: Path) -> None:
+    """Bug: empty folders; or folders of the user's removed with them, or what was computed."""
+    arrays = dict(np.load(folder / "pair.npz"))
+    damaged = {**arrays, "draft": arrays["draft"].copy()}
+    damaged["draft"][0, 0] = np.nan
+    np.savez(folder / "nan.npz", **damaged)
+    (folder / "mine").mkdir()
+    for place in ("mine/positions", "new/deep/positions"):
+        with pytest.raises(InvalidInputError, match="row 0"):
+            measure_all(from_files(folder / "nan.npz"), SETTINGS, folder / place, workers=1)
+    assert not list((folder / "mine").iterdir())
+    assert not (folder / "new").exists()
+    damaged["draft"] = arrays["draft"].copy()
+    damaged["draft"][-1, 0] = np.nan
+    np.savez(folder / "late.npz", **damaged)
+    with pytest.raises(InvalidInputError, match="row 59"):
+        measure_all(from_files(folder / "late.npz"), SETTINGS, folder / "late", workers=1)
+    assert (folder / "late" / "manifest.json").exists()
+    assert list((folder / "late").glob("block-*.npz"))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otm.coupling.k_seq import KSeq
 from otm.coupling.maximal import MaximalCoupling
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import Selection
@@ -207,3 +208,19 @@ class WrongStatement(MaximalCoupling):
 def test_assert_lossless_says_what_is_wrong(plan: type[MaximalCoupling], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         assert_lossless(plan(HALVES))
+
+
+class OnlyTheTest(KSeq):
+    @property
+    def acceptance(self) -> Any:
+        return self.acceptance_by_test  # the default of a `ResidualPlan`
+
+
+def test_an_acceptance_without_the_residual_is_found() -> None:
+    """Bug: a rejected draft may come back from the residual, and was not counted."""
+    problem = MembershipProblem(HALVES.draft, HALVES.target, 2)
+    assert_lossless(KSeq(problem, rho=2))
+    plan = OnlyTheTest(problem, rho=2)
+    assert plan.output_law().tolist() == problem.target.tolist()
+    with pytest.raises(AssertionError, match=f"acceptance says 3/4, not {exact_acceptance(plan)}"):
+        assert_lossless(plan)

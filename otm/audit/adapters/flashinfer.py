@@ -46,7 +46,8 @@ def chain_speculative_sampling(device: str = "cuda") -> Subject:
         rule = import_module("flashinfer.sampling").chain_speculative_sampling
     except ImportError as reason:
         raise MissingDependencyError(
-            "this subject needs FlashInfer, for a GPU: pip install flashinfer-python"
+            "FlashInfer is not installed; to audit its sampler, on a GPU: "
+            "pip install flashinfer-python"
         ) from reason
 
     def verify(

@@ -49,8 +49,8 @@ def speculative_sampling() -> Subject:
     rule = getattr(module, "_speculative_sampling", None)
     if rule is None:
         raise MissingDependencyError(
-            "this transformers has no generation.utils._speculative_sampling; install one of the "
-            'versions that have it: pip install "otm[huggingface]"'
+            "a transformers with generation.utils._speculative_sampling is not installed; to audit "
+            'that: pip install "otm[huggingface]"'
         )
     # versions up to 4 asked whether the last draft ends the sequence; these drafts never do
     more = {"is_done_candidate": False}
@@ -155,7 +155,7 @@ def _transformers(module: str) -> Any:
         return import_module(f"transformers.{module}")
     except ImportError as reason:
         raise MissingDependencyError(
-            'this subject needs transformers: pip install "otm[huggingface]"'
+            'transformers is not installed; to audit it: pip install "otm[huggingface]"'
         ) from reason
 
 

@@ -73,6 +73,7 @@ def torch_generator(seed: int) -> Any:
         import torch
     except ImportError as error:
         raise MissingDependencyError(
-            'a verifier with a `generator` needs torch; install it with: pip install "otm[torch]"'
+            "torch is not installed; to audit a verifier with a `generator`: "
+            'pip install "otm[torch]"'
         ) from error
     return torch.Generator().manual_seed(seed)

@@ -52,7 +52,7 @@ def rejection_sample(device: str = "cuda") -> Subject:
         rule = import_module("vllm.v1.sample.rejection_sampler").rejection_sample
     except ImportError as reason:
         raise MissingDependencyError(
-            "this subject needs vLLM, for a GPU: pip install vllm"
+            "vLLM is not installed; to audit its sampler, on a GPU: pip install vllm"
         ) from reason
     takes_logits = "target_logits" in inspect.signature(rule).parameters
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from importlib.resources import as_file, files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from otm.decoding.models.base import LanguageModel, Session
@@ -14,6 +13,7 @@ from otm.decoding.models.gpt_files import read_weights, write_weights
 from otm.decoding.models.gpt_session import GPTSession
 from otm.decoding.models.transformer import Transformer
 from otm.errors import InvalidInputError, UnknownMethodError
+from otm.files.opening import AnyPath, as_path
 from otm.files.writing import check_place
 from otm.shown import shown
 
@@ -133,7 +133,7 @@ class GPT(Transformer, LanguageModel):
         return GPTSession(self, rows)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read a model from a file of `save`.
 
         Parameters
@@ -153,12 +153,12 @@ class GPT(Transformer, LanguageModel):
         MissingDependencyError
             If torch or safetensors is not installed.
         """
-        file = _as_path(
+        file = as_path(
             path, "of a file of `save`, and for a model of this package its name to `load`"
         )
         return cls(*read_weights(file))
 
-    def save(self, path: str | Path, *, dtype: Any = None) -> None:
+    def save(self, path: AnyPath, *, dtype: Any = None) -> None:
         """Write the model to a file of safetensors.
 
         Parameters
@@ -179,13 +179,14 @@ class GPT(Transformer, LanguageModel):
         Examples
         --------
         >>> import tempfile
+        >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder) / "small.safetensors"
         ...     GPT.random(GPTConfig(layers=1, width=8, heads=2), seed=0).save(path)
         ...     print(GPT.load(path).config.size == GPTConfig(layers=1, width=8, heads=2).size)
         True
         """
-        file = _as_path(path, "of a file to write")
+        file = as_path(path, "of a file to write")
         check_place(file)
         write_weights(file, self.config, self.to(device="cpu", dtype=dtype).weights)
 
@@ -225,10 +226,3 @@ def load(name: str = "target") -> GPT:
     weights = files("otm.decoding.models") / "weights" / f"{name}.safetensors"
     with as_file(weights) as path:
         return GPT.load(path)
-
-
-def _as_path(path: Any, advice: str) -> Path:
-    try:
-        return Path(path)
-    except TypeError as error:
-        raise InvalidInputError(f"{shown(path)} is no path; give that {advice}") from error

@@ -73,6 +73,6 @@ def _import_safetensors() -> Any:
         import safetensors
     except ImportError as error:
         raise MissingDependencyError(
-            'files of weights need safetensors, which is not installed: pip install "otm[torch]"'
+            'safetensors is not installed; to keep weights in files: pip install "otm[torch]"'
         ) from error
     return safetensors

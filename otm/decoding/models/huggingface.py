@@ -169,7 +169,8 @@ def _check_model(model: Any) -> None:
         import transformers  # noqa: F401
     except ImportError as reason:
         raise MissingDependencyError(
-            'models of Hugging Face need transformers: pip install "otm[huggingface]"'
+            "transformers is not installed; to use models of Hugging Face: "
+            'pip install "otm[huggingface]"'
         ) from reason
     check_loaded(model, "model")
     if model.get_output_embeddings() is None:

@@ -230,7 +230,7 @@ def _progress(steps: int) -> Any:
         from tqdm import tqdm
     except ImportError as error:
         raise MissingDependencyError(
-            'training needs tqdm; install it with: pip install "otm[torch,figures]"'
+            'tqdm is not installed; to train: pip install "otm[torch,figures]"'
         ) from error
     return tqdm(total=steps, disable=None, leave=False)
 

@@ -43,7 +43,7 @@ def import_torch() -> Any:
         import torch
     except ImportError as error:
         raise MissingDependencyError(
-            'a GPT needs torch, which is not installed: pip install "otm[torch]"'
+            'torch is not installed; to run a GPT: pip install "otm[torch]"'
         ) from error
     return torch
 

@@ -132,8 +132,22 @@ class Latency:
         >>> latency.speedup(1.75, gamma=2, k=1), walltime_improvement(0.5, gamma=2, cost=0.125)
         (1.4, 1.4)
         """
+        as_costs(cost, "cost")
         grid = (1, LARGEST_GAMMA)
         return cls(grid, grid, (cost, cost), ((1.0, 1.0), (1.0, 1.0)))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether a run of either model takes the same time for any K and γ, as for `constant`.
+
+        More chains then cost nothing, and a large K wins.
+
+        Examples
+        --------
+        >>> Latency.constant(0.125).is_constant
+        True
+        """
+        return len(set(self.draft)) == len({time for row in self.target for time in row}) == 1
 
     @property
     def alone(self) -> float:

@@ -87,7 +87,7 @@ def journal_style() -> Iterator[None]:
         from matplotlib import style
     except ImportError as error:
         raise MissingDependencyError(
-            "figures need matplotlib; install it with: pip install 'otm[figures]'"
+            'matplotlib is not installed; to draw figures: pip install "otm[figures]"'
         ) from error
     with style.context(["default", _SETTINGS]):
         yield
