@@ -235,7 +235,7 @@ def test_a_missing_library_is_named(
 
 def test_a_transformers_without_the_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, "transformers.generation.utils")
-    with pytest.raises(MissingDependencyError, match=r"generation.utils._speculative_sampling is not installed"):
+    with pytest.raises(MissingDependencyError, match="_speculative_sampling is not installed"):
         huggingface.speculative_sampling()
 
 
