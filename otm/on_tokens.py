@@ -14,7 +14,7 @@ from otm.arithmetic import Frozen, Law, Number
 from otm.coupling.plan import Selection, TransportPlan
 from otm.draft_laws.base import NEVER_DRAWN, DraftLaw
 from otm.errors import InvalidDraftsError
-from otm.input_checks import Drafts, as_array
+from otm.input_checks import Drafts, as_array, check_generator
 from otm.interval import Interval
 from otm.membership.bounds import Bound
 from otm.membership.cut import Cut
@@ -96,6 +96,11 @@ class DraftsOnTokens(Frozen):
         -------
         int array [..., k]
             Original ids of the drafts of each draw.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `rng` is no generator.
         """
         return self.tokens[self.law.sample(rng, size)]
 
@@ -271,7 +276,10 @@ class OnTokens(Frozen):
         ------
         InvalidDraftsError
             As for `select`.
+        InvalidParameterError
+            If `rng` is no generator.
         """
+        check_generator(rng)
         shape = self.drafts.positions(drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))
 

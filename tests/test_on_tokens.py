@@ -22,7 +22,7 @@ from otm.coupling import (
     TablePlan,
     TypicalAcceptance,
 )
-from otm.errors import InvalidDraftsError, InvalidUniformsError
+from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError
 from otm.membership.highs_ import solve_highs
 from otm.membership.linear_program import packing_form
 from otm.on_tokens import OnTokens, SparseSolution, on_tokens
@@ -165,6 +165,15 @@ def test_errors_of_every_rule_name_original_ids(rule: Callable[..., Any]) -> Non
                 refuse(drafts)
             says = str(caught.value)
             assert any(text in says for text in alone or [f"drafts {[*drafts]} have probability 0"])
+
+
+def test_a_seed_is_no_generator() -> None:
+    """Bug: 'int' object has no attribute 'random'."""
+    solution = otm.solve(SparseLaw([7, 900], [0.75, 0.25]), SparseLaw([7, 900], [0.25, 0.75]), 2)
+    with pytest.raises(InvalidParameterError, match=r"np\.random\.default_rng\(seed\)"):
+        solution.plan.sample([7, 900], 0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match=r"^rng = "):
+        solution.plan.drafts.sample(0)  # type: ignore[arg-type]
 
 
 def test_uniforms_are_checked_by_the_plan() -> None:

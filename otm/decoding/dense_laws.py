@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from otm.errors import InvalidLawError
-from otm.input_checks import name_row
+from otm.input_checks import as_array, name_row
 from otm.tensors import is_tensor, to_host
 
 __all__ = ["dense_laws"]
@@ -95,12 +95,7 @@ def _as_float64(logits: Any) -> tuple[Any, Any]:
         scores = logits.detach()
         number = not scores.is_complex() and scores.dtype != torch.bool
     else:
-        try:
-            scores = np.asarray(logits)
-        except Exception as reason:  # whatever a foreign object raises when asked for its entries
-            raise InvalidLawError(
-                f"the logits are not array-like ({reason}); give an array"
-            ) from reason
+        scores = as_array(logits, "the logits", InvalidLawError)
         number = scores.dtype.kind in "fiu"
     if not number or scores.ndim == 0 or scores.shape[-1] == 0:
         raise InvalidLawError(
