@@ -1,10 +1,16 @@
-"""Settings of the whole suite."""
+"""Settings of the whole suite, and what tests need that not every machine has."""
 
+import importlib.metadata
 import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 # Triton reads this once, when it is first imported: the kernels then run without a GPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Nothing is timed: other work on the machine must not fail a test.
@@ -12,3 +18,27 @@ UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", UNTIMED, derandomize=True, max_examples=100)
 settings.register_profile("long", UNTIMED, max_examples=5_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
+
+
+@pytest.fixture(scope="session")
+def need_pinned() -> Callable[[str], None]:
+    """Skip where a package has another version than committed outputs were made with."""
+    pinned = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+
+    def need(package: str) -> None:
+        here = f"{package}=={importlib.metadata.version(package)}"
+        if here not in pinned:
+            pytest.skip(f"{here} is not the version that the committed outputs were made with")
+
+    return need
+
+
+@pytest.fixture
+def hears_ctrl_c() -> None:
+    """Skip where processes that a test starts do not hear Ctrl-C."""
+    if sys.platform == "win32":
+        pytest.skip("signals are others there")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        pytest.skip("started in the background, where whatever is started is deaf to Ctrl-C")

@@ -152,11 +152,7 @@ def test_a_terminal_gets_tables_and_colours_unless_it_does_not_want_them() -> No
     assert "optimal" in plain
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals are others there")
-@pytest.mark.skipif(
-    signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
-    reason="started in the background: whatever is started here is deaf to Ctrl-C",
-)
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_is_one_line_and_status_130(tmp_path: Path) -> None:
     """Bug: a traceback of forty lines."""
     (tmp_path / "slow.py").write_text(

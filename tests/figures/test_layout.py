@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -20,9 +19,7 @@ from otm.figures.printed import Comparison, comparison_table
 from otm.figures.registry import FIGURES, load
 from otm.figures.table import Table
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "figures"
-CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+FOLDER = Path(__file__).parents[2] / "figures"
 
 Committed = Callable[[str], Table]
 
@@ -121,15 +118,12 @@ def test_axes_are_named_and_the_figure_is_as_wide_as_a_column_or_a_page(
     assert min((text.get_fontsize() for text in texts if text.get_text()), default=8) >= 7.9
 
 
-@pytest.mark.skipif(
-    f"matplotlib=={matplotlib.__version__}\n" not in CONSTRAINTS,
-    reason="another version of matplotlib than the one that drew the figures",
-)
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_picture_is_the_one_that_was_looked_at(
-    name: str, committed: Committed, tmp_path: Path
+    name: str, committed: Committed, need_pinned: Callable[[str], None], tmp_path: Path
 ) -> None:
     """Bug: a change of style or layout that nobody saw; `make figures` draws all of them anew."""
+    need_pinned("matplotlib")
     figure = drawn(name, committed)
     with journal_style():
         figure.savefig(tmp_path / "now.png")

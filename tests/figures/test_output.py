@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
 import pytest
 
 from otm.errors import InvalidInputError, MissingDependencyError, UnknownMethodError
@@ -31,9 +30,7 @@ from otm.figures.table import Table
 
 NAME = "spectr_figure_5"
 NOWHERE = Path("nowhere")
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "figures"
-CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+FOLDER = Path(__file__).parents[2] / "figures"
 
 Committed = Callable[[str], Table]
 
@@ -147,14 +144,11 @@ def test_the_record_of_an_experiment_names_its_texts_and_weights() -> None:
     assert found["texts and weights"] == data_files()
 
 
-@pytest.mark.skipif(
-    f"matplotlib=={matplotlib.__version__}\n" not in CONSTRAINTS,
-    reason="another version of matplotlib than the one that drew the figures",
-)
 def test_another_process_with_other_settings_writes_the_same_bytes(
-    folder: Path, tmp_path: Path
+    folder: Path, need_pinned: Callable[[str], None], tmp_path: Path
 ) -> None:
     """Bug: order of sets, the user's matplotlib settings, or the time zone shows in the files."""
+    need_pinned("matplotlib")
     settings = tmp_path / "matplotlibrc"
     settings.write_text("lines.linewidth: 7\nfont.size: 20\nsavefig.bbox: tight\n")
     environment = {
@@ -399,11 +393,7 @@ def test_digests_are_those_of_the_code_when_the_run_began(
     assert cached.name == f"{NAME}.{'f' * 32}.csv"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of a terminal")
-@pytest.mark.skipif(
-    signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
-    reason="started in the background: whatever is started here is deaf to Ctrl-C",
-)
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.parametrize("to_all", [True, False])
 def test_an_interrupt_is_one_line_and_status_130(to_all: bool, tmp_path: Path) -> None:
     """Bug: tracebacks of the parent and of every process; children that go on computing."""
