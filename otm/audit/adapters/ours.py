@@ -19,10 +19,9 @@ from otm.decoding.drafting import Randomness
 from otm.decoding.generate import CHAIN_VERIFIERS, verifier_of
 from otm.decoding.reading import Path
 from otm.decoding.verification import plan_of_tree
-from otm.errors import UnknownMethodError
 from otm.kernels import verify, verify_drafts
+from otm.kernels.checks import check_name
 from otm.kernels.multi_draft_checks import coins_of
-from otm.shown import shown
 from otm.sparse import SparseLaw
 
 __all__ = ["chain_kernel", "decoding", "drafts_kernel", "trees"]
@@ -74,7 +73,7 @@ def decoding(verification: str = "chain") -> Subject:
     >>> decoding("block").name
     'speculative, block'
     """
-    _check("verification", verification, tuple(CHAIN_VERIFIERS))
+    check_name("verification", verification, CHAIN_VERIFIERS)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         return speculative(
@@ -169,7 +168,7 @@ def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Subject:
     >>> chain_kernel("block", "torch").name
     'block kernel, torch'
     """
-    _check("rule", rule, ("chain", "block"))
+    check_name("rule", rule, ("chain", "block"))
     return _kernel(verify, rule, backend, several=False)
 
 
@@ -198,12 +197,12 @@ def drafts_kernel(rule: str = "k-seq", backend: str = "numpy") -> Subject:
     >>> drafts_kernel("levels").name
     'levels kernel, numpy'
     """
-    _check("rule", rule, ("k-seq", "levels"))
+    check_name("rule", rule, ("k-seq", "levels"))
     return _kernel(verify_drafts, rule, backend, several=True)
 
 
 def _kernel(kernel: Callable[..., Any], rule: str, backend: str, *, several: bool) -> Subject:
-    _check("backend", backend, ("numpy", "torch", "triton"))
+    check_name("backend", backend, ("numpy", "torch", "triton"))
 
     def count(gamma: int, k: int) -> int:
         return gamma * (coins_of(rule, k) if several else 1) + 2
@@ -248,8 +247,3 @@ def _as_stated(result: Any) -> npt.NDArray[np.int64]:
     beyond = np.arange(tokens.shape[1]) > accepted[:, None]
     cut: npt.NDArray[np.int64] = np.where(beyond, -1, tokens)
     return cut
-
-
-def _check(what: str, name: Any, names: tuple[str, ...]) -> None:
-    if not isinstance(name, str) or name not in names:
-        raise UnknownMethodError(f"there is no {what} {shown(name)}; there are {', '.join(names)}")
