@@ -100,7 +100,7 @@ def lost(size: int) -> Iterator[dict[str, Any]]:
             best = float(otm.alpha(draft, target, count))
             split = find_split(target, draft, count, count)
             mixture = float(split.factor * split.one_draft(target, draft).sum())
-            plan = KSeq(otm.MembershipProblem(draft, target, count))
+            plan = KSeq(otm.Problem(draft, target, count))
             yield {
                 "noise": noise,
                 "k": count,

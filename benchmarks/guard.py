@@ -24,8 +24,8 @@ import numpy as np
 import otm
 from benchmarks import report, rows, rules, solve
 from benchmarks.layout import record
-from otm.membership.rows import alpha_rows
-from otm.reporting import Settings
+from otm.gain import Settings
+from otm.optimum.rows import alpha_rows
 
 __all__ = ["GROUPS", "Group", "best_of", "slower"]
 

@@ -24,7 +24,7 @@ from tqdm import tqdm
 import otm
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
-from otm import MembershipProblem
+from otm import Problem
 from otm.coupling import RULES, TransportPlan
 from otm.testing import exact_acceptance, exact_output_law
 
@@ -84,17 +84,17 @@ def pair(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def problems(
-    count: int, most_tokens: int, most_drafts: int, exact: bool, seed: int
-) -> Iterator[MembershipProblem]:
+    count: int, max_tokens: int, most_drafts: int, exact: bool, seed: int
+) -> Iterator[Problem]:
     rng = np.random.default_rng(seed)
     for _ in tqdm(range(count), disable=None):
-        draft, target = pair(int(rng.integers(1, most_tokens + 1)), rng)
+        draft, target = pair(int(rng.integers(1, max_tokens + 1)), rng)
         k = int(rng.integers(1, most_drafts + 1))
         if exact and rng.random() < 0.5:  # small whole numbers, with many ties and zeros
             draft, target = (_small(draft.size, rng) for _ in range(2))
-            yield MembershipProblem(draft, target, k)
+            yield Problem(draft, target, k)
         else:
-            problem = MembershipProblem(draft, target, k)
+            problem = Problem(draft, target, k)
             yield problem.to_exact() if exact else problem
 
 
@@ -107,7 +107,7 @@ def _small(n: int, rng: np.random.Generator) -> list[Fraction]:
 def check(name: str, plan: TransportPlan, rng: np.random.Generator) -> dict[str, float]:
     """Errors of one plan; raises AssertionError where it must be exact and is not."""
     problem = plan.problem
-    law = plan.output_law()
+    law = plan.output_distribution()
     optimum = otm.alpha(plan.drafts, problem.target)
     if problem.exact:
         enumerated = exact_output_law(plan)
@@ -138,11 +138,11 @@ def orders(acceptance: dict[str, Any], tolerance: float) -> None:
 
 def require(condition: bool, name: str, where: Any) -> None:
     if not condition:
-        laws = (where.draft, where.target, where.k) if isinstance(where, MembershipProblem) else ""
+        laws = (where.draft, where.target, where.k) if isinstance(where, Problem) else ""
         raise AssertionError(f"{name}: {where!r} {laws}")
 
 
-def run(title: str, instances: Iterator[MembershipProblem]) -> dict[str, Any]:
+def run(title: str, instances: Iterator[Problem]) -> dict[str, Any]:
     """Check all rules on all instances, and return the largest errors."""
     rng = np.random.default_rng(0)
     worst: dict[str, dict[str, float]] = {name: {"law": 0.0, "acceptance": 0.0} for name in RULES}

@@ -28,10 +28,10 @@ from scipy.sparse import coo_matrix
 import otm
 from benchmarks.machine import machine
 from otm.errors import MissingDependencyError, ProblemTooLargeError
-from otm.membership.cut import minimum_cut
-from otm.membership.highs_ import solve_highs
-from otm.membership.linear_program import packing_form, size_of
-from otm.membership.max_flow_ import alpha_by_max_flow
+from otm.optimum.cut import minimum_cut
+from otm.optimum.solvers.highs import solve_highs
+from otm.optimum.solvers.linear_program import packing_form, size_of
+from otm.optimum.solvers.max_flow import alpha_by_max_flow
 
 RESULTS = Path(__file__).parent / "results" / "linear_program.json"
 TIME_LIMIT = 60  # seconds
@@ -43,15 +43,15 @@ SIZES = {  # a method stops at the first that it does not solve
 QUICK_SIZES = {2: [10, 20], 3: [6, 10]}
 
 
-def closed_form(problem: otm.MembershipProblem) -> float:
+def closed_form(problem: otm.Problem) -> float:
     return float(otm.alpha(problem.draft, problem.target, problem.k))
 
 
-def highs(problem: otm.MembershipProblem) -> float:
+def highs(problem: otm.Problem) -> float:
     return solve_highs(packing_form(problem, MEMORY_LIMIT)).value
 
 
-def pot_dense(problem: otm.MembershipProblem) -> float:
+def pot_dense(problem: otm.Problem) -> float:
     """POT on the full cost matrix 1{y ∉ S}, which is what its `emd` is made for."""
     size = size_of(problem)
     require(6 * 8 * (size.rows - problem.n) * problem.n)  # it takes some six such matrices
@@ -63,7 +63,7 @@ def pot_dense(problem: otm.MembershipProblem) -> float:
     return float(plan[program.set_of, program.token_of].sum())
 
 
-def pot_sparse(problem: otm.MembershipProblem) -> float:
+def pot_sparse(problem: otm.Problem) -> float:
     """POT on the pairs y ∈ S alone; what is not accepted goes through one more row and column."""
     require(400 * size_of(problem).variables)
     emd, program = import_pot(), packing_form(problem, MEMORY_LIMIT)
@@ -81,7 +81,7 @@ def pot_sparse(problem: otm.MembershipProblem) -> float:
     return float(plan.tocsr()[:sets, :tokens].sum())
 
 
-def or_tools(problem: otm.MembershipProblem) -> float:
+def or_tools(problem: otm.Problem) -> float:
     """Push-relabel of OR-Tools, with masses as whole numbers of 2^−52."""
     require(200 * size_of(problem).variables)
     try:
@@ -106,11 +106,11 @@ def or_tools(problem: otm.MembershipProblem) -> float:
     return float(flow.optimal_flow() / unit)
 
 
-def max_flow(problem: otm.MembershipProblem) -> Fraction:
+def max_flow(problem: otm.Problem) -> Fraction:
     return alpha_by_max_flow(problem)
 
 
-METHODS: dict[str, Callable[[otm.MembershipProblem], float | Fraction]] = {
+METHODS: dict[str, Callable[[otm.Problem], float | Fraction]] = {
     "closed form": closed_form,
     "HiGHS": highs,
     "POT dense": pot_dense,
@@ -140,12 +140,12 @@ def raise_if(warning: str | None) -> None:
         raise RuntimeError(warning)
 
 
-def problem_of(n: int, k: int) -> otm.MembershipProblem:
+def problem_of(n: int, k: int) -> otm.Problem:
     rng = np.random.default_rng([n, k])
     logits = rng.normal(size=n)
     draft = np.exp(2 * logits)
     target = np.exp(2 * (0.8 * logits + 0.6 * rng.normal(size=n)))
-    return otm.MembershipProblem(draft / draft.sum(), target / target.sum(), k)
+    return otm.Problem(draft / draft.sum(), target / target.sum(), k)
 
 
 def solve_one(method: str, n: int, k: int) -> dict[str, Any]:

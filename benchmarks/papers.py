@@ -29,11 +29,11 @@ from benchmarks.loops.latencies import relative_latencies
 from benchmarks.loops.models import deepened
 from benchmarks.loops.turns import Way, in_turns, ratio
 from benchmarks.machine import machine
-from otm.decoding import Generation, Standardization, autoregressive, spectr, speculative
-from otm.decoding.models import GPT, load
-from otm.decoding.planning import measure
-from otm.decoding.planning.paired_means import clustered_mean
+from otm.decoding import Generation, SamplingParameters, autoregressive, spectr, speculative
 from otm.figures.shipped_pairs import DRAFTS, prompts_of_text, shipped_laws
+from otm.gain import measure
+from otm.gain.paired_means import clustered_mean
+from otm.models import GPT, load
 
 RESULTS = Path(__file__).parent / "results" / "papers.json"
 
@@ -111,7 +111,7 @@ def chains(
         for name, draft in drafts.items()
     }
     for temperature in TEMPERATURES:
-        options = {"sampling": Standardization(temperature=temperature)}
+        options = {"sampling": SamplingParameters(temperature=temperature)}
         ways: dict[tuple[str, int], Way] = {
             (name, gamma): decoder(
                 partial(speculative, target, draft, gamma=gamma), tokens, options

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import kernel_tables
 from benchmarks.kernel_tables import gpu_records, panels
-from otm.figures.drawing.style import COLOURS, journal_style
+from otm._core.drawing import COLOURS, journal_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

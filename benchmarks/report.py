@@ -26,9 +26,9 @@ import numpy as np  # with one thread
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import in_turns
-from otm.reporting import Settings, from_files
-from otm.reporting.knobs import Lenience, Typical
-from otm.reporting.run import measure_all
+from otm.gain import Settings, from_files
+from otm.gain.lossy_settings import Lenience, Typical
+from otm.gain.run import measure_all
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 
@@ -116,7 +116,7 @@ def run(paths: tuple[Path, Path], folder: Path, settings: Settings, workers: int
     positions = source.prompts.size
     return {
         "workers": workers,
-        "knobs": len(settings.knobs),
+        "lossy_settings": len(settings.lossy_settings),
         "positions": positions,
         "seconds": seconds,
         "positions per second": positions / seconds,
@@ -139,8 +139,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = write_logits(folder, positions, vocabulary)
-        for number, (workers, knobs) in enumerate([(cores, ()), (cores, KNOBS), (1, ())]):
-            settings = Settings(knobs=knobs)
+        for number, (workers, lossy_settings) in enumerate([(cores, ()), (cores, KNOBS), (1, ())]):
+            settings = Settings(lossy_settings=lossy_settings)
             measured.append(run(paths, folder / str(number), settings, workers))
             print(json.dumps(measured[-1]))
     sort = argsort_milliseconds(vocabulary)

@@ -19,7 +19,8 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import in_turns, settle_allocator, table
 from otm.batch import solve_rows
-from otm.membership import rows, torch_
+from otm.optimum import rows
+from otm.optimum import torch as on_torch
 
 RESULTS = Path(__file__).parent / "results" / "rows.json"
 
@@ -40,7 +41,7 @@ def laws(kind: str, batch: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 def training_step(p: torch.Tensor, q: torch.Tensor, k: int) -> torch.Tensor:
     """Compute α_k, and its gradient in the draft law."""
     draft = p.detach().requires_grad_()
-    torch_.optimal_values(draft, q, k)[0].sum().backward()
+    on_torch.optimal_values(draft, q, k)[0].sum().backward()
     return draft.grad
 
 
@@ -57,7 +58,7 @@ def speed(batch: int, n: int, rounds: int) -> Iterator[dict[str, object]]:
                 "rows": lambda p=p, q=q, k=k: rows.optimal_values(p, q, k),
                 "rows, checked": lambda p=p, q=q, k=k: rows.alpha_rows(p, q, k),
                 "rows, kept": lambda p=p, q=q, k=k: solve_rows(p, q, k),
-                "torch": lambda pair=tensors, k=k: torch_.optimal_values(*pair, k),
+                "torch": lambda pair=tensors, k=k: on_torch.optimal_values(*pair, k),
                 "torch, gradient": lambda pair=tensors, k=k: training_step(*pair, k),
             }
             times = in_turns(contestants, rounds)

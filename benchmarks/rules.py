@@ -21,7 +21,7 @@ from tqdm import tqdm
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import pair_of_laws, settle_allocator
-from otm import MembershipProblem
+from otm import Problem
 from otm.coupling import RULES, RecursiveRejectionWithoutReplacement, TransportPlan
 from otm.figures.language_models import next_token_laws
 
@@ -39,7 +39,7 @@ def acceptance(contexts: int) -> dict[str, dict[int, float]]:
     rng = np.random.default_rng(SEED)
     for draft, target, _ in tqdm(next_token_laws(contexts, SEED), total=contexts, disable=None):
         for k in DRAFTS:
-            problem = MembershipProblem(draft, target, k)
+            problem = Problem(draft, target, k)
             for name, rule in RULES.items():
                 plan = rule(problem)
                 if plan.drafts.k != k:
@@ -58,7 +58,7 @@ def acceptance(contexts: int) -> dict[str, dict[int, float]]:
 
 def cost(n: int, k: int, rounds: int, sets: int) -> dict[str, dict[str, float]]:
     """Milliseconds to build, microseconds of one selection, and of one among many."""
-    problem = MembershipProblem(*pair_of_laws("language model", n), k)
+    problem = Problem(*pair_of_laws("language model", n), k)
     found = {}
     for name, rule in RULES.items():
         plan = rule(problem)
@@ -73,11 +73,11 @@ def cost(n: int, k: int, rounds: int, sets: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def build_time(problem: MembershipProblem, name: str, drafts: Any, uniforms: Any, n: int) -> float:
+def build_time(problem: Problem, name: str, drafts: Any, uniforms: Any, n: int) -> float:
     """Median seconds from two laws to the first selection."""
     times = []
     for _ in range(n):
-        fresh = MembershipProblem(problem.draft, problem.target, problem.k)
+        fresh = Problem(problem.draft, problem.target, problem.k)
         start = time.perf_counter()
         RULES[name](fresh).select(drafts, uniforms)
         times.append(time.perf_counter() - start)

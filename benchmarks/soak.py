@@ -27,7 +27,7 @@ import numpy.typing as npt
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.decoding import autoregressive, spectr, speculative
-from otm.decoding.models import TableModel
+from otm.models import TableModel
 from otm.testing import BUDGET, Control
 from otm.testing.sequences import sequence_law
 

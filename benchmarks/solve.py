@@ -22,7 +22,7 @@ import otm
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.coupling import OptimalPlan
-from otm.membership.cut import minimum_cut
+from otm.optimum.cut import minimum_cut
 
 RESULTS = Path(__file__).parent / "results" / "solve.json"
 LAWS = ("random", "peaked", "language model", "flat", "sparse", "disjoint", "equal")
@@ -123,7 +123,7 @@ def accuracy(n: int) -> Iterator[dict[str, object]]:
         p, q = pair_of_laws(kind, n)
         for k in (2, 8, 64):
             solution = otm.solve(p, q, k)
-            law = solution.plan.output_law()
+            law = solution.plan.output_distribution()
             solution.certificate.check()
             yield {
                 "laws": kind,

@@ -127,7 +127,8 @@ def report() -> str:
     found = record("report")
     rows = [
         [
-            f"{row['workers']} process{'es' * (row['workers'] > 1)}, {row['knobs']} lossy knobs",
+            f"{row['workers']} process{'es' * (row['workers'] > 1)}, "
+            f"{row['lossy_settings']} lossy settings",
             f"{row['positions per second']:.0f}",
             f"{row['processor ms per position']:.1f}",
             f"{row['peak MiB']:.0f}",

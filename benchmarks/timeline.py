@@ -26,9 +26,9 @@ import numpy.typing as npt
 from benchmarks.command import command, keep, options_of
 from benchmarks.loops.models import VOCABULARY, random_pair
 from benchmarks.machine import machine
-from otm.decoding import Generation, Standardization, autoregressive, speculative
-from otm.decoding.models import GPT, LanguageModel, Session, load
+from otm.decoding import Generation, SamplingParameters, autoregressive, speculative
 from otm.figures.shipped_pairs import SIZES, prompts_of_text
+from otm.models import GPT, LanguageModel, Session, load
 
 RESULTS = Path(__file__).parent / "results" / "timeline.json"
 
@@ -70,7 +70,7 @@ class TimedModel(LanguageModel):
     def __init__(self, model: LanguageModel, name: str, calls: list[Call]) -> None:
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
-        self.gives_laws = model.gives_laws
+        self.returns_probs = model.returns_probs
         self._model, self._name, self._calls = model, name, calls
 
     def start(self, rows: int) -> Session:
@@ -173,7 +173,7 @@ def run(*, quick: bool) -> dict[str, Any]:
         rounds,
         *alike_pair(layers),
         prompt,
-        sampling=Standardization(top_k=1000),
+        sampling=SamplingParameters(top_k=1000),
     )
     shipped = of_pair(
         f"shipped models, {SIZES['target']} and {SIZES['small']} parameters",

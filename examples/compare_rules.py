@@ -14,7 +14,7 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
-from otm import MembershipProblem
+from otm import Problem
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection, TransportPlan
 
 VOCABULARY = 50_000
@@ -33,9 +33,9 @@ draft = noisy / noisy.sum()
 # %%
 # The rule for one draft is the yardstick of those for several.
 
-several = MembershipProblem(draft, target, DRAFTS)
+several = Problem(draft, target, DRAFTS)
 rules: dict[str, TransportPlan] = {
-    "maximal coupling": MaximalCoupling(MembershipProblem(draft, target, 1)),
+    "maximal coupling": MaximalCoupling(Problem(draft, target, 1)),
     "recursive rejection": RecursiveRejection(several),
     "k-Seq": KSeq(several),
     "OTM-k": OptimalPlan(several),
@@ -53,7 +53,7 @@ for name, plan in rules.items():
     drafts = rng.choice(VOCABULARY, size=(SELECTIONS, k), p=draft)
     start = time.perf_counter()
     # The rule's tables are built when they are first needed, which is here.
-    distance = np.abs(plan.output_law() - target).sum() / 2
+    distance = np.abs(plan.output_distribution() - target).sum() / 2
     built = time.perf_counter()
     selection = plan.sample(drafts, rng)
     used = time.perf_counter()
@@ -75,7 +75,7 @@ for name, rule, style in (
     ("k-Seq", KSeq, "s--"),
     ("recursive rejection", RecursiveRejection, "^:"),
 ):
-    problems = [MembershipProblem(draft, target, k) for k in counts]
+    problems = [Problem(draft, target, k) for k in counts]
     axes.plot(counts, [rule(problem).acceptance for problem in problems], style, label=name)
 axes.set_xscale("log", base=2)
 axes.set_xticks(counts, [str(k) for k in counts])

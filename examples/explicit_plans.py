@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import otm
-from otm import MembershipProblem
+from otm import Problem
 from otm.coupling.table import Rule, TablePlan
 
 # %%
@@ -55,13 +55,13 @@ def uniform_rule(support: int) -> Rule:
 # finds the optimum without it.
 
 
-def show(problem: MembershipProblem, rule: Rule, formula: Fraction) -> Fraction:
+def show(problem: Problem, rule: Rule, formula: Fraction) -> Fraction:
     plan = TablePlan.from_rule(problem, rule)
     alpha = otm.solve(problem.draft, problem.target, problem.k).alpha
     print(
         f"  k = {problem.k}  acceptance {plan.acceptance!s:<11}"
         f" = formula: {plan.acceptance == formula}, = optimum: {plan.acceptance == alpha},"
-        f" output law = q: {(plan.output_law() == problem.target).all()}"
+        f" output law = q: {(plan.output_distribution() == problem.target).all()}"
     )
     return plan.acceptance
 
@@ -75,7 +75,7 @@ accepted: dict[tuple[int, Fraction], Fraction] = {}
 for q in (Fraction(1, 10), Fraction(1, 4), Fraction(3, 4), Fraction(1)):
     print(f"p = Ber({p}), q = Ber({q})")
     for k in counts:
-        problem = MembershipProblem([1 - p, p], [1 - q, q], k)
+        problem = Problem([1 - p, p], [1 - q, q], k)
         equation_10 = min(q, 1 - (1 - p) ** k) + min(1 - q, 1 - p**k)
         accepted[k, q] = show(problem, bernoulli_rule(p, q, k), equation_10)
 
@@ -105,5 +105,5 @@ for r in (2, 3, 6):
     print(f"p = U({d}), q = U({d // r})")
     for k in (1, 2, 3):
         target = [Fraction(r, d)] * (d // r) + [Fraction(0)] * (d - d // r)
-        problem = MembershipProblem([Fraction(1, d)] * d, target, k)
+        problem = Problem([Fraction(1, d)] * d, target, k)
         show(problem, uniform_rule(d // r), 1 - (1 - Fraction(1, r)) ** k)

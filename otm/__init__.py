@@ -2,17 +2,17 @@
 
 `solve` finds the optimal acceptance probability for k drafts, an optimal transport plan and a
 certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of laws.
-Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.draft_laws`.
+Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from otm._core.interval import Interval
+from otm._core.sparse import SparseProbs
 from otm.errors import OTMError
-from otm.interval import Interval
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.solution import Solution
 from otm.solve import alpha, solve
-from otm.sparse import SparseLaw
 
 if TYPE_CHECKING:
     from otm.comparison import compare
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Certificate",
     "Interval",
-    "MembershipProblem",
     "OTMError",
+    "Problem",
     "Solution",
-    "SparseLaw",
+    "SparseProbs",
     "alpha",
     "compare",
     "solve",

@@ -10,12 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Frozen, Law, read_only
-from otm.coupling.plan import Selection
-from otm.distribution import as_law_rows
-from otm.draft_laws.base import NEVER_DRAWN
-from otm.errors import InvalidDraftsError
-from otm.input_checks import (
+from otm._core.arithmetic import Frozen, Law, read_only
+from otm._core.checks import (
     Counts,
     Drafts,
     as_array,
@@ -24,12 +20,16 @@ from otm.input_checks import (
     check_uniforms,
     name_row,
 )
-from otm.membership.cut import minimum_cut
-from otm.membership.rows import optimal_values
-from otm.problem import MembershipProblem
-from otm.shown import shown
+from otm._core.distribution import as_law_rows
+from otm._core.tensors import like, to_host
+from otm._core.text import shown
+from otm.coupling.plan import Selection
+from otm.drafts.base import NEVER_DRAWN
+from otm.errors import InvalidDraftsError
+from otm.optimum.cut import minimum_cut
+from otm.optimum.rows import optimal_values
+from otm.problem import Problem
 from otm.solution import Solution
-from otm.tensors import like, to_host
 
 __all__ = ["SolutionRows", "solve_rows"]
 
@@ -107,7 +107,7 @@ class SolutionRows(Frozen):
                 with suppress(KeyError):  # other threads may have been faster
                     self._solutions.popitem(last=False)  # the oldest
             draft, target = (self._of_shape(law)[place] for law in (self.draft, self.target))
-            problem = MembershipProblem(draft, target, int(self.k[place]))
+            problem = Problem(draft, target, int(self.k[place]))
             why = "one of several rows; the closed form needs no solver, O(n log n)."
             cut = minimum_cut(problem)
             solution = Solution(problem, cut.value, cut, "closed-form", why)
@@ -252,7 +252,7 @@ def solve_rows(p: Any, q: Any, k: Any) -> SolutionRows:
 
     Raises
     ------
-    InvalidLawError
+    InvalidDistributionError
         If a row is not a law, which names the row, or the laws do not fit together.
     InvalidDraftCountError
         If a k is not an integer of at least 1, or k does not broadcast with the laws.

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Number
+from otm._core.arithmetic import Number
+from otm._core.interval import Interval
+from otm._core.sparse import SparseProbs, align
+from otm._core.text import shown, text_table
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
 from otm.coupling.rules import RULES, Rule, named_rules
 from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
-from otm.interval import Interval
-from otm.membership.other_drafts import optimal_value_of
-from otm.problem import MembershipProblem
-from otm.shown import shown
-from otm.sparse import SparseLaw, align
-from otm.text_table import text_table
+from otm.optimum.other_drafts import optimal_value_of
+from otm.problem import Problem
 
 __all__ = ["ComparedRule", "Comparison", "compare"]
 
@@ -61,7 +60,7 @@ class Comparison:
 
     Attributes
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The laws and k.
     rules : tuple of ComparedRule
         Lossless rules by descending acceptance, then the others.
@@ -75,7 +74,7 @@ class Comparison:
     0.625
     """
 
-    problem: MembershipProblem
+    problem: Problem
     rules: tuple[ComparedRule, ...]
 
     def __iter__(self) -> Iterator[ComparedRule]:
@@ -126,7 +125,7 @@ def compare(
     Parameters
     ----------
     p, q : array-like [n]
-        Draft and target law, on the same vocabulary; or two of the type `SparseLaw`.
+        Draft and target law, on the same vocabulary; or two of the type `SparseProbs`.
     k : int
         Number of drafts, at least 1.  Rules that need more are left out; some take fewer whatever
         k is: see their drafts.
@@ -144,7 +143,7 @@ def compare(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftCountError
+    InvalidDistributionError, InvalidDraftCountError
         If the laws or k are not valid.
     UnknownMethodError, InvalidParameterError
         If a rule is asked for by a name that does not exist, or one that is given is no rule.
@@ -170,9 +169,9 @@ def compare(
     lenient  2 i.i.d.  0.9375      0.6875   TV 0.25
     """
     chosen = RULES if rules is None else named_rules(rules, RULES)
-    if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
+    if isinstance(p, SparseProbs) or isinstance(q, SparseProbs):
         _, p, q = align(p, q)
-    problem = MembershipProblem(p, q, k)
+    problem = Problem(p, q, k)
     compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
     compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)
@@ -185,7 +184,7 @@ def _rank(rule: ComparedRule) -> tuple[bool, float]:
     return rule.distance is not None, -round(float(_bounds(rule.acceptance).lower), 12)
 
 
-def _compared(name: str, rule: Rule, problem: MembershipProblem) -> ComparedRule:
+def _compared(name: str, rule: Rule, problem: Problem) -> ComparedRule:
     plan = rule(problem)
     if not isinstance(plan, TransportPlan):
         raise InvalidParameterError(
@@ -198,7 +197,7 @@ def _compared(name: str, rule: Rule, problem: MembershipProblem) -> ComparedRule
         if not problem.exact:
             raise
         draft, target = problem.draft.astype(np.float64), problem.target.astype(np.float64)
-        return _compared(name, rule, MembershipProblem(draft, target, problem.k))
+        return _compared(name, rule, Problem(draft, target, problem.k))
     if bounds.exact:
         acceptance: Number | Interval = bounds.upper
     else:  # the optimum is known up to rounding

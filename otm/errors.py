@@ -8,10 +8,10 @@ from __future__ import annotations
 
 __all__ = [
     "CertificateError",
+    "InvalidDistributionError",
     "InvalidDraftCountError",
     "InvalidDraftsError",
     "InvalidInputError",
-    "InvalidLawError",
     "InvalidParameterError",
     "InvalidUniformsError",
     "MissingDependencyError",
@@ -30,7 +30,7 @@ class InvalidInputError(OTMError, ValueError):
     """An argument is not what the function can work with."""
 
 
-class InvalidLawError(InvalidInputError):
+class InvalidDistributionError(InvalidInputError):
     """A draft or target law is not a probability distribution, or the two do not fit together."""
 
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Frozen, Law, Number
+from otm._core.arithmetic import Frozen, Law, Number
+from otm._core.checks import Drafts, as_array, check_generator
+from otm._core.interval import Interval
+from otm._core.sparse import SparseProbs, Tokens, align
+from otm._core.tensors import like, to_host
 from otm.coupling.plan import Selection, TransportPlan
-from otm.draft_laws.base import NEVER_DRAWN, DraftLaw
+from otm.drafts.base import NEVER_DRAWN, DraftDistribution
 from otm.errors import InvalidDraftsError
-from otm.input_checks import Drafts, as_array, check_generator
-from otm.interval import Interval
-from otm.membership.bounds import Bound
-from otm.membership.cut import Cut
-from otm.problem import MembershipProblem
+from otm.optimum.bounds import Bound
+from otm.optimum.cut import Cut
+from otm.problem import Problem
 from otm.solution import Solution
-from otm.sparse import SparseLaw, Tokens, align
-from otm.tensors import like, to_host
 
 if TYPE_CHECKING:
     from otm.proof import Certificate
@@ -35,20 +35,20 @@ class DraftsOnTokens(Frozen):
 
     Parameters
     ----------
-    law : DraftLaw
+    law : DraftDistribution
         The joint law, on m tokens.
     tokens : int array [m]
         The original ids of these tokens, ascending.
 
     Examples
     --------
-    >>> from otm.draft_laws import IID
+    >>> from otm.drafts import IID
     >>> drafts = DraftsOnTokens(IID([0.25, 0.75], k=2), np.array([5, 900]))
     >>> drafts.draw([0.1, 0.5]).tolist()
     [5, 900]
     """
 
-    law: DraftLaw
+    law: DraftDistribution
     tokens: Tokens
 
     @property
@@ -62,7 +62,7 @@ class DraftsOnTokens(Frozen):
         return self.law.uniforms_per_draw
 
     def draw(self, uniforms: npt.ArrayLike) -> Drafts:
-        """Draw drafts as `DraftLaw.draw` does.
+        """Draw drafts as `DraftDistribution.draw` does.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class DraftsOnTokens(Frozen):
         Raises
         ------
         InvalidDraftsError
-            As `DraftLaw.check` does, in terms of the original ids.
+            As `DraftDistribution.check` does, in terms of the original ids.
         """
         return self.tokens[self.positions(drafts)]
 
@@ -163,7 +163,8 @@ class OnTokens(Frozen):
     Examples
     --------
     >>> from otm.coupling import OptimalPlan
-    >>> draft, target = SparseLaw([300, 1200], [0.75, 0.25]), SparseLaw([300, 1200], [0.25, 0.75])
+    >>> draft = SparseProbs([300, 1200], [0.75, 0.25])
+    >>> target = SparseProbs([300, 1200], [0.25, 0.75])
     >>> plan = on_tokens(OptimalPlan, draft, target, k=2)
     >>> round(plan.acceptance, 12), plan.uniforms_per_selection
     (0.6875, 4)
@@ -202,15 +203,15 @@ class OnTokens(Frozen):
         """Bounds on `acceptance`, of gap 0 unless the exact number would take too long."""
         return self.plan.acceptance_bounds
 
-    def output_law(self) -> SparseLaw:
+    def output_distribution(self) -> SparseProbs:
         """Law of the output Y, integrated from what the plan really does.
 
         Returns
         -------
-        SparseLaw
+        SparseProbs
             Over original ids; the target law if the rule is lossless.
         """
-        return SparseLaw(self.tokens, self.plan.output_law())
+        return SparseProbs(self.tokens, self.plan.output_distribution())
 
     def conditional(self, drafts: npt.ArrayLike) -> Law:
         """Law of the output Y given the drafts.
@@ -285,7 +286,10 @@ class OnTokens(Frozen):
 
 
 def on_tokens(
-    rule: Callable[[MembershipProblem], TransportPlan], draft: SparseLaw, target: SparseLaw, k: int
+    rule: Callable[[Problem], TransportPlan],
+    draft: SparseProbs,
+    target: SparseProbs,
+    k: int,
 ) -> OnTokens:
     """Build a rule for two laws given by their supports; its cost is that of the supports.
 
@@ -293,7 +297,7 @@ def on_tokens(
     ----------
     rule : callable
         From a problem to a plan: `OptimalPlan`, `KSeq`, …
-    draft, target : SparseLaw
+    draft, target : SparseProbs
         The draft law and the target law.
     k : int
         Number of drafts, at least 1.
@@ -305,18 +309,18 @@ def on_tokens(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftCountError
-        If one of the laws is no `SparseLaw`, or k is not valid; and what the rule itself raises.
+    InvalidDistributionError, InvalidDraftCountError
+        If one of the laws is no `SparseProbs`, or k is not valid; and what the rule itself raises.
 
     Examples
     --------
     >>> from otm.coupling import KSeq
-    >>> plan = on_tokens(KSeq, SparseLaw([5, 8], [0.5, 0.5]), SparseLaw([5], [1]), k=2)
-    >>> round(plan.acceptance, 12), plan.output_law().tokens.tolist()
+    >>> plan = on_tokens(KSeq, SparseProbs([5, 8], [0.5, 0.5]), SparseProbs([5], [1]), k=2)
+    >>> round(plan.acceptance, 12), plan.output_distribution().tokens.tolist()
     (0.75, [5])
     """
     tokens, draft_law, target_law = align(draft, target)
-    return OnTokens(rule(MembershipProblem(draft_law, target_law, k)), tokens)
+    return OnTokens(rule(Problem(draft_law, target_law, k)), tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +340,8 @@ class SparseSolution(Frozen):
     Examples
     --------
     >>> from otm import solve
-    >>> draft, target = SparseLaw([300, 1200], [0.75, 0.25]), SparseLaw([300, 1200], [0.25, 0.75])
+    >>> draft = SparseProbs([300, 1200], [0.75, 0.25])
+    >>> target = SparseProbs([300, 1200], [0.25, 0.75])
     >>> solution = solve(draft, target, k=2)
     >>> round(solution.alpha, 12), solution.cut.tokens.tolist(), solution.problem.n
     (0.6875, [300], 2)
@@ -351,7 +356,7 @@ class SparseSolution(Frozen):
         return self.solution.alpha
 
     @property
-    def problem(self) -> MembershipProblem:
+    def problem(self) -> Problem:
         """What was solved, on the union of the supports: k, and the laws of `tokens`."""
         return self.solution.problem
 

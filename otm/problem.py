@@ -9,19 +9,19 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from otm.arithmetic import Frozen, Law, Number, is_exact
-from otm.distribution import as_law_pair, to_exact
-from otm.draft_laws.iid import IID
+from otm._core.arithmetic import Frozen, Law, Number, is_exact
+from otm._core.checks import as_draft_count
+from otm._core.distribution import as_law_pair, to_exact
+from otm._core.ratio_order import RatioOrder
+from otm._core.text import shown
+from otm.drafts.iid import IID
 from otm.errors import InvalidParameterError
-from otm.input_checks import as_draft_count
-from otm.ratio_order import RatioOrder
-from otm.shown import shown
 
-__all__ = ["MembershipProblem", "as_parameter"]
+__all__ = ["Problem", "as_parameter"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class MembershipProblem(Frozen):
+class Problem(Frozen):
     """Optimal transport with membership cost and k i.i.d. drafts (OTM-k).
 
     A draft model proposes tokens X_1, …, X_k, independent with law p.  A selection rule looks at
@@ -51,7 +51,7 @@ class MembershipProblem(Frozen):
 
     Raises
     ------
-    InvalidLawError
+    InvalidDistributionError
         If a law is not a probability distribution or the lengths differ.
     InvalidDraftCountError
         If k is not an integer of at least 1.
@@ -63,7 +63,7 @@ class MembershipProblem(Frozen):
 
     Examples
     --------
-    >>> problem = MembershipProblem([0.5, 0.5], [0.75, 0.25], k=2)
+    >>> problem = Problem([0.5, 0.5], [0.75, 0.25], k=2)
     >>> problem.n, problem.k, problem.exact
     (2, 2, False)
     """
@@ -97,14 +97,14 @@ class MembershipProblem(Frozen):
         """The tokens in ascending order of q/p, with cumulative masses."""
         return RatioOrder(self.draft, self.target)
 
-    def to_exact(self) -> MembershipProblem:
+    def to_exact(self) -> Problem:
         """Return the same problem in fractions: p/Σp and q/Σq in rational arithmetic."""
         if self.exact:
             return self
-        return MembershipProblem(to_exact(self.draft), to_exact(self.target), self.k)
+        return Problem(to_exact(self.draft), to_exact(self.target), self.k)
 
 
-def as_parameter(problem: MembershipProblem, value: Any, name: str) -> Number:
+def as_parameter(problem: Problem, value: Any, name: str) -> Number:
     """Return a rule's parameter in the numbers of the problem: float, or Fraction in exact mode.
 
     Raises
@@ -114,8 +114,8 @@ def as_parameter(problem: MembershipProblem, value: Any, name: str) -> Number:
     """
     try:
         finite = isinstance(value, numbers.Real) and math.isfinite(value)
-    except OverflowError:  # a whole number that no float can hold
-        finite = False
+    except OverflowError:  # a rational number that no float can hold
+        finite = problem.exact
     if not finite:
         raise InvalidParameterError(f"{name} = {shown(value)}; it must be a finite real number")
     if problem.exact:

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from otm import certificate
-from otm.arithmetic import Law, Number, as_integers
+from otm._core.arithmetic import Law, Number, as_integers
+from otm._core.ratio_order import RatioOrder
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
-from otm.float_proof import TINY, relative_error, rounded_bounds, surely_accepted
-from otm.membership.cut import Cut
-from otm.problem import MembershipProblem
-from otm.ratio_order import RatioOrder
+from otm.optimum.cut import Cut
+from otm.optimum.float_proof import TINY, relative_error, rounded_bounds, surely_accepted
+from otm.problem import Problem
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -46,7 +46,7 @@ class Certificate:
 
     Attributes
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The laws and k.
     cut : int array [|H|]
         The tokens of H.
@@ -67,7 +67,7 @@ class Certificate:
     (Fraction(11, 16), Fraction(11, 16), [0])
     """
 
-    problem: MembershipProblem
+    problem: Problem
     cut: npt.NDArray[np.int64]
     cap: Number
     lower: Number
@@ -75,12 +75,12 @@ class Certificate:
     method: str
 
     @classmethod
-    def build(cls, problem: MembershipProblem, alpha: Number, cut: Cut, method: str) -> Certificate:
+    def build(cls, problem: Problem, alpha: Number, cut: Cut, method: str) -> Certificate:
         """Make a certificate from a value that some rule attains and a cut.
 
         Parameters
         ----------
-        problem : MembershipProblem
+        problem : Problem
             What was solved.
         alpha : float or Fraction
             An acceptance probability that can be attained.
@@ -220,16 +220,14 @@ class Certificate:
         cap, lower, upper = (certificate.parse(document[x]) for x in ("cap", "lower", "upper"))
         try:
             draft, target = ([float.fromhex(x) for x in document[y]] for y in ("draft", "target"))
-            problem = MembershipProblem(draft, target, k)
+            problem = Problem(draft, target, k)
             found = cls(problem, cut, float(cap), float(lower), float(upper), method)
             laws_kept = (problem.draft.tolist(), problem.target.tolist()) == (draft, target)
             if laws_kept and (found.cap, found.lower, found.upper) == (cap, lower, upper):
                 return found
         except (TypeError, ValueError, OverflowError):
             pass  # integers, weights that do not sum to one, or ends that no float can hold
-        problem = MembershipProblem(
-            _exact_law(document, "draft"), _exact_law(document, "target"), k
-        )
+        problem = Problem(_exact_law(document, "draft"), _exact_law(document, "target"), k)
         return cls(problem, cut, cap, lower, upper, method)
 
     def _holds_in_floats(self) -> bool:

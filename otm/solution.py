@@ -7,12 +7,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from otm.arithmetic import Number
+from otm._core.arithmetic import Number
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
-from otm.membership.bounds import Bound, bounds
-from otm.membership.cut import Cut
-from otm.problem import MembershipProblem
+from otm.optimum.bounds import Bound, bounds
+from otm.optimum.cut import Cut
+from otm.problem import Problem
 
 if TYPE_CHECKING:
     from otm.proof import Certificate
@@ -26,7 +26,7 @@ class Solution:
 
     Attributes
     ----------
-    problem : MembershipProblem
+    problem : Problem
         What was solved: the normalised laws and k.
     alpha : float or Fraction
         Optimal acceptance probability α_k(p, q).
@@ -45,11 +45,11 @@ class Solution:
     >>> solution = solve([0.75, 0.25], [0.25, 0.75], k=2)
     >>> round(solution.alpha, 12), solution.cut.tokens.tolist(), solution.method
     (0.6875, [0], 'closed-form')
-    >>> solution.plan.output_law().round(12).tolist()
+    >>> solution.plan.output_distribution().round(12).tolist()
     [0.25, 0.75]
     """
 
-    problem: MembershipProblem
+    problem: Problem
     alpha: Number
     cut: Cut
     method: str

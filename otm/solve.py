@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from otm.arithmetic import Number
-from otm.draft_laws import DraftLaw
+from otm._core.arithmetic import Number
+from otm._core.interval import Interval
+from otm._core.sparse import SparseProbs, align
+from otm._core.tensors import is_tensor
+from otm._core.text import shown
+from otm.drafts import DraftDistribution
 from otm.errors import (
+    InvalidDistributionError,
     InvalidDraftCountError,
-    InvalidLawError,
     InvalidParameterError,
     UnknownMethodError,
 )
-from otm.interval import Interval
-from otm.membership.cut import minimum_cut, optimal_value
-from otm.membership.multisets import MEMORY_LIMIT
-from otm.problem import MembershipProblem
-from otm.shown import shown
+from otm.optimum.cut import minimum_cut, optimal_value
+from otm.optimum.multisets import MEMORY_LIMIT
+from otm.problem import Problem
 from otm.solution import Solution
-from otm.sparse import SparseLaw, align
-from otm.tensors import is_tensor
 
 if TYPE_CHECKING:
     from otm.batch import SolutionRows
@@ -37,7 +37,12 @@ _Laws = Sequence[Any]  # one law as a flat sequence of numbers
 
 @overload
 def solve(
-    p: SparseLaw, q: SparseLaw, k: int, *, method: str = ..., memory_limit: int = ...
+    p: SparseProbs,
+    q: SparseProbs,
+    k: int,
+    *,
+    method: str = ...,
+    memory_limit: int = ...,
 ) -> SparseSolution: ...
 @overload
 def solve(
@@ -76,11 +81,11 @@ def solve(
     SolutionRows
         Of laws [..., n], one a row, or of several k; all leading axes broadcast.
     SparseSolution
-        Of two laws by their support (`SparseLaw`): its plan takes and returns their token ids.
+        Of two laws by their support (`SparseProbs`): its plan takes and returns their token ids.
 
     Raises
     ------
-    InvalidLawError, InvalidDraftCountError
+    InvalidDistributionError, InvalidDraftCountError
         If the laws or k are not valid.
     UnknownMethodError
         If the method does not exist.
@@ -118,7 +123,7 @@ def solve(
 
     >>> solve([0.75, 0.25], [[0.25, 0.75], [0.5, 0.5]], k=2).alpha
     array([0.6875, 0.9375])
-    >>> solve(SparseLaw([7, 900], [0.75, 0.25]), SparseLaw([7, 900], [0.25, 0.75]), k=2).alpha
+    >>> solve(SparseProbs([7, 900], [0.75, 0.25]), SparseProbs([7, 900], [0.25, 0.75]), k=2).alpha
     0.6875
     """
     given: object = method  # which may be anything
@@ -129,16 +134,16 @@ def solve(
         raise InvalidParameterError(
             f"memory_limit = {shown(memory_limit)}; give a number of bytes, at least 0"
         )
-    if isinstance(p, DraftLaw):
-        raise InvalidLawError(
+    if isinstance(p, DraftDistribution):
+        raise InvalidDistributionError(
             "the draft law is a joint law of all drafts; `otm.alpha` has its optimum, and the "
             "rules of `otm.coupling` have plans for such drafts"
         )
-    if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
+    if isinstance(p, SparseProbs) or isinstance(q, SparseProbs):
         from otm.on_tokens import SparseSolution
 
         tokens, draft, target = align(p, q)
-        solution = solve_by(MembershipProblem(draft, target, k), memory_limit)
+        solution = solve_by(Problem(draft, target, k), memory_limit)
         return SparseSolution(solution, tokens)
     if _axes(p) > 1 or _axes(q) > 1 or _axes(k) > 0:
         if solve_by is not _by_closed_form:
@@ -149,13 +154,13 @@ def solve(
         from otm.batch import solve_rows
 
         return solve_rows(p, q, k)
-    return solve_by(MembershipProblem(p, q, k), memory_limit)
+    return solve_by(Problem(p, q, k), memory_limit)
 
 
 @overload
-def alpha(p: DraftLaw, q: Any) -> Number | Interval: ...
+def alpha(p: DraftDistribution, q: Any) -> Number | Interval: ...
 @overload
-def alpha(p: SparseLaw, q: SparseLaw, k: int) -> Number: ...
+def alpha(p: SparseProbs, q: SparseProbs, k: int) -> Number: ...
 @overload
 def alpha(p: _Laws, q: _Laws, k: int) -> Number: ...
 @overload
@@ -164,13 +169,13 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     """Optimal acceptance probability α_k(p, q) for k i.i.d. drafts, or for any joint law of drafts.
 
     For i.i.d. drafts by Theorem 3.1 of docs/theory/closed-form.md, for joint laws by
-    `otm.membership.other_drafts`.
+    `otm.optimum.other_drafts`.
 
     Parameters
     ----------
     p, q : array-like [..., n]
-        Draft and target law, as for `solve`; two laws by their support (`SparseLaw`); or for p a
-        joint law of all drafts (`otm.draft_laws`).
+        Draft and target law, as for `solve`; two laws by their support (`SparseProbs`); or for p a
+        joint law of all drafts (`otm.drafts`).
     k : int or int array-like [...]
         Number of i.i.d. drafts.  All leading axes broadcast; the laws are sorted only once for
         several k.  To be left out for a joint law, which has its own number of drafts.
@@ -190,7 +195,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
 
     Raises
     ------
-    InvalidLawError, InvalidDraftCountError
+    InvalidDistributionError, InvalidDraftCountError
         If the laws or k are not valid.
     ProblemTooLargeError
         If drafts without replacement are given in fractions and are too many for exact arithmetic.
@@ -203,30 +208,30 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     array([0.5, 0.5, 0.5])
     >>> alpha([[0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0]], [0.5, 0.5, 0, 0], 2)
     array([0.75, 0.5 ])
-    >>> from otm.draft_laws import WithoutReplacement
+    >>> from otm.drafts import WithoutReplacement
     >>> round(alpha(WithoutReplacement([0.5, 0.25, 0.25], k=2), [0, 0, 1]), 12)
     0.583333333333
     """
-    if isinstance(p, DraftLaw):
+    if isinstance(p, DraftDistribution):
         if k is not None:
             raise InvalidDraftCountError(
                 f"k = {shown(k)} beside a joint law of {p.k} drafts, which says how many there "
                 "are; leave k out"
             )
-        from otm.membership.other_drafts import optimal_value_of
+        from otm.optimum.other_drafts import optimal_value_of
 
         return optimal_value_of(p, q)
-    if isinstance(p, SparseLaw) or isinstance(q, SparseLaw):
+    if isinstance(p, SparseProbs) or isinstance(q, SparseProbs):
         _, p, q = align(p, q)
     elif _wants_tensor(p, q):
-        from otm.membership.torch_ import optimal_values
+        from otm.optimum.torch import optimal_values
 
         return optimal_values(p, q, k)[0]
     if _axes(p) > 1 or _axes(q) > 1 or _axes(k) > 0:
-        from otm.membership.rows import alpha_rows
+        from otm.optimum.rows import alpha_rows
 
         return alpha_rows(p, q, k)
-    problem = MembershipProblem(p, q, k)
+    problem = Problem(p, q, k)
     return optimal_value(problem.by_ratio, problem.k)[0]
 
 
@@ -236,7 +241,7 @@ def _wants_tensor(p: Any, q: Any) -> bool:
     if len(tensors) == 2 and all(law.is_floating_point() for law in tensors):
         return True
     if any(law.requires_grad for law in tensors):
-        raise InvalidLawError(
+        raise InvalidDistributionError(
             "one law is a tensor that requires a gradient and the other no tensor of floats; give "
             "both as tensors, or detach the one"
         )
@@ -252,26 +257,26 @@ def _axes(values: Any) -> int:
     return int(getattr(values, "ndim", 0))
 
 
-def _by_closed_form(problem: MembershipProblem, memory_limit: int) -> Solution:
+def _by_closed_form(problem: Problem, memory_limit: int) -> Solution:
     cut = minimum_cut(problem)
     why = "for i.i.d. drafts α is a minimum over n + 1 prefixes in q/p: no solver, O(n log n)."
     return Solution(problem, cut.value, cut, "closed-form", why)
 
 
-def _by_linear_program(problem: MembershipProblem, memory_limit: int, solver: str) -> Solution:
+def _by_linear_program(problem: Problem, memory_limit: int, solver: str) -> Solution:
     from otm.coupling.table import TablePlan
-    from otm.membership.linear_program import cut_from_duals, packing_form
+    from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
 
     if problem.exact:
         draft, target = problem.draft.astype(np.float64), problem.target.astype(np.float64)
-        problem = MembershipProblem(draft, target, problem.k)
+        problem = Problem(draft, target, problem.k)
     program = packing_form(problem, memory_limit)
     if solver == "highs":
-        from otm.membership.highs_ import solve_highs
+        from otm.optimum.solvers.highs import solve_highs
 
         found = solve_highs(program)
     else:
-        from otm.membership.cvxpy_ import solve_cvxpy
+        from otm.optimum.solvers.cvxpy import solve_cvxpy
 
         found = solve_cvxpy(program)
     plan = TablePlan.from_linear_program(found)
@@ -283,7 +288,7 @@ def _by_linear_program(problem: MembershipProblem, memory_limit: int, solver: st
     return Solution(problem, plan.acceptance, cut, f"lp-{solver}", why, plan)
 
 
-_METHODS: dict[str, Callable[[MembershipProblem, int], Solution]] = {
+_METHODS: dict[str, Callable[[Problem, int], Solution]] = {
     "auto": _by_closed_form,
     "closed-form": _by_closed_form,
     "lp-highs": partial(_by_linear_program, solver="highs"),

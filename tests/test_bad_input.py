@@ -15,20 +15,20 @@ from hypothesis.extra import numpy as hnp
 
 import otm
 from otm.coupling import KSeq
-from otm.draft_laws import IID, Joint
+from otm.drafts import IID, Joint
 from otm.errors import (
+    InvalidDistributionError,
     InvalidDraftCountError,
     InvalidDraftsError,
     InvalidInputError,
-    InvalidLawError,
     InvalidParameterError,
     InvalidUniformsError,
     OTMError,
     UnknownMethodError,
 )
-from otm.membership.division_factor import bisection_steps, optimal_division_factor
-from otm.membership.top_logprobs import alpha_interval
 from otm.on_tokens import on_tokens
+from otm.optimum.division_factor import bisection_steps, optimal_division_factor
+from otm.optimum.top_logprobs import alpha_interval
 
 F = Fraction
 NAN, INF = float("nan"), float("inf")
@@ -146,8 +146,8 @@ def test_what_is_not_a_law_is_refused_on_both_sides(case: str) -> None:
     good = [F(1, size)] * size
     for arguments, name in (((law, good), "draft"), ((good, law), "target")):
         of_rows = () if case in SEVERAL else (otm.solve, otm.alpha)
-        for function in (*of_rows, otm.MembershipProblem):
-            with pytest.raises(InvalidLawError) as caught:
+        for function in (*of_rows, otm.Problem):
+            with pytest.raises(InvalidDistributionError) as caught:
                 function(*arguments, 2)
             message = str(caught.value)
             assert f"the {name} law" in message
@@ -180,7 +180,7 @@ COUNTS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", COUNTS)
 def test_what_is_not_a_count_of_drafts_is_refused(case: str) -> None:
     k, message = COUNTS[case]
-    for function in (otm.solve, otm.alpha, otm.MembershipProblem):
+    for function in (otm.solve, otm.alpha, otm.Problem):
         with pytest.raises(InvalidDraftCountError, match=message):
             function([0.5, 0.5], [0.5, 0.5], k)
 
@@ -189,7 +189,7 @@ def test_what_is_not_a_count_of_drafts_is_refused(case: str) -> None:
 def test_a_problem_takes_one_k(k: Any) -> None:
     """Catches the k of one problem that is silently the first of several."""
     with pytest.raises(InvalidDraftCountError, match="must be an integer"):
-        otm.MembershipProblem([0.5, 0.5], [0.5, 0.5], k)
+        otm.Problem([0.5, 0.5], [0.5, 0.5], k)
     assert otm.solve([0.5, 0.5], [0.5, 0.5], k).alpha.tolist() == [1.0] * len(k)
 
 
@@ -204,8 +204,8 @@ def test_a_huge_k_is_one(k: int) -> None:
 
 
 def test_laws_of_different_lengths_are_refused() -> None:
-    for function in (otm.solve, otm.alpha, otm.MembershipProblem):
-        with pytest.raises(InvalidLawError) as caught:
+    for function in (otm.solve, otm.alpha, otm.Problem):
+        with pytest.raises(InvalidDistributionError) as caught:
             function([0.5, 0.5], [0.5, 0.25, 0.25], 2)
         for fragment in ("draft law has 2", "target law 3", "give absent tokens probability 0"):
             assert fragment in str(caught.value)
@@ -232,14 +232,14 @@ def test_awkward_laws_are_taken(case: str, k: int) -> None:
     p, q = GOOD[case]
     solution = otm.solve(p, q, k)
     assert 0 <= solution.alpha <= 1
-    assert abs(solution.plan.output_law() - solution.problem.target).max() < 1e-15
+    assert abs(solution.plan.output_distribution() - solution.problem.target).max() < 1e-15
     assert solution.alpha == (0 if case == "disjoint" else pytest.approx(solution.plan.acceptance))
     solution.certificate.check()
     assert len(solution.bounds) == 10
     assert repr(solution)
 
 
-PROBLEM = otm.MembershipProblem([0.5, 0.5, 0.0], [0.25, 0.5, 0.25], 2)
+PROBLEM = otm.Problem([0.5, 0.5, 0.0], [0.25, 0.5, 0.25], 2)
 SELECT = otm.solve([0.5, 0.5, 0.0], [0.25, 0.5, 0.25], 2).plan.select
 COINS = [0.5] * 4
 
@@ -343,18 +343,26 @@ def test_junk_ends_in_an_error_of_otm_or_in_an_answer(p: Any, q: Any, k: Any, me
         assert all(10 < len(str(error)) < 2_000 for error in errors)
 
 
-SPARSE = otm.SparseLaw([1, 2], [0.5, 0.5])
+SPARSE = otm.SparseProbs([1, 2], [0.5, 0.5])
 ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     "a vocabulary of 3.5 tokens": (lambda: SPARSE.dense(3.5), InvalidParameterError, "3 tokens"),
-    "one law by its support": (lambda: otm.alpha(SPARSE, [1.0], 2), InvalidLawError, "beside a"),
-    "one of two to align": (lambda: on_tokens(KSeq, SPARSE, [1.0], 2), InvalidLawError, "beside a"),
-    "one of two to compare": (lambda: otm.compare([1.0], SPARSE, 2), InvalidLawError, "beside a"),
+    "one law by its support": (
+        lambda: otm.alpha(SPARSE, [1.0], 2), InvalidDistributionError, "beside a",
+    ),
+    "one of two to align": (
+        lambda: on_tokens(KSeq, SPARSE, [1.0], 2), InvalidDistributionError, "beside a",
+    ),
+    "one of two to compare": (
+        lambda: otm.compare([1.0], SPARSE, 2), InvalidDistributionError, "beside a",
+    ),
     "k beside a joint law": (
         lambda: otm.alpha(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave k out",
     ),
-    "a joint law to solve": (lambda: otm.solve(IID([1.0], 2), [1.0], 2), InvalidLawError, "alpha"),
+    "a joint law to solve": (
+        lambda: otm.solve(IID([1.0], 2), [1.0], 2), InvalidDistributionError, "alpha",
+    ),
     "a ragged joint law": (
-        lambda: Joint.from_array([[0.5, 0.5], [0.5]]), InvalidLawError, "not array-like",
+        lambda: Joint.from_array([[0.5, 0.5], [0.5]]), InvalidDistributionError, "not array-like",
     ),
     "ragged uniforms": (
         lambda: IID([1.0], 2).draw([[0.1, 0.2], [0.3]]), InvalidUniformsError, "not array-like",
@@ -363,14 +371,15 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         lambda: otm.alpha([1.0], [1.0], [True, 2]), InvalidDraftCountError, "bool",
     ),
     "a huge division factor": (
-        lambda: KSeq(otm.MembershipProblem([1.0], [1.0], 2), rho=10**400),
+        lambda: KSeq(otm.Problem([1.0], [1.0], 2), rho=10**400),
         InvalidParameterError, "finite",
     ),
     "a linear program of rows": (
         lambda: otm.solve([[1.0]], [1.0], 2, method="lp-highs"), InvalidParameterError, "one pair",
     ),
     "a token beyond 64 bits": (
-        lambda: alpha_interval({2**63: 0.5}, {0: 0.5}, 1), InvalidLawError, "whole numbers",
+        lambda: alpha_interval({2**63: 0.5}, {0: 0.5}, 1), InvalidDistributionError,
+        "whole numbers",
     ),
     "a vocabulary beyond 64 bits": (
         lambda: alpha_interval({0: 0.5}, {0: 0.5}, 1, vocabulary=10**30),

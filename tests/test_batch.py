@@ -15,9 +15,9 @@ import otm
 from otm import batch
 from otm.batch import SolutionRows, solve_rows
 from otm.errors import (
+    InvalidDistributionError,
     InvalidDraftCountError,
     InvalidDraftsError,
-    InvalidLawError,
     InvalidParameterError,
     InvalidUniformsError,
 )
@@ -43,7 +43,7 @@ def uniforms_for(rows: SolutionRows, seed: int = 0) -> np.ndarray:
 
 
 @given(st.lists(problems(max_tokens=3), min_size=1, max_size=4))
-def test_rows_are_single_solutions_bit_for_bit(drawn: list[otm.MembershipProblem]) -> None:
+def test_rows_are_single_solutions_bit_for_bit(drawn: list[otm.Problem]) -> None:
     n = max(problem.n for problem in drawn)
     p, q = (
         [np.pad(law, (0, n - law.size)) for law in side]
@@ -245,7 +245,7 @@ def test_tensors_in_tensors_out(ragged: SolutionRows) -> None:
 
 
 def test_a_row_that_is_no_law_is_named() -> None:
-    with pytest.raises(InvalidLawError, match=r"the draft law of row 1 sums to 1\.25"):
+    with pytest.raises(InvalidDistributionError, match=r"the draft law of row 1 sums to 1\.25"):
         solve_rows([[0.5, 0.5], [0.75, 0.5]], [0.5, 0.5], 2)
 
 

@@ -15,18 +15,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from otm._core.sampling import InverseCdf
 from otm.coupling import RULES
 from otm.coupling.rules import Rule
 from otm.files import open_arrays
-from otm.problem import MembershipProblem
-from otm.sampling import InverseCdf
+from otm.problem import Problem
 
 TESTS = Path(__file__).resolve().parent
 CODE = TESTS.parent / "otm"
 
 PROTOCOL = "coupling/test_plan_protocol.py"
 LOOP = "decoding/test_loop.py"
-LOGITS = "decoding/test_standardize.py"
+LOGITS = "decoding/test_sampling_parameters.py"
 REFERENCE = "kernels/test_reference.py"
 CHAIN = "kernels/test_chain_triton.py"
 GPU = "kernels/test_on_gpu.py"
@@ -35,19 +35,19 @@ HERE = "test_catalogue.py"
 CATALOGUE: dict[str, dict[str, list[str]]] = {
     "inputs": {
         "a sum that is off by rounding is normalised, by more an error that states it": [
-            "test_distribution.py::test_a_sum_within_the_tolerance_of_the_type_is_normalised",
-            "test_distribution.py::test_what_is_not_a_law_is_refused",
+            "core/test_distribution.py::test_a_sum_within_the_tolerance_of_the_type_is_normalised",
+            "core/test_distribution.py::test_what_is_not_a_law_is_refused",
         ],
         "NaN, infinite or negative: an error that names the index": [
-            "test_distribution.py::test_what_is_not_a_law_is_refused",
+            "core/test_distribution.py::test_what_is_not_a_law_is_refused",
             "test_bad_input.py::test_what_is_not_a_law_is_refused_on_both_sides",
         ],
         "a row of zeros: an error, never uniform": [
-            "test_distribution.py::test_what_is_not_a_law_is_refused",
-            "test_distribution.py::test_rows_that_are_no_laws_are_named",
+            "core/test_distribution.py::test_what_is_not_a_law_is_refused",
+            "core/test_distribution.py::test_rows_that_are_no_laws_are_named",
         ],
         "different lengths: an error": [
-            "test_distribution.py::test_laws_of_different_lengths_are_refused",
+            "core/test_distribution.py::test_laws_of_different_lengths_are_refused",
             "test_bad_input.py::test_laws_of_different_lengths_are_refused",
         ],
         "k that is 0, a boolean or a float: an error": [
@@ -55,41 +55,41 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             "test_bad_input.py::test_what_is_not_a_count_of_drafts_is_refused",
         ],
         "one token: alpha is 1": [
-            "membership/test_cut.py::test_one_token_is_always_accepted",
-            "membership/test_rows.py::test_one_token_is_always_accepted",
+            "optimum/test_cut.py::test_one_token_is_always_accepted",
+            "optimum/test_rows.py::test_one_token_is_always_accepted",
         ],
         "one draft: alpha is 1 - TV": [
-            "membership/test_cut.py::test_one_draft_is_accepted_but_for_the_distance",
+            "optimum/test_cut.py::test_one_draft_is_accepted_but_for_the_distance",
             "test_solve.py::test_one_draft_gives_one_minus_total_variation",
         ],
         "swapped arguments: an asymmetric case fails": [
-            "membership/test_cut.py::test_swapped_arguments_fail",
+            "optimum/test_cut.py::test_swapped_arguments_fail",
             "test_solve.py::test_the_first_argument_is_the_draft",
         ],
         "strided or expanded tensors: as contiguous": [
-            "membership/test_torch.py::test_strided_and_expanded_tensors_are_as_contiguous_ones",
+            "optimum/test_torch.py::test_strided_and_expanded_tensors_are_as_contiguous_ones",
             f"{REFERENCE}::test_strides_and_integer_types_do_not_matter",
         ],
         "permuted tokens: the value stays, the plan is permuted": [
-            "membership/test_cut.py::test_permuted_tokens_leave_the_value",
+            "optimum/test_cut.py::test_permuted_tokens_leave_the_value",
             f"{PROTOCOL}::test_permuted_tokens_permute_the_plan",
         ],
         "another draft never lowers alpha": [
-            "membership/test_cut.py::test_another_draft_never_lowers_alpha",
+            "optimum/test_cut.py::test_another_draft_never_lowers_alpha",
         ],
         "alpha is at most sum min(q, 1 - (1 - p)^k), k-Seq at least (1 - (1 - 1/k)^k) alpha": [
-            "membership/test_cut.py::test_the_simple_upper_bound",
+            "optimum/test_cut.py::test_the_simple_upper_bound",
             "coupling/test_k_seq.py::test_theorem_1_holds_against_the_optimum",
         ],
     },
     "floats": {
         "softmax in half precision: raised to float64, then normalised": [
-            "test_distribution.py::test_softmax_rows_of_every_type_are_laws",
+            "core/test_distribution.py::test_softmax_rows_of_every_type_are_laws",
             f"{LOGITS}::test_types_below_float64_are_raised_before_the_softmax",
             f"{REFERENCE}::test_half_precision_is_widened",
         ],
         "zeros of float16: nothing is accepted for that": [
-            "test_distribution.py::test_a_half_precision_row_keeps_its_zeros",
+            "core/test_distribution.py::test_a_half_precision_row_keeps_its_zeros",
             f"{PROTOCOL}::test_a_draft_without_target_probability_is_always_rejected",
         ],
         "sampled in a coarse type and verified in a fine one: biased, and a test shows it": [
@@ -115,7 +115,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
     },
     "degenerate laws": {
         "equal bit for bit: alpha is 1, the empty residual is never divided": [
-            "membership/test_cut.py::test_equal_and_disjoint_laws",
+            "optimum/test_cut.py::test_equal_and_disjoint_laws",
             f"{PROTOCOL}::test_equal_laws_accept_a_draft",
             f"{REFERENCE}::test_an_empty_residual_gives_a_token_of_the_target",
         ],
@@ -127,7 +127,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         ],
         "drafted, though impossible for the draft law: an error; of kernels it is documented": [
             "coupling/test_plan_input.py::test_drafts_that_cannot_be_are_refused",
-            "draft_laws/test_base.py::test_impossible_tuples_are_refused_and_no_others",
+            "drafts/test_base.py::test_impossible_tuples_are_refused_and_no_others",
             f"{REFERENCE}::test_a_draft_law_without_mass_takes_nothing_from_the_target",
         ],
         "greedy or top-k drafts reported as their softmax: a test fails": [
@@ -141,19 +141,19 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             "coupling/test_mutants.py::test_a_wrong_rule_is_found",
         ],
         "a uniform on an edge: the next token of positive mass": [
-            "test_sampling.py::test_an_edge_belongs_to_the_next_token_of_positive_weight",
+            "core/test_sampling.py::test_an_edge_belongs_to_the_next_token_of_positive_weight",
             f"{REFERENCE}::test_edges_belong_to_the_next_token_of_positive_weight",
         ],
         "a token of weight zero is never drawn": [
-            "test_sampling.py::test_a_token_of_weight_zero_is_never_drawn",
-            "test_sampling.py::test_no_row_draws_a_token_of_weight_zero",
+            "core/test_sampling.py::test_a_token_of_weight_zero_is_never_drawn",
+            "core/test_sampling.py::test_no_row_draws_a_token_of_weight_zero",
         ],
         "vocabularies beyond 2^24, where torch.multinomial ends": [
             f"{HERE}::test_a_vocabulary_beyond_2_to_the_24_is_drawn_from",
             f"{HERE}::test_no_token_is_drawn_by_functions_that_fill_up_missing_mass",
         ],
         "uniforms of 24 bits are too coarse for a large vocabulary: 53 are taken": [
-            "test_sampling.py::test_uniforms_of_53_bits_resolve_a_large_vocabulary",
+            "core/test_sampling.py::test_uniforms_of_53_bits_resolve_a_large_vocabulary",
         ],
         "draft, coin and residual from one stream: must fail": [
             "coupling/test_mutants.py::test_a_wrong_rule_is_found",
@@ -165,20 +165,20 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
     },
     "linear program": {
         "entries of -1e-7 are never exposed": [
-            "membership/test_linear_program.py::test_what_a_solver_leaves_is_cleaned",
+            "optimum/test_linear_program.py::test_what_a_solver_leaves_is_cleaned",
         ],
         "a status other than optimal: a typed error, no silent fallback": [
-            "membership/test_linear_program.py::test_a_solver_that_does_not_finish_is_an_error",
+            "optimum/test_linear_program.py::test_a_solver_that_does_not_finish_is_an_error",
         ],
         "degenerate optima: values and certificates are compared, not plans": [
-            "membership/test_linear_program.py::test_highs_finds_the_closed_form",
-            "membership/test_linear_program.py::test_any_prices_give_a_valid_cut",
+            "optimum/test_linear_program.py::test_highs_finds_the_closed_form",
+            "optimum/test_linear_program.py::test_any_prices_give_a_valid_cut",
         ],
         "float capacities in flow codes: exact integers": [
-            "membership/test_max_flow.py::test_floats_stand_for_their_fractions",
+            "optimum/test_max_flow.py::test_floats_stand_for_their_fractions",
         ],
         "50,000 tokens by a linear program: refused with the size before anything is allocated": [
-            "membership/test_linear_program.py::test_a_large_vocabulary_is_refused_at_once",
+            "optimum/test_linear_program.py::test_a_large_vocabulary_is_refused_at_once",
         ],
     },
     "loops": {
@@ -245,7 +245,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         "pickles are refused": [
             "test_files.py::test_hostile_files_are_refused_in_one_line",
             "cli/test_laws.py::test_pickles_in_archives_are_refused",
-            "decoding/models/test_gpt_files.py::test_files_that_are_no_models_are_refused_in_one_line",
+            "models/test_gpt_files.py::test_files_that_are_no_models_are_refused_in_one_line",
         ],
         "JSON with NaN or a key twice: one line, no traceback": [
             "test_files.py::test_json_that_readers_take_in_different_ways_is_refused",
@@ -307,7 +307,7 @@ def test_laws_one_ulp_apart_give_a_token_of_the_support(name: str, up: int) -> N
     q = p.copy()
     q[up], q[2] = np.nextafter(q[up], 1), np.nextafter(q[2], 0)
     for draft, target in [(p, q), (q, p)]:
-        plan = rule(MembershipProblem(draft, target, 2))
+        plan = rule(Problem(draft, target, 2))
         assert np.isfinite(float(plan.acceptance))
         for drafts, _ in plan.drafts.tuples():
             assert np.isfinite(plan.conditional(drafts)).all()

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 
 import otm
+from otm._core.interval import Interval
 from otm.coupling import RULES, KSeq, LenientPlan, OptimalPlan
 from otm.errors import (
+    InvalidDistributionError,
     InvalidDraftCountError,
-    InvalidLawError,
     InvalidParameterError,
     UnknownMethodError,
 )
-from otm.interval import Interval
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -30,7 +30,7 @@ P, Q = [0.50, 0.25, 0.15, 0.10], [0.20, 0.30, 0.10, 0.40]
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=3, exact=True))
-def test_every_number_is_that_of_the_rule(problem: MembershipProblem) -> None:
+def test_every_number_is_that_of_the_rule(problem: Problem) -> None:
     comparison = otm.compare(problem.draft, problem.target, problem.k)
     left_out = {"SpecHub"} if problem.k == 1 and np.count_nonzero(problem.draft) > 1 else set()
     assert {rule.name for rule in comparison} == set(RULES) - left_out
@@ -43,7 +43,7 @@ def test_every_number_is_that_of_the_rule(problem: MembershipProblem) -> None:
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=3))
-def test_the_best_rule_comes_first(problem: MembershipProblem) -> None:
+def test_the_best_rule_comes_first(problem: Problem) -> None:
     acceptance = [rule.acceptance for rule in otm.compare(problem.draft, problem.target, problem.k)]
     assert all(a >= b - 1e-11 for a, b in itertools.pairwise(acceptance))
 
@@ -103,14 +103,14 @@ def test_what_is_no_rule_is_refused(rule: Any) -> None:
 
 
 def test_bad_laws_are_refused_as_everywhere() -> None:
-    with pytest.raises(InvalidLawError):
+    with pytest.raises(InvalidDistributionError):
         otm.compare([0.5, 0.6], [0.5, 0.5], 2)
     with pytest.raises(InvalidDraftCountError):
         otm.compare(P, Q, 0)
 
 
 def test_laws_by_their_support_are_compared_on_the_union() -> None:
-    sparse = [otm.SparseLaw([3, 70, 500, 9_000], law) for law in (P, Q)]
+    sparse = [otm.SparseProbs([3, 70, 500, 9_000], law) for law in (P, Q)]
     assert repr(otm.compare(*sparse, 2)) == repr(otm.compare(P, Q, 2))
 
 

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pytest
 
 import otm
-from otm import SparseLaw, batch
+from otm import SparseProbs, batch
 from otm.coupling import RULES
-from otm.draft_laws import Greedy, HubPairs, Independent, Joint, WithoutReplacement
-from otm.problem import MembershipProblem
+from otm.drafts import Greedy, HubPairs, Independent, Joint, WithoutReplacement
+from otm.problem import Problem
 from otm.testing.instances import instance
 
 THREADS = 8
@@ -30,7 +30,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
     "deepcopy": copy.deepcopy,
 }
 P, Q = [0.5, 0.25, 0.25, 0.0], [0.125, 0.25, 0.5, 0.125]
-SPARSE = SparseLaw([3, 70, 9], P[:3]), SparseLaw([9, 3, 4], P[:3])
+SPARSE = SparseProbs([3, 70, 9], P[:3]), SparseProbs([9, 3, 4], P[:3])
 
 THINGS: dict[str, Callable[[], Any]] = {
     "problem": lambda: instance("three drafts"),
@@ -117,7 +117,7 @@ def test_a_plan_decides_alike_in_many_threads(name: str) -> None:
     """Bug: a table that a thread sees half built, or a buffer that all of them share."""
     rng = np.random.default_rng(5)
     p, q = rng.dirichlet(np.ones(40), 2)
-    problem = MembershipProblem(p, q, 2)
+    problem = Problem(p, q, 2)
     plan = RULES[name](problem)
     drafts = plan.drafts.draw(rng.random((200, plan.drafts.uniforms_per_draw)))
     uniforms = rng.random((200, plan.uniforms_per_selection))
@@ -127,12 +127,12 @@ def test_a_plan_decides_alike_in_many_threads(name: str) -> None:
     def work(number: int) -> Any:
         if number % 2:
             _ = fresh.acceptance
-        return fresh.select(drafts, uniforms), fresh.output_law()
+        return fresh.select(drafts, uniforms), fresh.output_distribution()
 
     for selection, law in in_threads(work):
         assert selection.token.tolist() == expected.token.tolist()
         assert selection.index.tolist() == expected.index.tolist()
-        assert law.tolist() == plan.output_law().tolist()
+        assert law.tolist() == plan.output_distribution().tolist()
 
 
 def test_many_threads_may_ask_for_the_solutions_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import otm
+from otm._core.sparse import SparseProbs, align
 from otm.coupling import (
     RULES,
     KSeq,
@@ -23,10 +24,9 @@ from otm.coupling import (
     TypicalAcceptance,
 )
 from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError
-from otm.membership.highs_ import solve_highs
-from otm.membership.linear_program import packing_form
 from otm.on_tokens import OnTokens, SparseSolution, on_tokens
-from otm.sparse import SparseLaw, align
+from otm.optimum.solvers.highs import solve_highs
+from otm.optimum.solvers.linear_program import packing_form
 from otm.testing.strategies import pairs
 
 F = Fraction
@@ -34,26 +34,26 @@ HUGE = 10**12
 IDS = [7, 8, 1000, 150_000, HUGE]
 
 
-def by_linear_program(problem: otm.MembershipProblem) -> TablePlan:
+def by_linear_program(problem: otm.Problem) -> TablePlan:
     return TablePlan.from_linear_program(solve_highs(packing_form(problem)))
 
 
 SOME_RULES = [OptimalPlan, KSeq, RecursiveRejection, by_linear_program]
 
 
-def spread(pair: Any) -> list[SparseLaw]:
+def spread(pair: Any) -> list[SparseProbs]:
     """Give the tokens of a pair of laws far larger ids."""
-    return [SparseLaw(IDS[: law.size], law) for law in pair]
+    return [SparseProbs(IDS[: law.size], law) for law in pair]
 
 
 @pytest.mark.parametrize("rule", SOME_RULES)
 @given(pair=pairs(max_tokens=4, exact=True), k=st.integers(1, 3))
 def test_the_laws_are_those_of_the_dense_rule(rule: Callable[..., Any], pair: Any, k: int) -> None:
-    problem = otm.MembershipProblem(*pair, k)
+    problem = otm.Problem(*pair, k)
     dense, plan = rule(problem), on_tokens(rule, *spread(pair), k)
     assert plan.acceptance == pytest.approx(dense.acceptance, abs=1e-12)
-    law = plan.output_law()
-    expected = SparseLaw.from_dense(problem.target)
+    law = plan.output_distribution()
+    expected = SparseProbs.from_dense(problem.target)
     assert law.tokens.tolist() == [IDS[token] for token in expected.tokens]
     assert law.probabilities.tolist() == expected.probabilities.tolist()
     for drafts, _ in problem.drafts.tuples():
@@ -74,8 +74,8 @@ def test_selections_are_those_of_the_dense_rule(rule: Callable[..., Any]) -> Non
     n, k, ids = 300, 2, np.array([11, 40, 41, 290])
     draft, target = np.zeros(n), np.zeros(n)
     draft[ids[:3]], target[ids[1:]] = [0.5, 0.3, 0.2], [0.2, 0.5, 0.3]
-    plan = on_tokens(rule, SparseLaw.from_dense(draft), SparseLaw.from_dense(target), k)
-    dense = rule(otm.MembershipProblem(draft, target, k))
+    plan = on_tokens(rule, SparseProbs.from_dense(draft), SparseProbs.from_dense(target), k)
+    dense = rule(otm.Problem(draft, target, k))
     drafts = rng.choice(n, p=draft, size=(50, 4, k))
     uniforms = rng.random((50, 4, plan.uniforms_per_selection))
     token, index = plan.select(drafts, uniforms)
@@ -93,7 +93,12 @@ def test_selections_are_those_of_the_dense_rule(rule: Callable[..., Any]) -> Non
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_every_rule_draws_and_selects_original_ids(rule: Callable[..., Any]) -> None:
     """Catches drafts in positions, and rules whose drafts are not i.i.d. or fewer than k."""
-    plan = on_tokens(rule, SparseLaw(IDS[:4], [0.4, 0.3, 0.2, 0.1]), SparseLaw(IDS, [0.2] * 5), 2)
+    plan = on_tokens(
+        rule,
+        SparseProbs(IDS[:4], [0.4, 0.3, 0.2, 0.1]),
+        SparseProbs(IDS, [0.2] * 5),
+        2,
+    )
     drafts = plan.drafts.sample(np.random.default_rng(0), size=(20, 3))
     assert drafts.shape == (20, 3, plan.drafts.k)
     assert plan.drafts.k == plan.plan.drafts.k
@@ -109,13 +114,13 @@ def test_every_rule_draws_and_selects_original_ids(rule: Callable[..., Any]) -> 
 
 
 def test_a_rule_that_is_not_lossless_says_so() -> None:
-    law = SparseLaw([3, HUGE], [0.5, 0.5])
+    law = SparseProbs([3, HUGE], [0.5, 0.5])
     assert not on_tokens(TypicalAcceptance, law, law, 2).lossless
 
 
 def test_the_cost_is_that_of_the_supports() -> None:
     """Catches an array as long as the largest id."""
-    law = SparseLaw([3, HUGE], [0.5, 0.5])
+    law = SparseProbs([3, HUGE], [0.5, 0.5])
     plan = on_tokens(OptimalPlan, law, law, 64)
     assert plan.plan.problem.n == 2
     assert plan.select([HUGE] * 64, [0.5] * plan.uniforms_per_selection).token == HUGE
@@ -135,7 +140,10 @@ def test_the_cost_is_that_of_the_supports() -> None:
 )
 def test_errors_name_original_ids(drafts: Any, says: str) -> None:
     plan = on_tokens(
-        OptimalPlan, SparseLaw([7, 1000], [0.5, 0.5]), SparseLaw([8, 7], [0.5, 0.5]), 2
+        OptimalPlan,
+        SparseProbs([7, 1000], [0.5, 0.5]),
+        SparseProbs([8, 7], [0.5, 0.5]),
+        2,
     )
     with pytest.raises(InvalidDraftsError) as caught:
         plan.conditional(drafts)
@@ -146,7 +154,10 @@ def test_errors_name_original_ids(drafts: Any, says: str) -> None:
 def test_errors_of_every_rule_name_original_ids(rule: Callable[..., Any]) -> None:
     """Catches drafts that each can be drawn, but not together, named by their positions."""
     plan = on_tokens(
-        rule, SparseLaw([7, 8, 1000], [0.5, 0.3, 0.2]), SparseLaw([9, 7], [0.5] * 2), 2
+        rule,
+        SparseProbs([7, 8, 1000], [0.5, 0.3, 0.2]),
+        SparseProbs([9, 7], [0.5] * 2),
+        2,
     )
     possible = {tuple(plan.tokens[[*drafts]]) for drafts, _ in plan.plan.drafts.tuples()}
     uniforms = [0.5] * plan.uniforms_per_selection
@@ -169,7 +180,9 @@ def test_errors_of_every_rule_name_original_ids(rule: Callable[..., Any]) -> Non
 
 def test_a_seed_is_no_generator() -> None:
     """Bug: 'int' object has no attribute 'random'."""
-    solution = otm.solve(SparseLaw([7, 900], [0.75, 0.25]), SparseLaw([7, 900], [0.25, 0.75]), 2)
+    solution = otm.solve(
+        SparseProbs([7, 900], [0.75, 0.25]), SparseProbs([7, 900], [0.25, 0.75]), 2
+    )
     with pytest.raises(InvalidParameterError, match=r"np\.random\.default_rng\(seed\)"):
         solution.plan.sample([7, 900], 0)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match=r"^rng = "):
@@ -177,7 +190,7 @@ def test_a_seed_is_no_generator() -> None:
 
 
 def test_uniforms_are_checked_by_the_plan() -> None:
-    plan = on_tokens(KSeq, SparseLaw([7], [1.0]), SparseLaw([7], [1.0]), 2)
+    plan = on_tokens(KSeq, SparseProbs([7], [1.0]), SparseProbs([7], [1.0]), 2)
     with pytest.raises(InvalidUniformsError):
         plan.select([7, 7], [0.5])
 
@@ -197,7 +210,10 @@ def test_a_solution_speaks_of_original_ids(pair: Any, k: int) -> None:
 
 def test_a_solution_does_what_any_solution_does(tmp_path: Path) -> None:
     """Catches an attribute of `Solution` that laws by their support would lose."""
-    draft, target = SparseLaw(IDS[:3], [0.5, 0.25, 0.25]), SparseLaw(IDS[1:4], [0.25, 0.5, 0.25])
+    draft, target = (
+        SparseProbs(IDS[:3], [0.5, 0.25, 0.25]),
+        SparseProbs(IDS[1:4], [0.25, 0.5, 0.25]),
+    )
     found = otm.solve(draft, target, 2)
     tokens, *aligned = align(draft, target)
     alone = otm.solve(*aligned, 2)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from otm.errors import InvalidDraftCountError, InvalidLawError
-from otm.input_checks import as_draft_count
-from otm.problem import MembershipProblem
+from otm._core.checks import as_draft_count
+from otm.errors import InvalidDistributionError, InvalidDraftCountError
+from otm.problem import Problem
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -23,7 +23,7 @@ HALVES = [0.5, 0.5]
 def test_what_is_not_a_number_of_drafts_is_refused(k: Any) -> None:
     # Inputs: k = 0, bool, float
     with pytest.raises(InvalidDraftCountError, match="k = "):
-        MembershipProblem(HALVES, HALVES, k)
+        Problem(HALVES, HALVES, k)
 
 
 @pytest.mark.parametrize("k", [1, np.int64(3), np.uint8(2), 10**6])
@@ -33,12 +33,12 @@ def test_integers_of_all_kinds_count_drafts(k: Any) -> None:
 
 
 def test_laws_are_checked() -> None:
-    with pytest.raises(InvalidLawError):
-        MembershipProblem([0.5, 0.6], HALVES, 1)
+    with pytest.raises(InvalidDistributionError):
+        Problem([0.5, 0.6], HALVES, 1)
 
 
 def test_a_problem_cannot_be_changed() -> None:
-    problem = MembershipProblem(HALVES, HALVES, 1)
+    problem = Problem(HALVES, HALVES, 1)
     with pytest.raises(dataclasses.FrozenInstanceError):
         problem.k = 2  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
@@ -46,7 +46,7 @@ def test_a_problem_cannot_be_changed() -> None:
 
 
 @given(problems())
-def test_the_exact_problem_has_the_same_laws(problem: MembershipProblem) -> None:
+def test_the_exact_problem_has_the_same_laws(problem: Problem) -> None:
     exact = problem.to_exact()
     assert exact.exact
     assert not problem.exact
@@ -58,6 +58,6 @@ def test_the_exact_problem_has_the_same_laws(problem: MembershipProblem) -> None
 
 
 def test_the_order_by_ratio_is_computed_once() -> None:
-    problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], 2)
+    problem = Problem([0.75, 0.25], [0.25, 0.75], 2)
     assert problem.by_ratio is problem.by_ratio
     assert problem.by_ratio.tokens.tolist() == [0, 1]

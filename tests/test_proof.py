@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import otm.proof
-from otm import Certificate, MembershipProblem, certificate
+from otm import Certificate, Problem, certificate
 from otm.errors import CertificateError
-from otm.membership.cut import optimal_cap
+from otm.optimum.cut import optimal_cap
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -156,7 +156,7 @@ def test_the_fast_check_accepts_nothing_that_the_exact_one_refuses(n: int) -> No
 @pytest.mark.usefixtures("without_plans")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=problems(max_tokens=6, max_drafts=5))
-def test_the_fast_check_is_the_stricter_one_on_awkward_laws(problem: MembershipProblem) -> None:
+def test_the_fast_check_is_the_stricter_one_on_awkward_laws(problem: Problem) -> None:
     solution = otm.solve(problem.draft, problem.target, problem.k)
     assert holds_exactly(solution.certificate)
     for attempt in variants(solution.certificate, float(solution.alpha)):
@@ -207,7 +207,7 @@ def test_huge_k_does_not_turn_rounding_of_sums_into_acceptance() -> None:
 
     The rare token has 1 − (1 − 1e-20)^k ≈ 0.001 to give, and the cap claims 0.5.
     """
-    problem = MembershipProblem([1 - U, 1e-20], [0.1, 0.9], 10**17)
+    problem = Problem([1 - U, 1e-20], [0.1, 0.9], 10**17)
     assert problem.draft[0] < 1
     proof = Certificate(problem, np.array([], dtype=np.int64), 0.5e20, 0.5, 1.0, "closed-form")
     assert not proof._holds_in_floats()

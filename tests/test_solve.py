@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import otm
-from otm.distribution import total_variation
+from otm._core.distribution import total_variation
 from otm.errors import (
     InvalidDraftCountError,
     InvalidParameterError,
@@ -119,7 +119,7 @@ def test_integers_of_numpy_do_not_overflow_among_fractions() -> None:
 @pytest.mark.parametrize("off", [F(1, 10**8), F(1, 10**30)])
 def test_fractions_are_normalised_exactly_however_little_they_are_off(off: Fraction) -> None:
     """Catches the tolerance for the rounding of floats where there is none."""
-    problem = otm.MembershipProblem([F(1, 2), F(1, 2) + off], [F(1, 2), F(1, 2) - off], 1)
+    problem = otm.Problem([F(1, 2), F(1, 2) + off], [F(1, 2), F(1, 2) - off], 1)
     assert problem.draft.sum() == problem.target.sum() == 1
     assert otm.alpha(problem.draft, problem.target, 1) == 1 - off / (1 - off**2)
 
@@ -199,15 +199,15 @@ def test_the_first_argument_is_the_draft() -> None:
     narrow, wide = [0.5, 0.5, 0, 0], [0.25] * 4
     assert otm.alpha(narrow, wide, 2) == otm.solve(narrow, wide, 2).alpha == 0.5
     assert otm.alpha(wide, narrow, 2) == otm.solve(wide, narrow, 2).alpha == 0.75
-    assert otm.MembershipProblem(narrow, wide, 2).draft.tolist() == narrow
-    assert otm.solve(narrow, wide, 2).plan.output_law().tolist() == wide
+    assert otm.Problem(narrow, wide, 2).draft.tolist() == narrow
+    assert otm.solve(narrow, wide, 2).plan.output_distribution().tolist() == wide
 
 
 def as_tensor(law: list[float]) -> Any:
     return pytest.importorskip("torch").tensor(law, dtype=pytest.importorskip("torch").float64)
 
 
-@pytest.mark.parametrize("kind", [as_tensor, lambda law: otm.SparseLaw(range(4), law)])
+@pytest.mark.parametrize("kind", [as_tensor, lambda law: otm.SparseProbs(range(4), law)])
 def test_the_first_argument_is_the_draft_in_every_kind(kind: Any) -> None:
     narrow, wide = kind([0.5, 0.5, 0, 0]), kind([0.25] * 4)
     for function in (otm.alpha, lambda *given: otm.solve(*given).alpha):
@@ -225,7 +225,7 @@ def test_either_law_may_have_rows_of_any_number_of_axes() -> None:
 
 
 @given(problems(exact=True))
-def test_one_draft_gives_one_minus_total_variation(problem: otm.MembershipProblem) -> None:
+def test_one_draft_gives_one_minus_total_variation(problem: otm.Problem) -> None:
     p, q = problem.draft, problem.target
     assert otm.alpha(p, q, 1) == 1 - total_variation(p, q)
 
@@ -239,14 +239,14 @@ def test_one_token_is_always_accepted(one: Any, k: int) -> None:
 
 
 @given(problems(exact=True), st.randoms(use_true_random=False))
-def test_the_names_of_tokens_do_not_matter(problem: otm.MembershipProblem, random: Any) -> None:
+def test_the_names_of_tokens_do_not_matter(problem: otm.Problem, random: Any) -> None:
     """Catches an index into the sorted order that is taken for a token, or the reverse."""
     order = list(range(problem.n))
     random.shuffle(order)
     solution = otm.solve(problem.draft, problem.target, problem.k)
     permuted = otm.solve(problem.draft[order], problem.target[order], problem.k)
     assert permuted.alpha == solution.alpha
-    assert (permuted.plan.output_law() == problem.target[order]).all()
+    assert (permuted.plan.output_distribution() == problem.target[order]).all()
     ratios = solution.problem.by_ratio.ratio
     if len(set(ratios)) == len(ratios):  # without ties there is one order, and one plan
         assert (permuted.plan.accepted_mass == solution.plan.accepted_mass[order]).all()
@@ -257,7 +257,7 @@ def test_the_names_of_tokens_do_not_matter(problem: otm.MembershipProblem, rando
 
 
 @given(problems())
-def test_another_draft_never_hurts(problem: otm.MembershipProblem) -> None:
+def test_another_draft_never_hurts(problem: otm.Problem) -> None:
     exact = problem.to_exact()
     for values in (otm.alpha(exact.draft, exact.target, range(1, 9)),):
         assert (np.diff(values) >= 0).all()
@@ -382,7 +382,7 @@ def test_inputs_are_neither_changed_nor_kept() -> None:
         with pytest.raises(ValueError, match="read-only"):
             law[0] = 0
     p[:] = 0
-    assert solution.plan.output_law().sum() == pytest.approx(1)
+    assert solution.plan.output_distribution().sum() == pytest.approx(1)
 
 
 def test_solutions_are_frozen() -> None:
@@ -412,7 +412,7 @@ def test_solutions_plans_and_certificates_can_be_sent(
     assert sent.alpha == solution.alpha
     assert repr(sent) == repr(solution)
     for plan in (sent.plan, travel(solution.plan)):
-        assert (plan.output_law() == solution.plan.output_law()).all()
+        assert (plan.output_distribution() == solution.plan.output_distribution()).all()
         assert plan.select([0, 1], uniforms).token == solution.plan.select([0, 1], uniforms).token
     for proof in (sent.certificate, travel(solution.certificate)):
         proof.check()
@@ -443,14 +443,14 @@ def test_one_solution_serves_many_threads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "other"), [("lp-highs", "cvxpy_.solve_cvxpy"), ("lp-cvxpy", "highs_.solve_highs")]
+    ("method", "other"), [("lp-highs", "cvxpy.solve_cvxpy"), ("lp-cvxpy", "highs.solve_highs")]
 )
 def test_each_method_is_solved_by_its_own_solver(
     method: Any, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bug: one solver under both names, so that they agree however wrong it is."""
     pytest.importorskip("cvxpy")
-    monkeypatch.setattr(f"otm.membership.{other}", lambda _: pytest.fail("the other solver"))
+    monkeypatch.setattr(f"otm.optimum.solvers.{other}", lambda _: pytest.fail("the other solver"))
     solution = otm.solve([0.75, 0.25], [0.25, 0.75], 2, method=method)
     assert solution.alpha == pytest.approx(0.6875, abs=1e-9)
     assert solution.method == method

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from otm.decoding.models.gpt import GPT
+from otm.models.gpt.model import GPT
 
 __all__ = ["as_gpt_neox"]
 

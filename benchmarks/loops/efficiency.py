@@ -3,9 +3,9 @@
 from typing import Any
 
 from otm.decoding import ModelDrafter, spectr
-from otm.decoding.models import load
-from otm.decoding.planning import block_efficiency, contexts_of, first_step_acceptance, record
 from otm.figures.shipped_pairs import prompts_of_text
+from otm.gain import block_efficiency, contexts_of, first_step_acceptance, record
+from otm.models import load
 
 __all__ = ["efficiency"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from otm.decoding.models import LanguageModel
+from otm.models import LanguageModel
 
 __all__ = ["relative_latencies"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from otm.decoding.models import GPT, GPTConfig
+from otm.models import GPT, GPTConfig
 
 __all__ = ["VOCABULARY", "deepened", "random_pair"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.loops.models import VOCABULARY, random_pair
-from otm.decoding import Generation, Standardization, spectr, speculative
-from otm.decoding.models import LanguageModel, load
+from otm.decoding import Generation, SamplingParameters, spectr, speculative
 from otm.figures.shipped_pairs import prompts_of_text
+from otm.models import LanguageModel, load
 
 __all__ = ["overhead", "overhead_of_random_pair", "overhead_of_shipped_pair"]
 
@@ -22,13 +22,13 @@ RULES = ("k-Seq", "optimal", "recursive rejection", "traversal")
 def overhead_of_random_pair(layers: int, tokens: int) -> list[dict[str, Any]]:
     """Measure a vocabulary of 50,257 tokens, of which sampling leaves 1,000."""
     prompt = np.random.default_rng(0).integers(0, VOCABULARY, 64).tolist()
-    return overhead(*random_pair(layers), prompt, tokens, Standardization(top_k=TOP_K))
+    return overhead(*random_pair(layers), prompt, tokens, SamplingParameters(top_k=TOP_K))
 
 
 def overhead_of_shipped_pair(tokens: int) -> list[dict[str, Any]]:
     """Measure the byte-level pair that comes with the package."""
     (prompt,) = prompts_of_text(1, 64)
-    return overhead(load("target"), load("small"), prompt, tokens, Standardization())
+    return overhead(load("target"), load("small"), prompt, tokens, SamplingParameters())
 
 
 def overhead(
@@ -36,7 +36,7 @@ def overhead(
     draft: LanguageModel,
     prompt: list[int],
     tokens: int,
-    sampling: Standardization,
+    sampling: SamplingParameters,
 ) -> list[dict[str, Any]]:
     """Milliseconds of a step in both models and outside of them, for one chain and for eight."""
     options: dict[str, Any] = {"gamma": GAMMA, "max_tokens": tokens, "sampling": sampling}

@@ -8,10 +8,10 @@ from typing import Any
 
 from benchmarks.loops.as_gpt_neox import as_gpt_neox
 from benchmarks.loops.models import VOCABULARY
-from otm.decoding import Standardization, speculative
-from otm.decoding.models import load
-from otm.decoding.policies import hugging_face_heuristic
+from otm.decoding import SamplingParameters, speculative
+from otm.decoding.policies import huggingface_heuristic
 from otm.figures.shipped_pairs import prompts_of_text
+from otm.models import load
 
 __all__ = ["against_transformers"]
 
@@ -29,12 +29,12 @@ def against_transformers(tokens: int, rounds: int) -> list[dict[str, Any]]:
         for sampled in (False, True):
             ways = contestants(target, draft, ids, sampled=sampled, tokens=tokens)
             if own is not None:
-                sampling = Standardization() if sampled else Standardization(temperature=0)
+                sampling = SamplingParameters() if sampled else SamplingParameters(temperature=0)
                 ways["otm, own models"] = partial(
                     speculative,
                     *own,
                     [prompt],
-                    gamma=hugging_face_heuristic(GAMMA),
+                    gamma=huggingface_heuristic(GAMMA),
                     sampling=sampling,
                     max_tokens=tokens,
                 )
@@ -79,7 +79,7 @@ def contestants(
     """`generate` alone, with an assistant, and with an assistant in our loop."""
     import torch
 
-    from otm.decoding.huggingface import AssistedDecoding
+    from otm.integrations.huggingface.plug import AssistedDecoding
 
     options = {
         "do_sample": sampled,
@@ -88,7 +88,7 @@ def contestants(
         "pad_token_id": 0,
         "attention_mask": torch.ones_like(ids),
     }
-    ours = AssistedDecoding(draft, k=1, gamma=hugging_face_heuristic(GAMMA))
+    ours = AssistedDecoding(draft, k=1, gamma=huggingface_heuristic(GAMMA))
 
     def assisted() -> Any:
         draft.generation_config.num_assistant_tokens = GAMMA

@@ -4,9 +4,9 @@ import time
 from typing import Any
 
 from otm.decoding import Generation, autoregressive, spectr, speculative, walltime_improvement
-from otm.decoding.models import load
-from otm.decoding.planning import measure
 from otm.figures.shipped_pairs import prompts_of_text
+from otm.gain import measure
+from otm.models import load
 
 __all__ = ["speed"]
 

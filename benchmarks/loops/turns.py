@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from otm.decoding import Generation
-from otm.decoding.planning.paired_means import ratio_of_totals
+from otm.gain.paired_means import ratio_of_totals
 
 __all__ = ["Run", "Way", "in_turns", "ratio"]
 

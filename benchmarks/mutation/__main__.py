@@ -36,16 +36,16 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
 
 MODULES = """
-solve certificate membership.cut membership.division_factor membership.bounds coupling.plan
+solve certificate optimum.cut optimum.division_factor optimum.bounds coupling.plan
 coupling.optimal coupling.slots coupling.swaps coupling.k_seq coupling.recursive_rejection
 coupling.maximal coupling.residual
 """.split()
 
 TESTS = """
 tests/test_certificate.py tests/test_proof.py tests/test_solve.py tests/test_on_tokens.py
-tests/test_bad_input.py tests/test_batch.py tests/test_concurrency.py tests/test_sparse.py
-tests/test_tensors.py tests/membership/test_cut.py
-tests/membership/test_bounds.py tests/membership/test_torch.py tests/coupling/test_k_seq.py
+tests/test_bad_input.py tests/test_batch.py tests/test_concurrency.py tests/core/test_sparse.py
+tests/core/test_tensors.py tests/optimum/test_cut.py
+tests/optimum/test_bounds.py tests/optimum/test_torch.py tests/coupling/test_k_seq.py
 tests/coupling/test_maximal.py tests/coupling/test_mutants.py tests/coupling/test_optimal.py
 tests/coupling/test_plan_input.py tests/coupling/test_plan_protocol.py
 tests/coupling/test_recursive_rejection.py

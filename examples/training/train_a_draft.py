@@ -19,9 +19,9 @@ from torch.nn.functional import cross_entropy, kl_div
 
 import otm
 from otm.decoding import spectr
-from otm.decoding.models import GPT, load
-from otm.decoding.models.train_gpt import default_text, split
-from otm.decoding.planning.paired_means import clustered_mean
+from otm.gain.paired_means import clustered_mean
+from otm.models import GPT, load
+from otm.models.gpt.train import default_text, split
 
 LEARNING_RATE, BATCH, LENGTH = 3e-3, 4, 256
 LARGEST_GRADIENT = 1.0

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.observation import Observation, UnsuitedError
-from otm.audit.running import CountedSource, Outcome, most_tokens, run_rows
+from otm.audit.running import CountedSource, Outcome, max_tokens, run_rows
 from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
 from otm.errors import ProblemTooLargeError
 
@@ -50,7 +50,7 @@ UNSEEN = 1 - 1e-3 ** (1 / CHECKS)
 
 
 def by_breakpoints(
-    subject: Subject, instance: Instance, rng: np.random.Generator, most_runs: int
+    subject: Subject, instance: Instance, rng: np.random.Generator, max_runs: int
 ) -> Observation:
     """Law of what a subject outputs, from the breakpoints of all its uniforms.
 
@@ -62,7 +62,7 @@ def by_breakpoints(
         The models.
     rng : Generator
         For values at which it is tried.
-    most_runs : int
+    max_runs : int
         Runs after which to give up.
 
     Returns
@@ -82,7 +82,7 @@ def by_breakpoints(
     if not subject.repeatable:
         raise UnsuitedError("it draws random numbers of its own")
     tries = rng.random((MOST_UNIFORMS, MOST_UNIFORMS))
-    answers = _Answers(subject, instance, most_runs)
+    answers = _Answers(subject, instance, max_runs)
     if (answers(tries) != answers(tries)).any():
         raise UnsuitedError("the same uniforms do not always give the same output")
     depth = _uniforms_taken(subject, instance, tries)
@@ -105,7 +105,7 @@ def by_breakpoints(
     return Observation(
         instance,
         dict(law),
-        most_tokens(subject, instance),
+        max_tokens(subject, instance),
         examples,
         error=pieces.error,
         runs=answers.runs,
@@ -115,8 +115,8 @@ def by_breakpoints(
 class _Answers:
     """A subject as a function from rows of uniforms to numbers of outcomes."""
 
-    def __init__(self, subject: Subject, instance: Instance, most_runs: int) -> None:
-        self._subject, self._instance, self._most_runs = subject, instance, most_runs
+    def __init__(self, subject: Subject, instance: Instance, max_runs: int) -> None:
+        self._subject, self._instance, self._most_runs = subject, instance, max_runs
         self._numbers: dict[Outcome, int] = {}
         self.runs = 0
 

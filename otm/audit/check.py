@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from otm._core.checks import as_integer, as_positive
+from otm._core.text import shown
 from otm.audit.adapters.plain import as_subject
 from otm.audit.findings import Findings
 from otm.audit.instances import FOR_SAMPLING, INSTANCES
@@ -14,9 +16,7 @@ from otm.audit.report import Report
 from otm.audit.search import check_hypothesis
 from otm.audit.subject import Instance, Subject
 from otm.audit.surroundings import undisturbed
-from otm.decoding.counts import as_integer, as_positive
 from otm.errors import InvalidParameterError
-from otm.shown import shown
 from otm.testing.statistics import LEAST_DELTA
 
 __all__ = ["METHODS", "lossless"]
@@ -38,7 +38,7 @@ def lossless(
     examples: int = 50,
     level: float = 1e-6,
     delta: float = 0.03,
-    most_runs: int = 1_000_000,
+    max_runs: int = 1_000_000,
     tolerance: float = 1e-6,
     seed: int = 0,
 ) -> Report:
@@ -72,7 +72,7 @@ def lossless(
     delta : float, optional
         The deviation (TV) that Monte Carlo must see on each instance, with probability 1 − 10^−3;
         above 10^−9.
-    most_runs : int, optional
+    max_runs : int, optional
         Most runs of the verifier, for breakpoints and again for Monte Carlo.
     tolerance : float, optional
         Deviations (TV) up to this are taken for rounding.
@@ -109,7 +109,7 @@ def lossless(
         examples=as_integer(examples, "examples", 0),
         level=_between(level, "level", 0, 1),
         delta=_between(delta, "delta", LEAST_DELTA, 1),
-        most_runs=as_positive(most_runs, "most_runs"),
+        max_runs=as_positive(max_runs, "max_runs"),
         tolerance=_between(tolerance, "tolerance", 0, 1),
         seed=seed,
     )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.observation import Observation, UnsuitedError
-from otm.audit.running import CountedSource, Outcome, Wrong, most_tokens, run, run_rows
+from otm.audit.running import CountedSource, Outcome, Wrong, max_tokens, run, run_rows
 from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
 from otm.errors import ProblemTooLargeError
 from otm.testing.exact import paths
@@ -128,7 +128,7 @@ def _follow(subject: Subject, instance: Instance, size: int) -> Observation:
         )
     if sum(law.values()) != 1:
         raise UnsuitedError("the same uniforms do not always give the same comparisons")
-    return Observation(instance, dict(law), most_tokens(subject, instance), examples, runs=runs)
+    return Observation(instance, dict(law), max_tokens(subject, instance), examples, runs=runs)
 
 
 def _crash_in_floats_too(

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from otm.arithmetic import Number
+from otm._core.arithmetic import Number
+from otm._core.interval import Interval
 from otm.audit.diagnosis import Same, diagnose
 from otm.audit.observation import Observation
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
 from otm.audit.running import CRASHES
 from otm.audit.subject import Instance, Subject, source_of
 from otm.decoding.reading import Path
-from otm.interval import Interval
 
 __all__ = ["Findings"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from otm.audit.subject import Instance
-from otm.decoding.models.table import TableModel
+from otm.models.table import TableModel
 
 __all__ = ["FOR_SAMPLING", "INSTANCES"]
 

@@ -32,7 +32,7 @@ class Effort:
     examples: int
     level: float
     delta: float
-    most_runs: int
+    max_runs: int
     tolerance: float
     seed: int
 
@@ -52,7 +52,7 @@ def by_paths(subject: Subject, instances: Sequence[Instance], effort: Effort) ->
 def by_breakpoints(subject: Subject, instances: Sequence[Instance], effort: Effort) -> Findings:
     """Audit in floats."""
     rng = np.random.default_rng(effort.seed)
-    left = effort.most_runs
+    left = effort.max_runs
 
     def observe(instance: Instance) -> Observation:
         nonlocal left
@@ -74,7 +74,7 @@ def by_sampling(subject: Subject, instances: Sequence[Instance], effort: Effort)
     sampler = Sampler(
         effort.level / each,
         effort.delta,
-        max(effort.most_runs // each, 1),
+        max(effort.max_runs // each, 1),
         np.random.default_rng(effort.seed),
     )
     samples = [sampler.sample(subject, instance) for instance in instances]

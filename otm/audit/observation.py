@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law, Number
+from otm._core.arithmetic import Law, Number
 from otm.audit.running import Outcome, Wrong
 from otm.audit.subject import Instance
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
+from otm.models.table import TableModel
 from otm.testing.sequences import continued, sequence_law
 
 __all__ = ["Observation", "UnsuitedError", "WorstPrefix", "distance", "laws_of"]

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from otm.arithmetic import Law, Number
+from otm._core.arithmetic import Law, Number
+from otm._core.interval import Interval
 from otm.audit.diagnosis import Diagnosis
 from otm.audit.observation import WorstPrefix, laws_of
 from otm.audit.running import Outcome, Wrong
 from otm.audit.subject import Instance
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
-from otm.interval import Interval
+from otm.models.table import TableModel
 
 __all__ = ["LOSSLESS", "NOT_LOSSLESS", "UNDECIDED", "Counterexample", "Report"]
 

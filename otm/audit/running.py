@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.text import shown
 from otm.audit.subject import Instance, Subject, source_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError, ProblemTooLargeError
-from otm.shown import shown
 
-__all__ = ["CRASHES", "CountedSource", "Outcome", "Wrong", "most_tokens", "run", "run_rows"]
+__all__ = ["CRASHES", "CountedSource", "Outcome", "Wrong", "max_tokens", "run", "run_rows"]
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ NOT_OF_THE_SUBJECT = (MissingDependencyError, ProblemTooLargeError)
 """Errors that say nothing about a subject, and go on to the caller."""
 
 
-def most_tokens(subject: Subject, instance: Instance) -> int:
+def max_tokens(subject: Subject, instance: Instance) -> int:
     """Most tokens that a run may return."""
-    return instance.gamma + 1 if subject.most_tokens is None else subject.most_tokens
+    return instance.gamma + 1 if subject.max_tokens is None else subject.max_tokens
 
 
 def run(subject: Subject, instance: Instance, source: Randomness) -> Outcome:
@@ -121,7 +121,7 @@ def _checked(subject: Subject, instance: Instance, output: Any) -> Outcome:
         return Wrong(f"returned {text} of type {type(output).__name__}, not tokens")
     if not output:
         return Wrong("returned no token")
-    most = most_tokens(subject, instance)
+    most = max_tokens(subject, instance)
     if len(output) > most:
         return Wrong(f"returned {len(output)} tokens; at most {most} can follow from one run")
     for token in output:

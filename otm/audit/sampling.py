@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Number
+from otm._core.arithmetic import Number
 from otm.audit.observation import Observation
-from otm.audit.running import Outcome, Wrong, most_tokens, run_rows
+from otm.audit.running import Outcome, Wrong, max_tokens, run_rows
 from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
 from otm.decoding.reading import Path
 from otm.testing.sequences import sequence_law
@@ -59,7 +59,7 @@ class Sampler:
         Probability with which one sample may be rejected although the subject is lossless.
     delta : float
         The deviation (TV) that a sample must see.
-    most_runs : int
+    max_runs : int
         Most runs of a sample, whatever its power then is.
     rng : Generator
         Where everything random comes from.
@@ -67,18 +67,18 @@ class Sampler:
 
     level: float
     delta: float
-    most_runs: int
+    max_runs: int
     rng: np.random.Generator
 
     def sample(self, subject: Subject, instance: Instance) -> Sample:
         """Run a subject until it is rejected or the runs are done."""
-        length = most_tokens(subject, instance)
+        length = max_tokens(subject, instance)
         target = sequence_law(instance.target, instance.prompt, length)
         places = {path: i for i, path in enumerate(target)}
         law = np.array([float(p) for p in target.values()])
         level = self.level / len(LOOKS)
         criterion = _criterion(max(law.size, 2), self.delta, level)
-        draws = min(criterion.draws, self.most_runs)
+        draws = min(criterion.draws, self.max_runs)
         counts: Counter[Outcome] = Counter()
         continued = np.zeros(law.size + 1, dtype=np.int64)
         done = 0

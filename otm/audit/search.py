@@ -9,9 +9,9 @@ from random import Random
 
 from otm.audit.observation import laws_of
 from otm.audit.subject import Instance, Subject
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError
+from otm.models.table import TableModel
 
 __all__ = ["Search", "check_hypothesis"]
 

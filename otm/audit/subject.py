@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.decoding.drafting import Randomness
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
 from otm.errors import ProblemTooLargeError
+from otm.models.table import TableModel
 
 __all__ = ["MOST_UNIFORMS", "Instance", "Subject", "source_of"]
 
@@ -107,7 +107,7 @@ class Subject(ABC):
     exact : bool
         Whether it works on laws in fractions and only compares its uniforms (after adding or
         multiplying by fractions), so that every path of its comparisons can be followed.
-    most_tokens : int or None
+    max_tokens : int or None
         Most tokens that a run returns; None for `Instance.gamma` + 1.
 
     Examples
@@ -126,7 +126,7 @@ class Subject(ABC):
     name: str
     repeatable: bool = True
     exact: bool = True
-    most_tokens: int | None = None
+    max_tokens: int | None = None
 
     @abstractmethod
     def output(self, instance: Instance, source: Randomness) -> Path:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from otm._core.text import shown
 from otm.cli.output import print_json, print_table, working
 from otm.errors import InvalidInputError, UnknownMethodError
-from otm.shown import shown
 
 __all__ = ["audit"]
 
@@ -86,7 +86,7 @@ def audit(
             examples=examples,
             level=level,
             delta=delta,
-            most_runs=runs,
+            max_runs=runs,
             seed=seed,
         )
     if json:

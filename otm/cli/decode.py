@@ -41,7 +41,7 @@ def decode(context: typer.Context) -> None:
 def _document(options: Any) -> dict[str, Any]:
     """Decode in every way; the table of the demo as numbers."""
     from otm.decoding import __main__ as demo
-    from otm.decoding.models.gpt import decode as text_of
+    from otm.models.gpt.model import decode as text_of
 
     with contextlib.redirect_stdout(sys.stderr):  # it may say that torch is missing
         target, draft = demo.model_names(options)

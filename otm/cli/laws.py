@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.errors import InvalidInputError, InvalidLawError, ProblemTooLargeError
+from otm._core.text import shown
+from otm.errors import InvalidDistributionError, InvalidInputError, ProblemTooLargeError
 from otm.files import Rows, named, open_arrays, read_json
-from otm.shown import shown
 
 __all__ = ["LARGEST_LAW", "check_exact_size", "given_laws"]
 
@@ -55,13 +55,13 @@ def given_laws(
     Returns
     -------
     tuple
-        What `MembershipProblem` takes.
+        What `Problem` takes.
 
     Raises
     ------
     InvalidInputError
         If it is not clear which laws are meant, or a file is not one of laws.
-    InvalidLawError
+    InvalidDistributionError
         If an entry is no number.
 
     Examples
@@ -173,7 +173,7 @@ def _number(entry: Any, where: str, index: int, exact: bool) -> Any:
         return entry
     text = entry.strip() if isinstance(entry, str) else ""
     if not _NUMBER.fullmatch(text):
-        raise InvalidLawError(
+        raise InvalidDistributionError(
             f"{where} has {shown(entry)} at index {index}; allowed are numbers such as 0.25, 1e-3 "
             "and 1/3, of at most 400 digits"
         )

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
-from otm.arithmetic import Number
-from otm.interval import Interval
-from otm.text_table import text_table
+from otm._core.arithmetic import Number
+from otm._core.interval import Interval
+from otm._core.text import text_table
 
 __all__ = ["as_json", "exact_text", "print_facts", "print_json", "print_table", "working"]
 

@@ -14,8 +14,8 @@ from otm.cli.output import print_facts, print_json, print_table
 from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from otm.reporting import Latency, Summary
-    from otm.reporting.run import Progress
+    from otm.gain import Latency, Summary
+    from otm.gain.run import Progress
 
 __all__ = ["report"]
 
@@ -108,13 +108,13 @@ def report(
     What every rule accepts at every position, expected tokens of a step with intervals clustered by
     prompt, what rules that are not lossless would cost, and, with --latency, what to decode with.
     """
-    from otm import reporting
-    from otm.decoding.standardize import Standardization
+    from otm import gain
+    from otm.decoding.sampling_parameters import SamplingParameters
 
     _refuse_unused(context, _source_of(draft, text))
-    defaults = reporting.Settings()
-    sampling = Standardization(temperature=temperature, top_k=top_k, top_p=top_p)
-    settings = reporting.Settings(
+    defaults = gain.Settings()
+    sampling = SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p)
+    settings = gain.Settings(
         ks=tuple(drafts or defaults.ks),
         rules=tuple(rules or defaults.rules),
         sampling=sampling,
@@ -125,15 +125,15 @@ def report(
     if text is not None:
         if target is None:
             raise InvalidInputError("one model and a text; give the draft and the target model")
-        source = reporting.from_models(
+        source = gain.from_models(
             draft, target, text, window=window, sampled=sampled, device=device
         )
     elif draft.lower().endswith(".jsonl"):
         if target is not None:
             raise InvalidInputError("a .jsonl file has both models' lists; give one file")
-        source = reporting.from_lines(Path(draft), vocabulary=vocabulary)
+        source = gain.from_lines(Path(draft), vocabulary=vocabulary)
     else:
-        source = reporting.from_files(
+        source = gain.from_files(
             Path(draft),
             None if target is None else Path(target),
             kind=kind,
@@ -144,7 +144,7 @@ def report(
         )
     more = {"gammas": tuple(gammas)} if gammas else {}
     with _progress() as progress:
-        summary = reporting.report(
+        summary = gain.report(
             source,
             output,
             settings,
@@ -180,7 +180,7 @@ def _refuse_unused(context: typer.Context, source: str) -> None:
 
 def _latency(given: str) -> Latency:
     from otm.decoding.parameters import as_costs
-    from otm.reporting import Latency, read_latency
+    from otm.gain import Latency, read_latency
 
     try:
         ratio = float(given)

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from otm.arithmetic import Number
+from otm._core.arithmetic import Number
+from otm._core.interval import Interval
 from otm.cli.laws import check_exact_size, given_laws
 from otm.cli.output import as_json, exact_text, print_facts, print_json, print_table
 from otm.comparison import Comparison, compare
 from otm.files.writing import check_place
-from otm.interval import Interval
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.solution import Solution
 from otm.solve import solve as solve_problem
 
@@ -60,7 +60,7 @@ def solve(
     laws = given_laws(files or [], draft, target, exact=exact)
     for law in laws:
         check_exact_size(law, k)
-    problem = MembershipProblem(*laws, k)
+    problem = Problem(*laws, k)
     if exact:
         problem = problem.to_exact()
         check_exact_size(problem.draft, k)

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, at_most_one, read_only
+from otm._core.arithmetic import Law, Number, at_most_one, read_only
+from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.draft_laws.greedy import Greedy
-from otm.input_checks import Drafts, Uniforms
+from otm.drafts.greedy import Greedy
 
 __all__ = ["GreedyRule"]
 
@@ -32,7 +32,7 @@ class GreedyRule(ResidualPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts; if fewer than k tokens have p > 0,
         all of them are drafted, `plan.drafts.k` in number.
 
@@ -42,8 +42,8 @@ class GreedyRule(ResidualPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = GreedyRule(MembershipProblem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2))
+    >>> from otm import Problem
+    >>> plan = GreedyRule(Problem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2))
     >>> plan.drafts.sure
     array([0])
     >>> plan.acceptance, plan.acceptance_by_test

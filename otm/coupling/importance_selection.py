@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import (
+from otm._core.arithmetic import (
     Law,
     Number,
     as_number,
@@ -19,18 +19,18 @@ from otm.arithmetic import (
     read_only,
     scatter_sum,
 )
+from otm._core.checks import Drafts, Uniforms
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidParameterError, ProblemTooLargeError
-from otm.input_checks import Drafts, Uniforms
-from otm.membership.multisets import (
+from otm.optimum.multisets import (
     first_occurrences,
     multiset_count,
     multiset_probabilities,
     multisets,
     scientific,
 )
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 
 __all__ = ["ImportanceSelection"]
 
@@ -72,7 +72,7 @@ class ImportanceSelection(ResidualPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
     weights : array-like [n], optional
         Weights of at least zero.  Only their ratios matter; they are held relative to the
@@ -93,10 +93,10 @@ class ImportanceSelection(ResidualPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> from otm import Problem
+    >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
     >>> plan = ImportanceSelection(problem)
-    >>> plan.chosen_law.round(4)
+    >>> plan.selected_distribution.round(4)
     array([0.6, 0.4])
     >>> round(plan.acceptance_by_test, 12), round(plan.acceptance, 12)
     (0.65, 0.671875)
@@ -113,7 +113,7 @@ class ImportanceSelection(ResidualPlan):
         return 3
 
     @cached_property
-    def chosen_law(self) -> Law:
+    def selected_distribution(self) -> Law:
         """Law p_I of the chosen draft: array [n]."""
         if self.problem.k == 1:
             return self.problem.draft
@@ -122,12 +122,12 @@ class ImportanceSelection(ResidualPlan):
     @cached_property
     def accept_probability(self) -> Law:
         """Probability min(1, q/p_I) of accepting each token when it is chosen: array [n]."""
-        return read_only(acceptance_ratio(self.problem.target, self.chosen_law))
+        return read_only(acceptance_ratio(self.problem.target, self.selected_distribution))
 
     @cached_property
     def accepted_mass(self) -> Law:
         """Mass min(q, p_I) of each token output as an accepted draft: array [n]."""
-        return read_only(self.chosen_law * self.accept_probability)
+        return read_only(self.selected_distribution * self.accept_probability)
 
     @cached_property
     def acceptance(self) -> Number:
@@ -249,7 +249,7 @@ class ImportanceSelection(ResidualPlan):
         return total
 
 
-def _checked(problem: MembershipProblem, weights: Any) -> Law:
+def _checked(problem: Problem, weights: Any) -> Law:
     """Bring weights, q/p if none are given, to the numbers of the problem; the largest is one."""
     draftable = problem.draft > 0
     if weights is None:
@@ -267,7 +267,7 @@ def _checked(problem: MembershipProblem, weights: Any) -> Law:
     return scaled
 
 
-def _as_weights(problem: MembershipProblem, weights: Any) -> Law:
+def _as_weights(problem: Problem, weights: Any) -> Law:
     """Check weights that were given: finite numbers of at least zero, one a token."""
     try:
         given: Law = np.asarray(weights)

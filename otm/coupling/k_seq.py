@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from otm.arithmetic import Law, Number, as_number, at_least_once, at_most_one, read_only
+from otm._core.arithmetic import Law, Number, as_number, at_least_once, at_most_one, read_only
+from otm._core.checks import Drafts
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.errors import InvalidParameterError
-from otm.input_checks import Drafts
-from otm.membership.division_factor import excess, optimal_division_factor
+from otm.optimum.division_factor import excess, optimal_division_factor
 from otm.problem import as_parameter
 
 __all__ = ["KSeq"]
@@ -30,7 +30,7 @@ class KSeq(SequentialPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
     rho : float or Fraction, optional
         The division factor; ρ* rounded up (`optimal_division_factor`) if left out.
@@ -47,8 +47,8 @@ class KSeq(SequentialPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = KSeq(MembershipProblem([0.5, 0.5], [1, 0], k=2))
+    >>> from otm import Problem
+    >>> plan = KSeq(Problem([0.5, 0.5], [1, 0], k=2))
     >>> round(plan.acceptance, 12)
     0.75
     """

@@ -12,17 +12,17 @@ from typing import Literal
 
 import numpy as np
 
-from otm.arithmetic import Law, Number, as_number, read_only, running_sum, zeros
+from otm._core.arithmetic import Law, Number, as_number, read_only, running_sum, zeros
+from otm._core.checks import Drafts
+from otm._core.distribution import residual_weights, total_variation
+from otm._core.sampling import InverseCdf
+from otm._core.text import shown
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.coupling.swaps import raise_to_one
-from otm.distribution import residual_weights, total_variation
 from otm.errors import InvalidParameterError
-from otm.input_checks import Drafts
-from otm.membership.lenience import check_lenience, closest_ratio, lenient_cap
-from otm.sampling import InverseCdf
-from otm.shown import shown
+from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
 
 __all__ = ["ArgmaxLenientPlan", "Distance", "LenientPlan", "distance_to_target"]
 
@@ -64,16 +64,16 @@ def distance_to_target(plan: TransportPlan) -> Distance:
     Raises
     ------
     ProblemTooLargeError
-        If the plan's `output_law` is too large a sum.
+        If the plan's `output_distribution` is too large a sum.
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = LenientPlan(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=1), 0.5)
+    >>> from otm import Problem
+    >>> plan = LenientPlan(Problem([0.75, 0.25], [0.25, 0.75], k=1), 0.5)
     >>> distance_to_target(plan)
     Distance(total_variation=0.25, divergence=0.14384103622589042, largest_ratio=2.0)
     """
-    law, target = plan.output_law(), plan.problem.target
+    law, target = plan.output_distribution(), plan.problem.target
     seen = law > 0
     if (target[seen] == 0).any():
         return Distance(total_variation(law, target), math.inf, math.inf)
@@ -97,7 +97,7 @@ class LenientPlan(OptimalPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
     lenience : float or Fraction
         l in (0, 1]; at 1 both are the optimal lossless plan.
@@ -116,8 +116,8 @@ class LenientPlan(OptimalPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> from otm import Problem
+    >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
     >>> for lenience in (1, 0.5, 0.25):
     ...     plan = LenientPlan(problem, lenience)
     ...     print(f"{plan.acceptance:.4f} {distance_to_target(plan).total_variation:.4f}")
@@ -163,7 +163,7 @@ class LenientPlan(OptimalPlan):
         return raise_to_one(order, self.accepted_ratio, mass, 1 - mass[-1])
 
     @property
-    def wanted_mass(self) -> Law:
+    def target_mass(self) -> Law:
         """Mass v of each token that is accepted as far as it wins: array [n]."""
         mass = zeros(self.problem.n, self.problem.draft)
         order = self.problem.by_ratio
@@ -192,7 +192,7 @@ class ArgmaxLenientPlan(SequentialPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law before taking its argmax, and the number of drafts.
     lenience : float or Fraction
         l in (0, 1].
@@ -209,8 +209,8 @@ class ArgmaxLenientPlan(SequentialPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> problem = MembershipProblem([0.5, 0.3, 0.2], [0.3, 0.6, 0.1], k=1)
+    >>> from otm import Problem
+    >>> problem = Problem([0.5, 0.3, 0.2], [0.3, 0.6, 0.1], k=1)
     >>> [float(ArgmaxLenientPlan(problem, l).acceptance) for l in (1, 0.5)]
     [0.3, 0.8]
     """

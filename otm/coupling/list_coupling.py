@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, at_most_one
+from otm._core.arithmetic import Law, Number, as_number, at_most_one
+from otm._core.checks import Drafts, Uniforms, check_uniforms, leading_shape
+from otm._core.sampling import locate_in_rows
 from otm.coupling.list_coupling_exact import ExactClocks
 from otm.coupling.list_coupling_float import FloatClocks
 from otm.coupling.plan import TransportPlan
-from otm.input_checks import Drafts, Uniforms, check_uniforms, leading_shape
-from otm.membership.multisets import multiset_probabilities, multisets
-from otm.sampling import locate_in_rows
+from otm.optimum.multisets import multiset_probabilities, multisets
 
 __all__ = ["ListCoupling"]
 
@@ -46,7 +46,7 @@ class ListCoupling(TransportPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
 
     Raises
@@ -62,9 +62,9 @@ class ListCoupling(TransportPlan):
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from otm import MembershipProblem
+    >>> from otm import Problem
     >>> quarter = Fraction(1, 4)
-    >>> plan = ListCoupling(MembershipProblem([3 * quarter, quarter], [quarter, 3 * quarter], k=2))
+    >>> plan = ListCoupling(Problem([3 * quarter, quarter], [quarter, 3 * quarter], k=2))
     >>> plan.acceptance, plan.lower_bound
     (Fraction(21, 32), Fraction(5, 8))
     """
@@ -106,7 +106,7 @@ class ListCoupling(TransportPlan):
         # Σ_i max(q_i, p_i q_j/p_j) = 1 + D_j
         return as_number((order.target * (k / (k + self._clocks.rates))).sum())
 
-    def output_law(self) -> Law:
+    def output_distribution(self) -> Law:
         """Law of the output Y: the conditional laws summed over all drafts.
 
         Raises
@@ -115,7 +115,7 @@ class ListCoupling(TransportPlan):
             In exact mode, if there are too many terms.
         """
         if isinstance(self._clocks, FloatClocks):
-            summed: Law = self._on_vocabulary(self._clocks.output_law()[None])[0]
+            summed: Law = self._on_vocabulary(self._clocks.output_distribution()[None])[0]
             return summed
         support = np.flatnonzero(self.problem.draft)
         sets = support[multisets(support.size, self.problem.k)]
@@ -145,8 +145,8 @@ class ListCoupling(TransportPlan):
 
         Examples
         --------
-        >>> from otm import MembershipProblem
-        >>> plan = ListCoupling(MembershipProblem([0.5, 0.5], [0.25, 0.75], k=2))
+        >>> from otm import Problem
+        >>> plan = ListCoupling(Problem([0.5, 0.5], [0.25, 0.75], k=2))
         >>> plan.couple([[0.2, 0.1], [0.3, 0.4]])
         (array([1, 0]), np.int64(1))
         """

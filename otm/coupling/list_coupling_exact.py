@@ -12,10 +12,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, running_sum, zeros
+from otm._core.arithmetic import Law, running_sum, zeros
+from otm._core.ratio_order import RatioOrder
 from otm.errors import ProblemTooLargeError
-from otm.membership.multisets import scientific
-from otm.ratio_order import RatioOrder
+from otm.optimum.multisets import scientific
 
 __all__ = ["ExactClocks"]
 

@@ -37,9 +37,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import at_least_once, running_sum
+from otm._core.arithmetic import at_least_once, running_sum
+from otm._core.ratio_order import RatioOrder
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
-from otm.ratio_order import RatioOrder
 
 __all__ = ["FloatClocks"]
 
@@ -144,7 +144,7 @@ class FloatClocks:
             accepted += density @ own
         return accepted * self.order.target
 
-    def output_law(self) -> Floats:
+    def output_distribution(self) -> Floats:
         """Pr(Y = y) along the order, summed over all drafts: array [m + 1].
 
         The last entry is for the tokens with p = 0, to be multiplied by their target law.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from otm.arithmetic import as_number
+from otm._core.arithmetic import as_number
 from otm.coupling.k_seq import KSeq
 from otm.errors import InvalidParameterError
 
@@ -20,7 +20,7 @@ class MaximalCoupling(KSeq):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         With k = 1.
     rho : int, optional
         1, which it is if left out.
@@ -38,8 +38,8 @@ class MaximalCoupling(KSeq):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))
+    >>> from otm import Problem
+    >>> plan = MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], k=1))
     >>> plan.acceptance
     0.75
     >>> plan.select([1], [0.6, 0.0])  # q(1)/p(1) = 0.5: rejected, the residual is token 0

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, at_least_once, at_most_one
+from otm._core.arithmetic import Law, Number, at_least_once, at_most_one
+from otm._core.checks import Drafts, Uniforms
+from otm._core.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
-from otm.input_checks import Drafts, Uniforms
-from otm.sampling import InverseCdf
 
 __all__ = ["NaiveTargetSampling"]
 
@@ -26,7 +26,7 @@ class NaiveTargetSampling(TransportPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
 
     References
@@ -35,8 +35,8 @@ class NaiveTargetSampling(TransportPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = NaiveTargetSampling(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=2))
+    >>> from otm import Problem
+    >>> plan = NaiveTargetSampling(Problem([0.5, 0.5], [0.75, 0.25], k=2))
     >>> plan.acceptance
     0.75
     >>> token, index = plan.select([1, 1], [0.7])
@@ -53,9 +53,9 @@ class NaiveTargetSampling(TransportPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Σ q (1 − (1 − p)^k)."""
         drafted = at_least_once(self.problem.draft, self.problem.k)
-        return at_most_one((self.output_law() * drafted).sum())
+        return at_most_one((self.output_distribution() * drafted).sum())
 
-    def output_law(self) -> Law:
+    def output_distribution(self) -> Law:
         """Law of the output Y, from the table that it is drawn with."""
         return self._target.law(self.problem.n)
 
@@ -64,7 +64,7 @@ class NaiveTargetSampling(TransportPlan):
         return InverseCdf.from_weights(self.problem.target)
 
     def _output_given(self, drafts: Drafts) -> Law:
-        return np.tile(self.output_law(), (len(drafts), 1))
+        return np.tile(self.output_distribution(), (len(drafts), 1))
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         return self._target.locate(uniforms[:, 0])

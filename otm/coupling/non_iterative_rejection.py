@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from otm.arithmetic import Law, Number, as_number, read_only
+from otm._core.arithmetic import Law, Number, as_number, read_only
+from otm._core.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
-from otm.sampling import InverseCdf
 
 __all__ = ["NonIterativeRejection"]
 
@@ -26,7 +26,7 @@ class NonIterativeRejection(KSeq):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
 
     Attributes
@@ -42,8 +42,8 @@ class NonIterativeRejection(KSeq):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = NonIterativeRejection(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))
+    >>> from otm import Problem
+    >>> plan = NonIterativeRejection(Problem([0.5, 0.5], [0.75, 0.25], k=1))
     >>> plan.rho, round(plan.acceptance_by_test, 12)
     (1.5, 0.666666666667)
 

@@ -14,11 +14,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, read_only, zeros
+from otm._core.arithmetic import Law, read_only, zeros
+from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
-from otm.input_checks import Drafts, Uniforms
 
 __all__ = ["OptimalPlan"]
 
@@ -42,18 +42,18 @@ class OptimalPlan(ResidualPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
 
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from otm import MembershipProblem
+    >>> from otm import Problem
     >>> quarter = Fraction(1, 4)
-    >>> plan = OptimalPlan(MembershipProblem([3 * quarter, quarter], [quarter, 3 * quarter], k=2))
+    >>> plan = OptimalPlan(Problem([3 * quarter, quarter], [quarter, 3 * quarter], k=2))
     >>> plan.acceptance
     Fraction(11, 16)
-    >>> plan.output_law().tolist()
+    >>> plan.output_distribution().tolist()
     [Fraction(1, 4), Fraction(3, 4)]
     """
 
@@ -74,26 +74,26 @@ class OptimalPlan(ResidualPlan):
         return optimal_win_ratio(self.problem)
 
     @property
-    def wanted_mass(self) -> Law:
+    def target_mass(self) -> Law:
         """Mass of each token that is accepted as far as it wins: array [n]."""
         return self.problem.target
 
     @cached_property
-    def winning_law(self) -> Law:
+    def winner_distribution(self) -> Law:
         """Law v' of the draft that wins, computed from the stored table: array [n]."""
         law = zeros(self.problem.n, self.problem.draft)
-        law[self.problem.by_ratio.tokens] = self.slots.winning_law(self.problem.k)
+        law[self.problem.by_ratio.tokens] = self.slots.winner_distribution(self.problem.k)
         return read_only(law)
 
     @cached_property
     def accept_probability(self) -> Law:
         """Probability min(1, q/v') of accepting each token when it wins: array [n]."""
-        return read_only(acceptance_ratio(self.wanted_mass, self.winning_law))
+        return read_only(acceptance_ratio(self.target_mass, self.winner_distribution))
 
     @cached_property
     def accepted_mass(self) -> Law:
         """Mass of each token output as an accepted draft: array [n]."""
-        return read_only(self.winning_law * self.accept_probability)
+        return read_only(self.winner_distribution * self.accept_probability)
 
     @cached_property
     def _rank(self) -> Ranks:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Frozen, Law, Number
-from otm.draft_laws.base import DraftLaw
-from otm.input_checks import Drafts, Uniforms, check_generator, check_uniforms
-from otm.interval import Interval
-from otm.problem import MembershipProblem
-from otm.tensors import like
+from otm._core.arithmetic import Frozen, Law, Number
+from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
+from otm._core.interval import Interval
+from otm._core.tensors import like
+from otm.drafts.base import DraftDistribution
+from otm.problem import Problem
 
 __all__ = ["Selection", "TransportPlan"]
 
@@ -57,18 +57,18 @@ class Selection:
 class TransportPlan(Frozen, ABC):
     """A selection rule as a transport plan from the law of its drafts to the law of its output.
 
-    Subclasses give `uniforms_per_selection`, `acceptance`, `output_law`, `_output_given` and
-    `_select`, and `drafts` if these are not i.i.d.; where the laws are fractions, all of it is
+    Subclasses give `uniforms_per_selection`, `acceptance`, `output_distribution`, `_output_given`
+    and `_select`, and `drafts` if these are not i.i.d.; where the laws are fractions, all of it is
     exact.  Rules that accept a draft or else draw from one residual law are each a `ResidualPlan`.
     docs/theory/problem.md says what lossless means; docs/add-a-rule.md builds a rule.
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
     """
 
-    problem: MembershipProblem
+    problem: Problem
 
     @property
     def lossless(self) -> bool:
@@ -79,7 +79,7 @@ class TransportPlan(Frozen, ABC):
         return True
 
     @property
-    def drafts(self) -> DraftLaw:
+    def drafts(self) -> DraftDistribution:
         """The joint law from which the drafts of this rule must be drawn.
 
         i.i.d. from the draft law of the problem, but for rules that say otherwise.
@@ -102,7 +102,7 @@ class TransportPlan(Frozen, ABC):
         return Interval(self.acceptance, self.acceptance)
 
     @abstractmethod
-    def output_law(self) -> Law:
+    def output_distribution(self) -> Law:
         """Law of the output Y, integrated from what the plan really does.
 
         Returns

@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, read_only
+from otm._core.arithmetic import Law, Number, as_number, read_only
+from otm._core.checks import Drafts
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan
 from otm.errors import ProblemTooLargeError
-from otm.input_checks import Drafts
 
 __all__ = ["RecursiveRejection"]
 
@@ -34,7 +34,7 @@ class RecursiveRejection(SequentialPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
 
     Raises
@@ -49,8 +49,8 @@ class RecursiveRejection(SequentialPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = RecursiveRejection(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> from otm import Problem
+    >>> plan = RecursiveRejection(Problem([0.75, 0.25], [0.25, 0.75], k=2))
     >>> round(plan.acceptance, 12)
     0.625
     """

@@ -10,15 +10,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, at_most_one, running_sum, zeros
+from otm._core.arithmetic import Law, Number, as_number, at_most_one, running_sum, zeros
+from otm._core.checks import Drafts, Uniforms
+from otm._core.interval import Interval
+from otm._core.ratio_order import RatioOrder, scale_of_weights
+from otm._core.sampling import locate_in_rows
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import acceptance_ratio
-from otm.draft_laws.without_replacement import WithoutReplacement
+from otm.drafts.without_replacement import WithoutReplacement
 from otm.errors import ProblemTooLargeError
-from otm.input_checks import Drafts, Uniforms
-from otm.interval import Interval
-from otm.ratio_order import RatioOrder, scale_of_weights
-from otm.sampling import locate_in_rows
 
 __all__ = ["RecursiveRejectionWithoutReplacement"]
 
@@ -40,20 +40,20 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
     drawn from the residual; Sequoia goes on with uniform drafts from the other tokens.
 
     Unlike with i.i.d. drafts, p_i and t_i depend on which drafts were rejected.  Given the drafts,
-    all laws are exact and cost O(n k).  Their means over the drafts, `acceptance` and `output_law`,
-    are sums over the paths of rejected drafts: over k − 2 drafts for the acceptance, which so takes
-    any vocabulary for k ≤ 2, and over k − 1 for the law.  Where there are too many paths, average
-    `acceptance_given` over drafts that are drawn.
+    all laws are exact and cost O(n k).  Their means over the drafts, `acceptance` and
+    `output_distribution`, are sums over the paths of rejected drafts: over k − 2 drafts for the
+    acceptance, which so takes any vocabulary for k ≤ 2, and over k − 1 for the law. Where there are
+    too many paths, average `acceptance_given` over drafts that are drawn.
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
 
     Raises
     ------
     ProblemTooLargeError
-        On use of `acceptance` or `output_law`, if there are too many paths to sum over.
+        On use of `acceptance` or `output_distribution`, if there are too many paths to sum over.
 
     References
     ----------
@@ -64,8 +64,8 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> problem = MembershipProblem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2)
+    >>> from otm import Problem
+    >>> problem = Problem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2)
     >>> plan = RecursiveRejectionWithoutReplacement(problem)
     >>> round(plan.acceptance, 12)
     0.791666666667
@@ -135,7 +135,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
             accepted[chunk] = 1 - np.prod(1 - passes, axis=1)
         return accepted.reshape(checked.shape[:-1])[()]
 
-    def output_law(self) -> Law:
+    def output_distribution(self) -> Law:
         """Law of the output Y, summed over the paths of rejections.
 
         Raises

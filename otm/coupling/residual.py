@@ -13,11 +13,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, at_most_one, zeros
+from otm._core.arithmetic import Law, Number, at_most_one, zeros
+from otm._core.checks import Drafts, Uniforms
+from otm._core.distribution import residual_weights
+from otm._core.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
-from otm.distribution import residual_weights
-from otm.input_checks import Drafts, Uniforms
-from otm.sampling import InverseCdf
 
 __all__ = ["ResidualPlan", "acceptance_ratio"]
 
@@ -34,7 +34,7 @@ class ResidualPlan(TransportPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
     """
 
@@ -73,7 +73,7 @@ class ResidualPlan(TransportPlan):
         """The law of the output where no draft is accepted, as the table that it is drawn with."""
         return InverseCdf.from_weights(residual_weights(self.problem.target, self.accepted_mass))
 
-    def output_law(self) -> Law:
+    def output_distribution(self) -> Law:
         """Law of the output Y: the accepted mass, and the residual for what is rejected."""
         return self._complete(self.accepted_mass)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from otm._core.text import shown
 from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
@@ -23,23 +24,22 @@ from otm.coupling.recursive_rejection_without_replacement import (
 )
 from otm.coupling.spec_hub import SpecHub
 from otm.errors import InvalidParameterError, UnknownMethodError
-from otm.problem import MembershipProblem
-from otm.shown import shown
+from otm.problem import Problem
 
 __all__ = ["RULES", "Rule", "named_rules"]
 
 _T = TypeVar("_T")
 
-Rule = Callable[[MembershipProblem], TransportPlan]
+Rule = Callable[[Problem], TransportPlan]
 """From a problem to a plan: the classes of `otm.coupling`, or one's own function."""
 
 
-def _one_draft(problem: MembershipProblem) -> TransportPlan:
-    return MaximalCoupling(MembershipProblem(problem.draft, problem.target, 1))
+def _one_draft(problem: Problem) -> TransportPlan:
+    return MaximalCoupling(Problem(problem.draft, problem.target, 1))
 
 
-def _two_drafts(problem: MembershipProblem) -> TransportPlan:
-    return SpecHub(MembershipProblem(problem.draft, problem.target, 2))
+def _two_drafts(problem: Problem) -> TransportPlan:
+    return SpecHub(Problem(problem.draft, problem.target, 2))
 
 
 RULES: dict[str, Rule] = {

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, power_slopes
+from otm._core.arithmetic import Law, Number, power_slopes
+from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan
-from otm.input_checks import Drafts, Uniforms
 
 __all__ = ["SequentialPlan", "first_pass_factor"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Frozen, Law, is_exact, power_slopes, running_sum, scatter_sum
+from otm._core.arithmetic import Frozen, Law, is_exact, power_slopes, running_sum, scatter_sum
 from otm.coupling.swaps import Swaps
 
 __all__ = ["Ranks", "SlotTable"]
@@ -85,7 +85,7 @@ class SlotTable(Frozen):
         ascending = np.argsort(slots)
         return slots[ascending], law[ascending]
 
-    def winning_law(self, k: int) -> Law:
+    def winner_distribution(self, k: int) -> Law:
         """Law of the token that sits in the highest slot among k drafts: array [m].
 
         Drafts in the same slot are exchangeable, so that it does not matter which of them wins.

@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, at_most_one, read_only
+from otm._core.arithmetic import Law, Number, at_most_one, read_only
+from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.draft_laws.hub import HubPairs
+from otm.drafts.hub import HubPairs
 from otm.errors import InvalidDraftCountError
-from otm.input_checks import Drafts, Uniforms
 
 __all__ = ["SpecHub"]
 
@@ -39,7 +39,7 @@ class SpecHub(ResidualPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         With k = 2.  If the hub has all the mass of p, it is the only draft.
 
     Raises
@@ -54,8 +54,8 @@ class SpecHub(ResidualPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = SpecHub(MembershipProblem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2))
+    >>> from otm import Problem
+    >>> plan = SpecHub(Problem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2))
     >>> plan.acceptance
     0.875
     """

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Frozen, Law, Number, at_most_one, power_slopes, running_sum
-from otm.membership.cut import optimal_cap
-from otm.problem import MembershipProblem
-from otm.ratio_order import RatioOrder
+from otm._core.arithmetic import Frozen, Law, Number, at_most_one, power_slopes, running_sum
+from otm._core.ratio_order import RatioOrder
+from otm.optimum.cut import optimal_cap
+from otm.problem import Problem
 
 __all__ = ["Swaps", "match_swaps", "optimal_win_ratio", "raise_to_one"]
 
@@ -43,7 +43,7 @@ class Swaps(Frozen):
     mass: Law
 
 
-def optimal_win_ratio(problem: MembershipProblem) -> Law:
+def optimal_win_ratio(problem: Problem) -> Law:
     """Ratio r = max(min(q/p, c*), b) of winning to drafting along the order: array [m].
 
     The winning law p·r covers the optimal accepted mass min(q, c* p).

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, as_number, at_most_one, read_only, scatter_sum
+from otm._core.arithmetic import Law, Number, as_number, at_most_one, read_only, scatter_sum
+from otm._core.checks import Drafts, Uniforms
+from otm._core.text import shown
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidParameterError
-from otm.input_checks import Drafts, Uniforms
-from otm.membership.multisets import (
+from otm.optimum.multisets import (
     Multisets,
     first_occurrences,
     multiset_count,
@@ -23,11 +24,10 @@ from otm.membership.multisets import (
     multiset_rank,
     multisets,
 )
-from otm.problem import MembershipProblem
-from otm.shown import shown
+from otm.problem import Problem
 
 if TYPE_CHECKING:
-    from otm.membership.linear_program import LinearProgramSolution
+    from otm.optimum.solvers.linear_program import LinearProgramSolution
 
 __all__ = ["Rule", "TablePlan"]
 
@@ -52,7 +52,7 @@ class TablePlan(ResidualPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
     accept : array-like [R, k]
         Given the drafts in row r of `multisets(m, k)` over the m draftable tokens
@@ -68,7 +68,7 @@ class TablePlan(ResidualPlan):
 
     Examples
     --------
-    >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
     >>> plan = TablePlan(problem, [[4 / 9, 0], [0, 1], [1, 0]])  # drafts {0,0}, {0,1}, {1,1}
     >>> round(plan.acceptance, 12)
     0.6875
@@ -83,12 +83,12 @@ class TablePlan(ResidualPlan):
         object.__setattr__(self, "accept", _checked(self.problem, self.accept))
 
     @classmethod
-    def from_rule(cls, problem: MembershipProblem, rule: Rule) -> Self:
+    def from_rule(cls, problem: Problem, rule: Rule) -> Self:
         """Write out a rule that is given as a function of the drafts.
 
         Parameters
         ----------
-        problem : MembershipProblem
+        problem : Problem
             The draft law, the target law and the number of drafts.
         rule : callable
             From a tuple of k drafts in ascending order to a mapping from tokens among them to
@@ -110,9 +110,9 @@ class TablePlan(ResidualPlan):
         --------
         SpecTr's plan for Bernoulli laws, appendix B.1, with p = Ber(1/4) and q = Ber(3/4):
 
-        >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+        >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
         >>> rule = {(0, 0): {0: 4 / 9}, (0, 1): {1: 1}, (1, 1): {1: 1}}
-        >>> float(TablePlan.from_rule(problem, rule.__getitem__).output_law()[1])
+        >>> float(TablePlan.from_rule(problem, rule.__getitem__).output_distribution()[1])
         0.75
         """
         support = np.flatnonzero(problem.draft)
@@ -149,9 +149,9 @@ class TablePlan(ResidualPlan):
 
         Examples
         --------
-        >>> from otm.membership.highs_ import solve_highs
-        >>> from otm.membership.linear_program import packing_form
-        >>> problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2)
+        >>> from otm.optimum.solvers.highs import solve_highs
+        >>> from otm.optimum.solvers.linear_program import packing_form
+        >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
         >>> plan = TablePlan.from_linear_program(solve_highs(packing_form(problem)))
         >>> round(plan.acceptance, 12)
         0.6875
@@ -242,7 +242,7 @@ class TablePlan(ResidualPlan):
         return law
 
 
-def _checked(problem: MembershipProblem, accept: Any) -> Law:
+def _checked(problem: Problem, accept: Any) -> Law:
     """Check a table and bring it to the numbers of the problem, read-only."""
     m = int(np.count_nonzero(problem.draft))
     shape = (multiset_count(m, problem.k), problem.k)

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import (
+from otm._core.arithmetic import (
     Law,
     Number,
     at_least_once,
@@ -22,12 +22,12 @@ from otm.arithmetic import (
     scatter_sum,
     zeros,
 )
+from otm._core.checks import Drafts, Uniforms
+from otm._core.sampling import InverseCdf
+from otm._core.text import shown
 from otm.coupling.residual import ResidualPlan
 from otm.errors import InvalidParameterError
-from otm.input_checks import Drafts, Uniforms
 from otm.problem import as_parameter
-from otm.sampling import InverseCdf
-from otm.shown import shown
 
 __all__ = ["TypicalAcceptance"]
 
@@ -47,7 +47,7 @@ class TypicalAcceptance(ResidualPlan):
 
     Parameters
     ----------
-    problem : MembershipProblem
+    problem : Problem
         The draft law, the target law and the number of drafts.
     epsilon, delta : float or Fraction, optional
         ε, a probability, and δ, its factor of e^(−H), H in nats; finite and at least 0; 0.09 and
@@ -67,9 +67,9 @@ class TypicalAcceptance(ResidualPlan):
 
     Examples
     --------
-    >>> from otm import MembershipProblem
-    >>> plan = TypicalAcceptance(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))
-    >>> plan.lossless, plan.acceptance, plan.output_law()
+    >>> from otm import Problem
+    >>> plan = TypicalAcceptance(Problem([0.5, 0.5], [0.75, 0.25], k=1))
+    >>> plan.lossless, plan.acceptance, plan.output_distribution()
     (False, 1.0, array([0.5, 0.5]))
     """
 

@@ -4,7 +4,7 @@
   `beam_search` and `speculative_beam_search` search.
 - `models` holds language models, those of Hugging Face among them; `ModelDrafter` and `drafters`
   draft; the verifiers judge drafts; policies say how many drafts a step asks for.
-- `Standardization` turns logits into the law that is sampled from.
+- `SamplingParameters` turns logits into the law that is sampled from.
 - `planning` says what decoding with drafts would gain, from recorded laws and measured times.
 - `analysis` has the formulas of Leviathan et al. (2023).
 - `huggingface` runs a user's own `generate` call with these drafts and verifiers.
@@ -15,9 +15,9 @@
 from otm.decoding.analysis import (
     acceptance_from_divergence,
     best_gamma,
-    corollary_3_9,
     divergence_lk,
     expected_tokens,
+    least_improvement,
     memory_accesses_factor,
     operations_factor,
     oracle_speedup,
@@ -33,8 +33,8 @@ from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter
 from otm.decoding.generate import autoregressive, spectr, speculative, tree_rules
 from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import Options, stream
-from otm.decoding.policies import OnlineGamma, best_for, hugging_face_heuristic
-from otm.decoding.standardize import Standardization
+from otm.decoding.policies import OnlineGamma, best_gamma_policy, huggingface_heuristic
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.traversal import verify_traversal
 from otm.decoding.verification import spectr_verifier, verify_chain
@@ -51,18 +51,18 @@ __all__ = [
     "OnlineGamma",
     "Options",
     "PromptLookup",
+    "SamplingParameters",
     "Seconds",
-    "Standardization",
     "Step",
     "acceptance_from_divergence",
     "autoregressive",
     "beam_search",
-    "best_for",
     "best_gamma",
-    "corollary_3_9",
+    "best_gamma_policy",
     "divergence_lk",
     "expected_tokens",
-    "hugging_face_heuristic",
+    "huggingface_heuristic",
+    "least_improvement",
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",

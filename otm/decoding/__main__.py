@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from otm._core.checks import as_positive
+from otm._core.text import shown
 from otm.decoding.checks import as_prompts, check_room
-from otm.decoding.counts import as_positive
 from otm.decoding.generate import (
     CHAIN_VERIFIERS,
     autoregressive,
@@ -25,14 +26,13 @@ from otm.decoding.generate import (
     speculative,
     tree_rules,
 )
-from otm.decoding.models.base import LanguageModel
-from otm.decoding.models.gpt import SHIPPED, decode, load
-from otm.decoding.models.ngram import NGramModel
 from otm.decoding.rendering import legend, statistics, trace, wants_colour
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
 from otm.errors import OTMError, UnknownMethodError
-from otm.shown import shown
+from otm.models.base import LanguageModel
+from otm.models.gpt.model import SHIPPED, decode, load
+from otm.models.ngram import NGramModel
 
 __all__ = ["command_line", "compare_ways", "load_model", "main", "model_names", "ways_to_decode"]
 
@@ -145,7 +145,7 @@ def ways_to_decode(
     """All ways to decode, by name, as functions of the number of tokens; each has been tried."""
     prompts = as_prompts([_prompt(options)], target.vocabulary)
     check_room(target, draft, prompts, as_positive(options.tokens, "max_tokens"))
-    common: Any = {"sampling": Standardization(options.temperature), "seed": options.seed}
+    common: Any = {"sampling": SamplingParameters(options.temperature), "seed": options.seed}
     drafts: Any = {"gamma": options.gamma, **common}
     methods: dict[str, Callable[..., Generation]] = {
         "autoregressive": partial(autoregressive, target, prompts, **common)
@@ -192,7 +192,7 @@ def model_names(options: argparse.Namespace) -> tuple[str, str]:
 def load_model(name: str) -> LanguageModel:
     """Load a shipped model, or fit an n-gram model to the shipped text."""
     if name in NGRAMS:
-        text = files("otm") / "data" / "king_james_bible_excerpt.txt"
+        text = files("otm.models") / "data" / "king_james_bible_excerpt.txt"
         tokens = np.frombuffer(text.read_bytes(), np.uint8)
         return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
     if name not in SHIPPED:

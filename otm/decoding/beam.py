@@ -27,6 +27,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
+from otm._core.checks import as_positive
+from otm._core.text import shown
 from otm.decoding.checks import (
     as_end,
     as_prompts,
@@ -34,16 +36,14 @@ from otm.decoding.checks import (
     check_models,
     check_room,
 )
-from otm.decoding.counts import as_positive
 from otm.decoding.hypotheses import EMPTY, Beam, Block, best_continuations
 from otm.decoding.loop import Prompts
-from otm.decoding.models.base import LanguageModel
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Seconds
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.shown import shown
+from otm.models.base import LanguageModel
 
 __all__ = ["Beams", "beam_search", "speculative_beam_search"]
 
@@ -68,7 +68,7 @@ class Beams:
 
     Examples
     --------
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> beams = beam_search(TableModel({(): [0.75, 0.25]}), [[0]], width=2, max_tokens=3)
     >>> [hypothesis.tokens for hypothesis in beams.hypotheses[0]], beams.steps_per_call
     ([(0, 0, 0), (0, 0, 1)], 1.0)
@@ -93,7 +93,7 @@ def beam_search(
     *,
     max_tokens: int = 64,
     end: int | Collection[int] | None = None,
-    sampling: Standardization | None = None,
+    sampling: SamplingParameters | None = None,
 ) -> Beams:
     """Search for likely continuations; see the module for what is scored.
 
@@ -111,7 +111,7 @@ def beam_search(
         Most new tokens.
     end : int or collection of int, optional
         Tokens that finish a hypothesis.
-    sampling : Standardization, optional
+    sampling : SamplingParameters, optional
         From the model's scores to the laws whose probabilities count: with a temperature other than
         1, or truncated, these are not the model's own.
 
@@ -142,7 +142,7 @@ def beam_search(
     --------
     The most likely first token does not begin the most likely pair:
 
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> model = TableModel({(): [0.5, 0.5, 0], (2,): [0.6, 0.4, 0], (1,): [0, 1, 0]})
     >>> [beam_search(model, [[2]], w, max_tokens=2).hypotheses[0][0].tokens for w in (1, 2)]
     [(0, 0), (1, 1)]
@@ -168,10 +168,10 @@ def speculative_beam_search(
     *,
     draft_width: int | None = None,
     gamma: int = 5,
-    draft_sampling: Standardization | None = None,
+    draft_sampling: SamplingParameters | None = None,
     max_tokens: int = 64,
     end: int | Collection[int] | None = None,
-    sampling: Standardization | None = None,
+    sampling: SamplingParameters | None = None,
 ) -> Beams:
     """Find the beams of `beam_search` with fewer runs of the target ([leviathan2023]_, A.4).
 
@@ -191,7 +191,7 @@ def speculative_beam_search(
         Width u ≥ w of the beam of drafts; 2w if left out.
     gamma : int, optional
         Steps γ that the draft model makes before each run of the target.
-    draft_sampling : Standardization, optional
+    draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
 
     Returns
@@ -219,7 +219,7 @@ def speculative_beam_search(
 
     Examples
     --------
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> target = TableModel({(): [0.6, 0.4], (0,): [0.3, 0.7], (1,): [0.75, 0.25]})
     >>> draft = TableModel({(): [0.5, 0.5], (0,): [0.4, 0.6], (1,): [0.8, 0.2]})
     >>> found = speculative_beam_search(target, draft, [[0]], 2, gamma=3, max_tokens=8)

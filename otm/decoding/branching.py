@@ -6,8 +6,8 @@ import math
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from otm._core.checks import as_draft_count
 from otm.errors import InvalidParameterError, ProblemTooLargeError
-from otm.input_checks import as_draft_count
 
 __all__ = ["Branching", "as_branching", "children_at"]
 

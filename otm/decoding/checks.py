@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.checks import check_uniforms
+from otm._core.tensors import to_host
+from otm._core.text import shown
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
-from otm.decoding.models.base import LanguageModel
 from otm.decoding.reading import Context, Path
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
-from otm.input_checks import check_uniforms
-from otm.shown import shown
-from otm.tensors import to_host
+from otm.models.base import LanguageModel
 
 __all__ = [
     "as_end",
@@ -110,14 +110,14 @@ def _taken(source: Randomness, m: int) -> npt.NDArray[Any]:
     return check_uniforms(given, (m,), exact, f"{m} were asked for: give an array ({m},)")
 
 
-def as_sampling(sampling: object) -> Standardization:
+def as_sampling(sampling: object) -> SamplingParameters:
     """Return how to sample, from the laws as they are if nothing is said."""
-    if not isinstance(sampling, Standardization | None):
+    if not isinstance(sampling, SamplingParameters | None):
         raise InvalidParameterError(
-            f"sampling = {shown(sampling)}; give a Standardization, such as "
-            "Standardization(temperature=0.7)"
+            f"sampling = {shown(sampling)}; give a SamplingParameters, such as "
+            "SamplingParameters(temperature=0.7)"
         )
-    return sampling or Standardization()
+    return sampling or SamplingParameters()
 
 
 def as_stop(stop: Any) -> Any:
@@ -135,7 +135,7 @@ def check_options(options: Iterable[str], known: Iterable[str]) -> None:
     if unknown:
         raise InvalidParameterError(
             f"there is no option {unknown[0]!r}; there are {', '.join(known)}, and temperature, "
-            "top_k, top_p and min_p belong to sampling=Standardization(…)"
+            "top_k, top_p and min_p belong to sampling=SamplingParameters(…)"
         )
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy.typing as npt
 
+from otm._core.sparse import SparseProbs
 from otm.decoding.branching import Branching, as_branching, children_at
-from otm.decoding.models.base import LanguageModel
 from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError
-from otm.sparse import SparseLaw
+from otm.models.base import LanguageModel
 
 __all__ = ["DraftNode", "Drafter", "ModelDrafter", "Randomness"]
 
@@ -37,7 +37,7 @@ class DraftNode:
     path : tuple of int
         The draft tokens from the root's child down to this one; empty at the root, which stands
         for the last token that is known.
-    law : SparseLaw or None
+    law : SparseProbs or None
         The law that the children were drawn from, independently; None if there are none.
     children : list of DraftNode
         One for each draw.
@@ -46,13 +46,13 @@ class DraftNode:
     --------
     >>> import numpy as np
     >>> root = DraftNode()
-    >>> root.grow(SparseLaw([3, 7], [0.5, 0.5]), 2, lambda m: np.array([0.2, 0.7]))
+    >>> root.grow(SparseProbs([3, 7], [0.5, 0.5]), 2, lambda m: np.array([0.2, 0.7]))
     >>> [child.path for child in root.children], root.children[0].token
     ([(3,), (7,)], 3)
     """
 
     path: Path = ()
-    law: SparseLaw | None = None
+    law: SparseProbs | None = None
     children: list[DraftNode] = field(default_factory=list)
 
     @property
@@ -60,7 +60,7 @@ class DraftNode:
         """The draft token itself; the root has none."""
         return self.path[-1]
 
-    def offered(self) -> SparseLaw:
+    def offered(self) -> SparseProbs:
         """Law of the children, which there must be.
 
         Raises
@@ -69,11 +69,11 @@ class DraftNode:
             If the node has no law, or a child that this law cannot give or whose path does not
             continue the node's.
         """
-        if not isinstance(self.law, SparseLaw):
+        if not isinstance(self.law, SparseProbs):
             raise InvalidDraftsError(
                 f"the drafts after {self.path} come with a {type(self.law).__name__} as the law "
                 "that they were drawn from; without it no verifier is lossless, so give a "
-                "SparseLaw as `law` beside `children`"
+                "SparseProbs as `law` beside `children`"
             )
         for child in self.children:
             if child.path[:-1] != self.path or not self.law.of(child.token) > 0:
@@ -118,12 +118,12 @@ class DraftNode:
         """List the paths to the last drafts, as often as each was drawn."""
         return [node.path for node in self.nodes() if node.path and not node.children]
 
-    def grow(self, law: SparseLaw, count: int, uniforms: Randomness) -> None:
+    def grow(self, law: SparseProbs, count: int, uniforms: Randomness) -> None:
         """Draw children from a law, independently, with a uniform each.
 
         Parameters
         ----------
-        law : SparseLaw
+        law : SparseProbs
             The law of each child.
         count : int
             How many to draw.
@@ -196,7 +196,7 @@ class ModelDrafter(Drafter):
     branching : int or tuple of int, optional
         K for K independent chains, or the numbers of children (k_1, …, k_L) of a prefix tree, which
         then has at most L levels ([sun2023]_, Algorithm 4).
-    sampling : Standardization, optional
+    sampling : SamplingParameters, optional
         How to sample from the model; need not be that of the target.
 
     Raises
@@ -220,7 +220,7 @@ class ModelDrafter(Drafter):
     Examples
     --------
     >>> import numpy as np
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> drafter = ModelDrafter(TableModel({(): [0.5, 0.5]}), branching=(2, 1))
     >>> [root] = drafter.draft([(0,)], [2], None, [np.random.default_rng(0).random])
     >>> root.drawn()
@@ -231,12 +231,12 @@ class ModelDrafter(Drafter):
         self,
         model: LanguageModel,
         branching: Branching = 1,
-        sampling: Standardization | None = None,
+        sampling: SamplingParameters | None = None,
     ) -> None:
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
         self.branching = as_branching(branching)
-        self._reader = Reader(model, sampling or Standardization())
+        self._reader = Reader(model, sampling or SamplingParameters())
 
     @property
     def seconds(self) -> float:

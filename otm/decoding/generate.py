@@ -5,21 +5,21 @@ from __future__ import annotations
 from functools import cache
 from typing import Unpack
 
+from otm._core.text import shown
 from otm.coupling.rules import RULES, Rule
 from otm.decoding.branching import Branching
 from otm.decoding.checks import as_prompts, as_sampling, check_models
 from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.loop import Options, Prompts, stream
-from otm.decoding.models.base import LanguageModel
 from otm.decoding.policies import GammaPolicy
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
 from otm.decoding.traversal import verify_traversal
 from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
-from otm.draft_laws.iid import IID
+from otm.drafts.iid import IID
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
-from otm.problem import MembershipProblem
-from otm.shown import shown
+from otm.models.base import LanguageModel
+from otm.problem import Problem
 
 __all__ = ["autoregressive", "spectr", "speculative", "tree_rules", "verifier_of"]
 
@@ -53,12 +53,12 @@ def autoregressive(
     ------
     InvalidInputError, InvalidParameterError
         As for `stream`.
-    InvalidLawError, InvalidUniformsError
+    InvalidDistributionError, InvalidUniformsError
         While decoding, as for `stream`.
 
     Examples
     --------
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> model = TableModel({(): [0, 1, 0], (1,): [0.25, 0.25, 0.5]})
     >>> autoregressive(model, [[0], [2]], max_tokens=4, end=2, seed=0).sequences
     ((1, 1, 2), (1, 0, 1, 1))
@@ -73,7 +73,7 @@ def speculative(
     *,
     gamma: int | GammaPolicy = 5,
     verification: str = "chain",
-    draft_sampling: Standardization | None = None,
+    draft_sampling: SamplingParameters | None = None,
     **options: Unpack[Options],
 ) -> Generation:
     """Decode with one chain of drafts in each step ([leviathan2023]_, Algorithm 1).
@@ -91,7 +91,7 @@ def speculative(
     verification : {"chain", "block"}, optional
         Accept drafts up to the first that is rejected (Algorithm 1), or judge them together, which
         accepts at least as much on average ([sun2024block]_).
-    draft_sampling : Standardization, optional
+    draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
     **options
         See `Options`.
@@ -107,7 +107,7 @@ def speculative(
         If there is no such verification.
     InvalidInputError, InvalidParameterError
         As for `stream`, and if a `draft_sampling` is given beside a drafter.
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`, and if a drafter gives a tree where a chain is needed.
 
     References
@@ -118,7 +118,7 @@ def speculative(
 
     Examples
     --------
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
     >>> generation = speculative(target, draft, [[0]], gamma=3, max_tokens=1000, seed=0)
     >>> 2.5 < generation.block_efficiency < 3  # 1 + α + α² + α³ = 2.73 for α = 3/4
@@ -142,7 +142,7 @@ def spectr(
     k: Branching | None = None,
     gamma: int | GammaPolicy = 5,
     rule: str | Rule = "k-Seq",
-    draft_sampling: Standardization | None = None,
+    draft_sampling: SamplingParameters | None = None,
     **options: Unpack[Options],
 ) -> Generation:
     """Decode with K chains, or a prefix tree, of drafts in each step ([sun2023]_, Algorithm 3).
@@ -163,10 +163,10 @@ def spectr(
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
         How one of the drafts of a node is selected: the name of a rule for i.i.d. drafts, such as
-        "k-Seq" or "optimal" (`tree_rules` lists them); a function from a `MembershipProblem` to a
+        "k-Seq" or "optimal" (`tree_rules` lists them); a function from a `Problem` to a
         plan, such as a lenient one; or "traversal", which judges whole paths, from the leaves to
         the root ([weng2025]_).
-    draft_sampling : Standardization, optional
+    draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
     **options
         See `Options`.
@@ -186,7 +186,7 @@ def spectr(
     InvalidInputError, InvalidParameterError
         As for `stream`, and if the rule returns no plan or is for drafts that are not independent,
         or `k` or a `draft_sampling` is given beside a drafter.
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`.
 
     References
@@ -197,7 +197,7 @@ def spectr(
 
     Examples
     --------
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
     >>> generation = spectr(target, draft, [[0]], k=4, gamma=3, max_tokens=1000, seed=0)
     >>> 3.2 < generation.block_efficiency < 3.6
@@ -221,7 +221,7 @@ def tree_rules() -> tuple[str, ...]:
     >>> tree_rules()[:3]
     ('traversal', 'optimal', 'k-Seq')
     """
-    problem = MembershipProblem([0.5, 0.5], [0.5, 0.5], 2)
+    problem = Problem([0.5, 0.5], [0.5, 0.5], 2)
     drafts = {name: rule(problem).drafts for name, rule in RULES.items()}
     iid = [name for name, law in drafts.items() if isinstance(law, IID) and law.k == problem.k]
     return ("traversal", *iid)
@@ -270,7 +270,7 @@ def _decode(
 def _as_drafter(
     draft: LanguageModel | Drafter,
     branching: Branching,
-    sampling: Standardization | None,
+    sampling: SamplingParameters | None,
     options: Options,
 ) -> Drafter:
     if isinstance(draft, LanguageModel):

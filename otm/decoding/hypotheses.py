@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, is_exact
+from otm._core.arithmetic import Law, Number, is_exact
+from otm._core.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
-from otm.sparse import SparseLaw
 
 __all__ = ["EMPTY", "Beam", "Block", "Hypothesis", "best_continuations"]
 
@@ -67,7 +67,7 @@ NOTHING = -1
 
 
 def best_continuations(
-    beam: Beam, law: Callable[[Path], SparseLaw], width: int, end: frozenset[int]
+    beam: Beam, law: Callable[[Path], SparseProbs], width: int, end: frozenset[int]
 ) -> Beam:
     """Make one step of beam search ([meister2020]_, Algorithm 1, lines 3 to 11).
 
@@ -93,7 +93,7 @@ def best_continuations(
 
     Examples
     --------
-    >>> law = SparseLaw([3, 7], [Fraction(1, 4), Fraction(3, 4)])
+    >>> law = SparseProbs([3, 7], [Fraction(1, 4), Fraction(3, 4)])
     >>> for hypothesis in best_continuations((EMPTY,), lambda tokens: law, 2, frozenset()):
     ...     print(hypothesis.tokens, hypothesis.score)
     (7,) 3/4
@@ -151,7 +151,7 @@ class Block:
 
     def read(
         self, reader: Reader, wanted: Mapping[int, Collection[Path]], *, first: bool, whole: bool
-    ) -> Callable[[int, Path], SparseLaw]:
+    ) -> Callable[[int, Path], SparseProbs]:
         """Read hypotheses of each prompt, and return the law after each of them.
 
         Parameters

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict, Unpack
 
+from otm._core.checks import as_positive
 from otm.decoding.checks import (
     as_end,
     as_paths,
@@ -22,14 +23,13 @@ from otm.decoding.checks import (
     check_outputs,
     check_room,
 )
-from otm.decoding.counts import as_positive
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
-from otm.decoding.models.base import LanguageModel
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Ending, Seconds, Step
 from otm.decoding.verification import Verifier, verify_chain
+from otm.models.base import LanguageModel
 
 __all__ = ["Options", "Prompts", "stream"]
 
@@ -43,7 +43,7 @@ class Options(TypedDict, total=False):
 
     Attributes
     ----------
-    sampling : Standardization
+    sampling : SamplingParameters
         How to sample from the target model; if left out, as the model says.
     max_tokens : int
         Most new tokens of a sequence, at least 1; 64 if left out.
@@ -60,13 +60,13 @@ class Options(TypedDict, total=False):
     Examples
     --------
     >>> from otm.decoding import autoregressive
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> options = Options(max_tokens=3, seed=0)
     >>> len(autoregressive(TableModel({(): [0.5, 0.5]}), [[0]], **options).sequences[0])
     3
     """
 
-    sampling: Standardization
+    sampling: SamplingParameters
     max_tokens: int
     end: int | Collection[int] | None
     stop: Callable[[Sequence[int]], bool] | None
@@ -112,7 +112,7 @@ def stream(
         vocabularies differ.
     InvalidParameterError
         If γ or an option is outside its range.
-    InvalidLawError
+    InvalidDistributionError
         While decoding, if a model returns logits that give no law, such as NaN, or too few.
     InvalidDraftsError
         While decoding, if a drafter returns no such trees, or drafts that its laws cannot give.
@@ -122,7 +122,7 @@ def stream(
     Examples
     --------
     >>> from otm.decoding.drafting import ModelDrafter
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
     >>> for step in stream(target, [[0]], ModelDrafter(draft), gamma=2, max_tokens=5, seed=3):
     ...     print(step.drafts, "->", step.output)

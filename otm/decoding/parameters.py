@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law, is_exact
+from otm._core.arithmetic import Law, is_exact
+from otm._core.tensors import to_host
+from otm._core.text import shown
 from otm.errors import InvalidParameterError
-from otm.shown import shown
-from otm.tensors import to_host
 
 __all__ = [
     "LARGEST_GAMMA",

@@ -24,20 +24,20 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.checks import as_positive
+from otm._core.text import shown
 from otm.decoding.analysis import best_gamma
-from otm.decoding.counts import as_positive
 from otm.decoding.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError
-from otm.shown import shown
 
 __all__ = [
     "GammaPolicy",
     "OnlineGamma",
     "as_gamma",
     "as_policy",
-    "best_for",
-    "hugging_face_heuristic",
+    "best_gamma_policy",
+    "huggingface_heuristic",
 ]
 
 FIRST_COST = 0.05
@@ -72,7 +72,7 @@ def as_gamma(value: Any) -> int:
     return gamma
 
 
-def best_for(alpha: float, cost: float, *, largest: int | None = None) -> GammaPolicy:
+def best_gamma_policy(alpha: float, cost: float, *, largest: int | None = None) -> GammaPolicy:
     """Draft the number γ that is best for known α and c ([leviathan2023]_, Theorem 3.8).
 
     Parameters
@@ -101,13 +101,13 @@ def best_for(alpha: float, cost: float, *, largest: int | None = None) -> GammaP
 
     Examples
     --------
-    >>> best_for(0.75, 0.02)([])
+    >>> best_gamma_policy(0.75, 0.02)([])
     9
     """
     return as_policy(best_gamma(alpha, cost, largest=largest))
 
 
-def hugging_face_heuristic(initial: int = 5, *, largest: int | None = None) -> GammaPolicy:
+def huggingface_heuristic(initial: int = 5, *, largest: int | None = None) -> GammaPolicy:
     """Draft 2 more after a step that accepted all drafts, and otherwise 1 fewer, but at least 1.
 
     The schedule "heuristic" of Hugging Face transformers, with γ = 5 at first as in
@@ -148,10 +148,10 @@ def hugging_face_heuristic(initial: int = 5, *, largest: int | None = None) -> G
 
     Examples
     --------
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> from otm.decoding import speculative
     >>> same = TableModel({(): [0.5, 0.5]})
-    >>> policy = hugging_face_heuristic()
+    >>> policy = huggingface_heuristic()
     >>> steps = speculative(same, same, [[0]], gamma=policy, max_tokens=30, seed=0).steps
     >>> [step.gamma for step in steps]  # all drafts are accepted
     [5, 7, 9, 11]
@@ -216,11 +216,11 @@ class OnlineGamma:
     Examples
     --------
     >>> from otm.decoding import speculative
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.95, 0.05]})
     >>> policy = OnlineGamma(cost=0.05)
     >>> steps = speculative(target, draft, [[0]], gamma=policy, max_tokens=300, seed=0).steps
-    >>> policy([]), policy(steps), best_for(0.55, 0.05)([])  # α = 0.55
+    >>> policy([]), policy(steps), best_gamma_policy(0.55, 0.05)([])  # α = 0.55
     (7, 4, 4)
     """
 

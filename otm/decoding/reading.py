@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import is_exact
-from otm.decoding.models.base import LanguageModel, Session
-from otm.decoding.standardize import Standardization
-from otm.errors import InvalidLawError
-from otm.sparse import SparseLaw
-from otm.tensors import to_host
+from otm._core.arithmetic import is_exact
+from otm._core.sparse import SparseProbs
+from otm._core.tensors import to_host
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidDistributionError
+from otm.models.base import LanguageModel, Session
 
 __all__ = ["Context", "Laws", "Path", "Reader"]
 
@@ -24,7 +24,7 @@ Context = tuple[int, ...]
 Path = tuple[int, ...]
 """Draft tokens that follow a context."""
 
-Laws = Callable[[int, Path], SparseLaw]
+Laws = Callable[[int, Path], SparseProbs]
 """The law after the context of sequence b and a path, as a function of b and the path."""
 
 
@@ -47,7 +47,7 @@ class Reader:
     ----------
     model : LanguageModel
         The model.
-    sampling : Standardization
+    sampling : SamplingParameters
         From its scores to the laws that are sampled from.
 
     Attributes
@@ -58,7 +58,7 @@ class Reader:
         Number of its forward passes so far.
     """
 
-    def __init__(self, model: LanguageModel, sampling: Standardization) -> None:
+    def __init__(self, model: LanguageModel, sampling: SamplingParameters) -> None:
         self.model = model
         self.sampling = sampling
         self.seconds = 0.0
@@ -142,7 +142,7 @@ class Reader:
         wanted = (*tokens, self.model.vocabulary)
         if not isinstance(scores, np.ndarray) or scores.shape != wanted:
             found = getattr(scores, "shape", type(scores).__name__)
-            raise InvalidLawError(
+            raise InvalidDistributionError(
                 f"a session of {type(self.model).__name__} returned scores {found} for tokens "
                 f"{tokens}; they must be an array or a tensor {wanted}, one number for each token "
                 "of the vocabulary"
@@ -205,12 +205,12 @@ class Reader:
                 best = r, agreed
         return best
 
-    def _laws(self, scores: Any) -> list[SparseLaw]:
+    def _laws(self, scores: Any) -> list[SparseProbs]:
         """From the scores after tokens [M, V] to the laws of the next."""
-        if not self.model.gives_laws:
+        if not self.model.returns_probs:
             return self.sampling.sparse_rows(scores)
-        if self.sampling == Standardization():
-            return [SparseLaw.from_dense(law) for law in scores]
+        if self.sampling == SamplingParameters():
+            return [SparseProbs.from_dense(law) for law in scores]
         if is_exact(scores):
             scores = scores.astype(np.float64)
         with np.errstate(divide="ignore"):  # log(0) = −∞, a token that never comes

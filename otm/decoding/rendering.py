@@ -104,7 +104,7 @@ def trace(
     Examples
     --------
     >>> from otm.decoding import speculative
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> target = TableModel({(): [0.1, 0.9, 0], (0,): [0.2, 0.2, 0.6]})
     >>> draft = TableModel({(): [0.3, 0.7, 0], (0,): [0.5, 0.3, 0.2]})
     >>> generation = speculative(target, draft, [[0]], gamma=3, max_tokens=9, seed=0)

@@ -116,7 +116,7 @@ class Generation:
     Examples
     --------
     >>> from otm.decoding import autoregressive
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> generation = autoregressive(TableModel({(): [0, 1]}), [[0], [1]], max_tokens=3)
     >>> generation.sequences, generation.tokens, generation.block_efficiency
     (((1, 1, 1), (1, 1, 1)), 6, 1.0)

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from otm.arithmetic import Law, Number
+from otm._core.arithmetic import Law, Number
+from otm._core.sparse import align
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verification import TargetLaws, locate
-from otm.sparse import align
+from otm.decoding.verification import TargetProbs, locate
 
 __all__ = ["OpenNode", "verify_traversal"]
 
 
-def verify_traversal(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+def verify_traversal(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
     """Judge whole paths of drafts, from the leaves to the root ([weng2025]_).
 
     On a single chain this is block verification ([sun2024block]_), and in expectation it accepts
@@ -62,11 +62,11 @@ def verify_traversal(root: DraftNode, target: TargetLaws, uniforms: Randomness) 
     --------
     The first draft alone would be rejected; both together pass.
 
-    >>> from otm.sparse import SparseLaw
-    >>> laws = {(): SparseLaw([0, 1], [0.25, 0.75]), (0,): SparseLaw([0], [1])}
+    >>> from otm._core.sparse import SparseProbs
+    >>> laws = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
     >>> root = DraftNode()
-    >>> root.grow(SparseLaw([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
-    >>> root.children[0].grow(SparseLaw([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
+    >>> root.grow(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
+    >>> root.children[0].grow(SparseProbs([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
     >>> verify_traversal(root, lambda path: laws[path[:1]], lambda m: np.full(m, 0.75))
     (0, 0, 0)
     """
@@ -102,7 +102,7 @@ class OpenNode:
         The target's law t, or what the rejected drafts have left of it, on `tokens`.
     """
 
-    def __init__(self, node: DraftNode, weight: Number, target: TargetLaws) -> None:
+    def __init__(self, node: DraftNode, weight: Number, target: TargetProbs) -> None:
         self.path = node.path
         self.weight = weight
         wanted = target(node.path)

@@ -18,7 +18,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
+from otm._core.distribution import residual_weights
+from otm._core.sampling import InverseCdf
+from otm._core.sparse import SparseProbs, Tokens, align
+from otm._core.text import shown
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
@@ -26,16 +30,12 @@ from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.rules import Rule
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.distribution import residual_weights
-from otm.draft_laws.iid import IID
+from otm.drafts.iid import IID
 from otm.errors import InvalidDraftsError, InvalidParameterError
-from otm.problem import MembershipProblem
-from otm.sampling import InverseCdf
-from otm.shown import shown
-from otm.sparse import SparseLaw, Tokens, align
+from otm.problem import Problem
 
 __all__ = [
-    "TargetLaws",
+    "TargetProbs",
     "Verifier",
     "locate",
     "plan_of",
@@ -44,17 +44,17 @@ __all__ = [
     "verify_chain",
 ]
 
-TargetLaws = Callable[[Path], SparseLaw]
+TargetProbs = Callable[[Path], SparseProbs]
 """The target's law of the token that follows a path of drafts."""
 
-Verifier = Callable[[DraftNode, TargetLaws, Randomness], Path]
+Verifier = Callable[[DraftNode, TargetProbs, Randomness], Path]
 """From a tree of drafts, the target's laws and uniforms to the output."""
 
 OPTIMAL_FOR_ONE: tuple[Rule, ...] = (KSeq, OptimalPlan, RecursiveRejection)
 """Rules that are the maximal coupling for a single draft, which is done without building a plan."""
 
 
-def verify_chain(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
     """Accept drafts one after another, up to the first that is rejected.
 
     Draft x is accepted with probability min(1, q(x)/p(x)); in place of the first that is rejected
@@ -87,7 +87,7 @@ def verify_chain(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> P
 
     Examples
     --------
-    >>> draft, q = SparseLaw([0, 1], [0.75, 0.25]), SparseLaw([0, 1], [0.25, 0.75])
+    >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
     >>> root = DraftNode()
     >>> root.grow(draft, 1, lambda m: np.full(m, 0.5))
     >>> root.children[0].path
@@ -110,7 +110,7 @@ def verify_chain(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> P
     return (*node.path, _last(target(node.path), uniforms))
 
 
-def _judge(draft: int, offered: SparseLaw, wanted: SparseLaw, uniforms: Randomness) -> int:
+def _judge(draft: int, offered: SparseProbs, wanted: SparseProbs, uniforms: Randomness) -> int:
     """Output one draft or, never equal to it, a token of the residual: the maximal coupling."""
     for_draft, for_residual = uniforms(2)
     if for_draft * offered.of(draft) < wanted.of(draft):
@@ -160,14 +160,14 @@ def spectr_verifier(rule: Rule) -> Verifier:
     Examples
     --------
     >>> from otm.coupling import KSeq
-    >>> draft, q = SparseLaw([0, 1], [0.75, 0.25]), SparseLaw([0, 1], [0.25, 0.75])
+    >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
     >>> root = DraftNode()
     >>> root.grow(draft, 2, lambda m: np.array([0.5, 0.9]))
     >>> spectr_verifier(KSeq)(root, lambda path: q, lambda m: np.full(m, 0.5))
     (1, 1)
     """
 
-    def verify(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+    def verify(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
         path: Path = root.path
         nodes = [root]
         while drafts := [child for node in nodes for child in node.children]:
@@ -184,7 +184,7 @@ def spectr_verifier(rule: Rule) -> Verifier:
     return verify
 
 
-def _shared_law(nodes: Sequence[DraftNode]) -> SparseLaw:
+def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
     """Law of the drafts of nodes with one path: the same, or they are not i.i.d."""
     law = nodes[0].offered()
     for node in nodes[1:]:
@@ -202,7 +202,7 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseLaw:
 
 
 def plan_of_tree(
-    rule: Rule, offered: SparseLaw, wanted: SparseLaw, k: int
+    rule: Rule, offered: SparseProbs, wanted: SparseProbs, k: int
 ) -> tuple[Tokens, TransportPlan]:
     """Plan of a rule for the drafts of a tree.
 
@@ -210,7 +210,7 @@ def plan_of_tree(
     ----------
     rule : callable
         From a problem to a plan for i.i.d. drafts.
-    offered, wanted : SparseLaw
+    offered, wanted : SparseProbs
         Law of the drafts, and the target's.
     k : int
         Number of drafts.
@@ -227,7 +227,7 @@ def plan_of_tree(
         them.
     """
     tokens, draft, aim = align(offered, wanted)
-    plan = plan_of(rule, MembershipProblem(draft, aim, k))
+    plan = plan_of(rule, Problem(draft, aim, k))
     if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
         raise InvalidParameterError(
             f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
@@ -236,7 +236,7 @@ def plan_of_tree(
     return tokens, plan
 
 
-def plan_of(rule: Rule, problem: MembershipProblem) -> TransportPlan:
+def plan_of(rule: Rule, problem: Problem) -> TransportPlan:
     """Plan of a rule, which may be anybody's.
 
     Raises
@@ -256,8 +256,8 @@ def plan_of(rule: Rule, problem: MembershipProblem) -> TransportPlan:
 def _select(
     rule: Rule,
     drafts: Sequence[DraftNode],
-    offered: SparseLaw,
-    wanted: SparseLaw,
+    offered: SparseProbs,
+    wanted: SparseProbs,
     uniforms: Randomness,
 ) -> int:
     """Select a token by a rule for i.i.d. drafts."""
@@ -267,7 +267,7 @@ def _select(
     return int(tokens[chosen])
 
 
-def _last(law: SparseLaw, uniforms: Randomness) -> int:
+def _last(law: SparseProbs, uniforms: Randomness) -> int:
     """Draw the token that follows when all drafts are accepted, the bonus token."""
     return locate(law.tokens, law.probabilities, uniforms(1)[0])
 

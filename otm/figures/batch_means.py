@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.planning.paired_means import Estimate
 from otm.errors import InvalidParameterError
+from otm.gain.paired_means import Estimate
 
 __all__ = ["batch_means_interval"]
 

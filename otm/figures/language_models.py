@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from otm.arithmetic import Law
-from otm.decoding.models.ngram import NGramModel
-from otm.decoding.models.ngram_counts import Ids
+from otm._core.arithmetic import Law
 from otm.errors import InvalidParameterError
+from otm.models.ngram import NGramModel
+from otm.models.ngram_counts import Ids
 
 __all__ = ["Corpus", "fit", "load_corpus", "next_token_laws", "perplexity"]
 
@@ -45,7 +45,7 @@ def tokenise(text: str) -> list[str]:
 
 def load_corpus() -> list[str]:
     """Tokens of the shipped excerpt, in order; verses run on into each other."""
-    excerpt = files("otm") / "data" / EXCERPT
+    excerpt = files("otm.models") / "data" / EXCERPT
     return tokenise(excerpt.read_text(encoding="utf-8"))
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from otm._core.digest import data_files, digest_of, versions
+from otm._core.drawing import journal_style
 from otm.errors import InvalidInputError
-from otm.figures.drawing.style import journal_style
 from otm.figures.measurements import where, with_pattern
 from otm.figures.registry import Kind, load, module_name
-from otm.figures.sources import data_files, digest_of, versions
 from otm.figures.table import Table
 from otm.files.writing import write_whole
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy.typing as npt
 
-from otm.arithmetic import Number
+from otm._core.arithmetic import Number
 from otm.coupling import KSeq, RecursiveRejection
-from otm.membership.cut import optimal_value
-from otm.problem import MembershipProblem
+from otm.optimum.cut import optimal_value
+from otm.problem import Problem
 
 __all__ = ["K_SEQ", "MULTI_ROUND", "OPTIMUM", "acceptance"]
 
@@ -30,10 +30,10 @@ def acceptance(rule: str, draft: npt.ArrayLike, target: npt.ArrayLike, k: int) -
     0.6483  k-Seq
     0.6250  recursive rejection
     """
-    return float(_ACCEPTANCE[rule](MembershipProblem(draft, target, k)))
+    return float(_ACCEPTANCE[rule](Problem(draft, target, k)))
 
 
-_ACCEPTANCE: dict[str, Callable[[MembershipProblem], Number]] = {
+_ACCEPTANCE: dict[str, Callable[[Problem], Number]] = {
     OPTIMUM: lambda problem: optimal_value(problem.by_ratio, problem.k)[0],
     K_SEQ: lambda problem: KSeq(problem).acceptance,
     MULTI_ROUND: lambda problem: RecursiveRejection(problem).acceptance,

@@ -1,6 +1,6 @@
 """The language models of this package as pairs of draft and target: prompts, texts and logits.
 
-The target is `otm.decoding.models.load("target")`; the drafts are its three smaller siblings, and
+The target is `otm.models.load("target")`; the drafts are its three smaller siblings, and
 a unigram and a bigram model with Witten-Bell smoothing.  All of them read bytes.  Prompts come
 from the held-out end of the shipped text, which none of the models saw.
 """
@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding import Standardization, autoregressive
-from otm.decoding.models import load
-from otm.decoding.models.ngram import NGramModel
-from otm.decoding.models.train_gpt import HELD_OUT
+from otm.decoding import SamplingParameters, autoregressive
 from otm.errors import InvalidParameterError
+from otm.models import load
+from otm.models.gpt.train import HELD_OUT
+from otm.models.ngram import NGramModel
 
 __all__ = [
     "DRAFTERS",
@@ -114,7 +114,7 @@ def texts_of_target(
         prompts,
         max_tokens=tokens,
         seed=seed,
-        sampling=Standardization(temperature=temperature),
+        sampling=SamplingParameters(temperature=temperature),
     )
     return np.array(
         [[*prompt, *text] for prompt, text in zip(made.prompts, made.sequences, strict=True)]
@@ -173,7 +173,7 @@ def laws_at(
         logits: npt.NDArray[np.float64] = np.log(laws)
     else:
         logits = logits_at(name, texts, first)
-    found: npt.NDArray[np.float64] = Standardization(temperature=temperature)(logits)
+    found: npt.NDArray[np.float64] = SamplingParameters(temperature=temperature)(logits)
     return found
 
 
@@ -225,6 +225,6 @@ def _ngram_model(name: str) -> NGramModel:
 
 def _parts() -> tuple[bytes, bytes]:
     """Cut the text where the training of the models did."""
-    text = (files("otm.data") / "king_james_bible_excerpt.txt").read_bytes()
+    text = (files("otm.models") / "data" / "king_james_bible_excerpt.txt").read_bytes()
     boundary = round(len(text) * (1 - HELD_OUT))
     return text[:boundary], text[boundary:]

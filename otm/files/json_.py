@@ -7,9 +7,9 @@ import math
 from collections import Counter
 from typing import Any, NoReturn
 
+from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.files.opening import AnyPath, as_path, file_size, named, opened, read_exactly
-from otm.shown import shown
 
 __all__ = ["parse_json", "read_json"]
 

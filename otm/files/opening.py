@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from otm._core.text import shown
 from otm.errors import InvalidInputError
-from otm.shown import shown
 
 __all__ = ["AnyPath", "as_path", "file_size", "named", "opened", "read_exactly"]
 

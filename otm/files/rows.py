@@ -16,9 +16,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.files.opening import named, opened, read_exactly
-from otm.shown import shown
 
 __all__ = ["Rows", "check_shape", "unpacked"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.files.opening import named
-from otm.shown import shown
 
 __all__ = ["check_place", "write_whole"]
 

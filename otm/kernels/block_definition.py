@@ -61,7 +61,7 @@ def verify_block(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.definition.verify_chain`.
 
     References

@@ -60,7 +60,7 @@ def verify_chain(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.definition.verify_chain`.
     InvalidInputError
         If the tensors are not on a CUDA device.
@@ -105,7 +105,7 @@ def verify_chain_from_logits(
 
     Raises
     ------
-    InvalidLawError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.definition.verify_chain_from_logits`.
     InvalidInputError
         If the tensors are not on a CUDA device.

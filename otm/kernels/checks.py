@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from otm.errors import (
+    InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
-    InvalidLawError,
     InvalidParameterError,
     InvalidUniformsError,
     UnknownMethodError,
@@ -62,7 +62,7 @@ def check_chain(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
         For the argument that is wrong; the first of these that is found.
     InvalidInputError
         If the arguments are not arrays of one library on one device.
@@ -121,7 +121,7 @@ def _check_shapes(target: Any, draft: Any, tokens: Any, uniforms: Any) -> None:
         )
     batch, gamma = tokens.shape
     if target.ndim != 3 or target.shape[:2] != (batch, gamma + 1) or target.shape[2] == 0:
-        raise InvalidLawError(
+        raise InvalidDistributionError(
             f"the target has shape {tuple(target.shape)}; for draft tokens of shape "
             f"{(batch, gamma)} it must be {(batch, gamma + 1)} and the vocabulary: one row more "
             "than drafts, for the bonus token"
@@ -130,7 +130,7 @@ def _check_shapes(target: Any, draft: Any, tokens: Any, uniforms: Any) -> None:
     if draft is not None and (
         draft.ndim != 3 or draft.shape[:2] != (batch, gamma) or not 0 < draft.shape[2] <= size
     ):
-        raise InvalidLawError(
+        raise InvalidDistributionError(
             f"the draft has shape {tuple(draft.shape)}; it must be {(batch, gamma)} and a "
             f"vocabulary of at most the target's {size} tokens (cut off what the target lacks, "
             "before sampling from it)"
@@ -146,7 +146,7 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
     allowed = FLOATS if logits else set(SUM_TOLERANCE)
     given = {_type(array) for array in (target, draft) if array is not None}
     if not given <= allowed or ("object" in given and len(given) > 1):
-        raise InvalidLawError(
+        raise InvalidDistributionError(
             f"the laws are given as {', '.join(sorted(given))}; allowed are "
             f"{', '.join(sorted(FLOATS))}, and fractions if both are and the arrays are NumPy's"
         )
@@ -240,7 +240,7 @@ def _refuse(wrong: Any, used: Any, name: str, what: str) -> None:
         wrong = wrong & used
     if bool(wrong.any()):
         chain, step = _first(wrong)
-        raise InvalidLawError(f"{name}, number {step} of chain {chain}, {what}")
+        raise InvalidDistributionError(f"{name}, number {step} of chain {chain}, {what}")
 
 
 def _first(wrong: Any) -> tuple[int, int]:

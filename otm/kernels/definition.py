@@ -89,7 +89,7 @@ def verify_chain(
 
     Raises
     ------
-    InvalidLawError
+    InvalidDistributionError
         If the laws have wrong shapes, types or entries, or do not sum to one.
     InvalidDraftsError
         If the drafts have a wrong shape or type, lie outside the vocabulary, or have draft
@@ -159,7 +159,7 @@ def verify_chain_from_logits(
 
     Raises
     ------
-    InvalidLawError
+    InvalidDistributionError
         If logits have wrong shapes or types, hold NaN or +inf, or a row is −inf everywhere.
     InvalidParameterError
         If a temperature is negative or not finite, or there is not one for each sequence.

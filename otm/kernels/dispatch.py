@@ -88,7 +88,7 @@ def verify(
         If the backend cannot work on the arrays that are given.
     MissingDependencyError
         If torch or Triton is needed and not installed.
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
         As for `otm.kernels.definition.verify_chain_from_logits`.
 
     Notes
@@ -170,7 +170,7 @@ def verify_drafts(
         If the backend cannot work on the arrays that are given.
     MissingDependencyError
         If torch or Triton is needed and not installed.
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
         As for `otm.kernels.multi_draft_definition.verify_drafts_from_logits`.
 
     Notes

@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import Any
 
 from otm.errors import (
+    InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
-    InvalidLawError,
     InvalidUniformsError,
 )
 from otm.kernels.checks import check_chain, check_name, check_temperature
@@ -54,7 +54,7 @@ def check_drafts(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
         For the argument that is wrong; the first of these that is found.
     InvalidInputError
         If the arguments are not arrays of one library on one device.
@@ -75,7 +75,7 @@ def check_drafts(
     batch, count, gamma = tokens.shape
     for name, array, rows in (("target", target, gamma + 1), ("draft", draft, gamma)):
         if array.ndim != 4 or tuple(array.shape[:3]) != (batch, count, rows):
-            raise InvalidLawError(
+            raise InvalidDistributionError(
                 f"the {name} has shape {tuple(array.shape)}; for draft tokens of shape "
                 f"{(batch, count, gamma)} it must be {(batch, count, rows)} and the vocabulary"
             )

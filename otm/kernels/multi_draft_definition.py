@@ -86,7 +86,7 @@ def verify_drafts(
 
     Raises
     ------
-    InvalidLawError
+    InvalidDistributionError
         If the laws have wrong shapes, types or entries, or do not sum to one.
     InvalidDraftsError
         If the drafts have a wrong shape or type, lie outside the vocabulary, or have draft
@@ -164,7 +164,7 @@ def verify_drafts_from_logits(
 
     Raises
     ------
-    InvalidLawError
+    InvalidDistributionError
         If logits have wrong shapes or types, hold NaN or +inf, or a row is −inf everywhere.
     InvalidParameterError
         If a temperature is negative or not finite, or there is not one for each sequence.

@@ -60,7 +60,7 @@ def verify_drafts(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.multi_draft_definition.verify_drafts`.
     MissingDependencyError
         If torch is not installed.
@@ -150,7 +150,7 @@ def verify_drafts_from_logits(
 
     Raises
     ------
-    InvalidLawError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.multi_draft_definition.verify_drafts_from_logits`.
     MissingDependencyError
         If torch is not installed.

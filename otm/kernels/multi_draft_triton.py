@@ -64,7 +64,7 @@ def verify_drafts(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.multi_draft_definition.verify_drafts`.
     InvalidInputError
         If the tensors are not on a CUDA device.
@@ -112,7 +112,7 @@ def verify_drafts_from_logits(
 
     Raises
     ------
-    InvalidLawError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.multi_draft_definition.verify_drafts_from_logits`.
     InvalidInputError
         If the tensors are not on a CUDA device.

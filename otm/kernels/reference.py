@@ -55,7 +55,7 @@ def verify_chain(
 
     Raises
     ------
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.definition.verify_chain`.
     MissingDependencyError
         If torch is not installed.
@@ -135,7 +135,7 @@ def verify_chain_from_logits(
 
     Raises
     ------
-    InvalidLawError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidParameterError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.definition.verify_chain_from_logits`.
     MissingDependencyError
         If torch is not installed.

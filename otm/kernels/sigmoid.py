@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from otm.errors import InvalidLawError, InvalidParameterError
+from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.kernels import chain_triton, reference
 from otm.kernels.checks import check_chain
 from otm.kernels.definition import ChainResult
@@ -21,7 +21,7 @@ from otm.kernels.softmax import check_vocabulary, sigmoid
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["distance_to_target", "output_law", "verify_chain", "verify_chain_triton"]
+__all__ = ["distance_to_target", "output_distribution", "verify_chain", "verify_chain_triton"]
 
 SCALES = (-1e4, 1e4)
 """The scales a and b that the paper takes for summarisation."""
@@ -62,7 +62,7 @@ def verify_chain(
     ------
     InvalidParameterError
         If the scales are not finite numbers with a < b.
-    InvalidLawError, InvalidDraftsError, InvalidUniformsError
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.reference.verify_chain_from_logits`, or if there are no draft logits.
 
     References
@@ -102,7 +102,7 @@ def verify_chain_triton(
     return chain_triton.run(*given, "sigmoid", low=low, high=high)
 
 
-def output_law(
+def output_distribution(
     target_logits: Tensor, draft_logits: Tensor, scales: tuple[float, float] = SCALES
 ) -> Tensor:
     """Law of the token in the place of a draft that is sampled from the softmax of its logits.
@@ -132,7 +132,7 @@ def output_law(
 def distance_to_target(
     target_logits: Tensor, draft_logits: Tensor, scales: tuple[float, float] = SCALES
 ) -> float:
-    """Distance (TV) of `output_law` from the softmax of the target's logits.
+    """Distance (TV) of `output_distribution` from the softmax of the target's logits.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def distance_to_target(
     >>> round(distance_to_target(target, draft), 2)  # of the draft's own law: 0.86
     0.86
     """
-    law = output_law(target_logits, draft_logits, scales)
+    law = output_distribution(target_logits, draft_logits, scales)
     return float((law - target_logits.double().softmax(0)).abs().sum() / 2)
 
 
@@ -161,7 +161,9 @@ def _check(
             f"scales {low} and {high}; they must be finite numbers, the first below the second"
         )
     if draft is None:
-        raise InvalidLawError("the sigmoid variant needs the draft model's logits: there are none")
+        raise InvalidDistributionError(
+            "the sigmoid variant needs the draft model's logits: there are none"
+        )
     check_vocabulary(target.shape[-1])
     if validate:
         check_chain(import_torch(), target, draft, tokens, uniforms, logits=True)

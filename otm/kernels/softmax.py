@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from otm.errors import InvalidLawError
+from otm.errors import InvalidDistributionError
 from otm.kernels.reference import import_torch
 from otm.kernels.triton_ import BLOCK
 
@@ -53,7 +53,7 @@ LARGEST_VOCABULARY = 2**20
 def check_vocabulary(size: int) -> None:
     """Refuse a vocabulary whose weights could overflow their sum."""
     if size > LARGEST_VOCABULARY:
-        raise InvalidLawError(
+        raise InvalidDistributionError(
             f"a vocabulary of {size:,} tokens; from logits the kernels add weights of at most "
             f"{LARGEST_VOCABULARY:,}: use otm.kernels.reference, or give probabilities"
         )

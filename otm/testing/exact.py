@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number, zeros
+from otm._core.arithmetic import Law, Number, zeros
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidParameterError
 from otm.testing.symbolic import Region, SymbolicUniform
@@ -141,9 +141,9 @@ def exact_output_law(
 
     Examples
     --------
-    >>> from otm import MembershipProblem
+    >>> from otm import Problem
     >>> from otm.coupling.maximal import MaximalCoupling
-    >>> plan = MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))
+    >>> plan = MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], k=1))
     >>> exact_output_law(plan)
     array([0.75, 0.25])
     >>> exact_output_law(plan, drafts=[([0], 1.0)])  # a greedy draft, passed off as p
@@ -160,9 +160,9 @@ def exact_acceptance(plan: TransportPlan) -> Number:
 
     Examples
     --------
-    >>> from otm import MembershipProblem
+    >>> from otm import Problem
     >>> from otm.coupling.maximal import MaximalCoupling
-    >>> float(exact_acceptance(MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], k=1))))
+    >>> float(exact_acceptance(MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], k=1))))
     0.75
     """
     acceptance: Number = 0 * plan.problem.draft.item(0)
@@ -199,10 +199,10 @@ def exact_law_of_select(
 
     Examples
     --------
-    >>> from otm import MembershipProblem
+    >>> from otm import Problem
     >>> from otm.coupling.maximal import MaximalCoupling
     >>> half = Fraction(1, 2)
-    >>> plan = MaximalCoupling(MembershipProblem([half, half], [half / 2, 3 * half / 2], k=1))
+    >>> plan = MaximalCoupling(Problem([half, half], [half / 2, 3 * half / 2], k=1))
     >>> exact_law_of_select(plan, [0])
     {(0, 0): Fraction(1, 2), (1, -1): Fraction(1, 2)}
     """
@@ -228,8 +228,9 @@ def assert_lossless(plan: TransportPlan) -> None:
     - no uniforms, not even isolated ones such as u = 0, give a token of target probability zero;
     - the law of the token is `plan.conditional`;
 
-    and over all drafts the law of the token is the target law, and also `plan.output_law()`, and
-    the token is one of the drafts with probability `plan.acceptance`.
+    and over all drafts the law of the token is the target law, and also
+    `plan.output_distribution()`, and the token is one of the drafts with probability
+    `plan.acceptance`.
 
     Parameters
     ----------
@@ -261,8 +262,10 @@ def assert_lossless(plan: TransportPlan) -> None:
         (output == target).all(),
         f"the output law is {_text(output)}, the target law {_text(target)}",
     )
-    stated = plan.output_law()
-    _require((stated == output).all(), f"output_law() says {_text(stated)}, not {_text(output)}")
+    stated = plan.output_distribution()
+    _require(
+        (stated == output).all(), f"output_distribution() says {_text(stated)}, not {_text(output)}"
+    )
     _require(plan.acceptance == accepted, f"acceptance says {plan.acceptance}, not {accepted}")
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from otm.errors import UnknownMethodError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 
 __all__ = ["INSTANCES", "instance"]
 
@@ -27,7 +27,7 @@ INSTANCES: dict[str, tuple[list[int], list[int], int]] = {
 """By name: weights of the draft law, weights of the target law, and k."""
 
 
-def instance(name: str, *, exact: bool = True) -> MembershipProblem:
+def instance(name: str, *, exact: bool = True) -> Problem:
     """Problem of a name in `INSTANCES`, in fractions or in floats.
 
     Raises
@@ -45,5 +45,5 @@ def instance(name: str, *, exact: bool = True) -> MembershipProblem:
     *weights, k = INSTANCES[name]
     draft, target = ([Fraction(w, sum(law)) for w in law] for law in weights)
     if exact:
-        return MembershipProblem(draft, target, k)
-    return MembershipProblem(np.array(draft, np.float64), np.array(target, np.float64), k)
+        return Problem(draft, target, k)
+    return Problem(np.array(draft, np.float64), np.array(target, np.float64), k)

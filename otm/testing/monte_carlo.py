@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law
-from otm.distribution import total_variation
+from otm._core.arithmetic import Law
+from otm._core.distribution import total_variation
+from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.shown import shown
 from otm.testing.statistics import (
     Criterion,
     criterion_for_law,

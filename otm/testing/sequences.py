@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, Number
+from otm._core.arithmetic import Law, Number
+from otm._core.checks import Drafts, Uniforms
+from otm._core.sampling import InverseCdf
 from otm.coupling import TransportPlan
 from otm.coupling.rules import Rule
 from otm.decoding.drafting import Randomness
-from otm.decoding.models import TableModel
 from otm.decoding.reading import Path
-from otm.draft_laws import DraftLaw
-from otm.input_checks import Drafts, Uniforms
-from otm.problem import MembershipProblem
-from otm.sampling import InverseCdf
+from otm.drafts import DraftDistribution
+from otm.models import TableModel
+from otm.problem import Problem
 from otm.testing import paths
 
 MOST_UNIFORMS = 64
@@ -143,13 +143,13 @@ class ByConditional(TransportPlan):
     def of(cls, rule: Rule) -> Rule:
         """Turn a rule into one of such plans."""
 
-        def build(problem: MembershipProblem) -> TransportPlan:
+        def build(problem: Problem) -> TransportPlan:
             return cls(problem, rule(problem))
 
         return build
 
     @property
-    def drafts(self) -> DraftLaw:
+    def drafts(self) -> DraftDistribution:
         """Those of the plan itself."""
         return self.plan.drafts
 
@@ -163,9 +163,9 @@ class ByConditional(TransportPlan):
         """That of the plan itself."""
         return self.plan.acceptance
 
-    def output_law(self) -> Law:
+    def output_distribution(self) -> Law:
         """Give that of the plan itself."""
-        return self.plan.output_law()
+        return self.plan.output_distribution()
 
     def _output_given(self, drafts: Drafts) -> Law:
         return self.plan.conditional(drafts)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.errors import InvalidParameterError
 
 __all__ = [

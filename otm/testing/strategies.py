@@ -20,11 +20,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from otm.arithmetic import Law, Number, is_exact
-from otm.distribution import to_exact
-from otm.draft_laws import IID, DraftLaw
+from otm._core.arithmetic import Law, Number, is_exact
+from otm._core.distribution import to_exact
+from otm.drafts import IID, DraftDistribution
 from otm.errors import MissingDependencyError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 
 try:
     from hypothesis import strategies as st
@@ -145,7 +145,7 @@ def problems(
     *,
     exact: bool = False,
     kinds: Sequence[str] = tuple(PAIR_KINDS),
-) -> MembershipProblem:
+) -> Problem:
     """Membership problems: a pair of laws and a number of drafts.
 
     Parameters
@@ -159,18 +159,18 @@ def problems(
 
     Returns
     -------
-    strategy of MembershipProblem
+    strategy of Problem
     """
     draft, target = draw(pairs(max_tokens=max_tokens, exact=exact, kinds=kinds))
-    return MembershipProblem(draft, target, draw(st.integers(1, max_drafts)))
+    return Problem(draft, target, draw(st.integers(1, max_drafts)))
 
 
-def drafts(law: DraftLaw) -> st.SearchStrategy[list[int]]:
+def drafts(law: DraftDistribution) -> st.SearchStrategy[list[int]]:
     """Drafts that can be drawn from a joint law, as lists of k tokens; not distributed like draws.
 
     Parameters
     ----------
-    law : DraftLaw
+    law : DraftDistribution
         Such as `plan.drafts`; small enough to enumerate, unless its drafts are i.i.d.
     """
     if isinstance(law, IID):

@@ -16,9 +16,9 @@ from otm.audit.adapters.results import as_tokens
 from otm.audit.instances import INSTANCES
 from otm.coupling import KSeq
 from otm.decoding import speculative
-from otm.decoding.models import TableModel
 from otm.errors import InvalidParameterError
 from otm.kernels.definition import verify_chain
+from otm.models import TableModel
 from otm.testing.sequences import law_of, sequence_law
 
 FEW = [INSTANCES[name] for name in ("rows differ", "three tokens")]

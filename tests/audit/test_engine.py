@@ -17,10 +17,10 @@ from otm.audit.instances import INSTANCES
 from otm.audit.observation import UnsuitedError
 from otm.coupling.rules import RULES
 from otm.decoding.drafting import Randomness
-from otm.decoding.models import TableModel
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 from otm.kernels.definition import verify_chain
+from otm.models import TableModel
 
 Verify = Callable[[Any, Any, Any, Any], Any]
 
@@ -249,7 +249,7 @@ def test_breakpoints_find_the_law_of_float32() -> None:
 
     for name in ("two drafts", "four tokens"):
         seen = by_breakpoints(
-            chain(narrow), INSTANCES[name], np.random.default_rng(1), most_runs=10**6
+            chain(narrow), INSTANCES[name], np.random.default_rng(1), max_runs=10**6
         )
         assert 0 <= seen.tv < 1e-6
         assert seen.error < 1e-8
@@ -258,7 +258,7 @@ def test_breakpoints_find_the_law_of_float32() -> None:
 
 def test_breakpoints_stop_where_the_runs_end() -> None:
     """Bug: what was found before the runs ended is thrown away, or what was not tried is hidden."""
-    report = lossless(right, method="breakpoints", instances=FEW, examples=10, most_runs=4_000)
+    report = lossless(right, method="breakpoints", instances=FEW, examples=10, max_runs=4_000)
     assert report.lossless
     assert (report.instances, report.skipped) == (2, 1)
     assert "left out as too large: 1" in str(report)
@@ -281,7 +281,7 @@ def test_a_seed_among_the_uniforms_has_no_breakpoints() -> None:
 
 def test_too_few_runs_leave_it_undecided() -> None:
     """Bug: an audit that saw next to nothing says "lossless"."""
-    report = lossless(right, method="Monte Carlo", instances=FEW, most_runs=500)
+    report = lossless(right, method="Monte Carlo", instances=FEW, max_runs=500)
     assert report.verdict == "undecided"
     assert not report.lossless
     assert report.delta > 0.03
@@ -311,7 +311,7 @@ def test_the_audit_repeats_itself_and_leaves_global_generators_alone() -> None:
         ({"delta": 1.5}, "delta = 1.5"),
         ({"delta": 1e-300}, "delta = 1e-300"),
         ({"examples": -1}, "examples = -1"),
-        ({"most_runs": 0}, "most_runs = 0"),
+        ({"max_runs": 0}, "max_runs = 0"),
         ({"tolerance": "much"}, "tolerance = 'much'"),
         ({"seed": 0.5}, "seed = 0.5"),
         ({"instances": []}, "at least one"),

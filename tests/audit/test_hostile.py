@@ -12,8 +12,8 @@ import pytest
 
 from otm.audit import Instance, chain, diagnosis, loop, lossless
 from otm.audit.instances import INSTANCES
-from otm.decoding.models import TableModel
 from otm.errors import InvalidParameterError
+from otm.models import TableModel
 
 FEW = [INSTANCES[name] for name in ("rows differ", "three tokens", "two drafts, two tokens")]
 

@@ -16,10 +16,10 @@ from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
-from otm.audit.running import most_tokens
+from otm.audit.running import max_tokens
 from otm.audit.subject import Instance, Subject
-from otm.decoding.models import TableModel
 from otm.decoding.reading import Path
+from otm.models import TableModel
 from otm.testing.sequences import continued, law_of, sequence_law
 
 RIGHT = (Chain(), Block(), Loop(), Siblings(), *SUSPECTED)
@@ -60,7 +60,7 @@ def _each_law_once() -> Iterator[None]:
 
 def tv(subject: Subject, instance: Instance) -> Fraction:
     """Exact distance of what is output, continued by the target, from the target's law."""
-    length = most_tokens(subject, instance)
+    length = max_tokens(subject, instance)
     law = law_of(lambda source: subject.output(instance, source))
     found = continued(law, instance.target, instance.prompt, length)
     wanted = sequence_law(instance.target, instance.prompt, length)

@@ -34,5 +34,5 @@ def test_code_that_draws_for_itself_is_said_to_do_so() -> None:
     def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, rng: Any) -> list[int]:
         return [int(rng.integers(2))]
 
-    report = lossless(verify, examples=0, most_runs=1000)
+    report = lossless(verify, examples=0, max_runs=1000)
     assert report.why_not_exact[0] == "exact paths: it draws random numbers of its own"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from otm.cli import main
-from otm.decoding.standardize import Standardization
-from otm.reporting import Latency, Settings, from_files, report
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.gain import Latency, Settings, from_files, report
 
 for package in ("joblib", "jinja2", "matplotlib"):
     pytest.importorskip(package)
@@ -42,7 +42,7 @@ def test_json_is_the_report_of_the_library(capsys: pytest.CaptureFixture[str]) -
         Settings(
             ks=(2,),
             rules=("optimal", "k-Seq"),
-            sampling=Standardization(0.7),
+            sampling=SamplingParameters(0.7),
             draft_temperatures=(1.0,),
         ),
         gammas=(2,),

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from otm.coupling import RULES, KSeq, LenientPlan, TablePlan
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 
 
-def k_seq_above(problem: MembershipProblem) -> KSeq:
+def k_seq_above(problem: Problem) -> KSeq:
     """k-Seq with a division factor above ρ*, so that its residual can hit a draft."""
     return KSeq(problem, rho=problem.k + (Fraction(1, 2) if problem.exact else 0.5))
 
 
-def careless_table(problem: MembershipProblem) -> TablePlan:
+def careless_table(problem: Problem) -> TablePlan:
     """Accept every token among the drafts alike, by a table, and often none."""
     each = Fraction(1, problem.k + 1) if problem.exact else 1 / (problem.k + 1)
     return TablePlan.from_rule(problem, lambda drafts: dict.fromkeys(drafts, each))
 
 
-def strictest_lenience(problem: MembershipProblem) -> LenientPlan:
+def strictest_lenience(problem: Problem) -> LenientPlan:
     """Lenience that allows nothing: lossless by another way."""
     return LenientPlan(problem, 1)
 

@@ -13,8 +13,8 @@ from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.maximal import MaximalCoupling
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidDraftsError
-from otm.membership.cut import minimum_cut
-from otm.problem import MembershipProblem
+from otm.optimum.cut import minimum_cut
+from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_law
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
@@ -34,7 +34,7 @@ def optimum(plan: TransportPlan) -> Fraction:
     )
 
 
-def formula(problem: MembershipProblem) -> Fraction:
+def formula(problem: Problem) -> Fraction:
     """Compute the acceptance q(A) + Σ min(q, p̃) of Hu et al., A the k − 1 likeliest tokens."""
     order = sorted(range(problem.n), key=lambda x: -problem.draft[x])
     sure, rest = order[: problem.k - 1], order[problem.k - 1 :]
@@ -50,32 +50,34 @@ def test_the_code_that_decides_is_lossless(name: str) -> None:
 
 @fewer
 @given(problems(max_tokens=5, max_drafts=4, exact=True))
-def test_acceptance_is_the_optimum_for_greedy_drafts(problem: MembershipProblem) -> None:
+def test_acceptance_is_the_optimum_for_greedy_drafts(problem: Problem) -> None:
     plan = GreedyRule(problem)
     assert plan.acceptance == exact_acceptance(plan) == optimum(plan) == formula(problem)
-    assert plan.output_law().tolist() == exact_output_law(plan).tolist() == problem.target.tolist()
+    assert (
+        plan.output_distribution().tolist()
+        == exact_output_law(plan).tolist()
+        == problem.target.tolist()
+    )
     assert plan.acceptance_by_test <= plan.acceptance
 
 
 @given(problems(max_tokens=5, max_drafts=4))
-def test_floats_agree_with_fractions(problem: MembershipProblem) -> None:
+def test_floats_agree_with_fractions(problem: Problem) -> None:
     plan, exact = GreedyRule(problem), GreedyRule(problem.to_exact())
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
-    assert abs(plan.output_law() - problem.target).max() <= 1e-15
+    assert abs(plan.output_distribution() - problem.target).max() <= 1e-15
 
 
 @given(problems(max_tokens=6, exact=True))
-def test_one_draft_is_coupled_maximally(problem: MembershipProblem) -> None:
-    one = MembershipProblem(problem.draft, problem.target, 1)
+def test_one_draft_is_coupled_maximally(problem: Problem) -> None:
+    one = Problem(problem.draft, problem.target, 1)
     plan = GreedyRule(one)
     assert plan.acceptance == plan.acceptance_by_test == MaximalCoupling(one).acceptance
     assert plan.accepted_mass.tolist() == MaximalCoupling(one).accepted_mass.tolist()
 
 
 def test_only_the_last_draft_is_tested() -> None:
-    plan = GreedyRule(
-        MembershipProblem([F(1, 2), F(1, 4), F(1, 4)], [F(1, 4), F(1, 8), F(5, 8)], 2)
-    )
+    plan = GreedyRule(Problem([F(1, 2), F(1, 4), F(1, 4)], [F(1, 4), F(1, 8), F(5, 8)], 2))
     assert tuple(plan.select([0, 1], [F(1, 5), F(0)])) == (1, 1)  # q/p̃ = (1/8)/(1/2)
     assert tuple(plan.select([0, 1], [F(1, 4), F(0)])) == (0, 0)  # the residual draws from A
     assert tuple(plan.select([0, 1], [F(1, 4), F(9, 10)])) == (2, -1)
@@ -83,7 +85,7 @@ def test_only_the_last_draft_is_tested() -> None:
 
 def test_all_tokens_drafted() -> None:
     # fewer tokens with p > 0 than drafts: S is all of them, and α = q(supp p)
-    plan = GreedyRule(MembershipProblem([F(1, 4), F(3, 4), F(0)], [F(1, 2), F(1, 4), F(1, 4)], 4))
+    plan = GreedyRule(Problem([F(1, 4), F(3, 4), F(0)], [F(1, 2), F(1, 4), F(1, 4)], 4))
     assert plan.drafts.k == 2
     assert plan.acceptance == F(3, 4)
 
@@ -96,7 +98,7 @@ def test_it_may_accept_more_or_less_than_the_best_rule_for_independent_drafts(
     weights: list[int], target: list[Fraction], greedy: Fraction, independent: Fraction
 ) -> None:
     draft = [F(weight, sum(weights)) for weight in weights]
-    problem = MembershipProblem(draft, target, 2)
+    problem = Problem(draft, target, 2)
     assert GreedyRule(problem).acceptance == greedy
     assert minimum_cut(problem).value == independent
 
@@ -111,8 +113,8 @@ def test_a_large_vocabulary() -> None:
     rng = np.random.default_rng(0)
     draft = rng.dirichlet(np.full(n, 0.1))
     target = draft * rng.lognormal(size=n)
-    plan = GreedyRule(MembershipProblem(draft, target / target.sum(), 8))
-    assert abs(plan.output_law() - plan.problem.target).sum() <= 1e-12
+    plan = GreedyRule(Problem(draft, target / target.sum(), 8))
+    assert abs(plan.output_distribution() - plan.problem.target).sum() <= 1e-12
     sure = plan.problem.target[plan.drafts.sure].sum()
     expected = sure + np.minimum(plan.problem.target, plan.drafts.last).sum()
     assert plan.acceptance == pytest.approx(expected, abs=1e-13)

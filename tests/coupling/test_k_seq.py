@@ -11,12 +11,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from otm.arithmetic import Law, at_least_once
+from otm._core.arithmetic import Law, at_least_once
 from otm.coupling.k_seq import KSeq
 from otm.errors import InvalidParameterError
-from otm.membership.cut import minimum_cut
-from otm.membership.division_factor import bisection_steps, excess, optimal_division_factor
-from otm.problem import MembershipProblem
+from otm.optimum.cut import minimum_cut
+from otm.optimum.division_factor import bisection_steps, excess, optimal_division_factor
+from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_law
 from otm.testing.instances import instance
 from otm.testing.strategies import pairs, problems
@@ -25,11 +25,11 @@ F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)
 
 
-def beta(problem: MembershipProblem, rho: Fraction) -> Fraction:
+def beta(problem: Problem, rho: Fraction) -> Fraction:
     return sum(min(p, q / rho) for p, q in zip(problem.draft, problem.target, strict=True))
 
 
-def meets(problem: MembershipProblem) -> bool:
+def meets(problem: Problem) -> bool:
     """Whether some token can come from both laws."""
     return bool(((problem.draft > 0) & (problem.target > 0)).any())
 
@@ -40,18 +40,18 @@ def test_the_factor_of_uniform_laws(d: int, r: int, k: int) -> None:
     # p = U(d), q = U(d/r): ρ* = r (1 − (1 − 1/r)^k), and k-Seq is optimal
     laws = [F(1, d)] * d, [F(r, d)] * (d // r) + [F(0)] * (d - d // r)
     expected = r * (1 - (1 - F(1, r)) ** k)
-    problem = MembershipProblem(*laws, k)
+    problem = Problem(*laws, k)
     assert 0 <= optimal_division_factor(problem) - expected <= F(1, 2**50)
     plan = KSeq(problem, rho=expected)
     assert plan.acceptance == minimum_cut(problem).value == 1 - (1 - F(1, r)) ** k
-    floats = MembershipProblem(*[[float(x) for x in law] for law in laws], k)
+    floats = Problem(*[[float(x) for x in law] for law in laws], k)
     assert optimal_division_factor(floats) == pytest.approx(float(expected), abs=1e-14)
 
 
 @given(pairs(kinds=["independent", "overlapping"]))
 def test_the_factor_for_two_drafts_solves_a_quadratic(pair: tuple[Law, Law]) -> None:
     # ρ² − (2 − a) ρ + B = 0 with a = p(q/p > ρ), B = q(q/p ≤ ρ, p > 0), on the piece of ρ
-    problem = MembershipProblem(*pair, 2)
+    problem = Problem(*pair, 2)
     assume(np.minimum(*pair).sum() > 1e-9)  # with less, ρβ(ρ) has no digits left
     rho = optimal_division_factor(problem)
     order = problem.by_ratio
@@ -72,7 +72,7 @@ def test_the_factor_for_two_drafts_solves_a_quadratic(pair: tuple[Law, Law]) -> 
 
 
 @given(problems(exact=True, max_drafts=4))
-def test_the_factor_is_the_upper_end_of_a_tight_bracket(problem: MembershipProblem) -> None:
+def test_the_factor_is_the_upper_end_of_a_tight_bracket(problem: Problem) -> None:
     rho = optimal_division_factor(problem)
     assert 1 <= rho <= problem.k
     value = beta(problem, rho)
@@ -82,7 +82,7 @@ def test_the_factor_is_the_upper_end_of_a_tight_bracket(problem: MembershipProbl
 
 
 @given(problems(exact=True, max_drafts=4), st.integers(1, 30))
-def test_a_coarse_bracket_errs_upwards(problem: MembershipProblem, bits: int) -> None:
+def test_a_coarse_bracket_errs_upwards(problem: Problem, bits: int) -> None:
     # SpecTr, Lemma 4: k-Seq is valid from ρ* on, so that the upper end is the safe one
     rho = optimal_division_factor(problem, delta=2.0**-bits)
     assert excess(problem, rho) <= 0
@@ -105,9 +105,7 @@ def test_a_width_that_is_none_is_refused(delta: float) -> None:
 
 @fewer
 @given(problems(max_tokens=3, max_drafts=2, exact=True), st.fractions(0, 3, max_denominator=5))
-def test_every_factor_from_the_best_on_is_lossless(
-    problem: MembershipProblem, more: Fraction
-) -> None:
+def test_every_factor_from_the_best_on_is_lossless(problem: Problem, more: Fraction) -> None:
     plan = KSeq(problem, rho=optimal_division_factor(problem) + more)
     assert exact_output_law(plan).tolist() == problem.target.tolist()
     assert plan.acceptance == exact_acceptance(plan)
@@ -115,7 +113,7 @@ def test_every_factor_from_the_best_on_is_lossless(
 
 
 @given(problems(exact=True, kinds=["independent", "overlapping"]), st.integers(1, 40))
-def test_a_factor_below_the_best_is_refused(problem: MembershipProblem, bits: int) -> None:
+def test_a_factor_below_the_best_is_refused(problem: Problem, bits: int) -> None:
     rho = optimal_division_factor(problem) - F(1, 2**bits)
     assume(meets(problem))
     with pytest.raises(InvalidParameterError, match="valid division factor"):
@@ -127,15 +125,15 @@ def test_fractions_have_no_tolerance_and_floats_have_one() -> None:
     uniform, half = [Fraction(1, 4)] * 4, [Fraction(1, 2)] * 2 + [Fraction(0)] * 2  # ρ* = 3/2
     below = Fraction(3, 2) - Fraction(1, 10**15)
     with pytest.raises(InvalidParameterError, match="not a valid division factor"):
-        KSeq(MembershipProblem(uniform, half, 2), rho=below)
-    floats = MembershipProblem([0.25] * 4, [0.5, 0.5, 0, 0], 2)
+        KSeq(Problem(uniform, half, 2), rho=below)
+    floats = Problem([0.25] * 4, [0.5, 0.5, 0, 0], 2)
     assert KSeq(floats, rho=float(below)).rho == float(below) < 1.5
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.99, -1.0])
 def test_a_factor_below_one_is_refused(rho: float) -> None:
     with pytest.raises(InvalidParameterError, match="valid division factor"):
-        KSeq(MembershipProblem([0.5, 0.5], [0.5, 0.5], 2), rho=rho)
+        KSeq(Problem([0.5, 0.5], [0.5, 0.5], 2), rho=rho)
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -158,19 +156,19 @@ def test_below_the_best_factor_the_output_would_be_wrong() -> None:
         def __post_init__(self) -> None:
             object.__setattr__(self, "rho", F(1))
 
-    plan = Unchecked(MembershipProblem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 2))
+    plan = Unchecked(Problem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 2))
     with pytest.raises(AssertionError, match="the output law is"):
         assert_lossless(plan)
 
 
 def test_the_residual_can_hit_a_draft_above_the_best_factor() -> None:
-    problem = MembershipProblem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], 2)
+    problem = Problem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], 2)
     plan = KSeq(problem, rho=F(2))
     assert plan.acceptance == exact_acceptance(plan) > plan.acceptance_by_test
 
 
 @given(problems(exact=True, max_drafts=4))
-def test_acceptance_by_test_is_that_of_the_paper(problem: MembershipProblem) -> None:
+def test_acceptance_by_test_is_that_of_the_paper(problem: Problem) -> None:
     plan = KSeq(problem)
     assert plan.rho is not None
     assert plan.acceptance_by_test == 1 - (1 - beta(problem, plan.rho)) ** problem.k
@@ -178,7 +176,7 @@ def test_acceptance_by_test_is_that_of_the_paper(problem: MembershipProblem) -> 
 
 
 @given(problems(exact=True, max_drafts=4))
-def test_theorem_1_holds_against_the_optimum(problem: MembershipProblem) -> None:
+def test_theorem_1_holds_against_the_optimum(problem: Problem) -> None:
     # Inputs: k-Seq ≥ (1 − (1 − 1/k)^k) α, here even for the acceptance by its test
     factor = 1 - (1 - F(1, problem.k)) ** problem.k
     plan = KSeq(problem)
@@ -187,14 +185,14 @@ def test_theorem_1_holds_against_the_optimum(problem: MembershipProblem) -> None
 
 
 @given(problems(exact=True, kinds=["equal"]))
-def test_equal_laws(problem: MembershipProblem) -> None:
+def test_equal_laws(problem: Problem) -> None:
     # Degenerate laws: ρ* = 1, no residual
     plan = KSeq(problem)
     assert plan.rho == plan.acceptance == 1
 
 
 @given(problems(exact=True, kinds=["disjoint"]))
-def test_disjoint_laws(problem: MembershipProblem) -> None:
+def test_disjoint_laws(problem: Problem) -> None:
     # Degenerate laws: p_acc/β would be 0/0
     plan = KSeq(problem)
     assert plan.rho == 1
@@ -203,7 +201,7 @@ def test_disjoint_laws(problem: MembershipProblem) -> None:
 
 
 def test_one_draft_needs_no_factor() -> None:
-    problem = MembershipProblem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], 1)
+    problem = Problem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], 1)
     assert KSeq(problem).rho == 1
     assert KSeq(problem).acceptance == F(3, 4)
 
@@ -211,7 +209,7 @@ def test_one_draft_needs_no_factor() -> None:
 def test_the_ratio_bound_narrows_the_bracket() -> None:
     # Lemma 4: ρ* ≤ max q/p, which is far below k here
     draft, target = np.array([0.5, 0.5]), np.array([0.5 + 1e-9, 0.5 - 1e-9])
-    rho = optimal_division_factor(MembershipProblem(draft, target, 64), delta=0.5)
+    rho = optimal_division_factor(Problem(draft, target, 64), delta=0.5)
     assert 1 < rho <= (0.5 + 1e-9) / 0.5 + 1e-15
 
 
@@ -219,7 +217,7 @@ def test_the_ratio_bound_narrows_the_bracket() -> None:
 def test_the_factor_that_an_error_names_is_accepted(seed: int) -> None:
     # bug: ρ* printed with 12 digits, rounded down, and so refused in turn
     rng = np.random.default_rng(seed)
-    problem = MembershipProblem(*rng.dirichlet(np.ones(5), 2), k=3)
+    problem = Problem(*rng.dirichlet(np.ones(5), 2), k=3)
     with pytest.raises(InvalidParameterError, match="at least") as refused:
         KSeq(problem, rho=1.0)
     named = float(str(refused.value).rpartition("= ")[2])
@@ -232,7 +230,7 @@ def test_a_fraction_is_named_by_a_float_that_is_accepted(seed: int) -> None:
     rng = np.random.default_rng(seed)
     weights = rng.integers(1, 100, size=(2, 5)).tolist()
     laws = ([Fraction(w, sum(law)) for w in law] for law in weights)
-    problem = MembershipProblem(*laws, k=3)
+    problem = Problem(*laws, k=3)
     with pytest.raises(InvalidParameterError, match="at least") as refused:
         KSeq(problem, rho=Fraction(1))
     named = Fraction(float(str(refused.value).rpartition("= ")[2]))
@@ -243,7 +241,7 @@ def test_a_fraction_is_named_by_a_float_that_is_accepted(seed: int) -> None:
 def test_laws_that_add_up_to_less_than_one_by_rounding() -> None:
     """Bug: 0/0, where β is below one and yet no draft is rejected."""
     law = np.array([7, 6, 4, 3]) / 20
-    plan = KSeq(MembershipProblem(law, law, 2))
+    plan = KSeq(Problem(law, law, 2))
     assert plan._beta < 1
     assert (plan.accept_probability == 1).all()
     assert plan.acceptance == pytest.approx(1, abs=1e-15)
@@ -254,14 +252,14 @@ def test_laws_that_add_up_to_more_than_one_by_rounding(k: int) -> None:
     """Bug: β above one, and with it a probability."""
     law = np.array([0.1] * 10) / sum([0.1] * 10)
     assert law.sum() > 1
-    plan = KSeq(MembershipProblem(law, law, k))
+    plan = KSeq(Problem(law, law, k))
     assert plan._beta == 1
     assert plan.acceptance == plan.acceptance_by_test == 1
 
 
 def test_what_is_handed_out_is_a_number_or_cannot_be_written_to() -> None:
     """Bug: an array of a frozen plan that its user can change; a NumPy scalar, which prints so."""
-    plan = KSeq(MembershipProblem([0.75, 0.25], [0.25, 0.75], 2), rho=1.75)
+    plan = KSeq(Problem([0.75, 0.25], [0.25, 0.75], 2), rho=1.75)
     assert not plan.accept_probability.flags.writeable
     assert not plan.accepted_mass.flags.writeable
     assert {type(plan.rho), type(plan.acceptance), type(plan.acceptance_by_test)} == {float}
@@ -271,16 +269,16 @@ def test_a_factor_that_a_float_holds_is_named_as_it_is() -> None:
     # bug: rounded up where nothing was to be rounded
     law = [Fraction(1, 2), Fraction(1, 2)]
     with pytest.raises(InvalidParameterError, match=r"at least ρ\* = 1\.0$"):
-        KSeq(MembershipProblem(law, law, 2), rho=Fraction(1, 2))
+        KSeq(Problem(law, law, 2), rho=Fraction(1, 2))
 
 
 def test_the_factor_that_a_step_of_the_bisection_hits_is_kept() -> None:
     """Bug: the upper end of the bracket where its middle is the factor."""
     uniform, half = [Fraction(1, 4)] * 4, [Fraction(1, 2)] * 2 + [Fraction(0)] * 2
-    assert optimal_division_factor(MembershipProblem(uniform, half, 2)) == Fraction(3, 2)
+    assert optimal_division_factor(Problem(uniform, half, 2)) == Fraction(3, 2)
 
 
 def test_the_best_factor_is_a_number_of_python() -> None:
     """Bug: a NumPy scalar, where max q/p bounds the factor."""
-    problem = MembershipProblem([0.25] * 4, [0.3, 0.3, 0.2, 0.2], 4)
+    problem = Problem([0.25] * 4, [0.3, 0.3, 0.2, 0.2], 4)
     assert type(optimal_division_factor(problem)) is float

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from otm.coupling.list_coupling import ListCoupling
 from otm.errors import InvalidUniformsError, ProblemTooLargeError
-from otm.membership.cut import minimum_cut
-from otm.problem import MembershipProblem
+from otm.optimum.cut import minimum_cut
+from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_law
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import pairs, problems
@@ -24,7 +24,7 @@ F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)
 
 
-def race(problem: MembershipProblem, uniforms: Any) -> tuple[list[int], int]:
+def race(problem: Problem, uniforms: Any) -> tuple[list[int], int]:
     """Draw drafts and output from clocks, as the paper has it."""
     p, q, n = problem.draft.tolist(), problem.target.tolist(), problem.n
     clocks = [[-math.log(1 - u) for u in row] for row in uniforms]
@@ -33,7 +33,7 @@ def race(problem: MembershipProblem, uniforms: Any) -> tuple[list[int], int]:
     return drafts, min((first[i] / q[i], i) for i in range(n) if q[i])[1]
 
 
-def both_rings_first(problem: MembershipProblem, x: int, y: int) -> Fraction:
+def both_rings_first(problem: Problem, x: int, y: int) -> Fraction:
     """Pr(X = x, Y = y) for one list, from the integral over the two clocks that decide.
 
     For x ≠ y let v = S_x/S_y: q_x/q_y < v < p_x/p_y, and the other clocks are above
@@ -73,7 +73,7 @@ def test_the_code_that_decides_is_lossless(name: str) -> None:
 @fewer
 @given(pairs(max_tokens=4, exact=True))
 def test_one_list_has_the_joint_law_of_two_races(pair: Any) -> None:
-    problem = MembershipProblem(*pair, 1)
+    problem = Problem(*pair, 1)
     plan = ListCoupling(problem)
     for x in np.flatnonzero(problem.draft).tolist():
         expected = [both_rings_first(problem, x, y) / problem.draft[x] for y in range(problem.n)]
@@ -86,7 +86,7 @@ def test_one_list_has_the_joint_law_of_two_races(pair: Any) -> None:
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=3, exact=True))
-def test_the_joint_law_has_both_marginals(problem: MembershipProblem) -> None:
+def test_the_joint_law_has_both_marginals(problem: Problem) -> None:
     # before they are normalised, the laws given the drafts sum to one: the drafts have law p^k
     plan = ListCoupling(problem)
     sets = np.array([drafts for drafts, _ in problem.drafts.tuples()])
@@ -110,7 +110,7 @@ def test_the_clocks_have_the_law_that_is_stated(name: str) -> None:
 
 
 @given(problems(max_tokens=5, max_drafts=4, exact=True))
-def test_the_list_matching_lemma(problem: MembershipProblem) -> None:
+def test_the_list_matching_lemma(problem: Problem) -> None:
     p, q, k = problem.draft.tolist(), problem.target.tolist(), problem.k
     bound = F(0)
     for j in range(problem.n):
@@ -125,9 +125,7 @@ def test_the_list_matching_lemma(problem: MembershipProblem) -> None:
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=3, exact=True), st.data())
-def test_the_order_of_the_drafts_does_not_matter(
-    problem: MembershipProblem, data: st.DataObject
-) -> None:
+def test_the_order_of_the_drafts_does_not_matter(problem: Problem, data: st.DataObject) -> None:
     plan = ListCoupling(problem)
     support = np.flatnonzero(problem.draft).tolist()
     drafts = [data.draw(st.sampled_from(support)) for _ in range(problem.k)]
@@ -140,11 +138,11 @@ def test_the_order_of_the_drafts_does_not_matter(
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=3))
-def test_floats_agree_with_fractions(problem: MembershipProblem) -> None:
+def test_floats_agree_with_fractions(problem: Problem) -> None:
     plan, exact = ListCoupling(problem), ListCoupling(problem.to_exact())
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-13
     assert abs(plan.lower_bound - float(exact.lower_bound)) <= 1e-13
-    assert abs(plan.output_law() - problem.target).max() <= 1e-14
+    assert abs(plan.output_distribution() - problem.target).max() <= 1e-14
     assert abs(exact_output_law(plan) - problem.target).max() <= 1e-13
 
 
@@ -161,8 +159,8 @@ def test_rare_drafts_and_many_drafts(k: int) -> None:
     # bug: 1/P overflows for a rare first token, and Π Ĝ for many drafts
     draft = [5e-324, 1e-300, 1e-20, 0.5, 0.5]
     for target in ([0.1, 0.2, 0.3, 0.2, 0.2], [0, 0, 0, 0.4, 0.6], [0, 0, 0, 0, 1]):
-        plan = ListCoupling(MembershipProblem(draft, target, k))
-        assert abs(plan.output_law() - plan.problem.target).max() <= 1e-13
+        plan = ListCoupling(Problem(draft, target, k))
+        assert abs(plan.output_distribution() - plan.problem.target).max() <= 1e-13
         for token in range(5):
             laws = plan._clocks.laws_given(plan._place[[[token] * k]])
             assert laws[:, :-1].sum() == pytest.approx(1, abs=1e-11)
@@ -174,8 +172,8 @@ def test_a_large_vocabulary() -> None:
     rng = np.random.default_rng(2)
     draft = rng.dirichlet(np.full(n, 0.1))
     target = draft * rng.lognormal(size=n)
-    plan = ListCoupling(MembershipProblem(draft, target / target.sum(), k))
-    assert abs(plan.output_law() - plan.problem.target).sum() <= 1e-12
+    plan = ListCoupling(Problem(draft, target / target.sum(), k))
+    assert abs(plan.output_distribution() - plan.problem.target).sum() <= 1e-12
     assert plan.lower_bound < plan.acceptance <= minimum_cut(plan.problem).value
     drafts = plan.drafts.draw(rng.random((20, k)))
     laws = plan._clocks.laws_given(np.sort(plan._place[drafts], axis=1))
@@ -204,16 +202,16 @@ def test_the_output_does_not_depend_on_the_drafter() -> None:
     rng = np.random.default_rng(4)
     target, *drafters = rng.dirichlet(np.ones(5), 4)
     numbers = rng.random((200, 3, 5))
-    coupled = [ListCoupling(MembershipProblem(p, target, 3)).couple(numbers) for p in drafters]
+    coupled = [ListCoupling(Problem(p, target, 3)).couple(numbers) for p in drafters]
     assert all((token == coupled[0][1]).all() for _, token in coupled)
     assert not (coupled[0][0] == coupled[1][0]).all()
-    other = ListCoupling(MembershipProblem(drafters[0], drafters[1], 3)).couple(numbers)
+    other = ListCoupling(Problem(drafters[0], drafters[1], 3)).couple(numbers)
     assert (other[0] == coupled[0][0]).all()  # nor the drafts on the target
 
 
 def test_a_clock_that_rings_at_once() -> None:
     # u = 0: 0/0 for a token without probability must not win
-    plan = ListCoupling(MembershipProblem([0, 0.5, 0.5], [0, 0, 1], 2))
+    plan = ListCoupling(Problem([0, 0.5, 0.5], [0, 0, 1], 2))
     drafts, token = plan.couple(np.zeros((2, 3)))
     assert (drafts.tolist(), int(token)) == ([1, 1], 2)
 
@@ -227,12 +225,12 @@ def test_clocks_of_a_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
 def test_too_many_terms_are_refused_in_fractions_only() -> None:
     laws = [F(1, 40)] * 40, [F(1, 40)] * 40
     with pytest.raises(ProblemTooLargeError, match="in floats any size works"):
-        _ = ListCoupling(MembershipProblem(*laws, 4)).acceptance
+        _ = ListCoupling(Problem(*laws, 4)).acceptance
     floats = [[1 / 40] * 40] * 2
-    assert ListCoupling(MembershipProblem(*floats, 4)).acceptance == pytest.approx(1, abs=1e-13)
+    assert ListCoupling(Problem(*floats, 4)).acceptance == pytest.approx(1, abs=1e-13)
 
 
 def test_clocks_that_never_ring_are_no_warning() -> None:
     # bug: a time over a subnormal speed overflowed
-    drafts, token = ListCoupling(MembershipProblem([1e-320, 1], [0, 1], 2)).couple([[0.5] * 2] * 2)
+    drafts, token = ListCoupling(Problem([1e-320, 1], [0, 1], 2)).couple([[0.5] * 2] * 2)
     assert (drafts.tolist(), int(token)) == ([1, 1], 1)

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
+from otm._core.distribution import total_variation
 from otm.coupling.maximal import MaximalCoupling
-from otm.distribution import total_variation
 from otm.errors import InvalidParameterError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing.strategies import drafts, pairs, problems, uniforms
 
 F = Fraction
 HALVES = [F(1, 2), F(1, 2)]
 
 
-def algorithm_1(problem: MembershipProblem, token: int, eta: Fraction, u: Fraction) -> int:
+def algorithm_1(problem: Problem, token: int, eta: Fraction, u: Fraction) -> int:
     """SpecTr's Algorithm 1; u draws from its residual by walking along it.
 
     With η < … where the paper has η ≤ …: the two differ at single points, and there the paper
@@ -39,9 +39,7 @@ def algorithm_1(problem: MembershipProblem, token: int, eta: Fraction, u: Fracti
 
 
 @given(problems(max_drafts=1, exact=True), st.data())
-def test_every_decision_is_that_of_algorithm_1(
-    problem: MembershipProblem, data: st.DataObject
-) -> None:
+def test_every_decision_is_that_of_algorithm_1(problem: Problem, data: st.DataObject) -> None:
     [token] = data.draw(drafts(problem.drafts))
     edge = problem.target[token] / problem.draft[token]
     eta, u = data.draw(uniforms([edge], exact=True)), data.draw(uniforms(exact=True))
@@ -52,7 +50,7 @@ def test_every_decision_is_that_of_algorithm_1(
 @given(pairs(exact=True))
 def test_acceptance_is_one_minus_the_distance(pair: tuple[Law, Law]) -> None:
     # Inputs: k = 1 → 1 − TV
-    plan = MaximalCoupling(MembershipProblem(*pair, 1))
+    plan = MaximalCoupling(Problem(*pair, 1))
     assert plan.acceptance == 1 - total_variation(*pair)
     assert plan.accepted_mass.tolist() == [min(p, q) for p, q in zip(*pair, strict=True)]
 
@@ -60,38 +58,36 @@ def test_acceptance_is_one_minus_the_distance(pair: tuple[Law, Law]) -> None:
 @pytest.mark.parametrize("factor", [None, 1])
 def test_its_factor_is_a_number_of_python(factor: Any) -> None:
     """Bug: a NumPy scalar, which prints as one."""
-    assert (
-        type(MaximalCoupling(MembershipProblem([0.75, 0.25], [0.5, 0.5], 1), factor).rho) is float
-    )
+    assert type(MaximalCoupling(Problem([0.75, 0.25], [0.5, 0.5], 1), factor).rho) is float
 
 
 def test_two_uniforms_a_selection() -> None:
-    assert MaximalCoupling(MembershipProblem(HALVES, HALVES, 1)).uniforms_per_selection == 2
+    assert MaximalCoupling(Problem(HALVES, HALVES, 1)).uniforms_per_selection == 2
 
 
 def test_a_uniform_exactly_at_the_ratio_rejects() -> None:
     # Sampling: a uniform on the boundary; the accepted interval is [0, q/p)
-    plan = MaximalCoupling(MembershipProblem([0.5, 0.5], [0.25, 0.75], 1))
+    plan = MaximalCoupling(Problem([0.5, 0.5], [0.25, 0.75], 1))
     assert plan.select([0], [0.5 - 2.0**-54, 0]).token == 0
     assert plan.select([0], [0.5, 0]).token == 1
 
 
 def test_more_drafts_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match="k = 2"):
-        MaximalCoupling(MembershipProblem(HALVES, HALVES, 2))
+        MaximalCoupling(Problem(HALVES, HALVES, 2))
 
 
 def test_another_factor_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="ρ = 1"):
-        MaximalCoupling(MembershipProblem(HALVES, HALVES, 1), rho=2)
+        MaximalCoupling(Problem(HALVES, HALVES, 1), rho=2)
 
 
 @pytest.mark.parametrize("factor", [None, 1, 1.0, Fraction(1)])
 def test_its_own_factor_may_be_given(factor: Any) -> None:
-    assert MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], 1), rho=factor).rho == 1
+    assert MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], 1), rho=factor).rho == 1
 
 
 @pytest.mark.parametrize("factor", [0, 0.5])
 def test_a_factor_below_one_is_refused(factor: float) -> None:
     with pytest.raises(InvalidParameterError, match="has ρ = 1"):
-        MaximalCoupling(MembershipProblem([0.5, 0.5], [0.75, 0.25], 1), rho=factor)
+        MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], 1), rho=factor)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.arithmetic import Law, at_least_once
+from otm._core.arithmetic import Law, at_least_once
+from otm._core.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
 from otm.coupling.maximal import MaximalCoupling
 from otm.coupling.optimal import OptimalPlan
@@ -18,8 +19,7 @@ from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan
 from otm.coupling.slots import SlotTable
 from otm.coupling.swaps import Swaps, optimal_win_ratio
-from otm.problem import MembershipProblem
-from otm.sampling import InverseCdf
+from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_law
 from otm.testing.instances import instance
 
@@ -135,7 +135,7 @@ class NoSwaps(OptimalPlan):
         return SlotTable(draft, Swaps(none, none, draft[:0]))
 
     @property
-    def winning_law(self) -> Law:
+    def winner_distribution(self) -> Law:
         law = 0 * self.problem.draft
         order = self.problem.by_ratio
         law[order.tokens] = order.draft * optimal_win_ratio(self.problem)
@@ -183,7 +183,7 @@ class AlwaysAccepts(OptimalPlan):
 def test_a_wrong_rule_is_found(mutant: type[TransportPlan], name: str, message: str) -> None:
     problem = instance(name)
     if mutant is SwappedLaws:
-        problem = MembershipProblem(problem.draft, problem.target, 1)
+        problem = Problem(problem.draft, problem.target, 1)
     with pytest.raises(AssertionError, match=message):
         assert_lossless(mutant(problem))
 
@@ -191,19 +191,19 @@ def test_a_wrong_rule_is_found(mutant: type[TransportPlan], name: str, message: 
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_counterexample_of_the_paper(k: int) -> None:
     # SpecTr, section 4: p = Ber(1), q = Ber(1/2); the output is 1 with probability 1 − 1/2^k
-    plan = RepeatedAlgorithm1(MembershipProblem([F(0), F(1)], [F(1, 2), F(1, 2)], k))
+    plan = RepeatedAlgorithm1(Problem([F(0), F(1)], [F(1, 2), F(1, 2)], k))
     assert exact_output_law(plan).tolist() == [F(1, 2**k), 1 - F(1, 2**k)]
     with pytest.raises(AssertionError, match="the output law is"):
         assert_lossless(plan)
-    assert_lossless(RepeatedAlgorithm1(MembershipProblem([F(0), F(1)], [F(1, 2), F(1, 2)], 1)))
+    assert_lossless(RepeatedAlgorithm1(Problem([F(0), F(1)], [F(1, 2), F(1, 2)], 1)))
 
 
 def test_what_a_wrong_residual_does_in_floats() -> None:
     # the law is integrated from what the plan does: v + (q − v) would be q whatever it does
     problem = instance("four tokens", exact=False)
-    wrong = ResidualOfOneDraft(problem).output_law()
+    wrong = ResidualOfOneDraft(problem).output_distribution()
     assert abs(wrong - problem.target).sum() / 2 > 1e-3
-    assert abs(KSeq(problem).output_law() - problem.target).max() < 1e-15
+    assert abs(KSeq(problem).output_distribution() - problem.target).max() < 1e-15
 
 
 def test_more_acceptance_than_the_optimum_is_a_sign_of_a_wrong_rule() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from otm.coupling.k_seq import KSeq
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.non_iterative_rejection import NonIterativeRejection
-from otm.membership.cut import minimum_cut
-from otm.problem import MembershipProblem
+from otm.optimum.cut import minimum_cut
+from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_law
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
@@ -22,7 +22,7 @@ F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)
 
 
-def rejection_sampling(problem: MembershipProblem, drafts: Sequence[int]) -> list[Fraction]:
+def rejection_sampling(problem: Problem, drafts: Sequence[int]) -> list[Fraction]:
     """Law of the output given the drafts: accept with q/(M p), at last draw from q."""
     p, q = problem.draft.tolist(), problem.target.tolist()
     bound = max((b / a if a else math.inf) for a, b in zip(p, q, strict=True) if b)
@@ -41,7 +41,7 @@ def test_the_code_that_decides_is_lossless(name: str) -> None:
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=3, exact=True))
-def test_the_law_given_the_drafts_is_that_of_the_paper(problem: MembershipProblem) -> None:
+def test_the_law_given_the_drafts_is_that_of_the_paper(problem: Problem) -> None:
     plan = NonIterativeRejection(problem)
     for drafts, _ in problem.drafts.tuples():
         assert plan.conditional(drafts).tolist() == rejection_sampling(problem, drafts)
@@ -49,7 +49,7 @@ def test_the_law_given_the_drafts_is_that_of_the_paper(problem: MembershipProble
 
 
 @given(problems(max_tokens=6, max_drafts=4, exact=True))
-def test_its_test_accepts_no_more_than_that_of_k_seq(problem: MembershipProblem) -> None:
+def test_its_test_accepts_no_more_than_that_of_k_seq(problem: Problem) -> None:
     # k-Seq's test accepts less the larger ρ, and ρ* ≤ max q/p (SpecTr, Lemma 4)
     plan = NonIterativeRejection(problem)
     slack = F(1, 2**48)  # ρ* is rounded up
@@ -60,7 +60,7 @@ def test_its_test_accepts_no_more_than_that_of_k_seq(problem: MembershipProblem)
 
 
 @given(problems(exact=True, max_drafts=4, kinds=["disjoint", "overlapping"]))
-def test_a_target_that_cannot_be_drafted_is_never_covered(problem: MembershipProblem) -> None:
+def test_a_target_that_cannot_be_drafted_is_never_covered(problem: Problem) -> None:
     # bug: 0 · ∞ in the acceptance probability of tokens that are never drafted
     plan = NonIterativeRejection(problem)
     assert plan.rho == math.inf
@@ -69,7 +69,7 @@ def test_a_target_that_cannot_be_drafted_is_never_covered(problem: MembershipPro
 
 
 @given(problems(max_tokens=4, max_drafts=3))
-def test_floats_agree_with_fractions(problem: MembershipProblem) -> None:
+def test_floats_agree_with_fractions(problem: Problem) -> None:
     plan, exact = NonIterativeRejection(problem), NonIterativeRejection(problem.to_exact())
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
     assert abs(plan.acceptance_by_test - float(exact.acceptance_by_test)) <= 1e-12
@@ -77,6 +77,6 @@ def test_floats_agree_with_fractions(problem: MembershipProblem) -> None:
 
 
 def test_a_ratio_that_overflows_is_infinite() -> None:
-    plan = NonIterativeRejection(MembershipProblem([5e-324, 1.0], [0.5, 0.5], 2))
+    plan = NonIterativeRejection(Problem([5e-324, 1.0], [0.5, 0.5], 2))
     assert plan.rho == math.inf
     assert plan.acceptance == 0.5

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 
 import otm
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
-from otm.membership.cut import minimum_cut
-from otm.problem import MembershipProblem
+from otm.optimum.cut import minimum_cut
+from otm.problem import Problem
 from otm.testing import exact_acceptance, exact_output_law
 from otm.testing.instances import instance
 from otm.testing.strategies import problems
@@ -30,24 +30,24 @@ fewer = settings(max_examples=settings.default.max_examples // 4)
 
 @fewer
 @given(problems(max_tokens=5, max_drafts=3, exact=True))
-def test_acceptance_is_exactly_alpha(problem: MembershipProblem) -> None:
+def test_acceptance_is_exactly_alpha(problem: Problem) -> None:
     plan = OptimalPlan(problem)
     assert plan.acceptance == plan.acceptance_by_test == minimum_cut(problem).value
-    assert plan.output_law().tolist() == problem.target.tolist()
-    assert plan.winning_law.sum() == 1
+    assert plan.output_distribution().tolist() == problem.target.tolist()
+    assert plan.winner_distribution.sum() == 1
     assert exact_acceptance(plan) == minimum_cut(problem).value
     assert exact_output_law(plan).tolist() == problem.target.tolist()
 
 
 @given(problems(max_tokens=8, max_drafts=8, exact=True))
-def test_the_winning_law_is_the_wanted_one(problem: MembershipProblem) -> None:
+def test_the_winning_law_is_the_wanted_one(problem: Problem) -> None:
     plan = OptimalPlan(problem)
     wanted = problem.by_ratio.draft * optimal_win_ratio(problem)
-    assert plan.winning_law[problem.by_ratio.tokens].tolist() == wanted.tolist()
+    assert plan.winner_distribution[problem.by_ratio.tokens].tolist() == wanted.tolist()
 
 
 @given(problems(max_tokens=8, max_drafts=8, exact=True))
-def test_swaps_are_few_and_sorted(problem: MembershipProblem) -> None:
+def test_swaps_are_few_and_sorted(problem: Problem) -> None:
     swaps = match_swaps(problem.by_ratio, problem.k, optimal_win_ratio(problem))
     m = problem.by_ratio.tokens.size
     assert swaps.low.size == swaps.high.size == swaps.mass.size < max(m, 1)
@@ -59,7 +59,7 @@ def test_swaps_are_few_and_sorted(problem: MembershipProblem) -> None:
 
 
 @given(problems(max_tokens=8, max_drafts=8, exact=True))
-def test_slot_laws_are_laws_that_keep_the_mass_of_every_slot(problem: MembershipProblem) -> None:
+def test_slot_laws_are_laws_that_keep_the_mass_of_every_slot(problem: Problem) -> None:
     slots, draft = OptimalPlan(problem).slots, problem.by_ratio.draft
     mass = [F(0)] * draft.size
     for rank in range(draft.size):
@@ -73,7 +73,7 @@ def test_slot_laws_are_laws_that_keep_the_mass_of_every_slot(problem: Membership
 
 
 @given(problems(max_tokens=8, max_drafts=8))
-def test_slot_laws_of_floats_are_what_the_uniforms_find(problem: MembershipProblem) -> None:
+def test_slot_laws_of_floats_are_what_the_uniforms_find(problem: Problem) -> None:
     slots, m = OptimalPlan(problem).slots, problem.by_ratio.tokens.size
     for rank in range(m):
         places, law = slots.slot_law(rank)
@@ -109,7 +109,7 @@ def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.Mon
     """Bug: the law that was wished for in place of the one that the rounded tables produce."""
     monkeypatch.setattr("otm.coupling.slots.KEY_BITS", 10)
     draft, target = [0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32]
-    problem = MembershipProblem(draft, target, 3)
+    problem = Problem(draft, target, 3)
     plan = OptimalPlan(problem)
     order = problem.by_ratio
     laws = [list(zip(*plan.slots.slot_law(rank), strict=True)) for rank in range(5)]
@@ -124,8 +124,8 @@ def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.Mon
             ]
             for rank in winners:
                 winning[rank] += probability / len(winners)
-    assert plan.slots.winning_law(3) == pytest.approx(winning, abs=1e-15)
-    assert plan.output_law() == pytest.approx(target, abs=1e-15)
+    assert plan.slots.winner_distribution(3) == pytest.approx(winning, abs=1e-15)
+    assert plan.output_distribution() == pytest.approx(target, abs=1e-15)
     assert 1e-4 < otm.alpha(draft, target, 3) - plan.acceptance < 0.1
 
 
@@ -139,13 +139,13 @@ def test_a_token_that_gives_all_its_mass_away_stays_in_its_row() -> None:
         9.090826446205785e-06, 9.090826446205786e-11, 0.09090826446205785, 0.9090826446205785,
         9.090826446205784e-15,
     ]  # fmt: skip
-    plan = OptimalPlan(MembershipProblem(draft, target, 3))
+    plan = OptimalPlan(Problem(draft, target, 3))
     ends = np.concatenate([plan.slots._low.ends, plan.slots._high.ends])
     assert ends.max() == 2**plan.slots._grid_bits - 1
 
 
 @given(problems(max_tokens=8, max_drafts=6, exact=True))
-def test_no_rule_accepts_more(problem: MembershipProblem) -> None:
+def test_no_rule_accepts_more(problem: Problem) -> None:
     best = OptimalPlan(problem).acceptance
     assert KSeq(problem).acceptance <= best
     assert RecursiveRejection(problem).acceptance <= best
@@ -156,28 +156,28 @@ def test_no_rule_accepts_more(problem: MembershipProblem) -> None:
 def test_bernoulli_laws(b: Fraction, k: int) -> None:
     # SpecTr, equation 10
     expected = min(b, 1 - F(3, 4) ** k) + min(1 - b, 1 - F(1, 4) ** k)
-    problem = MembershipProblem([F(3, 4), F(1, 4)], [1 - b, b], k)
+    problem = Problem([F(3, 4), F(1, 4)], [1 - b, b], k)
     assert OptimalPlan(problem).acceptance == expected
 
 
 @pytest.mark.parametrize("rare", [1e-30, 1e-300, 4e-322, 5e-324])
 def test_a_draft_that_is_almost_never_drawn_costs_nothing(rare: float) -> None:
     # Floats: the mass above the cap cancels, and the cap once came out as zero
-    problem = MembershipProblem([0.4, 0.6, rare], [0.5, 0.45, 0.05], 2)
+    problem = Problem([0.4, 0.6, rare], [0.5, 0.45, 0.05], 2)
     assert OptimalPlan(problem).acceptance == pytest.approx(0.95, abs=1e-15)
 
 
 @pytest.mark.parametrize("rare", [1e-30, 1e-200, 5e-324])
 def test_a_win_that_underflows_is_still_rejected(rare: float) -> None:
     # Degenerate laws: t(x) = 0 and x drafted, where p(x)^k is zero in floats
-    plan = OptimalPlan(MembershipProblem([rare, 1.0], [0.0, 1.0], 2))
+    plan = OptimalPlan(Problem([rare, 1.0], [0.0, 1.0], 2))
     assert tuple(plan.select([0, 0], [0.5, 0.5, 0.0, 0.5])) == (1, -1)
 
 
 def test_what_a_plan_hands_out_cannot_be_written_to() -> None:
     """Bug: an array of a frozen plan that its user can change."""
     plan = OptimalPlan(instance("three drafts"))
-    handed_out = plan.accept_probability, plan.accepted_mass, plan.winning_law
+    handed_out = plan.accept_probability, plan.accepted_mass, plan.winner_distribution
     assert not any(array.flags.writeable for array in handed_out)
 
 
@@ -250,13 +250,13 @@ def winning_law_of_the_table(plan: OptimalPlan) -> Law:
 @pytest.mark.parametrize("k", [2, 8, 64])
 @pytest.mark.parametrize("name", LARGE)
 def test_large_vocabularies(name: str, k: int) -> None:
-    problem = MembershipProblem(*LARGE[name], k)
+    problem = Problem(*LARGE[name], k)
     plan = OptimalPlan(problem)
     swaps = plan.slots.swaps
     assert abs(plan.acceptance - minimum_cut(problem).value) <= 1e-11
-    assert abs(plan.output_law() - problem.target).max() <= 1e-12
-    assert abs(plan.output_law() - problem.target).sum() <= 1e-11
-    assert abs(plan.winning_law - winning_law_of_the_table(plan)).max() <= 1e-12
+    assert abs(plan.output_distribution() - problem.target).max() <= 1e-12
+    assert abs(plan.output_distribution() - problem.target).sum() <= 1e-11
+    assert abs(plan.winner_distribution - winning_law_of_the_table(plan)).max() <= 1e-12
     assert swaps.mass.size < problem.by_ratio.tokens.size
     assert (swaps.mass >= 0).all()
     assert (swaps.low < swaps.high)[swaps.mass > 0].all()
@@ -265,7 +265,7 @@ def test_large_vocabularies(name: str, k: int) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_large_selections_stay_in_both_supports(name: str) -> None:
     # Sampling: zeros of the target are never output, also at extreme uniforms
-    problem = MembershipProblem(*LARGE[name], 8)
+    problem = Problem(*LARGE[name], 8)
     plan = OptimalPlan(problem)
     rng = np.random.default_rng(0)
     drafts = rng.choice(np.flatnonzero(problem.draft), size=(2_000, 8))
@@ -280,10 +280,10 @@ def test_large_selections_stay_in_both_supports(name: str) -> None:
 @pytest.mark.parametrize("k", [2, 8, 64])
 @pytest.mark.parametrize("name", LARGE)
 def test_other_rules_are_lossless_on_large_vocabularies(name: str, k: int) -> None:
-    problem = MembershipProblem(*LARGE[name], k)
+    problem = Problem(*LARGE[name], k)
     alpha = minimum_cut(problem).value
     for plan in (KSeq(problem), RecursiveRejection(problem)):
-        assert abs(plan.output_law() - problem.target).max() <= 1e-12
+        assert abs(plan.output_distribution() - problem.target).max() <= 1e-12
         assert plan.acceptance_by_test <= plan.acceptance + 1e-12 <= alpha + 2e-12
     assert KSeq(problem).acceptance >= (1 - (1 - 1 / k) ** k) * alpha - 1e-12
 
@@ -292,4 +292,4 @@ def test_other_rules_are_lossless_on_large_vocabularies(name: str, k: int) -> No
 def test_keys_have_all_the_bits_that_rows_leave(n: int, bits: int) -> None:
     """Bug: a bit of the uniforms given away, or one more than there is."""
     law = np.full(n, 1 / n)
-    assert OptimalPlan(MembershipProblem(law, law, 2)).slots._grid_bits == bits
+    assert OptimalPlan(Problem(law, law, 2)).slots._grid_bits == bits

@@ -14,7 +14,7 @@ import pytest
 from otm.coupling.plan import TransportPlan
 from otm.coupling.rules import RULES, Rule
 from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing.instances import instance
 
 F = Fraction
@@ -65,7 +65,7 @@ def test_conditional_laws_of_no_drafts(rule: Rule) -> None:
 
 def test_the_index_is_that_of_the_first_equal_draft(rule: Rule) -> None:
     weights = np.array([[2, 3, 4, 5, 6, 7], [16, 6, 1, 2, 5, 4]])
-    plan = rule(MembershipProblem(*(weights / weights.sum(axis=1, keepdims=True)), 3))
+    plan = rule(Problem(*(weights / weights.sum(axis=1, keepdims=True)), 3))
     rng = np.random.default_rng(0)
     chosen = plan.drafts.sample(rng, 500)
     selection = plan.select(chosen, rng.random((500, plan.uniforms_per_selection)))
@@ -85,7 +85,7 @@ def test_sampling_is_selecting_with_uniforms_of_the_generator(rule: Rule) -> Non
 @pytest.mark.parametrize("zero", [0, np.int64(0), F(0), 0.0, np.float64(0), np.float32(0)])
 def test_uniforms_of_an_exact_plan_are_numbers_of_any_kind(rule: Rule, zero: Any) -> None:
     # with the long fractions of a float law, which overflow beside a NumPy integer
-    plan = rule(MembershipProblem([1e-9, 0.3, 0.7 - 1e-9], [0.1, 0.2, 0.7], 2).to_exact())
+    plan = rule(Problem([1e-9, 0.3, 0.7 - 1e-9], [0.1, 0.2, 0.7], 2).to_exact())
     chosen = first(plan)
     expected = plan.select(chosen, [F(0)] * plan.uniforms_per_selection)
     found = plan.select(chosen, np.array([zero] * plan.uniforms_per_selection))

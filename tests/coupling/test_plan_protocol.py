@@ -22,9 +22,9 @@ from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.rules import Rule
 from otm.coupling.table import TablePlan
-from otm.draft_laws import Greedy, HubPairs
-from otm.membership.cut import minimum_cut
-from otm.problem import MembershipProblem
+from otm.drafts import Greedy, HubPairs
+from otm.optimum.cut import minimum_cut
+from otm.problem import Problem
 from otm.testing import (
     assert_lossless,
     exact_acceptance,
@@ -44,7 +44,7 @@ MAY_REJECT_EQUAL_LAWS = (NaiveTargetSampling, ImportanceSelection, TablePlan)
 UNTIED = ["Bernoulli", "three drafts", "four tokens", "zeros", "two cuts"]  # no ties in q/p
 
 
-def well_conditioned(problem: MembershipProblem) -> bool:
+def well_conditioned(problem: Problem) -> bool:
     """Whether no two ratios q/p tie and no draft is so rare that its ratio is mostly rounding."""
     ratio = problem.by_ratio.ratio
     common = problem.draft[problem.draft > 0].min() > 1e-6
@@ -62,19 +62,17 @@ def test_the_code_that_decides_is_lossless(rule: Rule, name: str) -> None:
 
 @fewer
 @given(problem=problems(max_tokens=3, max_drafts=2, exact=True))
-def test_the_code_that_decides_is_lossless_on_any_laws(
-    rule: Rule, problem: MembershipProblem
-) -> None:
+def test_the_code_that_decides_is_lossless_on_any_laws(rule: Rule, problem: Problem) -> None:
     assert_lossless(rule(problem))
 
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=3, exact=True))
-def test_enumerated_laws_are_exact(rule: Rule, problem: MembershipProblem) -> None:
+def test_enumerated_laws_are_exact(rule: Rule, problem: Problem) -> None:
     plan = rule(problem)
     target = problem.target.tolist()
     assert exact_output_law(plan).tolist() == target
-    assert plan.output_law().tolist() == target
+    assert plan.output_distribution().tolist() == target
     assert plan.acceptance == exact_acceptance(plan) <= alpha(plan.drafts, plan.problem.target)
     if isinstance(plan, ResidualPlan):
         assert plan.acceptance_by_test <= plan.acceptance
@@ -85,7 +83,7 @@ def test_enumerated_laws_are_exact(rule: Rule, problem: MembershipProblem) -> No
 def test_every_number_of_an_exact_plan_is_a_fraction(rule: Rule, name: str) -> None:
     plan = rule(instance(name))
     first = next(plan.drafts.tuples())[0]
-    numbers = [plan.acceptance, *plan.output_law(), *plan.conditional(first)]
+    numbers = [plan.acceptance, *plan.output_distribution(), *plan.conditional(first)]
     if isinstance(plan, ResidualPlan):
         numbers += [plan.acceptance_by_test, *plan.accepted_mass]
     assert all(isinstance(number, Fraction) for number in numbers)
@@ -94,16 +92,16 @@ def test_every_number_of_an_exact_plan_is_a_fraction(rule: Rule, name: str) -> N
 @fewer
 @given(problem=problems(max_tokens=4, exact=True), data=st.data())
 def test_permuted_tokens_permute_the_plan(
-    rule: Rule, problem: MembershipProblem, data: st.DataObject
+    rule: Rule, problem: Problem, data: st.DataObject
 ) -> None:
     # Inputs: permuted tokens
     order = np.array(data.draw(st.permutations(range(problem.n))))
-    permuted = rule(MembershipProblem(problem.draft[order], problem.target[order], problem.k))
+    permuted = rule(Problem(problem.draft[order], problem.target[order], problem.k))
     plan = rule(problem)
     if isinstance(plan.drafts, Greedy | HubPairs):  # of equally likely tokens they take the first
         assume(len(set(problem.draft)) == problem.n)
     assert permuted.acceptance == plan.acceptance
-    assert permuted.output_law().tolist() == plan.output_law()[order].tolist()
+    assert permuted.output_distribution().tolist() == plan.output_distribution()[order].tolist()
     if isinstance(plan, ResidualPlan):
         assert permuted.accepted_mass.tolist() == plan.accepted_mass[order].tolist()
 
@@ -113,9 +111,9 @@ def test_permuted_tokens_permute_the_plan(
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=3))
-def test_floats_agree_with_fractions(rule: Rule, problem: MembershipProblem) -> None:
+def test_floats_agree_with_fractions(rule: Rule, problem: Problem) -> None:
     plan, exact = rule(problem), rule(problem.to_exact())
-    assert abs(plan.output_law() - plan.problem.target).max() <= 1e-12
+    assert abs(plan.output_distribution() - plan.problem.target).max() <= 1e-12
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
     assert isinstance(plan.acceptance, float)
     if isinstance(plan, ResidualPlan) and isinstance(exact, ResidualPlan):
@@ -126,7 +124,7 @@ def test_floats_agree_with_fractions(rule: Rule, problem: MembershipProblem) -> 
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=2))
-def test_enumerated_laws_of_floats(rule: Rule, problem: MembershipProblem) -> None:
+def test_enumerated_laws_of_floats(rule: Rule, problem: Problem) -> None:
     plan = rule(problem)
     assert abs(exact_output_law(plan) - plan.problem.target).max() <= 1e-12
     assert abs(exact_acceptance(plan) - plan.acceptance) <= 1e-12
@@ -134,9 +132,7 @@ def test_enumerated_laws_of_floats(rule: Rule, problem: MembershipProblem) -> No
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=2, kinds=["independent", "overlapping"]))
-def test_conditional_laws_of_floats_agree_with_fractions(
-    rule: Rule, problem: MembershipProblem
-) -> None:
+def test_conditional_laws_of_floats_agree_with_fractions(rule: Rule, problem: Problem) -> None:
     assume(well_conditioned(problem))
     plan, exact = rule(problem), rule(problem.to_exact())
     for chosen, _ in exact.drafts.tuples():
@@ -169,7 +165,7 @@ def test_floats_decide_as_fractions_on_every_path(rule: Rule, name: str) -> None
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=2), data=st.data())
 def test_floats_decide_as_fractions_but_for_rounding(
-    rule: Rule, problem: MembershipProblem, data: st.DataObject
+    rule: Rule, problem: Problem, data: st.DataObject
 ) -> None:
     assume(well_conditioned(problem))
     plan, exact = rule(problem), rule(problem.to_exact())
@@ -188,8 +184,8 @@ def test_floats_decide_as_fractions_but_for_rounding(
 def test_dyadic_laws_decide_alike_on_the_boundaries_themselves(rule: Rule) -> None:
     # Sampling: u exactly at a boundary; p = (1/2, 1/2), q = (1/4, 3/4), where floats are exact
     laws = [F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)]
-    exact = rule(MembershipProblem(*laws, 1))
-    plan = rule(MembershipProblem(*[[float(x) for x in law] for law in laws], 1))
+    exact = rule(Problem(*laws, 1))
+    plan = rule(Problem(*[[float(x) for x in law] for law in laws], 1))
     if isinstance(plan, ListCoupling):
         pytest.skip("its float laws are integrals by quadrature, which no grid hits exactly")
     grid = [F(i, 16) for i in range(16)]
@@ -215,7 +211,7 @@ def test_a_draft_without_target_probability_is_always_rejected(rule: Rule, exact
 
 @given(problem=problems(max_tokens=5, max_drafts=3), data=st.data())
 def test_the_output_is_always_in_the_support_of_the_target(
-    rule: Rule, problem: MembershipProblem, data: st.DataObject
+    rule: Rule, problem: Problem, data: st.DataObject
 ) -> None:
     # Degenerate laws: also where the laws are equal, or one ulp apart; Floats: zeros of f16
     plan = rule(problem)
@@ -227,9 +223,7 @@ def test_the_output_is_always_in_the_support_of_the_target(
 
 @fewer
 @given(problem=problems(kinds=["equal"]), data=st.data())
-def test_equal_laws_accept_a_draft(
-    rule: Rule, problem: MembershipProblem, data: st.DataObject
-) -> None:
+def test_equal_laws_accept_a_draft(rule: Rule, problem: Problem, data: st.DataObject) -> None:
     # Degenerate laws: draft and target equal bit for bit
     plan = rule(problem)
     if isinstance(plan, MAY_REJECT_EQUAL_LAWS) or (isinstance(plan, KSeq) and plan.rho != 1):
@@ -244,11 +238,11 @@ def test_equal_laws_accept_a_draft(
 
 @fewer
 @given(problem=problems(kinds=["disjoint"]))
-def test_disjoint_laws_accept_nothing(rule: Rule, problem: MembershipProblem) -> None:
+def test_disjoint_laws_accept_nothing(rule: Rule, problem: Problem) -> None:
     # Degenerate laws
     plan = rule(problem)
     assert plan.acceptance == 0
-    assert abs(plan.output_law() - problem.target).max() <= 1e-14
+    assert abs(plan.output_distribution() - problem.target).max() <= 1e-14
     if isinstance(plan, ResidualPlan):
         assert plan.acceptance_by_test == 0
         assert abs(plan.residual.law(problem.n) - problem.target).max() <= 1e-15
@@ -266,7 +260,7 @@ def test_drafts_of_another_law_bias_the_output(rule: Rule) -> None:
     top_2 = problem.draft * (problem.draft >= np.sort(problem.draft)[-2])
     greedy = problem.draft == problem.draft.max()
     for weights in (coarse, top_2, greedy):
-        drafted = rule(MembershipProblem(weights / weights.sum(), problem.target, problem.k))
+        drafted = rule(Problem(weights / weights.sum(), problem.target, problem.k))
         if drafted.drafts.k < plan.drafts.k:  # one token is one draft, if drafts must differ
             continue
         distance = abs(exact_output_law(plan, drafted.drafts.tuples()) - problem.target).sum() / 2
@@ -292,6 +286,6 @@ def test_what_a_plan_hands_out_cannot_be_changed(rule: Rule, exact: bool) -> Non
 @pytest.mark.parametrize("drafts", [[0, 1], (1, 0), [[0, 1], [1, 1]]])
 def test_drafts_to_sample_for_may_be_a_list(drafts: Any) -> None:
     """Bug: the shape of an array, asked of a list."""
-    plan = KSeq(MembershipProblem([0.75, 0.25], [0.25, 0.75], 2))
+    plan = KSeq(Problem([0.75, 0.25], [0.25, 0.75], 2))
     chosen = plan.sample(drafts, np.random.default_rng(0))
     assert np.shape(chosen.token) == np.shape(drafts)[:-1]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from otm.coupling.k_seq import KSeq
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.errors import ProblemTooLargeError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -25,7 +25,7 @@ def next_target(target: Sequence[Fraction], draft: Sequence[Fraction]) -> List:
     return [x / sum(left) for x in left] if sum(left) else list(target)
 
 
-def multi_round(problem: MembershipProblem, drafts: Sequence[int]) -> List:
+def multi_round(problem: Problem, drafts: Sequence[int]) -> List:
     """Law of the output of the multi-round algorithm, given the drafts."""
     target, draft = problem.target.tolist(), problem.draft.tolist()
     law, reached = [F(0)] * problem.n, F(1)
@@ -39,14 +39,14 @@ def multi_round(problem: MembershipProblem, drafts: Sequence[int]) -> List:
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=3, exact=True))
-def test_the_law_given_the_drafts_is_that_of_the_algorithm(problem: MembershipProblem) -> None:
+def test_the_law_given_the_drafts_is_that_of_the_algorithm(problem: Problem) -> None:
     plan = RecursiveRejection(problem)
     for drafts, _ in problem.drafts.tuples():
         assert plan.conditional(drafts).tolist() == multi_round(problem, drafts)
 
 
 @given(problems(max_drafts=5, exact=True))
-def test_acceptance_is_a_product_over_the_rounds(problem: MembershipProblem) -> None:
+def test_acceptance_is_a_product_over_the_rounds(problem: Problem) -> None:
     # 1 − Π (1 − β_i), β_i = Σ min(p, t_i), for i.i.d. drafts
     target, draft = problem.target.tolist(), problem.draft.tolist()
     rejected = F(1)
@@ -57,7 +57,7 @@ def test_acceptance_is_a_product_over_the_rounds(problem: MembershipProblem) -> 
 
 
 @given(problems(max_drafts=5, exact=True))
-def test_the_accepted_mass_is_capped(problem: MembershipProblem) -> None:
+def test_the_accepted_mass_is_capped(problem: Problem) -> None:
     # min(q, c p) with the c after the last round: one family with k-Seq and the optimum
     plan = RecursiveRejection(problem)
     cap, mass = plan.rounds[-1]
@@ -67,9 +67,9 @@ def test_the_accepted_mass_is_capped(problem: MembershipProblem) -> None:
 
 def test_rounds_end_where_a_draft_is_accepted_for_sure() -> None:
     # t_2 = p: the second round accepts everything, a third is never reached
-    plan = RecursiveRejection(MembershipProblem([F(1, 2), F(1, 2), 0], [F(3, 4), F(1, 4), 0], k=5))
+    plan = RecursiveRejection(Problem([F(1, 2), F(1, 2), 0], [F(3, 4), F(1, 4), 0], k=5))
     assert len(plan.rounds) <= 5
-    equal = RecursiveRejection(MembershipProblem([F(1, 2), F(1, 2)], [F(1, 2), F(1, 2)], k=5))
+    equal = RecursiveRejection(Problem([F(1, 2), F(1, 2)], [F(1, 2), F(1, 2)], k=5))
     assert equal.rounds == ((0, 1),)
     assert equal.acceptance == 1
 
@@ -77,7 +77,7 @@ def test_rounds_end_where_a_draft_is_accepted_for_sure() -> None:
 @pytest.mark.parametrize("b", [F(1, 2), F(3, 4), F(1)])
 def test_bernoulli_laws_of_figure_6(b: Fraction) -> None:
     # SpecTr, figure 6: p = Ber(1/4), q = Ber(b); k-Seq is above multi-round
-    problem = MembershipProblem([F(3, 4), F(1, 4)], [1 - b, b], k=2)
+    problem = Problem([F(3, 4), F(1, 4)], [1 - b, b], k=2)
     first = 1 - (b - F(1, 4))  # one minus the distance; the residual is on token 1
     assert RecursiveRejection(problem).acceptance == 1 - (1 - first) * F(3, 4)
     assert RecursiveRejection(problem).acceptance <= KSeq(problem).acceptance + F(1, 2**48)
@@ -85,19 +85,19 @@ def test_bernoulli_laws_of_figure_6(b: Fraction) -> None:
 
 def test_rounds_that_change_nothing_are_left_out() -> None:
     # bug: one round after the other up to k, though the mass only halves towards zero
-    plan = RecursiveRejection(MembershipProblem([0.5, 0.25, 0.25], [0.2, 0.3, 0.5], k=2**63 - 1))
+    plan = RecursiveRejection(Problem([0.5, 0.25, 0.25], [0.2, 0.3, 0.5], k=2**63 - 1))
     assert plan.acceptance == pytest.approx(1, abs=1e-15)
     assert len(plan.rounds) < 200
 
 
 def test_too_many_rounds_are_refused() -> None:
     with pytest.raises(ProblemTooLargeError, match="k-Seq takes any k"):
-        _ = RecursiveRejection(MembershipProblem([1 - 1e-7, 1e-7], [0.5, 0.5], k=10**6)).acceptance
+        _ = RecursiveRejection(Problem([1 - 1e-7, 1e-7], [0.5, 0.5], k=10**6)).acceptance
 
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_rounds_are_numbers_of_python(exact: bool) -> None:
     """Bug: NumPy scalars, or the integer 0 of an empty sum of fractions."""
-    problem = MembershipProblem([0.75, 0.25], [0.25, 0.75], 3)
+    problem = Problem([0.75, 0.25], [0.25, 0.75], 3)
     rounds = RecursiveRejection(problem.to_exact() if exact else problem).rounds
     assert {type(number) for each in rounds for number in each} == {F if exact else float}

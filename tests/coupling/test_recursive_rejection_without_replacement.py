@@ -15,7 +15,7 @@ from otm.coupling.recursive_rejection_without_replacement import (
     RecursiveRejectionWithoutReplacement,
 )
 from otm.errors import InvalidDraftsError, ProblemTooLargeError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_law
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
@@ -25,7 +25,7 @@ fewer = settings(max_examples=settings.default.max_examples // 4)
 Rule = RecursiveRejectionWithoutReplacement
 
 
-def siblings(problem: MembershipProblem, drafts: Sequence[int]) -> list[Fraction]:
+def siblings(problem: Problem, drafts: Sequence[int]) -> list[Fraction]:
     """Law of the output given the drafts: verify siblings that were drawn without replacement."""
     target, draft = problem.target.tolist(), problem.draft.tolist()
     law, reached = [F(0)] * problem.n, F(1)
@@ -60,7 +60,7 @@ def test_the_code_that_decides_is_lossless(name: str) -> None:
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=4, exact=True))
-def test_the_law_given_the_drafts_is_that_of_the_algorithm(problem: MembershipProblem) -> None:
+def test_the_law_given_the_drafts_is_that_of_the_algorithm(problem: Problem) -> None:
     plan = Rule(problem)
     mean = F(0)
     for drafts, probability in plan.drafts.tuples():
@@ -69,24 +69,28 @@ def test_the_law_given_the_drafts_is_that_of_the_algorithm(problem: MembershipPr
         assert plan.acceptance_given(drafts) == sum(law[x] for x in drafts)
         mean += probability * plan.acceptance_given(drafts)
     assert plan.acceptance == exact_acceptance(plan) == mean <= optimum(plan)
-    assert plan.output_law().tolist() == exact_output_law(plan).tolist() == problem.target.tolist()
+    assert (
+        plan.output_distribution().tolist()
+        == exact_output_law(plan).tolist()
+        == problem.target.tolist()
+    )
 
 
 @given(problems(max_tokens=5, max_drafts=3, exact=True))
-def test_the_first_round_is_the_maximal_coupling(problem: MembershipProblem) -> None:
+def test_the_first_round_is_the_maximal_coupling(problem: Problem) -> None:
     # so that more drafts never accept less
     one_draft = sum(min(p, q) for p, q in zip(problem.draft, problem.target, strict=True))
     assert Rule(problem).acceptance >= one_draft
-    one = MembershipProblem(problem.draft, problem.target, 1)
+    one = Problem(problem.draft, problem.target, 1)
     assert Rule(one).acceptance == RecursiveRejection(one).acceptance == one_draft
 
 
 @fewer
 @given(problems(max_tokens=4, max_drafts=4))
-def test_floats_agree_with_fractions(problem: MembershipProblem) -> None:
+def test_floats_agree_with_fractions(problem: Problem) -> None:
     plan, exact = Rule(problem), Rule(problem.to_exact())
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
-    assert abs(plan.output_law() - problem.target).max() <= 1e-14
+    assert abs(plan.output_distribution() - problem.target).max() <= 1e-14
     assert abs(exact_output_law(plan) - problem.target).max() <= 1e-14
     assert abs(exact_acceptance(plan) - plan.acceptance) <= 1e-12
 
@@ -95,7 +99,7 @@ def test_floats_agree_with_fractions(problem: MembershipProblem) -> None:
 def test_all_tokens_that_can_be_drafted_are_drafted(exact: bool) -> None:
     # p exhausted: what is rejected is drawn from the residual, on tokens that no draft can be
     half = F(1, 2) if exact else 0.5
-    plan = Rule(MembershipProblem([half, half, 0 * half], [0 * half, half, half], 5))
+    plan = Rule(Problem([half, half, 0 * half], [0 * half, half, half], 5))
     assert plan.drafts.k == 2
     assert plan.uniforms_per_selection == 3
     assert plan.acceptance == half  # rejected is token 0 alone, and t_2 = (0, 0, 1)
@@ -105,7 +109,7 @@ def test_all_tokens_that_can_be_drafted_are_drafted(exact: bool) -> None:
 @pytest.mark.parametrize("rare", [1e-17, 1e-200, 1e-310, 5e-324])
 def test_the_last_draft_may_be_all_that_is_left(rare: float) -> None:
     # bug: 1 / (1 − p(x)) cancels, then overflows; the last draft is token 1 for sure
-    plan = Rule(MembershipProblem([1.0, rare], [0.25, 0.75], 2))
+    plan = Rule(Problem([1.0, rare], [0.25, 0.75], 2))
     assert plan.acceptance == pytest.approx(1, abs=1e-15)
 
 
@@ -115,7 +119,7 @@ def test_two_drafts_of_a_large_vocabulary() -> None:
     draft = rng.dirichlet(np.full(n, 0.2))
     target = draft * rng.lognormal(size=n)
     target /= target.sum()
-    plan = Rule(MembershipProblem(draft, target, 2))
+    plan = Rule(Problem(draft, target, 2))
     residual = np.maximum(target - draft, 0) / np.maximum(target - draft, 0).sum()
     expected = np.minimum(draft, target).sum()
     for x in np.flatnonzero(draft > target)[::-1]:
@@ -133,7 +137,7 @@ def test_rows_in_chunks_are_as_one_by_one() -> None:
     n = 30_000
     rng = np.random.default_rng(0)
     draft, target = rng.dirichlet(np.full(n, 0.3), 2)
-    plan = Rule(MembershipProblem(draft, target, 3))
+    plan = Rule(Problem(draft, target, 3))
     drafts = plan.drafts.draw(rng.random((150, 3)))
     numbers = rng.random((150, 4))
     tokens = plan.select(drafts, numbers).token
@@ -144,11 +148,11 @@ def test_rows_in_chunks_are_as_one_by_one() -> None:
 
 
 def test_too_many_paths_are_refused() -> None:
-    plan = Rule(MembershipProblem([1e-4] * 10_000, [1e-4] * 10_000, 4))
+    plan = Rule(Problem([1e-4] * 10_000, [1e-4] * 10_000, 4))
     with pytest.raises(ProblemTooLargeError, match=r"10\^8.0 paths of 2 rejected drafts"):
         _ = plan.acceptance
     with pytest.raises(ProblemTooLargeError, match=r"10\^12.0 paths of 3 rejected drafts"):
-        plan.output_law()
+        plan.output_distribution()
 
 
 def test_a_draft_drawn_twice_is_refused() -> None:
@@ -161,7 +165,7 @@ def test_a_draft_drawn_twice_is_refused() -> None:
 def test_subnormal_drafts_keep_their_digits_over_the_rounds() -> None:
     # bug: normalised at every round they lost digits, and the acceptance passed the optimum
     draft = [4.4e-323, 0.4798507462686567, 0.5201492537313432, 5e-324, 4.4e-323, 2e-323]
-    problem = MembershipProblem(draft, [1.0, 0, 0, 0, 0, 0], k=4)
+    problem = Problem(draft, [1.0, 0, 0, 0, 0, 0], k=4)
     acceptance = RecursiveRejectionWithoutReplacement(problem).acceptance
     exact = RecursiveRejectionWithoutReplacement(problem.to_exact()).acceptance
     assert acceptance == pytest.approx(float(exact), abs=1e-12)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.spec_hub import SpecHub
 from otm.errors import InvalidDraftCountError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_law
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
@@ -19,11 +19,11 @@ F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)
 
 
-def two_drafts(problem: MembershipProblem) -> MembershipProblem:
-    return MembershipProblem(problem.draft, problem.target, 2)
+def two_drafts(problem: Problem) -> Problem:
+    return Problem(problem.draft, problem.target, 2)
 
 
-def published(problem: MembershipProblem) -> dict[tuple[int, int], list[Fraction]]:
+def published(problem: Problem) -> dict[tuple[int, int], list[Fraction]]:
     """Law of the output for each pair: a token from its first pair, its second, then the hub.
 
     What is left of the pairs goes to the hub as far as q(a) reaches, then to the other tokens.
@@ -60,7 +60,7 @@ def test_the_code_that_decides_is_lossless(name: str) -> None:
 
 @fewer
 @given(problems(max_tokens=5, exact=True))
-def test_the_law_given_the_drafts_is_the_published_one(problem: MembershipProblem) -> None:
+def test_the_law_given_the_drafts_is_the_published_one(problem: Problem) -> None:
     plan = SpecHub(two_drafts(problem))
     for pair, law in published(plan.problem).items():
         assert plan.conditional(pair).tolist() == law
@@ -68,18 +68,22 @@ def test_the_law_given_the_drafts_is_the_published_one(problem: MembershipProble
 
 @fewer
 @given(problems(max_tokens=5, exact=True))
-def test_acceptance_is_the_optimum_for_the_pairs(problem: MembershipProblem) -> None:
+def test_acceptance_is_the_optimum_for_the_pairs(problem: Problem) -> None:
     # that of greedy drafts, whose sets have the same law; see the test of GreedyRule
     plan = SpecHub(two_drafts(problem))
     assert plan.acceptance == exact_acceptance(plan) == GreedyRule(plan.problem).acceptance
-    assert plan.output_law().tolist() == exact_output_law(plan).tolist() == problem.target.tolist()
+    assert (
+        plan.output_distribution().tolist()
+        == exact_output_law(plan).tolist()
+        == problem.target.tolist()
+    )
 
 
 @given(problems(max_tokens=5))
-def test_floats_agree_with_fractions(problem: MembershipProblem) -> None:
+def test_floats_agree_with_fractions(problem: Problem) -> None:
     plan, exact = SpecHub(two_drafts(problem)), SpecHub(two_drafts(problem.to_exact()))
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
-    assert abs(plan.output_law() - problem.target).max() <= 1e-15
+    assert abs(plan.output_distribution() - problem.target).max() <= 1e-15
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -93,4 +97,4 @@ def test_the_hub_may_be_the_only_draft(exact: bool) -> None:
 @pytest.mark.parametrize("k", [1, 3])
 def test_another_number_of_drafts_is_refused(k: int) -> None:
     with pytest.raises(InvalidDraftCountError, match=f"the problem has k = {k}"):
-        SpecHub(MembershipProblem([0.5, 0.5], [0.25, 0.75], k))
+        SpecHub(Problem([0.5, 0.5], [0.25, 0.75], k))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from otm.coupling.table import TablePlan
 from otm.errors import InvalidParameterError, OTMError, ProblemTooLargeError
-from otm.membership.cut import minimum_cut
-from otm.membership.multisets import first_occurrences, multiset_count, multisets
-from otm.problem import MembershipProblem
+from otm.optimum.cut import minimum_cut
+from otm.optimum.multisets import first_occurrences, multiset_count, multisets
+from otm.problem import Problem
 from otm.testing.exact import (
     assert_lossless,
     exact_acceptance,
@@ -46,7 +46,7 @@ def bernoulli_plan(b: Fraction, k: int) -> TablePlan:
             return {drafts[0]: surely[drafts[0]] / always[drafts[0]]}
         return {0: 1 - ones / mixed, 1: ones / mixed}
 
-    return TablePlan.from_rule(MembershipProblem(p, q, k), rule)
+    return TablePlan.from_rule(Problem(p, q, k), rule)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -64,7 +64,7 @@ def test_the_plan_for_bernoulli_laws(b: Fraction, k: int) -> None:
 def test_the_plan_for_uniform_laws(d: int, r: int, k: int) -> None:
     # Y uniform on S ∩ [d/r], and a new sample from [d/r] where that is empty: 1 − (1 − 1/r)^k
     wanted = set(range(d // r))
-    problem = MembershipProblem([F(1, d)] * d, [F(r, d)] * (d // r) + [F(0)] * (d - d // r), k)
+    problem = Problem([F(1, d)] * d, [F(r, d)] * (d // r) + [F(0)] * (d - d // r), k)
 
     def rule(drafts: tuple[int, ...]) -> dict[int, Fraction]:
         hits = wanted & set(drafts)
@@ -97,7 +97,7 @@ def tables(draw: st.DrawFn, exact: bool) -> TablePlan:
 def test_any_table_is_lossless(plan: TablePlan) -> None:
     target = plan.problem.target
     assert (plan.accepted_mass <= target).all()
-    assert exact_output_law(plan).tolist() == plan.output_law().tolist() == target.tolist()
+    assert exact_output_law(plan).tolist() == plan.output_distribution().tolist() == target.tolist()
     assert plan.acceptance == exact_acceptance(plan) <= minimum_cut(plan.problem).value
     assert plan.acceptance_by_test == plan.accepted_mass.sum()
 
@@ -128,7 +128,7 @@ def test_the_residual_can_hit_a_draft_that_was_not_accepted() -> None:
 
 def test_a_table_that_asks_for_too_much_is_scaled_to_the_target() -> None:
     # accepting every draft would output p; scaled, it outputs min(p, q) and the residual
-    problem = MembershipProblem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 1)
+    problem = Problem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 1)
     plan = TablePlan(problem, [[1], [1]])
     assert plan.accepted_mass.tolist() == [F(1, 4), F(1, 4)]
     assert plan.accept.tolist() == [[1], [1]]
@@ -149,7 +149,7 @@ def test_a_table_that_is_exactly_right_is_left_alone() -> None:
 
 
 def test_drafts_in_any_order_find_their_row() -> None:
-    problem = MembershipProblem([F(1, 2), F(0), F(1, 4), F(1, 4)], [F(1, 4)] * 4, 3)
+    problem = Problem([F(1, 2), F(0), F(1, 4), F(1, 4)], [F(1, 4)] * 4, 3)
     plan = TablePlan.from_rule(problem, lambda drafts: {3: 1} if drafts == (0, 3, 3) else {})
     for drafts, first in (([3, 0, 3], 0), ([0, 3, 3], 1), ([3, 3, 0], 0)):
         assert tuple(plan.select(drafts, [F(0), F(0)])) == (3, first)
@@ -159,14 +159,14 @@ def test_drafts_in_any_order_find_their_row() -> None:
 
 
 def test_the_first_column_of_a_token_is_the_one_that_is_written() -> None:
-    problem = MembershipProblem([F(1, 2), F(1, 2)], [F(1, 2), F(1, 2)], 3)
+    problem = Problem([F(1, 2), F(1, 2)], [F(1, 2), F(1, 2)], 3)
     plan = TablePlan.from_rule(problem, lambda drafts: dict.fromkeys(drafts, F(1, 8)))
     expected = np.where(first_occurrences(multisets(2, 3)), F(1, 8), F(0))
     assert plan.accept.tolist() == expected.tolist()
 
 
 def test_a_uniform_on_an_edge_goes_to_the_next_draft() -> None:
-    problem = MembershipProblem([0.5, 0.5], [0.5, 0.5], 2)
+    problem = Problem([0.5, 0.5], [0.5, 0.5], 2)
     plan = TablePlan(problem, [[0.5, 0], [0.25, 0.25], [0, 0]])
     chosen = [plan.select([0, 1], [u, 0.0]).token for u in (0, 0.125, 0.25, 0.375)]
     assert chosen == [0, 0, 1, 1]
@@ -234,7 +234,7 @@ def test_only_drafts_can_be_accepted() -> None:
 
 def test_a_rule_for_a_large_vocabulary_is_refused() -> None:
     n = 50_000
-    problem = MembershipProblem(np.full(n, 1 / n), np.full(n, 1 / n), 2)
+    problem = Problem(np.full(n, 1 / n), np.full(n, 1 / n), 2)
     with pytest.raises(ProblemTooLargeError, match="closed-form"):
         TablePlan.from_rule(problem, lambda drafts: {})
     assert issubclass(ProblemTooLargeError, OTMError)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from otm.coupling.lenient import distance_to_target
 from otm.coupling.typical_acceptance import TypicalAcceptance
 from otm.errors import InvalidParameterError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing import exact_acceptance, exact_law_of_select, exact_output_law
 from otm.testing.instances import instance
 from otm.testing.strategies import problems
@@ -30,7 +30,7 @@ fewer = settings(max_examples=settings.default.max_examples // 4)
     st.sampled_from(["argmax", "target"]),
 )
 def test_the_law_given_the_drafts_is_that_of_the_definition(
-    problem: MembershipProblem, epsilon: Fraction, delta: Fraction, otherwise: Any
+    problem: Problem, epsilon: Fraction, delta: Fraction, otherwise: Any
 ) -> None:
     plan = TypicalAcceptance(problem, epsilon, delta, otherwise)
     q = problem.target.tolist()
@@ -51,14 +51,14 @@ def test_the_law_given_the_drafts_is_that_of_the_definition(
         for token in range(problem.n):
             index = drafts.index(token) if token in drafts else -1
             assert decided.get((token, index), 0) == law[token]
-    assert plan.output_law().tolist() == exact_output_law(plan).tolist()
+    assert plan.output_distribution().tolist() == exact_output_law(plan).tolist()
     assert plan.acceptance == exact_acceptance(plan) >= plan.acceptance_by_test
 
 
 @given(problems(max_tokens=5, max_drafts=3, kinds=["independent", "overlapping"]))
-def test_floats_are_as_their_own_enumeration(problem: MembershipProblem) -> None:
+def test_floats_are_as_their_own_enumeration(problem: Problem) -> None:
     plan = TypicalAcceptance(problem)
-    assert abs(plan.output_law() - exact_output_law(plan)).max() <= 1e-12
+    assert abs(plan.output_distribution() - exact_output_law(plan)).max() <= 1e-12
     assert plan.acceptance == pytest.approx(exact_acceptance(plan), abs=1e-12)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from otm.decoding.beam import beam_search, speculative_beam_search
-from otm.decoding.models import LanguageModel, Session, StatelessModel, TableModel
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.models import LanguageModel, Session, StatelessModel, TableModel
 
 V = 3
 Scored = list[tuple[tuple[int, ...], Any]]
@@ -118,7 +118,7 @@ def test_floats_are_searched_bit_for_bit_alike(seed: int) -> None:
     contexts = [c for n in range(3) for c in itertools.product(range(5), repeat=n)]
     target = TableModel({c: rng.dirichlet(np.ones(5)) for c in contexts})
     draft = TableModel({c: 0.8 * target.law(c) + 0.2 / 5 for c in contexts})
-    settings: Any = {"max_tokens": 12, "end": 4, "sampling": Standardization(temperature=0.7)}
+    settings: Any = {"max_tokens": 12, "end": 4, "sampling": SamplingParameters(temperature=0.7)}
     plain = beam_search(target, [[0], [3, 1]], 3, **settings)
     fast = speculative_beam_search(target, draft, [[0], [3, 1]], 3, gamma=4, **settings)
     assert fast.hypotheses == plain.hypotheses
@@ -141,10 +141,10 @@ def test_drafts_are_sampled_like_the_target_unless_told_otherwise() -> None:
     rng = np.random.default_rng(0)
     model = TableModel({(): np.ones(6) / 6} | {(c,): rng.dirichlet(np.ones(6)) for c in range(6)})
     settings: Any = {"draft_width": 4, "gamma": 3, "max_tokens": 40}
-    settings |= {"sampling": Standardization(temperature=0.3)}
+    settings |= {"sampling": SamplingParameters(temperature=0.3)}
     alike = speculative_beam_search(model, model, [[0]], 4, **settings)
     other = speculative_beam_search(
-        model, model, [[0]], 4, draft_sampling=Standardization(temperature=3), **settings
+        model, model, [[0]], 4, draft_sampling=SamplingParameters(temperature=3), **settings
     )
     assert alike.target_calls == 10 < other.target_calls
     assert alike.hypotheses == other.hypotheses
@@ -173,7 +173,7 @@ def test_among_many_ties_the_lexicographically_smallest_win() -> None:
 class Counting(LanguageModel):
     """Counts what a model reads."""
 
-    gives_laws = True
+    returns_probs = True
 
     def __init__(self, model: TableModel) -> None:
         self.vocabulary, self._model = model.vocabulary, model

@@ -11,7 +11,7 @@ import pytest
 
 from otm.decoding.__main__ import main
 from otm.decoding.generate import tree_rules
-from otm.decoding.models.ngram import NGramModel
+from otm.models.ngram import NGramModel
 
 SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--tokens", "12", "--gamma", "3"]
 

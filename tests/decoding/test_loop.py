@@ -9,14 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, LenientPlan, OptimalPlan, RecursiveRejection
 from otm.decoding import (
     Drafter,
     DraftNode,
     Generation,
     ModelDrafter,
+    SamplingParameters,
     Seconds,
-    Standardization,
     Step,
     autoregressive,
     spectr,
@@ -27,20 +28,19 @@ from otm.decoding import (
     verify_traversal,
 )
 from otm.decoding.loop import Prompts
-from otm.decoding.models import LanguageModel, Session, TableModel
 from otm.decoding.verification import Verifier
 from otm.errors import (
+    InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
-    InvalidLawError,
     InvalidParameterError,
     InvalidUniformsError,
     UnknownMethodError,
 )
 from otm.kernels.block_definition import verify_block
 from otm.kernels.definition import verify_chain as verify_chain_in_kernels
-from otm.problem import MembershipProblem
-from otm.sparse import SparseLaw
+from otm.models import LanguageModel, Session, TableModel
+from otm.problem import Problem
 
 RNG = np.random.default_rng(11)
 TARGET = TableModel.random(5, 2, RNG)
@@ -100,14 +100,14 @@ def test_chain_and_block_decide_as_the_kernels_definitions(seed: int) -> None:
     draft = rng.dirichlet(np.full(vocabulary, 0.5), gamma)
     root = node = DraftNode()
     for row in draft:
-        node.grow(SparseLaw.from_dense(row), 1, rng.random)
+        node.grow(SparseProbs.from_dense(row), 1, rng.random)
         node = node.children[0]
     drafts = np.array([node.path])
     uniforms = rng.random(gamma + 2)
     *coins, residual, bonus = uniforms.tolist()
 
-    def law(path: Sequence[int]) -> SparseLaw:
-        return SparseLaw.from_dense(target[len(path)])
+    def law(path: Sequence[int]) -> SparseProbs:
+        return SparseProbs.from_dense(target[len(path)])
 
     chain_coins = iter(coins)
 
@@ -182,12 +182,12 @@ def test_lenient_decoding_accepts_more() -> None:
     """And with lenience off it is bit for bit the loop with the optimal rule."""
 
     def lenient(lenience: float) -> Generation:
-        def rule(problem: MembershipProblem) -> LenientPlan:
+        def rule(problem: Problem) -> LenientPlan:
             return LenientPlan(problem, lenience)
 
         return spectr(TARGET, DRAFT, [[0]], k=2, rule=rule, gamma=3, max_tokens=200, seed=3)
 
-    def optimal(problem: MembershipProblem) -> OptimalPlan:
+    def optimal(problem: Problem) -> OptimalPlan:
         return OptimalPlan(problem)
 
     lossless = spectr(TARGET, DRAFT, [[0]], k=2, rule=optimal, gamma=3, max_tokens=200, seed=3)
@@ -201,13 +201,15 @@ def test_the_draft_may_be_sampled_otherwise_than_the_target() -> None:
         TARGET,
         DRAFT,
         [[0]],
-        sampling=Standardization(temperature=0),
-        draft_sampling=Standardization(temperature=2.0),
+        sampling=SamplingParameters(temperature=0),
+        draft_sampling=SamplingParameters(temperature=2.0),
         gamma=3,
         max_tokens=30,
         seed=5,
     )
-    greedy = autoregressive(TARGET, [[0]], sampling=Standardization(temperature=0), max_tokens=30)
+    greedy = autoregressive(
+        TARGET, [[0]], sampling=SamplingParameters(temperature=0), max_tokens=30
+    )
     assert generation.sequences == greedy.sequences
 
 
@@ -258,7 +260,7 @@ GOOD = _Logits([0.0, 1.0, 2.0])
         ([[0]], {"verification": "tree"}, UnknownMethodError, "chain, block"),
         ([[0]], {"verification": ["chain"]}, UnknownMethodError, "chain, block"),
         ([[0]], {"temperature": 0}, InvalidParameterError, "no option 'temperature'.*sampling="),
-        ([[0]], {"sampling": 0.7}, InvalidParameterError, "sampling = 0.7.*Standardization"),
+        ([[0]], {"sampling": 0.7}, InvalidParameterError, "sampling = 0.7.*SamplingParameters"),
         ([[0]], {"sampling": 0}, InvalidParameterError, "sampling = 0;"),
         ([[0]], {"draft_sampling": {}}, InvalidParameterError, "sampling = {}"),
         ([[0]], {"stop": 5}, InvalidParameterError, "stop = 5"),
@@ -287,11 +289,13 @@ def test_models_that_do_not_fit_are_refused_before_any_work() -> None:
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 0.0, 1.0], [np.inf, 0.0, 1.0], [-np.inf] * 3])
-@pytest.mark.parametrize("sampling", [Standardization(), Standardization(top_k=2)])
-def test_logits_that_give_no_law_are_refused(bad: list[float], sampling: Standardization) -> None:
+@pytest.mark.parametrize("sampling", [SamplingParameters(), SamplingParameters(top_k=2)])
+def test_logits_that_give_no_law_are_refused(
+    bad: list[float], sampling: SamplingParameters
+) -> None:
     """Catches NaN that a truncation by comparisons would drop."""
     for pair in ((_Logits(bad), GOOD), (GOOD, _Logits(bad))):
-        with pytest.raises(InvalidLawError, match=r"NaN|∞"):
+        with pytest.raises(InvalidDistributionError, match=r"NaN|∞"):
             speculative(*pair, [[0]], sampling=sampling)
 
 
@@ -320,7 +324,7 @@ def test_a_tree_needs_a_verifier_for_trees_and_drafts_need_their_law() -> None:
         list(stream(GOOD, [[0]], drafter))
     root = DraftNode(children=[DraftNode((1,))])
     with pytest.raises(InvalidDraftsError, match="law"):
-        verify_chain(root, lambda path: SparseLaw([1], [1.0]), np.random.default_rng(0).random)
+        verify_chain(root, lambda path: SparseProbs([1], [1.0]), np.random.default_rng(0).random)
 
 
 def test_a_step_is_yielded_as_soon_as_it_is_made() -> None:
@@ -351,7 +355,7 @@ class _Trees(Drafter):
         return self.trees  # type: ignore[return-value]
 
 
-HALF = SparseLaw([0, 1], [0.5, 0.5])
+HALF = SparseProbs([0, 1], [0.5, 0.5])
 
 
 def _chain(*tokens: int) -> DraftNode:
@@ -372,7 +376,7 @@ def _chain(*tokens: int) -> DraftNode:
         ([DraftNode((), HALF, [DraftNode((-1,))])], "tokens 0 to 2"),
         ([DraftNode((), HALF, [DraftNode((7,))])], "tokens 0 to 2"),
         ([DraftNode((), HALF, [DraftNode((2,))])], "can give"),
-        ([DraftNode((), SparseLaw([0], [1.0]), [DraftNode((1,))])], "can give"),
+        ([DraftNode((), SparseProbs([0], [1.0]), [DraftNode((1,))])], "can give"),
         ([DraftNode((), None, [DraftNode((1,))])], "NoneType as the law"),
         ([DraftNode((), np.ones(3), [DraftNode((1,))])], "ndarray as the law"),  # type: ignore[arg-type]
         (
@@ -400,11 +404,11 @@ SAME = _Logits([0.0, 0.0, 0.0])
 
 def test_agreeing_nodes_must_have_one_law() -> None:
     """Catches drafts that are not i.i.d.: they would be judged by the law of the first."""
-    other = SparseLaw([0, 1], [0.9, 0.1])
+    other = SparseProbs([0, 1], [0.9, 0.1])
     for law, count in ((other, 1), (HALF, 2)):
         below = [DraftNode((0, 1)) for _ in range(count)]
         children = [DraftNode((0,), HALF, [DraftNode((0, 1))]), DraftNode((0,), law, below)]
-        tree = DraftNode((), SparseLaw([0], [1.0]), children)
+        tree = DraftNode((), SparseProbs([0], [1.0]), children)
         with pytest.raises(InvalidDraftsError, match=r"not i\.i\.d\."):
             list(
                 stream(
@@ -428,7 +432,7 @@ def test_scores_of_another_shape_are_refused(wrong: tuple[int, ...]) -> None:
         def start(self, rows: int) -> Session:
             return Wrong(self.logits)
 
-    with pytest.raises(InvalidLawError, match="array or a tensor \\(1, 1, 3\\)"):
+    with pytest.raises(InvalidDistributionError, match="array or a tensor \\(1, 1, 3\\)"):
         autoregressive(Model([0.0, 0.0, 0.0]), [[0]])
 
 
@@ -469,14 +473,14 @@ def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="beside a drafter"):
         spectr(GOOD, ModelDrafter(GOOD), [[0]], k=2)
     with pytest.raises(InvalidParameterError, match="beside a drafter"):
-        speculative(GOOD, ModelDrafter(GOOD), [[0]], draft_sampling=Standardization())
+        speculative(GOOD, ModelDrafter(GOOD), [[0]], draft_sampling=SamplingParameters())
     with pytest.raises(InvalidParameterError, match="a name, one of traversal"):
         spectr(GOOD, GOOD, [[0]], rule=None)  # type: ignore[arg-type]
 
 
 def test_a_shorter_path_that_is_accepted_whole_is_no_rejection() -> None:
     """Catches an acceptance rate below one for equal models on uneven trees."""
-    law = SparseLaw([0], [1.0])
+    law = SparseProbs([0], [1.0])
     tree = DraftNode((), law, [DraftNode((0,))])
     step = next(stream(TableModel({(): [1.0]}), [[0]], _Trees([tree]), gamma=3, seed=0))
     assert (step.accepted, step.rejected) == (1, False)

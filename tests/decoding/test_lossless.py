@@ -11,17 +11,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from otm._core.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
 from otm.coupling.rules import RULES
 from otm.decoding import autoregressive, spectr, speculative, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import DraftNode, ModelDrafter, Randomness
-from otm.decoding.models import TableModel
 from otm.decoding.reading import Path
 from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import TargetLaws, Verifier, spectr_verifier, verify_chain
-from otm.problem import MembershipProblem
-from otm.sparse import SparseLaw, align
+from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
+from otm.models import TableModel
+from otm.problem import Problem
 from otm.testing.sequences import ByConditional, continued, law_of, sequence_law
 
 PROMPT = (0,)
@@ -146,34 +146,34 @@ def test_whole_sequences_have_the_law_of_the_target(decode: Decode) -> None:
 # Each of these is a bug that was found in somebody's decoder.
 
 
-def _residual_of_the_wrong_row(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+def _residual_of_the_wrong_row(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
     """Draw the correction from the residual of the row after the rejected draft."""
     child = root.children[0]
     coin, rest = uniforms(2)
     if coin * root.offered().of(child.token) < target(()).of(child.token):
         return (child.token, *_token(target(child.path), uniforms))
     tokens, _, wanted = align(root.offered(), target(child.path))
-    return _token(SparseLaw.from_support(tokens, wanted), lambda m: np.array([rest]))
+    return _token(SparseProbs.from_support(tokens, wanted), lambda m: np.array([rest]))
 
 
-def _shared_coin(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+def _shared_coin(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
     """Use the acceptance coin again for the residual."""
     coin = uniforms(1)
     return verify_chain(root, target, lambda m: np.array([coin[0]] * m))
 
 
-def _bonus_from_the_draft(root: DraftNode, target: TargetLaws, uniforms: Randomness) -> Path:
+def _bonus_from_the_draft(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
     """Draw the token behind the accepted drafts from the draft model's law."""
 
-    def wrong(path: Path) -> SparseLaw:
+    def wrong(path: Path) -> SparseProbs:
         return root.offered() if path else target(path)
 
     return verify_chain(root, wrong, uniforms)
 
 
-def _largest_first(problem: MembershipProblem) -> MaximalCoupling:
+def _largest_first(problem: Problem) -> MaximalCoupling:
     """Take min(p, q) of the wrong one of two laws: draft and target swapped."""
-    return MaximalCoupling(MembershipProblem(problem.target, problem.draft, problem.k))
+    return MaximalCoupling(Problem(problem.target, problem.draft, problem.k))
 
 
 @pytest.mark.parametrize(
@@ -191,5 +191,5 @@ def test_broken_verifiers_are_rejected(verify: Verifier) -> None:
     assert continued(law, target, PROMPT, 2) != sequence_law(target, PROMPT, 2)
 
 
-def _token(law: SparseLaw, uniforms: Randomness) -> Path:
+def _token(law: SparseProbs, uniforms: Randomness) -> Path:
     return (int(law.draw(uniforms(1))[0]),)

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from otm.decoding import best_gamma, oracle_speedup, speculative, walltime_improvement
-from otm.decoding.models import TableModel
 from otm.decoding.policies import (
     GammaPolicy,
     OnlineGamma,
     as_policy,
-    best_for,
-    hugging_face_heuristic,
+    best_gamma_policy,
+    huggingface_heuristic,
 )
 from otm.decoding.trace import Seconds, Step
 from otm.errors import InvalidParameterError
+from otm.models import TableModel
 from otm.testing.sequences import law_of, sequence_law
 
 
@@ -49,8 +49,8 @@ def test_a_number_is_the_policy_of_that_number() -> None:
 @pytest.mark.parametrize(("alpha", "cost"), [(0.5, 0.02), (0.8, 0.1), (0.2, 0.3)])
 def test_the_best_gamma_is_that_of_theorem_3_8(alpha: float, cost: float) -> None:
     """Catches arguments that are swapped, and a bound by the oracle that does not hold."""
-    gamma = best_for(alpha, cost)([])
-    assert gamma == best_gamma(alpha, cost) == best_for(alpha, cost)(steps((5, 0)))
+    gamma = best_gamma_policy(alpha, cost)([])
+    assert gamma == best_gamma(alpha, cost) == best_gamma_policy(alpha, cost)(steps((5, 0)))
     gains = walltime_improvement(alpha, np.arange(60), cost)
     assert gains.argmax() == gamma
     assert gains.max() <= oracle_speedup(alpha, cost)
@@ -59,7 +59,7 @@ def test_the_best_gamma_is_that_of_theorem_3_8(alpha: float, cost: float) -> Non
 def test_the_heuristic_of_hugging_face() -> None:
     """Against the two lines of transformers, on random numbers of matches and short drafts."""
     rng = np.random.default_rng(5)
-    policy = hugging_face_heuristic()
+    policy = huggingface_heuristic()
     assumed, made = 5, list[Step]()
     for _ in range(300):
         assert policy(made) == assumed
@@ -71,12 +71,12 @@ def test_the_heuristic_of_hugging_face() -> None:
 
 def test_the_heuristic_at_its_limits() -> None:
     """Catches a γ that falls to 0, never to rise again, and one that ignores its limit."""
-    policy = hugging_face_heuristic(4, largest=6)
+    policy = huggingface_heuristic(4, largest=6)
     assert policy([]) == 4
     assert policy([step(5, 5, 5)]) == 6
     assert policy([step(1, 1, 0)]) == 1
     assert policy([step(3, 0, 0)]) == 3  # nothing was drafted, so nothing was learnt
-    assert hugging_face_heuristic(9, largest=6)([]) == 6
+    assert huggingface_heuristic(9, largest=6)([]) == 6
 
 
 def test_online_acceptance_without_forgetting() -> None:
@@ -130,7 +130,7 @@ def peeking(made: Sequence[Step]) -> int:
 
 
 @pytest.mark.parametrize(
-    "policy", [hugging_face_heuristic(1), OnlineGamma(cost=0.2, largest=2), peeking]
+    "policy", [huggingface_heuristic(1), OnlineGamma(cost=0.2, largest=2), peeking]
 )
 def test_decoding_with_a_policy_is_lossless(policy: GammaPolicy) -> None:
     """In fractions, over two steps: γ may depend on past steps, rejected drafts included."""
@@ -149,14 +149,14 @@ def test_decoding_with_a_policy_is_lossless(policy: GammaPolicy) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: hugging_face_heuristic(0),
-        lambda: hugging_face_heuristic(5, largest=0),
+        lambda: huggingface_heuristic(0),
+        lambda: huggingface_heuristic(5, largest=0),
         lambda: OnlineGamma(largest=0),
         lambda: OnlineGamma(cost=-1),
         lambda: OnlineGamma(forgetting=1.5),
         lambda: OnlineGamma(imagined=(0, 0)),
         lambda: OnlineGamma(imagined=3),  # type: ignore[arg-type]
-        lambda: best_for(0.5, 0),
+        lambda: best_gamma_policy(0.5, 0),
         lambda: as_policy(-1),
     ],
 )

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from otm.decoding.models.base import LanguageModel, Rows, Session
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.models.base import LanguageModel, Rows, Session
+from otm.models.table import TableModel
 
 V = 5
 
@@ -22,7 +22,7 @@ class Watched(LanguageModel):
     """A law for each sequence of tokens that shares nothing with that of any other."""
 
     vocabulary = V
-    gives_laws = True
+    returns_probs = True
 
     def __init__(self) -> None:
         self.session: WatchedSession | None = None
@@ -96,7 +96,7 @@ class Call:
 
 def watched() -> tuple[Watched, Reader]:
     model = Watched()
-    return model, Reader(model, Standardization())
+    return model, Reader(model, SamplingParameters())
 
 
 def agreement(a: tuple[int, ...], b: tuple[int, ...]) -> int:
@@ -249,17 +249,17 @@ def test_laws_in_fractions_stay_exact_unless_they_are_sampled_otherwise() -> Non
     eighth = Fraction(1, 8)
     model = TableModel({(): [eighth, 4 * eighth, 0 * eighth, 3 * eighth]})
 
-    def law(sampling: Standardization) -> Any:
+    def law(sampling: SamplingParameters) -> Any:
         return Reader(model, sampling).read([(0,)], [[()]], [0], whole=True)(0, ())
 
-    exact = law(Standardization())
+    exact = law(SamplingParameters())
     assert exact.tokens.tolist() == [0, 1, 3]
     assert exact.probabilities.tolist() == [eighth, 4 * eighth, 3 * eighth]
-    truncated = law(Standardization(top_k=2))
+    truncated = law(SamplingParameters(top_k=2))
     assert truncated.tokens.tolist() == [1, 3]
     np.testing.assert_allclose(truncated.probabilities, [4 / 7, 3 / 7], rtol=1e-14)
-    assert law(Standardization(temperature=0)).tokens.tolist() == [1]
-    warm = law(Standardization(temperature=2)).dense(4)
+    assert law(SamplingParameters(temperature=0)).tokens.tolist() == [1]
+    warm = law(SamplingParameters(temperature=2)).dense(4)
     np.testing.assert_allclose(warm, np.sqrt([1, 4, 0, 3]) / np.sqrt([1, 4, 3]).sum(), rtol=1e-14)
 
 
@@ -267,12 +267,12 @@ def test_logits_are_standardized() -> None:
     """Bug: logits are taken for laws, or their sampling parameters are ignored."""
 
     class Logits(Watched):
-        gives_laws = False
+        returns_probs = False
 
         def law(self, tokens: tuple[int, ...]) -> npt.NDArray[np.float64]:
             return np.log(super().law(tokens)) + 7
 
-    sampling = Standardization(temperature=0.5, top_k=3)
+    sampling = SamplingParameters(temperature=0.5, top_k=3)
     model = Logits()
     laws = Reader(model, sampling).read([(0, 1)], [[(2,)]], [0], whole=True)
     for path in ((), (2,)):

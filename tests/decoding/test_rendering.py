@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from otm.decoding import Generation, Seconds, Step, spectr, speculative, stream
-from otm.decoding.models import TableModel
 from otm.decoding.rendering import legend, statistics, trace, wants_colour
 from otm.errors import InvalidInputError
+from otm.models import TableModel
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -10,7 +10,6 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from otm.decoding.models.ngram import NGramModel
 from otm.errors import InvalidParameterError
 from otm.figures.language_models import (
     UNKNOWN,
@@ -21,8 +20,9 @@ from otm.figures.language_models import (
     perplexity,
     tokenise,
 )
+from otm.models.ngram import NGramModel
 
-DATA = files("otm") / "data"
+DATA = files("otm.models") / "data"
 
 
 @pytest.fixture(scope="module")

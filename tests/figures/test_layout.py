@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 from matplotlib.transforms import Bbox
 
-from otm.figures.drawing.style import COLUMN_WIDTH, PAGE_WIDTH, journal_style
+from otm._core.drawing import COLUMN_WIDTH, PAGE_WIDTH, journal_style
 from otm.figures.drawing.tables import comparison_figure, table_figure
 from otm.figures.printed import Comparison, comparison_table
 from otm.figures.registry import FIGURES, load

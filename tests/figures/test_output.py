@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from otm._core.digest import data_files, digest_of, versions
 from otm.errors import InvalidInputError, MissingDependencyError, UnknownMethodError
 from otm.figures import captions, output
 from otm.figures.__main__ import main
@@ -25,7 +26,6 @@ from otm.figures.printed import agrees
 from otm.figures.progress import progress
 from otm.figures.registry import FIGURES, Kind, load
 from otm.figures.run import Done, draw_all
-from otm.figures.sources import data_files, digest_of, versions
 from otm.figures.table import Table
 
 NAME = "spectr_figure_5"
@@ -95,7 +95,7 @@ def test_the_digest_follows_imports_and_leaves_out_what_only_draws(tmp_path: Pat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-import otm.figures.sources as sources
+import otm._core.digest as sources
 real = sources._file_of
 class Changed:
     def __init__(self, path, old, new): self.path, self.old, self.new = path, old, new
@@ -122,10 +122,10 @@ print(sources.digest_of("otm.figures.spectr.figure_5"))
     assert changed("otm.figures.drawing.style", "#0072B2", "#0072B3") == same
     assert changed("otm.figures.registry", '"leviathan_figure_1",', "") == same
     tokens = "from __future__ import annotations\n\ndef draw_token(): return 1"
-    assert changed("otm.membership.cut", "from __future__ import annotations", tokens) != same
+    assert changed("otm.optimum.cut", "from __future__ import annotations", tokens) != same
     assert changed(figure, "MOST_DRAFTS = 20", "MOST_DRAFTS = 21") != same
-    assert changed("otm.membership.cut", "from otm", "import sys; from otm") != same
-    assert changed("otm.arithmetic", "from __future__", "import sys\nfrom __future__") != same
+    assert changed("otm.optimum.cut", "from otm", "import sys; from otm") != same
+    assert changed("otm._core.arithmetic", "from __future__", "import sys\nfrom __future__") != same
     assert digest_of("otm.figures.spectr.figure_6") != same
 
 

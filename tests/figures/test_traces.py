@@ -12,7 +12,6 @@ pytest.importorskip("torch")
 
 from benchmarks.timeline import Call, TimedModel, decode
 from otm.decoding import Generation, Step, autoregressive, speculative
-from otm.decoding.models import TableModel
 from otm.figures.iterations import ACCEPTED, CONTEXT, NOT_JUDGED, REJECTED, TARGET
 from otm.figures.leviathan import figure_1 as leviathan_figure_1
 from otm.figures.leviathan import figure_5 as leviathan_figure_5
@@ -20,6 +19,7 @@ from otm.figures.spectr import figure_1 as spectr_figure_1
 from otm.figures.spectr import figure_2 as spectr_figure_2
 from otm.figures.spectr import figure_3 as spectr_figure_3
 from otm.figures.table import Table
+from otm.models import TableModel
 
 DRAFT_ORDER = {ACCEPTED: 0, REJECTED: 1, NOT_JUDGED: 2}
 

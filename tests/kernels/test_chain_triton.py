@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.errors import InvalidInputError, InvalidLawError, MissingDependencyError  # noqa: E402
+from otm.errors import InvalidDistributionError, InvalidInputError, MissingDependencyError  # noqa: E402
 from otm.kernels import chain_triton, reference, softmax, triton_  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
@@ -242,7 +242,7 @@ def test_the_law_of_logits_from_its_breakpoints(device: str) -> None:
 
 def test_a_vocabulary_that_could_overflow_is_refused(device: str) -> None:
     given = (torch.empty(1, 1, 2**20 + 1), None, torch.empty(1, 0).long(), torch.zeros(1, 2))
-    with pytest.raises(InvalidLawError, match="1,048,576"):
+    with pytest.raises(InvalidDistributionError, match="1,048,576"):
         chain_triton.verify_chain_from_logits(*on(device, given), validate=False)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from otm.errors import (
+    InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
-    InvalidLawError,
     InvalidParameterError,
     InvalidUniformsError,
     MissingDependencyError,
@@ -56,16 +56,16 @@ WRONG: list[tuple[dict[str, np.ndarray], type[Exception], str]] = [
     ({"tokens": np.zeros((2, 2), dtype=bool)}, InvalidDraftsError, "bool"),
     (with_entry("tokens", (0, 0), 4), InvalidDraftsError, r"\[0, 4\)"),
     (with_entry("tokens", (0, 0), -2), InvalidDraftsError, "-2 to 2"),
-    ({"target": np.full((2, 2, 4), 0.25)}, InvalidLawError, "one row more"),
-    ({"target": np.ones((2, 3, 0))}, InvalidLawError, "shape"),
-    ({"target": np.ones((2, 3, 4), dtype=int)}, InvalidLawError, "int64"),
-    ({"target": np.ones((2, 3, 4))}, InvalidLawError, "sum to one"),
-    (with_entry("target", (1, 0, 2), math.nan), InvalidLawError, "number 0 of chain 1"),
-    (with_entry("target", (0, 2, 2), math.inf), InvalidLawError, "number 1 of chain 0"),
-    (with_entry("target", (0, 1, 2), -0.1), InvalidLawError, "number 0 of chain 0"),
-    (with_entry("draft", (0, 1, 3), math.nan), InvalidLawError, "law of draft, number 1"),
-    ({"draft": np.full((2, 2, 5), 0.2)}, InvalidLawError, "at most the target's 4"),
-    ({"draft": np.full((2, 1, 4), 0.25)}, InvalidLawError, "shape"),
+    ({"target": np.full((2, 2, 4), 0.25)}, InvalidDistributionError, "one row more"),
+    ({"target": np.ones((2, 3, 0))}, InvalidDistributionError, "shape"),
+    ({"target": np.ones((2, 3, 4), dtype=int)}, InvalidDistributionError, "int64"),
+    ({"target": np.ones((2, 3, 4))}, InvalidDistributionError, "sum to one"),
+    (with_entry("target", (1, 0, 2), math.nan), InvalidDistributionError, "number 0 of chain 1"),
+    (with_entry("target", (0, 2, 2), math.inf), InvalidDistributionError, "number 1 of chain 0"),
+    (with_entry("target", (0, 1, 2), -0.1), InvalidDistributionError, "number 0 of chain 0"),
+    (with_entry("draft", (0, 1, 3), math.nan), InvalidDistributionError, "law of draft, number 1"),
+    ({"draft": np.full((2, 2, 5), 0.2)}, InvalidDistributionError, "at most the target's 4"),
+    ({"draft": np.full((2, 1, 4), 0.25)}, InvalidDistributionError, "shape"),
     ({"draft": np.full((2, 2, 4), [0, 0.5, 0.5, 0])}, InvalidDraftsError, "probability 0"),
     ({"uniforms": np.full((2, 3), 0.5)}, InvalidUniformsError, "residual"),
     ({"uniforms": np.full((2, 4), 0.5, dtype=np.float32)}, InvalidUniformsError, "24 bits"),
@@ -86,11 +86,11 @@ def test_errors_are_the_same_in_numpy_and_torch(
 
 
 WRONG_LOGITS: list[tuple[dict[str, np.ndarray], Any, type[Exception], str]] = [
-    (with_entry("target", (0, 1, 2), math.nan), 1.0, InvalidLawError, "NaN"),
-    (with_entry("target", (0, 1, 2), math.inf), 0.0, InvalidLawError, "NaN or"),
-    ({"target": np.full((2, 3, 4), -math.inf)}, 1.0, InvalidLawError, "everywhere"),
+    (with_entry("target", (0, 1, 2), math.nan), 1.0, InvalidDistributionError, "NaN"),
+    (with_entry("target", (0, 1, 2), math.inf), 0.0, InvalidDistributionError, "NaN or"),
+    ({"target": np.full((2, 3, 4), -math.inf)}, 1.0, InvalidDistributionError, "everywhere"),
     (with_entry("draft", (1, 0, 2), -math.inf), 1.0, InvalidDraftsError, "probability 0"),
-    (with_entry("draft", (1, 0, 1), math.nan), 1.0, InvalidLawError, "logits of draft"),
+    (with_entry("draft", (1, 0, 1), math.nan), 1.0, InvalidDistributionError, "logits of draft"),
     ({}, -1.0, InvalidParameterError, "at least 0"),
     ({}, math.nan, InvalidParameterError, "at least 0"),
     ({}, math.inf, InvalidParameterError, "finite"),
@@ -142,5 +142,5 @@ def test_arrays_of_another_library_or_device_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="devices"):
         reference.verify_chain(mixed[0].to("meta"), *mixed[1:])
     fractions = np.full((2, 3, 4), Fraction(1, 4), dtype=object)
-    with pytest.raises(InvalidLawError, match="fractions"):
+    with pytest.raises(InvalidDistributionError, match="fractions"):
         definition.verify_chain(fractions, *given[1:])

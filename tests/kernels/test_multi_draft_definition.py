@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm import MembershipProblem
+from otm import Problem
 from otm.coupling import KSeq
-from otm.errors import InvalidDraftsError, InvalidInputError, InvalidLawError, InvalidUniformsError
+from otm.errors import (
+    InvalidDistributionError,
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidUniformsError,
+)
 from otm.kernels import definition, k_seq_definition, multi_draft_definition
 from otm.kernels.k_seq_definition import at_least_once, find_split, k_seq
 from otm.kernels.levels_definition import levels
@@ -179,10 +184,10 @@ def test_the_mixture_is_nearly_as_good_as_the_best_division_factor(k: int) -> No
         split = find_split(target, draft, k, k)
         h = split.one_draft(target, draft)
         assert (split.factor * h <= target * (1 + 1e-12)).all()
-        best = KSeq(MembershipProblem(draft, target, k)).acceptance_by_test
+        best = KSeq(Problem(draft, target, k)).acceptance_by_test
         lost.append(best - at_least_once(h.sum(), k))
         grid = find_split(target, draft, max(k - 1, 1), k)  # a chain has left the running
-        best = KSeq(MembershipProblem(draft, target, max(k - 1, 1))).acceptance_by_test
+        best = KSeq(Problem(draft, target, max(k - 1, 1))).acceptance_by_test
         lost.append(best - at_least_once(grid.one_draft(target, draft).sum(), max(k - 1, 1)))
     assert -1e-12 < min(lost)
     assert max(lost) < 4e-3
@@ -213,9 +218,9 @@ def arguments() -> dict[str, np.ndarray]:
         ("draft_tokens", np.zeros((1, 2), dtype=np.int64), InvalidDraftsError, r"\[B, K, γ\]"),
         ("draft_tokens", np.zeros((1, 0, 1), dtype=np.int64), InvalidDraftsError, "K ≥ 1"),
         ("draft_tokens", np.full((1, 2, 1), 2), InvalidDraftsError, "vocabulary"),
-        ("target_probs", np.full((1, 2, 1, 2), 0.5), InvalidLawError, "target has shape"),
-        ("draft_probs", np.full((1, 1, 1, 2), 0.5), InvalidLawError, "draft has shape"),
-        ("draft_probs", np.full((1, 2, 1, 2), 0.7), InvalidLawError, "sum to one"),
+        ("target_probs", np.full((1, 2, 1, 2), 0.5), InvalidDistributionError, "target has shape"),
+        ("draft_probs", np.full((1, 1, 1, 2), 0.5), InvalidDistributionError, "draft has shape"),
+        ("draft_probs", np.full((1, 2, 1, 2), 0.7), InvalidDistributionError, "sum to one"),
         ("draft_probs", None, InvalidInputError, "one-hot"),
         ("uniforms", np.full((1, 5), 0.5), InvalidUniformsError, r"\(1, 4\)"),
         ("uniforms", np.full((1, 4), 0.5, dtype=np.float32), InvalidUniformsError, "float64"),

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 
 import otm.kernels  # noqa: E402
 from otm.errors import (  # noqa: E402
+    InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
-    InvalidLawError,
     InvalidParameterError,
     InvalidUniformsError,
 )
@@ -198,13 +198,28 @@ def at(name: str, index: tuple[int, ...], value: float) -> Any:
         ("temperature", np.ones(4), InvalidParameterError, "each of the 2 sequences"),
         ("temperature", np.array([1.0, math.nan]), InvalidParameterError, "at least 0"),
         ("temperature", "cold", InvalidParameterError, "str"),
-        ("target_logits", at("target_logits", (0, 1, 1, 0), math.nan), InvalidLawError, "NaN"),
-        ("target_logits", np.zeros((2, 2, 2, 3), dtype=int), InvalidLawError, "int64"),
-        ("target_logits", np.full((2, 2, 2, 3), -math.inf), InvalidLawError, "everywhere"),
-        ("target_logits", np.zeros((2, 2, 1, 3)), InvalidLawError, "target has shape"),
-        ("draft_logits", at("draft_logits", (1, 1, 0, 1), math.inf), InvalidLawError, "draft"),
+        (
+            "target_logits",
+            at("target_logits", (0, 1, 1, 0), math.nan),
+            InvalidDistributionError,
+            "NaN",
+        ),
+        ("target_logits", np.zeros((2, 2, 2, 3), dtype=int), InvalidDistributionError, "int64"),
+        ("target_logits", np.full((2, 2, 2, 3), -math.inf), InvalidDistributionError, "everywhere"),
+        ("target_logits", np.zeros((2, 2, 1, 3)), InvalidDistributionError, "target has shape"),
+        (
+            "draft_logits",
+            at("draft_logits", (1, 1, 0, 1), math.inf),
+            InvalidDistributionError,
+            "draft",
+        ),
         ("draft_logits", at("draft_logits", (1, 0, 0, 0), -math.inf), InvalidDraftsError, "prob"),
-        ("draft_logits", np.zeros((2, 2, 1, 4)), InvalidLawError, "at most the target's 3"),
+        (
+            "draft_logits",
+            np.zeros((2, 2, 1, 4)),
+            InvalidDistributionError,
+            "at most the target's 3",
+        ),
         ("draft_logits", None, InvalidInputError, "one-hot"),
         ("draft_tokens", np.full((2, 2, 1), 3), InvalidDraftsError, "vocabulary"),
         ("uniforms", np.full((2, 3), 0.5), InvalidUniformsError, r"\(2, 4\)"),
@@ -229,5 +244,5 @@ def test_what_is_refused(name: str, wrong: Any, error: type[Exception], words: s
 def test_logits_of_a_greedy_draft_are_not_checked() -> None:
     given = {**arguments(), "draft_logits": at("draft_logits", (0,), math.nan)}  # type: ignore[arg-type]
     multi_draft_definition.verify_drafts_from_logits(**given)
-    with pytest.raises(InvalidLawError, match="logits of draft"):
+    with pytest.raises(InvalidDistributionError, match="logits of draft"):
         multi_draft_definition.verify_drafts_from_logits(**{**given, "temperature": 1.0})

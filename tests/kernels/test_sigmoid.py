@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.errors import InvalidLawError, InvalidParameterError  # noqa: E402
+from otm.errors import InvalidDistributionError, InvalidParameterError  # noqa: E402
 from otm.kernels import sigmoid  # noqa: E402
 
 LAST = 1 - 2.0**-53
@@ -76,7 +76,7 @@ def test_the_law_is_that_of_the_decisions() -> None:
             elif (found.accepted == 0).any():
                 tokens = found.tokens[:, 0].bincount(minlength=4)
                 law += drawn * (1 - accepted) * tokens / 1000
-    assert abs(law - sigmoid.output_law(target, draft, (-5.0, 5.0))).max() < 3e-3
+    assert abs(law - sigmoid.output_distribution(target, draft, (-5.0, 5.0))).max() < 3e-3
 
 
 def test_it_is_far_from_the_target_and_says_so() -> None:
@@ -97,5 +97,5 @@ def test_what_it_refuses() -> None:
     for scales in [(1.0, 1.0), (2.0, 1.0), (-float("inf"), 1.0), (0.0, float("nan"))]:
         with pytest.raises(InvalidParameterError, match="scales"):
             sigmoid.verify_chain(rows, rows[:, :1], *rest, scales)
-    with pytest.raises(InvalidLawError, match="draft"):
+    with pytest.raises(InvalidDistributionError, match="draft"):
         sigmoid.verify_chain(rows, None, *rest)

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.errors import InvalidLawError  # noqa: E402
+from otm.errors import InvalidDistributionError  # noqa: E402
 from otm.kernels import reference, softmax  # noqa: E402
 
 UNIT = 2**61
@@ -85,5 +85,5 @@ def test_decisions_differ_from_float64_near_edges_only() -> None:
 
 
 def test_a_vocabulary_that_could_overflow_is_refused() -> None:
-    with pytest.raises(InvalidLawError, match="1,048,576"):
+    with pytest.raises(InvalidDistributionError, match="1,048,576"):
         softmax.softmax(torch.empty(2**20 + 1, device="meta"), torch.empty((), device="meta"))

@@ -19,7 +19,7 @@ from otm.coupling.maximal import MaximalCoupling
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import Selection
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing import (
     assert_lossless,
     exact_acceptance,
@@ -30,7 +30,7 @@ from otm.testing import (
 )
 
 F = Fraction
-HALVES = MembershipProblem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], k=1)
+HALVES = Problem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], k=1)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_what_cannot_be_explored_is_refused() -> None:
 
 
 def test_drafts_are_enumerated_with_their_probabilities() -> None:
-    problem = MembershipProblem([F(1, 3), 0, F(2, 3)], [F(1), 0, 0], k=2)
+    problem = Problem([F(1, 3), 0, F(2, 3)], [F(1), 0, 0], k=2)
     expected = {(0, 0): F(1, 9), (0, 2): F(2, 9), (2, 0): F(2, 9), (2, 2): F(4, 9)}
     assert dict(problem.drafts.tuples()) == expected
 
@@ -181,12 +181,12 @@ def test_the_law_of_select_is_exact() -> None:
 
 def test_a_draft_law_other_than_the_stated_one_shows() -> None:
     plan = OptimalPlan(HALVES)
-    greedy = MembershipProblem([F(1), 0], [F(1, 4), F(3, 4)], k=1)
+    greedy = Problem([F(1), 0], [F(1, 4), F(3, 4)], k=1)
     assert exact_output_law(plan, greedy.drafts.tuples()).tolist() == [F(1, 2), F(1, 2)]
 
 
 def test_select_of_a_float_plan_is_not_explored() -> None:
-    plan = MaximalCoupling(MembershipProblem([0.5, 0.5], [0.25, 0.75], k=1))
+    plan = MaximalCoupling(Problem([0.5, 0.5], [0.25, 0.75], k=1))
     with pytest.raises(InvalidParameterError, match="to_exact"):
         exact_law_of_select(plan, [0])
 
@@ -198,12 +198,13 @@ class WrongIndex(MaximalCoupling):
 
 
 class WrongStatement(MaximalCoupling):
-    def output_law(self) -> Any:
+    def output_distribution(self) -> Any:
         return self.problem.draft
 
 
 @pytest.mark.parametrize(
-    ("plan", "message"), [(WrongIndex, "index 0, not -1"), (WrongStatement, r"output_law\(\) says")]
+    ("plan", "message"),
+    [(WrongIndex, "index 0, not -1"), (WrongStatement, r"output_distribution\(\) says")],
 )
 def test_assert_lossless_says_what_is_wrong(plan: type[MaximalCoupling], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
@@ -218,9 +219,9 @@ class OnlyTheTest(KSeq):
 
 def test_an_acceptance_without_the_residual_is_found() -> None:
     """Bug: a rejected draft may come back from the residual, and was not counted."""
-    problem = MembershipProblem(HALVES.draft, HALVES.target, 2)
+    problem = Problem(HALVES.draft, HALVES.target, 2)
     assert_lossless(KSeq(problem, rho=2))
     plan = OnlyTheTest(problem, rho=2)
-    assert plan.output_law().tolist() == problem.target.tolist()
+    assert plan.output_distribution().tolist() == problem.target.tolist()
     with pytest.raises(AssertionError, match=f"acceptance says 3/4, not {exact_acceptance(plan)}"):
         assert_lossless(plan)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from otm.arithmetic import Law, is_exact
-from otm.problem import MembershipProblem
+from otm._core.arithmetic import Law, is_exact
+from otm.problem import Problem
 from otm.testing.strategies import LAW_KINDS, PAIR_KINDS, drafts, laws, pairs, problems, uniforms
 
 TINY = 2.0**-1022  # the smallest normal float
@@ -103,7 +103,7 @@ def test_every_kind_of_pair_is_what_its_name_says(
 
 
 @given(problem=problems(max_tokens=4, max_drafts=2), exact=problems(exact=True))
-def test_problems_are_valid(problem: MembershipProblem, exact: MembershipProblem) -> None:
+def test_problems_are_valid(problem: Problem, exact: Problem) -> None:
     assert not problem.exact
     assert problem.n <= 4
     assert problem.k <= 2
@@ -112,7 +112,7 @@ def test_problems_are_valid(problem: MembershipProblem, exact: MembershipProblem
 
 
 @given(data=st.data(), problem=problems())
-def test_drafts_can_be_drawn(data: st.DataObject, problem: MembershipProblem) -> None:
+def test_drafts_can_be_drawn(data: st.DataObject, problem: Problem) -> None:
     tokens = data.draw(drafts(problem.drafts))
     assert len(tokens) == problem.k
     assert all(problem.draft[token] > 0 for token in tokens)

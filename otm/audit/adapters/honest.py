@@ -7,13 +7,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import Law, read_only
+from otm._core.arithmetic import Law, read_only
+from otm._core.sampling import InverseCdf
 from otm.audit.subject import Instance
 from otm.decoding.drafting import Randomness
-from otm.decoding.models.stateless import StatelessModel
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
-from otm.sampling import InverseCdf
+from otm.models.stateless import StatelessModel
+from otm.models.table import TableModel
 
 __all__ = ["InFloats", "chain_laws", "draw_chain", "models_for"]
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from otm.audit.adapters.batched import Batched, seed_of
 from otm.audit.subject import Instance, Subject
 from otm.decoding.drafting import Randomness
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError
+from otm.models.table import TableModel
 
 __all__ = ["generate", "speculative_sampling"]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.sparse import SparseProbs
 from otm.audit.adapters.batched import Batched
 from otm.audit.adapters.honest import models_for
 from otm.audit.subject import Instance, Subject
@@ -22,7 +23,6 @@ from otm.decoding.verification import plan_of_tree
 from otm.kernels import verify, verify_drafts
 from otm.kernels.checks import check_name
 from otm.kernels.multi_draft_checks import coins_of
-from otm.sparse import SparseLaw
 
 __all__ = ["chain_kernel", "decoding", "drafts_kernel", "trees"]
 
@@ -122,7 +122,7 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
     """
     verifier = verifier_of(rule)
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
-        law = SparseLaw([0, 1], [0.5, 0.5])
+        law = SparseProbs([0, 1], [0.5, 0.5])
         plan_of_tree(rule, law, law, 2)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:

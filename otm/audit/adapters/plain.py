@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.text import shown
 from otm.audit.adapters.honest import chain_laws, draw_chain, models_for
 from otm.audit.adapters.results import as_tokens
 from otm.audit.adapters.rules import Rule, SelectionRule
@@ -22,7 +23,6 @@ from otm.audit.subject import Instance, Subject
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
-from otm.shown import shown
 
 __all__ = ["KINDS", "Chain", "Loop", "TokenRule", "as_subject", "chain", "loop", "token_rule"]
 
@@ -91,7 +91,7 @@ class Chain(_Plain):
 class TokenRule(_Plain):
     """A rule that outputs one token after k i.i.d. drafts; see `token_rule`."""
 
-    most_tokens = 1
+    max_tokens = 1
 
     def __init__(
         self,
@@ -130,14 +130,14 @@ class Loop(_Plain):
         self, function: Callable[..., Any], *, name: str | None = None, max_tokens: int = 3
     ) -> None:
         super().__init__(function, name, 5, None)
-        self.most_tokens = max_tokens
+        self.max_tokens = max_tokens
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode up to the limit."""
         models = models_for(instance, source(0).dtype == object)
         random = self._random(source, None)
         result = self.function(
-            *models, instance.prompt, gamma=instance.gamma, max_tokens=self.most_tokens, **random
+            *models, instance.prompt, gamma=instance.gamma, max_tokens=self.max_tokens, **random
         )
         return as_tokens(result)
 
@@ -239,7 +239,7 @@ def loop(function: Callable[..., Any], **options: Any) -> Subject:
     ...     return speculative(
     ...         target, draft, [prompt], gamma=gamma, max_tokens=max_tokens, uniforms=[uniforms]
     ...     ).sequences[0]
-    >>> loop(decode, max_tokens=2).most_tokens
+    >>> loop(decode, max_tokens=2).max_tokens
     2
     """
     return Loop(function, **options)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.tensors import to_host
 from otm.decoding.reading import Path
-from otm.tensors import to_host
 
 __all__ = ["as_tokens"]
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.checks import Drafts
+from otm._core.sampling import InverseCdf
 from otm.audit.subject import Instance, Subject
 from otm.coupling.plan import TransportPlan
 from otm.coupling.rules import Rule
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.input_checks import Drafts
-from otm.problem import MembershipProblem
-from otm.sampling import InverseCdf
+from otm.problem import Problem
 
 __all__ = ["Rule", "SelectionRule"]
 
@@ -31,7 +31,7 @@ class SelectionRule(Subject):
         For reports.
     """
 
-    most_tokens = 1
+    max_tokens = 1
 
     def __init__(self, rule: Rule, name: str | None = None) -> None:
         self.name = str(name or getattr(rule, "__name__", type(rule).__name__))
@@ -71,7 +71,7 @@ class _Drafted:
     def __init__(self, rule: Any, instance: Instance, exact: bool) -> None:
         laws = (model.law(instance.prompt) for model in (instance.draft, instance.target))
         draft, target = (law if exact else law.astype(np.float64) for law in laws)
-        self.plan = rule(MembershipProblem(draft, target, instance.k))
+        self.plan = rule(Problem(draft, target, instance.k))
         drafts, probabilities = zip(*self.plan.drafts.tuples(), strict=True)
         self._tuples: Drafts = np.array(drafts)
         self._cdf = InverseCdf.from_weights(np.array(probabilities))

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from otm._core.text import shown
 from otm.errors import InvalidParameterError, MissingDependencyError
-from otm.shown import shown
 
 __all__ = ["RANDOMNESS", "parameters_of", "randomness_of", "required", "torch_generator"]
 

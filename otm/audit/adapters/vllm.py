@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.sampling import locate_in_rows
 from otm.audit.adapters.batched import Batched, seed_of
 from otm.audit.subject import Subject
 from otm.errors import MissingDependencyError
-from otm.sampling import locate_in_rows
 
 __all__ = ["rejection_sample"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, Uniforms, excess, one_hot
 from otm.decoding.drafting import Randomness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Block, Rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otm.arithmetic import Law, zeros
+from otm._core.arithmetic import Law, zeros
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, Uniforms
 from otm.audit.subject import Instance

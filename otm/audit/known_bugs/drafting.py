@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, normalised, one_hot
 from otm.audit.subject import Instance

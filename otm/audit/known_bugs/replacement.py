@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, excess, normalised, one_hot
 

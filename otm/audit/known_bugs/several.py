@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Siblings, draw
 from otm.audit.subject import Instance
@@ -44,7 +44,7 @@ class _NoResidual(Siblings):
 class _LongestOfAll(Chain):
     """Two chains of one draft show it."""
 
-    most_tokens = 2
+    max_tokens = 2
 
     def takes(self, instance: Instance) -> bool:
         return instance.k == 2

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from otm.arithmetic import Law, zeros
+from otm._core.arithmetic import Law, zeros
+from otm._core.sampling import InverseCdf
 from otm.audit.subject import Instance, Subject
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.sampling import InverseCdf
 
 __all__ = [
     "Block",
@@ -223,7 +223,7 @@ class Siblings(Subject):
         What reports call it.
     """
 
-    most_tokens = 2
+    max_tokens = 2
 
     def __init__(self, name: str = "recursive rejection") -> None:
         self.name = name

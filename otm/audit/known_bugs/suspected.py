@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.audit.known_bugs.steps import Chain, Rows, Uniforms, draw, excess, one_hot
 from otm.audit.subject import Subject
 from otm.decoding.drafting import Randomness

@@ -20,7 +20,7 @@ References
 """
 
 from otm.decoding.analysis.acceptance import acceptance_from_divergence, divergence_lk
-from otm.decoding.analysis.choosing_gamma import best_gamma, corollary_3_9, oracle_speedup
+from otm.decoding.analysis.choosing_gamma import best_gamma, least_improvement, oracle_speedup
 from otm.decoding.analysis.factors import (
     expected_tokens,
     memory_accesses_factor,
@@ -31,9 +31,9 @@ from otm.decoding.analysis.factors import (
 __all__ = [
     "acceptance_from_divergence",
     "best_gamma",
-    "corollary_3_9",
     "divergence_lk",
     "expected_tokens",
+    "least_improvement",
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.distribution import as_law_rows
 from otm.decoding.parameters import in_unit_interval, of_one_kind, result
-from otm.distribution import as_law_rows
 
 __all__ = ["acceptance_from_divergence", "divergence_lk"]
 
@@ -36,7 +36,7 @@ def divergence_lk(draft: Any, target: Any) -> Any:
 
     Raises
     ------
-    InvalidLawError
+    InvalidDistributionError
         If a row is not a law, or the laws do not fit together.
 
     References

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.arithmetic import is_exact
+from otm._core.arithmetic import is_exact
 from otm.decoding.analysis.factors import geometric_sum
 from otm.decoding.parameters import (
     LARGEST_GAMMA,
@@ -27,10 +27,10 @@ from otm.decoding.parameters import (
 )
 from otm.errors import InvalidParameterError
 
-__all__ = ["best_gamma", "corollary_3_9", "oracle_speedup"]
+__all__ = ["best_gamma", "least_improvement", "oracle_speedup"]
 
 
-def corollary_3_9(alpha: Any, cost: Any) -> Any:
+def least_improvement(alpha: Any, cost: Any) -> Any:
     """Improvement (1 + α) / (1 + c) with a single draft ([leviathan2023]_, Corollary 3.9).
 
     If α > c, it is above 1, and the best γ improves by at least as much.  Otherwise it is at most
@@ -61,7 +61,7 @@ def corollary_3_9(alpha: Any, cost: Any) -> Any:
     Examples
     --------
     >>> from fractions import Fraction
-    >>> corollary_3_9(Fraction(3, 4), Fraction(1, 50))
+    >>> least_improvement(Fraction(3, 4), Fraction(1, 50))
     Fraction(175, 102)
     """
     a, c = of_one_kind(in_unit_interval(alpha, "α"), as_costs(cost, "c"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from otm.arithmetic import Law, is_exact
+from otm._core.arithmetic import Law, is_exact
 from otm.decoding.parameters import (
     as_costs,
     as_draft_numbers,

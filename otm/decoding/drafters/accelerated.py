@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 
+from otm._core.sparse import SparseProbs
 from otm.decoding.checks import as_paths, check_outputs
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
-from otm.decoding.models.base import LanguageModel
 from otm.decoding.reading import Context, Reader
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.verification import Verifier, verify_chain
 from otm.errors import InvalidInputError
-from otm.sparse import SparseLaw
+from otm.models.base import LanguageModel
 
 __all__ = ["AcceleratedDrafter"]
 
@@ -33,7 +33,7 @@ class AcceleratedDrafter(Drafter):
         What drafts for it, perhaps another `AcceleratedDrafter`.
     verify : Verifier, optional
         What judges the inner drafts; one that is lossless.
-    sampling : Standardization, optional
+    sampling : SamplingParameters, optional
         How to sample from the draft model.
 
     Raises
@@ -59,7 +59,7 @@ class AcceleratedDrafter(Drafter):
 
     >>> import numpy as np
     >>> from otm.decoding.drafters.prompt_lookup import PromptLookup
-    >>> from otm.decoding.models import TableModel
+    >>> from otm.models import TableModel
     >>> model = TableModel({(): [1, 0, 0], (0,): [0, 1, 0], (1,): [0, 0, 1]})
     >>> drafter = AcceleratedDrafter(model, PromptLookup())
     >>> [root] = drafter.draft([(0, 1, 2, 0)], [5], [0], [np.random.random])
@@ -72,7 +72,7 @@ class AcceleratedDrafter(Drafter):
         model: LanguageModel,
         inner: Drafter,
         verify: Verifier = verify_chain,
-        sampling: Standardization | None = None,
+        sampling: SamplingParameters | None = None,
     ) -> None:
         if inner.vocabulary not in (None, model.vocabulary):
             raise InvalidInputError(
@@ -82,7 +82,7 @@ class AcceleratedDrafter(Drafter):
         self.vocabulary = model.vocabulary
         lengths = [n for n in (model.context_length, inner.context_length) if n is not None]
         self.context_length = min(lengths, default=None)
-        self._reader = Reader(model, sampling or Standardization())
+        self._reader = Reader(model, sampling or SamplingParameters())
         self._inner = inner
         self._verify = verify
 
@@ -132,7 +132,7 @@ class AcceleratedDrafter(Drafter):
                 return roots
 
 
-def _extend(end: DraftNode, law: SparseLaw, token: int) -> DraftNode:
+def _extend(end: DraftNode, law: SparseProbs, token: int) -> DraftNode:
     """Put a draft behind the last one of a chain."""
     end.law = law
     end.children = [DraftNode((*end.path, token))]

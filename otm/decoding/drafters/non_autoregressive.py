@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy.typing as npt
 
+from otm._core.checks import as_positive
+from otm._core.sparse import SparseProbs
+from otm._core.text import shown
 from otm.decoding.branching import Branching, as_branching, children_at
-from otm.decoding.counts import as_positive
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
-from otm.decoding.models.ngram import NGramModel
 from otm.decoding.reading import Context
 from otm.errors import InvalidDraftsError, InvalidParameterError
-from otm.shown import shown
-from otm.sparse import SparseLaw
+from otm.models.ngram import NGramModel
 
 __all__ = ["Heads", "NonAutoregressiveDrafter", "skip_gram_heads"]
 
-Heads = Callable[[Sequence[Context], int], Sequence[Sequence[SparseLaw]]]
+Heads = Callable[[Sequence[Context], int], Sequence[Sequence[SparseProbs]]]
 """From contexts and a number γ to at most γ laws for each of them: the i-th is a law of the i-th
 token behind the context, whatever comes between."""
 
@@ -53,7 +53,7 @@ class NonAutoregressiveDrafter(Drafter):
     Notes
     -----
     Drafts are drawn from the laws.  The heads of [stern2018]_ give their likeliest tokens, and so
-    do laws that `Standardization` made at temperature 0.
+    do laws that `SamplingParameters` made at temperature 0.
 
     References
     ----------
@@ -65,7 +65,7 @@ class NonAutoregressiveDrafter(Drafter):
     Examples
     --------
     >>> import numpy as np
-    >>> one, two = SparseLaw([1], [1]), SparseLaw([2, 3], [0.5, 0.5])
+    >>> one, two = SparseProbs([1], [1]), SparseProbs([2, 3], [0.5, 0.5])
     >>> drafter = NonAutoregressiveDrafter(lambda contexts, gamma: [[one, two]], branching=2)
     >>> [root] = drafter.draft([(0,)], [2], [0], [lambda m: np.linspace(0.4, 0.6, m)])
     >>> root.leaves()
@@ -125,7 +125,7 @@ def _check_laws(laws: Any, count: int) -> None:
     if not isinstance(laws, Sequence) or not all(isinstance(given, Sequence) for given in laws):
         raise InvalidDraftsError(
             f"the heads gave {shown(laws)}; they must return a list for each context, with a "
-            "SparseLaw for each of the tokens behind it"
+            "SparseProbs for each of the tokens behind it"
         )
     if len(laws) != count:
         raise InvalidDraftsError(
@@ -133,10 +133,10 @@ def _check_laws(laws: Any, count: int) -> None:
             "return one sequence of laws for each context"
         )
     for law in (law for given in laws for law in given):
-        if not isinstance(law, SparseLaw):
+        if not isinstance(law, SparseProbs):
             raise InvalidDraftsError(
-                f"the heads gave {shown(law)} as a law; give a SparseLaw, such as "
-                "SparseLaw.from_dense(probabilities)"
+                f"the heads gave {shown(law)} as a law; give a SparseProbs, such as "
+                "SparseProbs.from_dense(probabilities)"
             )
 
 
@@ -178,7 +178,7 @@ def skip_gram_heads(tokens: npt.ArrayLike, order: int, vocabulary: int, gamma: i
         for i in range(1, as_positive(gamma, "gamma") + 1)
     ]
 
-    def heads(contexts: Sequence[Context], most: int) -> list[list[SparseLaw]]:
-        return [[SparseLaw.from_dense(m.law(c)) for m in models[:most]] for c in contexts]
+    def heads(contexts: Sequence[Context], most: int) -> list[list[SparseProbs]]:
+        return [[SparseProbs.from_dense(m.law(c)) for m in models[:most]] for c in contexts]
 
     return heads

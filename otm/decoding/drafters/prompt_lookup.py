@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.counts import as_positive
+from otm._core.checks import as_positive
+from otm._core.sparse import SparseProbs
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.reading import Context
-from otm.sparse import SparseLaw
 
 __all__ = ["PromptLookup"]
 
@@ -111,7 +111,7 @@ def _chain(tokens: Sequence[int]) -> DraftNode:
     """Make a chain of drafts that are certain."""
     root = node = DraftNode()
     for token in tokens:
-        node.law = SparseLaw.from_support(np.array([token]), np.ones(1))
+        node.law = SparseProbs.from_support(np.array([token]), np.ones(1))
         node.children = [DraftNode((*node.path, token))]
         (node,) = node.children
     return root

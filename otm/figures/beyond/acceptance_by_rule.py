@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm.coupling import RULES, RecursiveRejectionWithoutReplacement
-from otm.decoding.planning.paired_means import clustered_mean
-from otm.draft_laws import WithoutReplacement
-from otm.figures.drawing.style import COLOURS, MARKERS, blank_figure, journal_style
+from otm.drafts import WithoutReplacement
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
 from otm.figures.shipped_pairs import DRAFTS, shipped_laws
 from otm.figures.table import Table
-from otm.membership.cut import optimal_value
-from otm.membership.other_drafts import optimal_value_of
-from otm.problem import MembershipProblem
+from otm.gain.paired_means import clustered_mean
+from otm.optimum.cut import optimal_value
+from otm.optimum.other_drafts import optimal_value_of
+from otm.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ WITHOUT = "recursive rejection without replacement"
 BEST_WITHOUT = "optimal, without replacement"
 SHOWN = "medium"
 
-Rule = Callable[[MembershipProblem, np.random.Generator], float]
+Rule = Callable[[Problem, np.random.Generator], float]
 
 
 def _of(name: str) -> Rule:
@@ -57,18 +57,18 @@ def _of(name: str) -> Rule:
     return lambda problem, _: float(RULES[name](problem).acceptance)
 
 
-def _optimum(problem: MembershipProblem, _: np.random.Generator) -> float:
+def _optimum(problem: Problem, _: np.random.Generator) -> float:
     return float(optimal_value(problem.by_ratio, problem.k)[0])
 
 
-def _without_replacement(problem: MembershipProblem, rng: np.random.Generator) -> float:
+def _without_replacement(problem: Problem, rng: np.random.Generator) -> float:
     plan = RecursiveRejectionWithoutReplacement(problem)
     if problem.k <= 2:
         return float(plan.acceptance)
     return float(np.mean(plan.acceptance_given(plan.drafts.sample(rng, SETS))))
 
 
-def _best_without_replacement(problem: MembershipProblem, _: np.random.Generator) -> float:
+def _best_without_replacement(problem: Problem, _: np.random.Generator) -> float:
     drafts = WithoutReplacement(problem.draft, problem.k)
     return float(optimal_value_of(drafts, problem.target))
 
@@ -116,7 +116,7 @@ def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     rows = []
     for pair, k in progress(cases, len(cases), "acceptance_by_rule"):
         problems = [
-            MembershipProblem(draft, target, k)
+            Problem(draft, target, k)
             for draft, target in zip(laws[pair], laws["target"], strict=True)
         ]
         rules = IID_RULES | OTHER_RULES

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.coupling import KSeq, OptimalPlan
-from otm.decoding.planning.paired_means import clustered_mean
-from otm.figures.drawing.style import COLOURS, blank_figure, journal_style
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
 from otm.figures.shipped_pairs import shipped_laws
 from otm.figures.table import Cell, Table
-from otm.membership.cut import optimal_cap
-from otm.problem import MembershipProblem
+from otm.gain.paired_means import clustered_mean
+from otm.optimum.cut import optimal_cap
+from otm.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ TARGET, OPTIMUM, K_SEQ, GAIN = "target", "optimum", "k-Seq", "gain"
 FACTORS = {OPTIMUM: "c*", K_SEQ: "ρ*"}
 
 
-def masses_by_bin(problem: MembershipProblem) -> dict[str, npt.NDArray[np.float64]]:
+def masses_by_bin(problem: Problem) -> dict[str, npt.NDArray[np.float64]]:
     """Sum the target law and the accepted masses of both rules by bins of log₂(q/p).
 
     Returns
@@ -82,7 +82,7 @@ def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     pairs = list(zip(laws[PAIR], laws["target"], strict=True))
     rows: list[tuple[Cell, ...]] = []
     for k in NUMBERS:
-        problems = [MembershipProblem(*pair, k) for pair in pairs]
+        problems = [Problem(*pair, k) for pair in pairs]
         found = [masses_by_bin(at) for at in progress(problems, len(problems), "gain_by_ratio")]
         series = {name: np.array([at[name] for at in found]) for name in (TARGET, OPTIMUM, K_SEQ)}
         series[GAIN] = series[OPTIMUM] - series[K_SEQ]

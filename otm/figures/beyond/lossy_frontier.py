@@ -24,27 +24,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.distribution import total_variation
+from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.coupling import (
     ArgmaxLenientPlan,
     LenientPlan,
     TransportPlan,
     TypicalAcceptance,
 )
-from otm.decoding import Standardization
-from otm.decoding.planning.paired_means import clustered_mean
-from otm.distribution import total_variation
-from otm.figures.drawing.style import COLOURS, blank_figure, journal_style
+from otm.decoding import SamplingParameters
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
 from otm.figures.table import Cell, Table
 from otm.figures.wagner.outputs import distance, logits_at_contexts, outputs, weights
-from otm.membership.cut import optimal_value
-from otm.problem import MembershipProblem
+from otm.gain.paired_means import clustered_mean
+from otm.optimum.cut import optimal_value
+from otm.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FRONTIER", "KNOBS", "Knob", "data", "draw", "full_data"]
+__all__ = ["FRONTIER", "KNOBS", "LossySetting", "data", "draw", "full_data"]
 
 KIND = Kind.EXPERIMENT
 SEED = 0
@@ -57,7 +57,7 @@ Point = tuple[float, float]
 """Acceptance probability, and total variation of the output law from the target law."""
 
 
-class Knob(NamedTuple):
+class LossySetting(NamedTuple):
     """A family of lossy rules with one parameter.
 
     Attributes
@@ -69,24 +69,24 @@ class Knob(NamedTuple):
     """
 
     settings: tuple[float, ...]
-    point: Callable[[MembershipProblem, float], Point]
+    point: Callable[[Problem, float], Point]
 
 
 def _of_plan(plan: TransportPlan) -> Point:
-    distance = total_variation(plan.output_law(), plan.problem.target)
+    distance = total_variation(plan.output_distribution(), plan.problem.target)
     return float(plan.acceptance), float(distance)
 
 
-def _at_temperature(problem: MembershipProblem, temperature: float) -> Point:
+def _at_temperature(problem: Problem, temperature: float) -> Point:
     """Take the optimal rule for the target law at another temperature."""
     weights = problem.target ** (1 / temperature)
-    other = MembershipProblem(problem.draft, weights / weights.sum(), problem.k)
+    other = Problem(problem.draft, weights / weights.sum(), problem.k)
     distance = total_variation(other.target, problem.target)
     return float(optimal_value(other.by_ratio, other.k)[0]), float(distance)
 
 
-def _typical(otherwise: Any) -> Callable[[MembershipProblem, float], Point]:
-    def point(problem: MembershipProblem, epsilon: float) -> Point:
+def _typical(otherwise: Any) -> Callable[[Problem, float], Point]:
+    def point(problem: Problem, epsilon: float) -> Point:
         return _of_plan(TypicalAcceptance(problem, epsilon, epsilon**0.5, otherwise))
 
     return point
@@ -96,18 +96,18 @@ _LENIENCES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.03, 0.01)
 _EPSILONS = (0.8, 0.4, 0.2, 0.09, 0.03, 0.01, 0.001)
 
 KNOBS = {
-    "lenience, optimal": Knob(
+    "lenience, optimal": LossySetting(
         _LENIENCES, lambda problem, value: _of_plan(LenientPlan(problem, value))
     ),
-    "lenience, paper's residual": Knob(
+    "lenience, paper's residual": LossySetting(
         _LENIENCES, lambda problem, value: _of_plan(LenientPlan(problem, value, "paper"))
     ),
-    "argmax lenience": Knob(
+    "argmax lenience": LossySetting(
         _LENIENCES, lambda problem, value: _of_plan(ArgmaxLenientPlan(problem, value))
     ),
-    "typical acceptance, else argmax": Knob(_EPSILONS, _typical("argmax")),
-    "typical acceptance, else target": Knob(_EPSILONS, _typical("target")),
-    "temperature of the target": Knob(
+    "typical acceptance, else argmax": LossySetting(_EPSILONS, _typical("argmax")),
+    "typical acceptance, else target": LossySetting(_EPSILONS, _typical("target")),
+    "temperature of the target": LossySetting(
         (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0), _at_temperature
     ),
 }
@@ -131,7 +131,7 @@ def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     chosen = np.arange(of_prompt.size).reshape(prompts, TOKENS)[:, ::every].ravel()
     clusters = of_prompt[chosen]
     logits = {name: logits[name][chosen] for name in names}
-    laws = {name: Standardization()(logits[name]) for name in names}
+    laws = {name: SamplingParameters()(logits[name]) for name in names}
     pairs = list(zip(laws[PAIR], laws["target"], strict=True))
     cases = [
         (k, name, setting)
@@ -142,7 +142,7 @@ def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     rows: list[tuple[Cell, ...]] = []
     best = {}
     for k in NUMBERS:
-        problems = [MembershipProblem(*pair, k) for pair in pairs]
+        problems = [Problem(*pair, k) for pair in pairs]
         best[k] = float(np.mean([optimal_value(at.by_ratio, k)[0] for at in problems]))
         for far in (0.0, 1 - best[k], 1.0):
             value = min(1.0, best[k] + far)
@@ -154,7 +154,7 @@ def data(prompts: int = PROMPTS, every: int = EVERY) -> Table:
         rows.append((k, name, setting, *accepted, *distances, highest))
 
     for k, name, setting in progress(cases, len(cases), "lossy_frontier"):
-        problems = [MembershipProblem(*pair, k) for pair in pairs]
+        problems = [Problem(*pair, k) for pair in pairs]
         points = [KNOBS[name].point(problem, setting) for problem in problems]
         add(k, name, setting, np.transpose(points))
     for scale in SCALES:

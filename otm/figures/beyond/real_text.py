@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.figures.batch_means import batch_means_interval
-from otm.figures.drawing.style import COLOURS, RULE_LABELS, RULE_LINES, blank_figure, journal_style
+from otm.figures.drawing.style import RULE_LABELS, RULE_LINES
 from otm.figures.language_models import HISTORY, Corpus, load_corpus, next_token_laws
 from otm.figures.progress import progress
 from otm.figures.registry import Kind

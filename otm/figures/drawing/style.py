@@ -1,40 +1,16 @@
-"""The look of all figures: one column of a paper wide, legible in print and without colour."""
+"""How selection rules and curves are marked in every figure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from otm.errors import MissingDependencyError
 from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = [
-    "COLOURS",
-    "MARKERS",
-    "RULE_LABELS",
-    "RULE_LINES",
-    "blank_figure",
-    "journal_style",
-    "label_point",
-    "rule_legend",
-]
-
-COLUMN_WIDTH = 3.4
-"""Inches."""
-
-PAGE_WIDTH = 7.0
-"""Inches; of the two columns of a page, for what does not fit into one."""
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
-"""Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
-
-MARKERS = ("o", "s", "^", "D", "v")
-"""One for each colour, so that curves differ in print without colours too."""
+__all__ = ["RULE_LABELS", "RULE_LINES", "label_point", "rule_legend"]
 
 RULE_LINES: dict[str, dict[str, Any]] = {
     OPTIMUM: {"linestyle": "-", "marker": "o", "markersize": 2.4},
@@ -44,60 +20,6 @@ RULE_LINES: dict[str, dict[str, Any]] = {
 """How the line of each rule is drawn in every figure; colours are left to the figure."""
 
 RULE_LABELS = {OPTIMUM: "OTM-$k$", K_SEQ: "$k$-Seq", MULTI_ROUND: "recursive rejection"}
-
-_SETTINGS: dict[str, Any] = {
-    "font.family": "STIXGeneral",
-    "font.size": 9,
-    "mathtext.fontset": "stix",
-    "axes.labelsize": 9,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.linewidth": 0.4,
-    "grid.color": "#DDDDDD",
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "legend.fontsize": 8,
-    "legend.edgecolor": "none",
-    "legend.framealpha": 1,
-    "legend.handlelength": 2.6,
-    "lines.linewidth": 1,
-    "lines.markeredgewidth": 0.7,
-    "savefig.dpi": 300,
-    "pdf.fonttype": 42,  # TrueType, embedded: Type 3 fonts are refused by many publishers
-    "svg.fonttype": "path",  # looks the same where the font is not installed
-    "svg.hashsalt": "otm",  # otherwise the names inside are drawn at random
-}
-
-
-@contextmanager
-def journal_style() -> Iterator[None]:
-    """Draw or save in the style of the figures, whatever the user's own settings are.
-
-    Raises
-    ------
-    MissingDependencyError
-        If matplotlib is not installed.
-    """
-    try:
-        from matplotlib import style
-    except ImportError as error:
-        raise MissingDependencyError(
-            'matplotlib is not installed; to draw figures: pip install "otm[figures]"'
-        ) from error
-    with style.context(["default", _SETTINGS]):
-        yield
-
-
-def blank_figure(height: float, *, wide: bool = False) -> Figure:
-    """Start a figure that is one column, or two, wide and some inches high."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(PAGE_WIDTH if wide else COLUMN_WIDTH, height), layout="constrained")
 
 
 def label_point(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from otm._core.drawing import COLOURS, COLUMN_WIDTH, PAGE_WIDTH
 from otm.errors import InvalidInputError
-from otm.figures.drawing.style import COLOURS, COLUMN_WIDTH, PAGE_WIDTH
 from otm.figures.printed import AGREES
 from otm.figures.table import Table
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from otm.figures.drawing.style import COLOURS, COLUMN_WIDTH, PAGE_WIDTH
+from otm._core.drawing import COLOURS, COLUMN_WIDTH, PAGE_WIDTH
 from otm.figures.iterations import ACCEPTED, CONTEXT, NOT_JUDGED, REJECTED, TARGET
 from otm.figures.table import Table
 

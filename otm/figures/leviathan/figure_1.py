@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from otm._core.drawing import journal_style
 from otm.decoding import Generation, speculative
-from otm.decoding.models import encode, load
-from otm.figures.drawing.style import journal_style
 from otm.figures.drawing.traces import draw_label, draw_legend, draw_text, text_page
 from otm.figures.iterations import ACCEPTED, CONTEXT, PROMPT, TARGET, fates, token_rows
 from otm.figures.registry import Kind
 from otm.figures.table import Table
+from otm.models import encode, load
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

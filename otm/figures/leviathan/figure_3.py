@@ -16,8 +16,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.decoding.analysis import best_gamma
-from otm.figures.drawing.style import COLOURS, blank_figure, journal_style
 from otm.figures.registry import Kind
 from otm.figures.table import Table
 

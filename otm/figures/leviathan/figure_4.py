@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.decoding.analysis import operations_factor, walltime_improvement
-from otm.figures.drawing.style import COLOURS, blank_figure, journal_style, label_point
+from otm.figures.drawing.style import label_point
 from otm.figures.leviathan.table_1 import PRINTED
 from otm.figures.registry import Kind
 from otm.figures.table import Table

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from otm.figures.drawing.style import COLOURS, blank_figure, journal_style
+from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.figures.registry import Kind
 from otm.figures.table import Cell, Table
 

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from otm._core.drawing import journal_style
 from otm.decoding.analysis import best_gamma, oracle_speedup, walltime_improvement
-from otm.figures.drawing.style import journal_style
 from otm.figures.drawing.tables import comparison_figure
 from otm.figures.leviathan.rounded_inputs import improvement_comparison
 from otm.figures.printed import Comparison, agrees, comparison_table
 from otm.figures.registry import Kind
 from otm.figures.table import Table
-from otm.membership.lenience import lenient_value
-from otm.problem import MembershipProblem
+from otm.optimum.lenience import lenient_value
+from otm.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +122,7 @@ def _excesses() -> Iterator[Comparison]:
     target: it is output just if it is accepted.
     """
     rare = Fraction(1, 20)
-    problem = MembershipProblem([Fraction(1), Fraction(0)], [rare, 1 - rare], k=1)
+    problem = Problem([Fraction(1), Fraction(0)], [rare, 1 - rare], k=1)
     for lenience, printed in EXCESS:
         item = f"A.5: a token's probability over the target's, l = {lenience}"
         yield Comparison(item, printed, float(lenient_value(problem, Fraction(lenience)) / rare))

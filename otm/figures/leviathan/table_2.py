@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from otm.figures.drawing.style import journal_style
+from otm._core.drawing import journal_style
 from otm.figures.drawing.tables import table_figure
 from otm.figures.recorded_pairs import COMMAND, PAIRS, RECORDED
 from otm.figures.registry import Kind

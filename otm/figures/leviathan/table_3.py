@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from otm.decoding.planning.paired_means import clustered_mean
-from otm.figures.drawing.style import COLOURS, blank_figure, journal_style
+from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.figures.registry import Kind
 from otm.figures.shipped_pairs import DRAFTERS, SIZES, shipped_laws
 from otm.figures.table import Table
+from otm.gain.paired_means import clustered_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

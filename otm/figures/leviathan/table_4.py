@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from otm.figures.drawing.style import journal_style
+from otm._core.drawing import journal_style
 from otm.figures.drawing.tables import comparison_figure
 from otm.figures.leviathan.rounded_inputs import improvement_comparison
 from otm.figures.printed import comparison_table

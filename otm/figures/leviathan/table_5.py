@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.planning.paired_means import clustered_mean
-from otm.figures.drawing.style import COLOURS, MARKERS, blank_figure, journal_style
+from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm.figures.leviathan.table_3 import PROMPTS, TOKENS
 from otm.figures.registry import Kind
 from otm.figures.shipped_pairs import (
@@ -32,6 +31,7 @@ from otm.figures.shipped_pairs import (
     texts_of_target,
 )
 from otm.figures.table import Cell, Table
+from otm.gain.paired_means import clustered_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from otm.figures.drawing.style import COLOURS
+from otm._core.drawing import COLOURS
 from otm.figures.rules import acceptance
 from otm.figures.table import Table
 

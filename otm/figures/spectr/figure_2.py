@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from otm._core.drawing import journal_style
 from otm.decoding import Generation, Step, spectr
-from otm.decoding.models import encode, load
-from otm.figures.drawing.style import journal_style
 from otm.figures.drawing.traces import draw_iteration
 from otm.figures.iterations import PROMPT, rows_of_iteration
 from otm.figures.registry import Kind
 from otm.figures.table import Table
+from otm.models import encode, load
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from otm._core.drawing import journal_style
 from otm.decoding import Step
 from otm.decoding.reading import Path
-from otm.figures.drawing.style import journal_style
 from otm.figures.drawing.traces import COLOUR_OF, draw_label, draw_legend, draw_text, text_page
 from otm.figures.iterations import ACCEPTED, NOT_JUDGED, REJECTED, TARGET, fates, quoted
 from otm.figures.registry import Kind

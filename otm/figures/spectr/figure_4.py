@@ -12,13 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from otm.figures.drawing.style import (
-    RULE_LINES,
-    blank_figure,
-    journal_style,
-    label_point,
-    rule_legend,
-)
+from otm._core.drawing import blank_figure, journal_style
+from otm.figures.drawing.style import RULE_LINES, label_point, rule_legend
 from otm.figures.registry import Kind
 from otm.figures.rules import K_SEQ, OPTIMUM
 from otm.figures.spectr.bernoulli_laws import COLOUR_OF, MOST_DRAFTS, bernoulli_acceptance

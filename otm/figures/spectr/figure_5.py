@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from otm.figures.drawing.style import COLOURS, MARKERS, blank_figure, journal_style, label_point
+from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
+from otm.figures.drawing.style import label_point
 from otm.figures.registry import Kind
 from otm.figures.rules import K_SEQ, OPTIMUM, acceptance
 from otm.figures.table import Table

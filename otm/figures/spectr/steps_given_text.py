@@ -19,7 +19,7 @@ import numpy.typing as npt
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection, TransportPlan
 from otm.coupling.rules import Rule
 from otm.errors import InvalidParameterError
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 
 __all__ = ["expected_steps", "survivors", "survivors_along"]
 
@@ -54,7 +54,7 @@ def survivors(plan: TransportPlan, token: int) -> Floats:
 
     Examples
     --------
-    >>> plan = KSeq(MembershipProblem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> plan = KSeq(Problem([0.75, 0.25], [0.25, 0.75], k=2))
     >>> survivors(plan, 0).round(3), survivors(plan, 1).round(3)
     (array([0.   , 0.157, 0.843]), array([0.469, 0.448, 0.083]))
     """
@@ -149,7 +149,7 @@ def survivors_along(
     found = np.zeros((len(rules), len(tokens), most + 1, most + 1))
     for t, token in enumerate(tokens):
         for m in range(1, most + 1):
-            problem = MembershipProblem(draft[t], target[t], m)
+            problem = Problem(draft[t], target[t], m)
             for i, rule in enumerate(rules):
                 found[i, t, m, : m + 1] = survivors(rule(problem), token)
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from otm.figures.drawing.style import journal_style
+from otm._core.drawing import journal_style
 from otm.figures.recorded_pairs import COMMAND, RECORDED
 from otm.figures.registry import Kind
 from otm.figures.spectr.latencies import Printed, draw_latencies, latencies

@@ -21,22 +21,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.rules import Rule
-from otm.decoding.planning.paired_means import clustered_mean
-from otm.figures.drawing.style import (
-    COLOURS,
-    RULE_LABELS,
-    RULE_LINES,
-    blank_figure,
-    journal_style,
-)
+from otm.figures.drawing.style import RULE_LABELS, RULE_LINES
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
 from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from otm.figures.shipped_pairs import DRAFTS, SIZES, laws_at, prompts_of_text, texts_of_target
 from otm.figures.spectr.steps_given_text import expected_steps, survivors_along
 from otm.figures.table import Cell, Table
+from otm.gain.paired_means import clustered_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from otm.figures.drawing.style import COLOURS
+from otm._core.drawing import COLOURS
 from otm.figures.table import Cell, Table
 from otm.figures.wagner.profiles import METHODS, devices
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from otm.decoding.planning.paired_means import Estimate, ratio_of_totals
+from otm.gain.paired_means import Estimate, ratio_of_totals
 
 __all__ = [
     "COMMAND",

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.planning.paired_means import clustered_mean
 from otm.figures.table import Cell, Table
 from otm.figures.wagner.outputs import (
     SOFTMAX,
@@ -19,6 +18,7 @@ from otm.figures.wagner.outputs import (
     outputs,
     weights,
 )
+from otm.gain.paired_means import clustered_mean
 
 __all__ = ["ALL_ACCEPTED", "HALF", "NO_LAW", "POWERS", "SINGLE", "name_of", "scales", "shown_scale"]
 

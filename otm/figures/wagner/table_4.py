@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from otm.figures.drawing.style import journal_style
+from otm._core.drawing import journal_style
 from otm.figures.registry import Kind
 from otm.figures.table import Table
 from otm.figures.wagner import profiles

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from otm.figures.drawing.style import journal_style
+from otm._core.drawing import journal_style
 from otm.figures.drawing.tables import table_figure
 from otm.figures.registry import Kind
 from otm.figures.table import Cell, Table

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from otm.figures.drawing.style import COLOURS, MARKERS, blank_figure, journal_style
+from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm.figures.registry import Kind
 from otm.figures.shipped_pairs import DRAFTS, SIZES
 from otm.figures.table import Table

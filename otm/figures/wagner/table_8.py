@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from otm._core.drawing import journal_style
 from otm.decoding import autoregressive
-from otm.decoding.models import load
-from otm.decoding.planning.paired_means import clustered_mean
-from otm.figures.drawing.style import journal_style
 from otm.figures.drawing.tables import table_figure
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
 from otm.figures.shipped_pairs import DRAFTS, SIZES, logits_at, prompts_of_text, texts_of_target
 from otm.figures.table import Cell, Table
 from otm.figures.wagner.outputs import SOFTMAX, distance, outputs, weights
+from otm.gain.paired_means import clustered_mean
 from otm.kernels import baseline, reference, sigmoid
 from otm.kernels.reference import import_torch
+from otm.models import load
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from otm.arithmetic import Law
+from otm._core.arithmetic import Law
 from otm.coupling import MaximalCoupling
 from otm.decoding import (
     acceptance_from_divergence,
     divergence_lk,
 )
-from otm.problem import MembershipProblem
+from otm.problem import Problem
 from otm.testing.strategies import pairs
 
 F = Fraction
@@ -39,7 +39,7 @@ def test_acceptance_is_that_of_algorithm_1(pair: tuple[Law, Law]) -> None:
     p, q = pair
     beta = acceptance_from_divergence(divergence_lk(p, q))
     assert beta == sum(x * min(1, y / x) for x, y in zip(p, q, strict=True) if x > 0)
-    assert beta == MaximalCoupling(MembershipProblem(p, q, 1)).acceptance
+    assert beta == MaximalCoupling(Problem(p, q, 1)).acceptance
 
 
 @given(pairs())

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from otm.decoding import (
     acceptance_from_divergence,
     best_gamma,
-    corollary_3_9,
     divergence_lk,
     expected_tokens,
+    least_improvement,
     memory_accesses_factor,
     operations_factor,
     oracle_speedup,
     walltime_improvement,
 )
-from otm.errors import InvalidLawError, InvalidParameterError
+from otm.errors import InvalidDistributionError, InvalidParameterError
 
 F = Fraction
 
@@ -37,7 +37,7 @@ def test_results_of_fractions_are_fractions(alpha: Fraction, gamma: int) -> None
         memory_accesses_factor(alpha, gamma),
         operations_factor(alpha, gamma, 0),
         walltime_improvement(alpha, gamma, 1),
-        corollary_3_9(alpha, 2),
+        least_improvement(alpha, 2),
         oracle_speedup(alpha, 1),
     ):
         assert type(result) is Fraction
@@ -50,7 +50,7 @@ def test_certain_acceptance() -> None:
         assert walltime_improvement(one, 7, one) == 1
         assert memory_accesses_factor(one, 7) == F(1, 8)
         assert operations_factor(one, 7, 0) == 1
-        assert corollary_3_9(one, 0) == 2
+        assert least_improvement(one, 0) == 2
         assert oracle_speedup(one) == math.inf
         assert oracle_speedup(one, F(1, 4)) == 4
         assert best_gamma(one, one) == 0
@@ -92,14 +92,14 @@ OF_ALPHA: list[Callable[[Any], Any]] = [
     lambda alpha: operations_factor(alpha, 2, 0.1),
     lambda alpha: memory_accesses_factor(alpha, 2),
     lambda alpha: best_gamma(alpha, 0.1),
-    lambda alpha: corollary_3_9(alpha, 0.1),
+    lambda alpha: least_improvement(alpha, 0.1),
     oracle_speedup,
 ]
 OF_COST: list[Callable[[Any], Any]] = [
     lambda cost: walltime_improvement(0.5, 2, cost),
     lambda cost: operations_factor(0.5, 2, cost),
     lambda cost: best_gamma(0.5, cost),
-    lambda cost: corollary_3_9(0.5, cost),
+    lambda cost: least_improvement(0.5, cost),
     lambda cost: oracle_speedup(0.5, cost),
 ]
 OF_GAMMA: list[Callable[[Any], Any]] = [
@@ -139,5 +139,5 @@ def test_arguments_that_do_not_fit_together() -> None:
         expected_tokens([0.1, 0.2], [1, 2, 3])
     with pytest.raises(InvalidParameterError, match="largest"):
         best_gamma(0.5, 0.1, largest=[1, 2])  # type: ignore[arg-type]
-    with pytest.raises(InvalidLawError):
+    with pytest.raises(InvalidDistributionError):
         divergence_lk([0.5, 0.5], [1.0])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from otm.decoding import (
     best_gamma,
-    corollary_3_9,
+    least_improvement,
     oracle_speedup,
     walltime_improvement,
 )
@@ -28,8 +28,8 @@ def test_some_number_of_drafts_improves_just_if_the_corollary_says_so(
 ) -> None:
     """Corollary 3.9, in both directions, and its factor."""
     improvements = walltime_improvement(alpha, range(1, 40), cost)
-    assert max(improvements) >= corollary_3_9(alpha, cost) == improvements[0]
-    assert (max(improvements) > 1) == (alpha > cost) == (corollary_3_9(alpha, cost) > 1)
+    assert max(improvements) >= least_improvement(alpha, cost) == improvements[0]
+    assert (max(improvements) > 1) == (alpha > cost) == (least_improvement(alpha, cost) > 1)
 
 
 @given(rates, costs)

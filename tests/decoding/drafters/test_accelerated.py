@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq
 from otm.decoding.branching import Branching
 from otm.decoding.drafters import AcceleratedDrafter, NonAutoregressiveDrafter, PromptLookup
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.loop import stream
-from otm.decoding.models.table import TableModel
-from otm.decoding.models.uniform import UniformModel
 from otm.decoding.reading import Path
-from otm.decoding.standardize import Standardization
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.traversal import verify_traversal
 from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
 from otm.errors import InvalidInputError
-from otm.sparse import SparseLaw
+from otm.models.table import TableModel
+from otm.models.uniform import UniformModel
 from otm.testing.sequences import law_of, sequence_law
 
 CONTEXT = (1, 0)
@@ -81,7 +81,7 @@ def test_an_accelerated_drafter_may_be_accelerated_again() -> None:
 
 def test_inner_drafts_may_end_early_or_be_none() -> None:
     """Bug: a loop that relies on as many inner drafts as it asked for."""
-    model, first = table(2, 3), SparseLaw([0, 1], [Fraction(1, 3), Fraction(2, 3)])
+    model, first = table(2, 3), SparseProbs([0, 1], [Fraction(1, 3), Fraction(2, 3)])
     inner = NonAutoregressiveDrafter(lambda contexts, most: [[first]])
     assert_chain_law(lambda: AcceleratedDrafter(model, inner), model, 3)
     context = (0, 1, 2)  # nothing to copy
@@ -147,7 +147,7 @@ def test_a_good_inner_drafter_saves_runs_of_the_draft_model() -> None:
 
 def test_laws_are_those_of_the_standardization() -> None:
     """Bug: nodes carry the model's own law, while tokens were drawn from a truncated one."""
-    model, sampling = table(4, 9), Standardization(top_k=2)
+    model, sampling = table(4, 9), SamplingParameters(top_k=2)
     drafter = AcceleratedDrafter(model, ModelDrafter(UniformModel(4)), sampling=sampling)
     [root] = drafter.draft([CONTEXT], [4], [0], [np.random.default_rng(3).random])
     for node in root.nodes():

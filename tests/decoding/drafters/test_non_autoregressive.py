@@ -10,25 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otm._core.sparse import SparseProbs
 from otm.decoding.branching import Branching
 from otm.decoding.drafters import NonAutoregressiveDrafter, skip_gram_heads
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
-from otm.decoding.models.ngram import NGramModel
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
-from otm.sparse import SparseLaw
+from otm.models.ngram import NGramModel
+from otm.models.table import TableModel
 from otm.testing.sequences import continued, law_of, sequence_law
 
 LAWS = [
-    SparseLaw([0, 1], [Fraction(1, 3), Fraction(2, 3)]),
-    SparseLaw([0, 2], [Fraction(3, 4), Fraction(1, 4)]),
-    SparseLaw([1, 2], [Fraction(1, 5), Fraction(4, 5)]),
+    SparseProbs([0, 1], [Fraction(1, 3), Fraction(2, 3)]),
+    SparseProbs([0, 2], [Fraction(3, 4), Fraction(1, 4)]),
+    SparseProbs([1, 2], [Fraction(1, 5), Fraction(4, 5)]),
 ]
 
 
-def heads(contexts: Sequence[Context], most: int) -> list[list[SparseLaw]]:
+def heads(contexts: Sequence[Context], most: int) -> list[list[SparseProbs]]:
     return [LAWS[:most] for _ in contexts]
 
 
@@ -64,9 +64,9 @@ def test_the_heads_are_called_once_for_all_sequences_that_draft() -> None:
     """Bug: a call for each sequence or level, contexts mixed up, or waiting ones asked about."""
     asked = []
 
-    def certain(contexts: Sequence[Context], most: int) -> list[list[SparseLaw]]:
+    def certain(contexts: Sequence[Context], most: int) -> list[list[SparseProbs]]:
         asked.append((list(contexts), most))
-        return [[SparseLaw([context[0] + i], [1]) for i in range(most)] for context in contexts]
+        return [[SparseProbs([context[0] + i], [1]) for i in range(most)] for context in contexts]
 
     drafter = NonAutoregressiveDrafter(certain)
     roots = drafter.draft([(10,), (20,), (30,)], [2, 0, 3], [1, 0, 2], [np.zeros] * 3)
@@ -150,7 +150,7 @@ def test_a_node_without_children_has_no_law() -> None:
         (lambda: None, "the heads gave None"),
         (lambda: (laws for laws in [LAWS]), "the heads gave <generator"),
         (lambda: LAWS[:1], "a list for each context"),
-        (lambda: [[np.array([0.5, 0.5])]], "as a law; give a SparseLaw"),
+        (lambda: [[np.array([0.5, 0.5])]], "as a law; give a SparseProbs"),
         (lambda: np.full((1, 2, 2), 0.5), "a list for each context"),
     ],
 )

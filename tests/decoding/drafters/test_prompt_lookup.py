@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from otm._core.sparse import SparseProbs
 from otm.decoding.drafters import PromptLookup
 from otm.decoding.drafters.prompt_lookup import LONGEST_COPY
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
-from otm.decoding.models.table import TableModel
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
-from otm.sparse import SparseLaw
+from otm.models.table import TableModel
 from otm.testing.sequences import law_of, sequence_law
 
 
@@ -96,7 +96,7 @@ class InFractions(PromptLookup):
         for root in roots:
             for node in root.nodes():
                 if node.law is not None:
-                    node.law = SparseLaw(node.law.tokens, [Fraction(1)])
+                    node.law = SparseProbs(node.law.tokens, [Fraction(1)])
         return roots
 
 

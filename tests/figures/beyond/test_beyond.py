@@ -16,9 +16,9 @@ from otm.figures.shipped_pairs import (
     texts_of_target,
 )
 from otm.figures.table import Table
-from otm.membership.cut import optimal_cap
-from otm.membership.lenience import acceptance_at_distance
-from otm.problem import MembershipProblem
+from otm.optimum.cut import optimal_cap
+from otm.optimum.lenience import acceptance_at_distance
+from otm.problem import Problem
 
 PROMPTS = 3
 
@@ -38,12 +38,11 @@ def by_ratio() -> Table:
     return gain_by_ratio.data(PROMPTS, every=20)
 
 
-def problems(pair: str, tokens: int, every: int, k: int) -> list[MembershipProblem]:
+def problems(pair: str, tokens: int, every: int, k: int) -> list[Problem]:
     """Problems at the contexts of a figure."""
     laws, _ = shipped_laws((pair, "target"), prompts=PROMPTS, tokens=tokens, every=every)
     return [
-        MembershipProblem(draft, target, k)
-        for draft, target in zip(laws[pair], laws["target"], strict=True)
+        Problem(draft, target, k) for draft, target in zip(laws[pair], laws["target"], strict=True)
     ]
 
 
@@ -94,8 +93,8 @@ def test_two_greedy_drafts_are_spec_hub_s_and_drafts_do_not_hurt(by_rule: Table)
 
 def test_no_lossy_rule_is_above_the_frontier(frontier: Table) -> None:
     """Bug: an acceptance that counts what is not a draft, or a distance that is too small."""
-    knobs = [row for row in frontier.rows if row[1] != lossy_frontier.FRONTIER]
-    cells = [(row[1], row[2], row[3], row[9]) for row in knobs]
+    lossy_settings = [row for row in frontier.rows if row[1] != lossy_frontier.FRONTIER]
+    cells = [(row[1], row[2], row[3], row[9]) for row in lossy_settings]
     assert {name for name, *_ in cells} == {*lossy_frontier.KNOBS, lossy_frontier.SIGMOIDS}
     for name, setting, accepted, highest in cells:
         assert float(accepted) <= float(highest) + 1e-9, (name, setting)

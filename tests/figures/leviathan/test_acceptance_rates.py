@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from otm.coupling import ArgmaxLenientPlan, LenientPlan, distance_to_target
-from otm.decoding import Standardization
-from otm.decoding.models import load
+from otm.decoding import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.figures.leviathan import table_3, table_5
 from otm.figures.shipped_pairs import (
@@ -22,7 +21,8 @@ from otm.figures.shipped_pairs import (
     training_text,
 )
 from otm.figures.table import Table
-from otm.problem import MembershipProblem
+from otm.models import load
+from otm.problem import Problem
 
 PROMPTS, TOKENS = 6, 8
 OURS = "ours"
@@ -52,7 +52,7 @@ def ours(rates: Table, draft: str, temperature: int) -> float:
 def law_after(name: str, text: list[int], temperature: float) -> np.ndarray:
     """Law of the token after a text, by a session that is fed with nothing but this text."""
     logits = load(name).start(1).append(np.array([text]))[0, -1]
-    return np.asarray(Standardization(temperature=temperature)(np.asarray(logits)))
+    return np.asarray(SamplingParameters(temperature=temperature)(np.asarray(logits)))
 
 
 @pytest.mark.parametrize("temperature", table_3.TEMPERATURES)
@@ -160,7 +160,7 @@ def test_the_lenient_output_law_is_that_of_the_plan(lenience: float) -> None:
     for name in DRAFTS:
         accepted, output = table_5.lenient_output(laws[name], laws["target"], lenience)
         for row, (draft, target) in enumerate(zip(laws[name], laws["target"], strict=True)):
-            plan = LenientPlan(MembershipProblem(draft, target, 1), lenience, "paper")
+            plan = LenientPlan(Problem(draft, target, 1), lenience, "paper")
             assert accepted[row].sum() == pytest.approx(float(plan.acceptance), abs=1e-9)
             distance = np.abs(output[row] - target).sum() / 2
             expected = distance_to_target(plan).total_variation
@@ -175,7 +175,7 @@ def test_greedy_lenience_accepts_what_the_plan_does(lenience: float) -> None:
         accepted, changed = table_5.greedy_lenience(laws[name], laws["target"], lenience)
         for row, (draft, target) in enumerate(zip(laws[name], laws["target"], strict=True)):
             greedy = np.eye(draft.size)[draft.argmax()]
-            plan = ArgmaxLenientPlan(MembershipProblem(greedy, target, 1), lenience)
+            plan = ArgmaxLenientPlan(Problem(greedy, target, 1), lenience)
             assert accepted[row] == plan.acceptance
             likeliest = np.eye(draft.size)[target.argmax()]
-            assert changed[row] == np.abs(plan.output_law() - likeliest).sum() / 2
+            assert changed[row] == np.abs(plan.output_distribution() - likeliest).sum() / 2

@@ -5,17 +5,17 @@ import itertools
 import numpy as np
 import pytest
 
+from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
 from otm.decoding import DraftNode, autoregressive, spectr
-from otm.decoding.models import TableModel, load
-from otm.decoding.planning.expected_tokens import tokens_by_rule
-from otm.decoding.planning.paired_means import clustered_mean
 from otm.errors import InvalidParameterError
 from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from otm.figures.spectr import table_4
 from otm.figures.spectr.steps_given_text import expected_steps, survivors, survivors_along
-from otm.problem import MembershipProblem
-from otm.sparse import SparseLaw
+from otm.gain.expected_tokens import tokens_by_rule
+from otm.gain.paired_means import clustered_mean
+from otm.models import TableModel, load
+from otm.problem import Problem
 
 RULES = (KSeq, OptimalPlan, RecursiveRejection)
 
@@ -26,7 +26,7 @@ def test_survivors_are_those_of_all_sets_of_drafts(rule, n, k):
     """Bug: a draft that is equal to the output, but was rejected or not looked at, is lost."""
     rng = np.random.default_rng(n + 10 * k)
     for _ in range(5):
-        plan = rule(MembershipProblem(*rng.dirichlet(np.full(n, 0.7), 2), k))
+        plan = rule(Problem(*rng.dirichlet(np.full(n, 0.7), 2), k))
         drafts = np.array(list(itertools.product(range(n), repeat=k)))
         chances = plan.problem.draft[drafts].prod(1)[:, None] * plan.conditional(drafts)
         for token in range(n):
@@ -39,16 +39,16 @@ def test_survivors_are_those_of_all_sets_of_drafts(rule, n, k):
 @pytest.mark.parametrize("rule", RULES)
 def test_survivors_where_the_draft_law_is_zero_or_all(rule):
     """Bug: 0/0 where a token is never drafted, or where no draft is ever rejected."""
-    never = rule(MembershipProblem([1.0, 0.0], [0.5, 0.5], 3))
+    never = rule(Problem([1.0, 0.0], [0.5, 0.5], 3))
     np.testing.assert_allclose(survivors(never, 1), [1, 0, 0, 0], atol=1e-12)
-    equal = rule(MembershipProblem([0.5, 0.5], [0.5, 0.5], 2))
+    equal = rule(Problem([0.5, 0.5], [0.5, 0.5], 2))
     np.testing.assert_allclose(survivors(equal, 0), [0, 0.5, 0.5], atol=1e-12)
 
 
 def test_survivors_of_another_rule_are_refused():
     """Bug: a rule that nobody worked out is taken for one of the three."""
     with pytest.raises(InvalidParameterError, match="NonIterativeRejection"):
-        survivors(NonIterativeRejection(MembershipProblem([0.5, 0.5], [0.5, 0.5], 2)), 0)
+        survivors(NonIterativeRejection(Problem([0.5, 0.5], [0.5, 0.5], 2)), 0)
 
 
 def steps_over_all_texts(rule, laws, k, gamma, tokens):
@@ -61,7 +61,7 @@ def steps_over_all_texts(rule, laws, k, gamma, tokens):
 
 def steps_over_all_drafts(rule, laws, k, gamma, tokens):
     """Renewal of the number of tokens of a step, whose law comes from all trees of drafts."""
-    offered, wanted = map(SparseLaw.from_dense, laws)
+    offered, wanted = map(SparseProbs.from_dense, laws)
     paths = list(itertools.product(range(laws[0].size), repeat=gamma))
     reached = np.zeros(gamma + 1)
     for chains in itertools.product(paths, repeat=k):

@@ -19,7 +19,6 @@ from benchmarks.verification.loops import Loop  # noqa: E402
 from benchmarks.verification.memory import peak_bytes  # noqa: E402
 from benchmarks.verification.methods import step_by_step  # noqa: E402
 from benchmarks.verification.texts import next_gamma, text_of  # noqa: E402
-from otm.decoding.models import load  # noqa: E402
 from otm.figures.shipped_pairs import prompts_of_text  # noqa: E402
 from otm.figures.table import Table  # noqa: E402
 from otm.figures.wagner import (  # noqa: E402
@@ -45,6 +44,7 @@ from otm.figures.wagner.outputs import (  # noqa: E402
 )
 from otm.figures.wagner.scales import ALL_ACCEPTED, NO_LAW, POWERS, name_of  # noqa: E402
 from otm.kernels import sigmoid  # noqa: E402
+from otm.models import load  # noqa: E402
 
 CPU = torch.device("cpu")
 PROMPTS, TOKENS = 6, 8
@@ -106,7 +106,7 @@ def test_output_laws_are_those_of_the_kernels(logits: dict[str, Any], scale: flo
     found = outputs(drawn, *used)
     for context in range(0, PROMPTS * TOKENS, 9):
         rows = (torch.from_numpy(logits[name][context]) for name in ("target", "small"))
-        law = sigmoid.output_law(*rows, (-scale, scale)).numpy()
+        law = sigmoid.output_distribution(*rows, (-scale, scale)).numpy()
         assert abs(found.law[context] - law).sum() / 2 < 1e-5
 
 

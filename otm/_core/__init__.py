@@ -1,0 +1,1 @@
+"""What everything else stands on: arithmetic, checks, probabilities, text; nothing is public."""

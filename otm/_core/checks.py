@@ -1,0 +1,250 @@
+"""Checks of arguments beside probabilities: counts, draft tokens, uniforms, generators."""
+
+from __future__ import annotations
+
+import operator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.tensors import to_host
+from otm._core.text import shown
+from otm.errors import (
+    InvalidDraftCountError,
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidParameterError,
+    InvalidUniformsError,
+)
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+"""Numbers of drafts, one for each row of laws."""
+
+Drafts: TypeAlias = npt.NDArray[np.int64]
+"""Draft tokens, the drafts of one selection along the last axis."""
+
+Uniforms: TypeAlias = npt.NDArray[Any]
+"""Numbers in [0, 1): float64, or `fractions.Fraction` in an object array."""
+
+LARGEST_DRAFT_COUNT = 2**63 - 1
+"""Most drafts that a problem may have."""
+
+
+def as_draft_count(k: Any) -> int:
+    """Check that k is a number of drafts: an integer of at least 1.
+
+    Raises
+    ------
+    InvalidDraftCountError
+        If it is not, or is above `LARGEST_DRAFT_COUNT`; booleans and floats are refused even where
+        they equal an integer.
+    """
+    try:
+        if isinstance(k, bool | np.bool_):
+            raise TypeError
+        count = operator.index(k)
+    except TypeError:
+        raise InvalidDraftCountError(
+            f"k = {shown(k)} of type {type(k).__name__}; the number of drafts must be an integer"
+        ) from None
+    if count < 1:
+        raise InvalidDraftCountError(f"k = {Decimal(count):.6g}; at least one draft is needed")
+    if count > LARGEST_DRAFT_COUNT:
+        raise InvalidDraftCountError(
+            f"k is above {LARGEST_DRAFT_COUNT}, a 64-bit integer; long before that α_k is "
+            "its limit, the target mass of the tokens that can be drafted"
+        )
+    return count
+
+
+def as_draft_counts(k: Any) -> Counts:
+    """Check that k is a number of drafts, or an array of such numbers.
+
+    Raises
+    ------
+    InvalidDraftCountError
+        If it is not; the message names the row.
+    """
+    try:
+        # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
+        given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
+    except Exception as error:  # whatever a foreign object raises when it is asked for its entries
+        raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
+    if given.ndim == 0:
+        return np.asarray(as_draft_count(k), dtype=np.int64)
+    if given.dtype == np.int64 and given.size and given.min() >= 1:
+        return given
+    counts = np.empty(given.shape, dtype=np.int64)
+    for row in np.ndindex(given.shape):
+        try:
+            counts[row] = as_draft_count(given[row])
+        except InvalidDraftCountError as error:
+            raise InvalidDraftCountError(f"{name_row(row)}{error}") from None
+    return counts
+
+
+def name_row(row: tuple[int, ...]) -> str:
+    """Row in words, for the beginning of a message; empty where there are no rows.
+
+    Examples
+    --------
+    >>> name_row((3,)), name_row((3, 1)), name_row(())
+    ('row 3: ', 'row (3, 1): ', '')
+    """
+    if not row:
+        return ""
+    return f"row {row[0] if len(row) == 1 else tuple(row)}: "
+
+
+def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
+    """Return drafts [..., k] of tokens in [0, n) as an integer array.
+
+    Raises
+    ------
+    InvalidDraftsError
+        If they have a wrong shape or type or lie outside the vocabulary.
+    """
+    array = as_array(drafts, "the drafts", InvalidDraftsError)
+    if array.ndim == 0 or array.shape[-1] != k:
+        raise InvalidDraftsError(
+            f"drafts of shape {array.shape}; the last axis must hold the k = {k} drafts of "
+            "one selection"
+        )
+    if array.dtype.kind not in "iu":
+        raise InvalidDraftsError(
+            f"drafts of type {array.dtype}; draft tokens must be integers in [0, {shown(n)})"
+        )
+    if array.size and not (0 <= array.min() and array.max() < n):
+        bad = array[(array < 0) | (array >= n)].flat[0]
+        raise InvalidDraftsError(
+            f"draft token {bad}; draft tokens must be integers in [0, {shown(n)})"
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def check_generator(rng: Any) -> None:
+    """Refuse what is no generator, such as a seed.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise InvalidParameterError(
+            f"rng = {shown(rng)} of type {type(rng).__name__}; give a NumPy Generator, such as "
+            "np.random.default_rng(seed)"
+        )
+
+
+def leading_shape(uniforms: npt.ArrayLike, axes: int) -> tuple[int, ...]:
+    """Shape of uniforms without their last axes.
+
+    Raises
+    ------
+    InvalidUniformsError
+        If they are not an array.
+    """
+    return as_array(uniforms, "the uniforms", InvalidUniformsError).shape[:-axes]
+
+
+def check_uniforms(
+    uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool, need: str
+) -> Uniforms:
+    """Return uniforms of a given shape as float64, or as fractions in exact mode.
+
+    Parameters
+    ----------
+    uniforms : array-like
+        What was given.
+    shape : tuple of int
+        What is needed.
+    exact : bool
+        Whether to return fractions.
+    need : str
+        Why it is needed, for the message: "these drafts need uniforms of shape (3,), …".
+
+    Raises
+    ------
+    InvalidUniformsError
+        If they have another shape or do not all lie in [0, 1).
+    """
+    array = as_array(uniforms, "the uniforms", InvalidUniformsError)
+    if array.shape != shape:
+        raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need}")
+    try:
+        valid = array.dtype.kind in "fiuO" and bool(((array >= 0) & (array < 1)).all())
+    except TypeError:  # objects that are no numbers
+        valid = False
+    if not valid:
+        raise InvalidUniformsError("every uniform must be a number in [0, 1); NaN and 1 are not")
+    if not exact:
+        return array.astype(np.float64, copy=False)
+    fractions = np.empty(array.size, dtype=object)
+    fractions[:] = [
+        Fraction(u) if isinstance(u, float | int) else u for u in array.ravel().tolist()
+    ]
+    return fractions.reshape(shape)
+
+
+def as_array(
+    values: Any, name: str, error: type[InvalidInputError], advice: str = "give an array"
+) -> npt.NDArray[Any]:
+    """Return what is array-like, tensors on any device among it, as an array.
+
+    Raises
+    ------
+    InvalidInputError
+        The given error, if it is not array-like.
+    """
+    try:
+        return np.asarray(to_host(values))
+    except Exception as reason:  # whatever a foreign object raises when asked for its entries
+        raise error(f"{name} are not array-like ({reason}); {advice}") from reason
+
+
+LARGEST_VOCABULARY = 2**24
+"""Most tokens of a model that holds whole laws, far above any tokenizer's."""
+
+
+def as_vocabulary(value: Any) -> int:
+    """Return a number of tokens, for each of which memory may be taken.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none, or above `LARGEST_VOCABULARY`.
+    """
+    return as_integer(value, "vocabulary", 1, LARGEST_VOCABULARY)
+
+
+def as_positive(value: Any, name: str) -> int:
+    """Return a number that counts something, an integer of at least 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+    """
+    return as_integer(value, name, 1)
+
+
+def as_integer(value: Any, name: str, least: int, most: int | None = None) -> int:
+    """Return an integer between two bounds, which may be reached.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none; booleans are refused too.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most:,}"
+        raise InvalidParameterError(f"{name} = {shown(value)}; it must be an integer {allowed}")
+    return number

@@ -1,0 +1,132 @@
+"""A digest of everything that the data of a figure depend on.
+
+The digest covers the code of the figure's module and of all modules of this package that it
+imports, directly or not, the data files of the package, and the versions of Python and of the
+packages that compute.  Left out is what only draws: functions of figures that are named `draw` or
+`draw_…`, the modules of `otm.figures.drawing`, docstrings and comments; and the list of figures.
+So a changed colour or one more figure recomputes nothing, and a changed solver recomputes all that
+rests on it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.metadata
+import platform
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+__all__ = ["PACKAGES", "data_files", "digest_of", "versions"]
+
+PACKAGES = ("numpy", "scipy", "highspy", "torch")
+"""Packages that the data of figures are computed with."""
+
+_WITHOUT_NUMBERS = (
+    "otm._core.drawing",
+    "otm.figures.drawing",
+    "otm.figures.progress",
+    "otm.figures.registry",
+)
+
+
+def digest_of(module: str) -> str:
+    """Digest of what a module computes from, as 64 hexadecimal digits.
+
+    Parameters
+    ----------
+    module : str
+        Full name of a module of this package.
+
+    Examples
+    --------
+    >>> digest_of("otm.figures.table") == digest_of("otm.figures.table")
+    True
+    >>> digest_of("otm.figures.table") == digest_of("otm._core.digest")
+    False
+    """
+    whole = hashlib.sha256()
+    for name in sorted(_needed(module)):
+        whole.update(f"{name}\n{_code(name)[0]}\n".encode())
+    whole.update(bytes.fromhex(data_files()))
+    whole.update(repr(sorted(versions().items())).encode())
+    return whole.hexdigest()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of `PACKAGES`, as far as they are installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _needed(module: str) -> set[str]:
+    """Names of the module and of all that it imports of this package."""
+    found, waiting = set[str](), [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name.startswith(_WITHOUT_NUMBERS):
+            continue
+        found.add(name)
+        waiting += _code(name)[1]
+    return found
+
+
+@cache
+def _code(module: str) -> tuple[str, tuple[str, ...]]:
+    """Code of a module without what only draws or explains, and the modules that it imports."""
+    tree = ast.parse(_file_of(module).read_text(encoding="utf-8"))
+    if module.startswith("otm.figures."):  # elsewhere one draws tokens
+        tree.body = [
+            node
+            for node in tree.body
+            if not (isinstance(node, ast.FunctionDef) and f"{node.name}_".startswith("draw_"))
+        ]
+    imported = dict.fromkeys(name for name in _imports(tree) if _file_of(name).is_file())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [part for part in body if not _is_text(part)]  # type: ignore[attr-defined]
+    return ast.dump(tree), tuple(imported)
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    """Names that may be modules of this package: what is imported, and packages around it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "otm":
+                yield from (".".join(parts[: i + 1]) for i in range(len(parts)))
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _file_of(module: str) -> Traversable:
+    path = files("otm").joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.parent / f"{path.name}.py"  # type: ignore[attr-defined]
+
+
+@cache
+def data_files() -> str:
+    """Digest of the texts and weights of this package, as 64 hexadecimal digits."""
+    whole = hashlib.sha256()
+    for folder in (files("otm.models") / "data", files("otm.models.gpt") / "weights"):
+        for file in sorted(folder.iterdir(), key=lambda file: file.name):
+            if file.is_file():
+                whole.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
+    return whole.hexdigest()

@@ -1,0 +1,78 @@
+"""The look of all pictures: one column of a paper wide, legible in print and without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from otm.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMN_WIDTH = 3.4
+"""Inches."""
+
+PAGE_WIDTH = 7.0
+"""Inches; of the two columns of a page, for what does not fit into one."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
+"""Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
+
+MARKERS = ("o", "s", "^", "D", "v")
+"""One for each colour, so that curves differ in print without colours too."""
+
+_SETTINGS: dict[str, Any] = {
+    "font.family": "STIXGeneral",
+    "font.size": 9,
+    "mathtext.fontset": "stix",
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.4,
+    "grid.color": "#DDDDDD",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 8,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 1,
+    "legend.handlelength": 2.6,
+    "lines.linewidth": 1,
+    "lines.markeredgewidth": 0.7,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,  # TrueType, embedded: Type 3 fonts are refused by many publishers
+    "svg.fonttype": "path",  # looks the same where the font is not installed
+    "svg.hashsalt": "otm",  # otherwise the names inside are drawn at random
+}
+
+
+@contextmanager
+def journal_style() -> Iterator[None]:
+    """Draw or save in the style of the figures, whatever the user's own settings are.
+
+    Raises
+    ------
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib import style
+    except ImportError as error:
+        raise MissingDependencyError(
+            'matplotlib is not installed; to draw figures: pip install "otm[figures]"'
+        ) from error
+    with style.context(["default", _SETTINGS]):
+        yield
+
+
+def blank_figure(height: float, *, wide: bool = False) -> Figure:
+    """Start a figure that is one column, or two, wide and some inches high."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(PAGE_WIDTH if wide else COLUMN_WIDTH, height), layout="constrained")

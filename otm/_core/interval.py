@@ -1,0 +1,89 @@
+"""A number known to lie between two bounds."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NoReturn
+
+from otm._core.arithmetic import Number
+from otm._core.text import shown
+from otm.errors import InvalidParameterError
+
+__all__ = ["Interval"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number that is not known better than to lie in [lower, upper].
+
+    An interval does not turn into a float: one number would hide how far apart the bounds are.
+
+    Parameters
+    ----------
+    lower, upper : float or Fraction
+        The bounds, finite; lower is at most upper.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a bound is not a finite real number, or lower is above upper.
+
+    Examples
+    --------
+    >>> interval = Interval(0.8125, 0.84375)
+    >>> print(f"{interval}, {interval:.2f}")
+    [0.8125, 0.84375], [0.81, 0.84]
+    >>> interval.gap, interval.exact, 0.9 in interval
+    (0.03125, False, False)
+    """
+
+    lower: Number
+    upper: Number
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, numbers.Real):
+                raise InvalidParameterError(f"{name} = {shown(given)}; it must be a real number")
+            if not isinstance(given, numbers.Rational) and not math.isfinite(given):
+                raise InvalidParameterError(f"{name} = {shown(given)}; it must be finite")
+            bound = Fraction(given) if isinstance(given, numbers.Rational) else float(given)
+            object.__setattr__(self, name, bound)
+        if self.lower > self.upper:
+            raise InvalidParameterError(
+                f"lower = {shown(self.lower)} is above upper = {shown(self.upper)}; no number lies "
+                "between them"
+            )
+
+    @property
+    def gap(self) -> Number:
+        """Width of the interval: upper − lower."""
+        return self.upper - self.lower
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two bounds are equal, so that the number is known."""
+        return self.lower == self.upper
+
+    def __contains__(self, value: Number) -> bool:
+        return self.lower <= value <= self.upper
+
+    def __float__(self) -> NoReturn:
+        raise TypeError(
+            f"an Interval is not a number: this one is {self}; use .lower or .upper, "
+            "whichever your statement needs"
+        )
+
+    def __format__(self, spec: str) -> str:
+        # fractions take the formats of floats from Python 3.12 on
+        ends = (float(end) if spec else end for end in (self.lower, self.upper))
+        return "[" + ", ".join(format(end, spec) for end in ends) + "]"
+
+    def __str__(self) -> str:
+        return format(self)
+
+    def __repr__(self) -> str:
+        return f"Interval({self})"

@@ -1,0 +1,117 @@
+"""Two laws seen along the likelihood ratio q/p.
+
+Optimal cuts, caps, k-Seq's division factor and the optimal plan all depend on the tokens only
+through their order by q/p and the cumulative masses along it.  They are computed here, once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Frozen, Law, Number, as_number, is_exact, read_only, running_sum
+
+__all__ = ["RatioOrder", "scale_of_weights"]
+
+
+@dataclass(frozen=True, eq=False)
+class RatioOrder(Frozen):
+    """The tokens that can be drafted, ascending by q/p, with cumulative masses.
+
+    Of the m tokens with p > 0, "the first j" are the j of least ratio; tokens with p = 0 appear
+    nowhere.  Ties are in no particular order.
+
+    Parameters
+    ----------
+    draft_law, target_law : array [n]
+        The laws p and q, normalised.
+    """
+
+    draft_law: Law
+    target_law: Law
+
+    @cached_property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Token ids with p > 0, ascending by q/p: array [m]."""
+        if self.draft_law.min() > 0:
+            return read_only(np.argsort(_divide(self.target_law, self.draft_law)))
+        support = np.flatnonzero(self.draft_law)
+        ratio = _divide(self.target_law[support], self.draft_law[support])
+        return read_only(support[np.argsort(ratio)])
+
+    @cached_property
+    def draft(self) -> Law:
+        """Draft law along the order: array [m]."""
+        return read_only(self.draft_law[self.tokens])
+
+    @cached_property
+    def target(self) -> Law:
+        """Target law along the order: array [m]."""
+        return read_only(self.target_law[self.tokens])
+
+    @cached_property
+    def ratio(self) -> Law:
+        """Ratio q/p along the order, infinite where it overflows: array [m]."""
+        return read_only(_divide(self.target, self.draft))
+
+    @cached_property
+    def draft_below(self) -> Law:
+        """Draft mass P_j of the first j tokens: array [m + 1]."""
+        return read_only(running_sum(self.draft, from_zero=True))
+
+    @cached_property
+    def draft_above(self) -> Law:
+        """Draft mass T_j = 1 − P_j of all but the first j tokens: array [m + 1]."""
+        return read_only(running_sum(self.draft[::-1], from_zero=True)[::-1])
+
+    @cached_property
+    def target_below(self) -> Law:
+        """Target mass Q_j of the first j tokens: array [m + 1]."""
+        return read_only(running_sum(self.target, from_zero=True))
+
+    def capped_mass(self, cap: Number) -> Number:
+        """Capped mass Σ min(q, cap · p) over all tokens, in O(log n)."""
+        below = int(np.searchsorted(self.ratio, np.asarray(cap), side="right"))
+        return as_number(self.target_below[below] + cap * self.draft_above[below])
+
+    def cap_of_mass(self, mass: Number) -> Number | None:
+        """Smallest cap c with Σ min(q, c p) = mass; None if every c < max q/p falls short."""
+        below = bisect_right(range(self.tokens.size), mass, key=self._capped_mass_at)
+        if below == self.tokens.size:
+            return None
+        cap = (mass - self.target_below[below]) / self.draft_above[below]
+        # the difference can cancel where little mass is above: never leave the piece downwards
+        return as_number(max(cap, self.ratio[below - 1]) if below else cap)
+
+    def _capped_mass_at(self, j: int) -> Number:
+        """Capped mass at the cap q/p of the token at place j; ascends with j."""
+        mass: Number = self.target_below[j] + self.ratio[j] * self.draft_above[j]
+        return mass
+
+
+def scale_of_weights(draft: Law) -> Number:
+    """Factor for the weights of drafts without replacement, so that no ratio to them overflows.
+
+    Subnormal weights can be all that is left once the others are drawn; fractions keep theirs.
+
+    Parameters
+    ----------
+    draft : array [n]
+        Weights of at most one.
+
+    Returns
+    -------
+    float or int
+        2^512, a power of two, which rounds nothing; 1 for fractions.
+    """
+    return 1 if is_exact(draft) else 2.0**512
+
+
+def _divide(target: Law, draft: Law) -> Law:
+    with np.errstate(over="ignore"):
+        ratio: Law = target / draft
+    return ratio

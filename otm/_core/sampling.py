@@ -1,0 +1,83 @@
+"""Draw tokens from weights by inverse cumulative distribution, with uniforms as the argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Frozen, Law, read_only, running_sum, zeros
+
+__all__ = ["InverseCdf", "locate_in_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class InverseCdf(Frozen):
+    """Inverse cumulative distribution of non-negative weights.
+
+    A token of weight zero is never drawn; a uniform exactly on an edge of the cumulative
+    distribution draws the next token of positive weight.
+
+    Attributes
+    ----------
+    tokens : int array [m]
+        The tokens of positive weight.
+    cumulative : array [m]
+        Running sum of their weights.
+    """
+
+    tokens: npt.NDArray[np.int64]
+    cumulative: Law
+
+    @classmethod
+    def from_weights(cls, weights: Law) -> InverseCdf:
+        """Build from one non-negative weight a token, at least one of them positive."""
+        tokens = np.flatnonzero(weights > 0)
+        return cls(read_only(tokens), read_only(running_sum(weights[tokens])))
+
+    def locate(self, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Token drawn by each uniform in [0, 1); the shape is kept."""
+        found = np.searchsorted(self.cumulative, uniforms * self.cumulative[-1], side="right")
+        # u · total can round up to the total itself
+        tokens: npt.NDArray[np.int64] = self.tokens[np.minimum(found, self.tokens.size - 1)]
+        return tokens
+
+    def law(self, n: int) -> Law:
+        """Law of the token drawn, on a vocabulary of n tokens, integrated from what is stored."""
+        weights = zeros(n, self.cumulative)
+        weights[self.tokens] = np.diff(self.cumulative, prepend=self.cumulative[:1] * 0)
+        law: Law = weights / self.cumulative[-1]
+        return law
+
+
+def locate_in_rows(weights: Law, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Token that each uniform draws from the weights in its row.
+
+    Equivalent to `InverseCdf.from_weights(row).locate(u)` for every row: a token of weight zero is
+    never drawn.
+
+    Parameters
+    ----------
+    weights : array [B, n]
+        Numbers of at least zero, in every row at least one of them positive.
+    uniforms : array [B]
+        Numbers in [0, 1).
+
+    Returns
+    -------
+    int array [B]
+
+    Examples
+    --------
+    >>> locate_in_rows(np.array([[0.0, 2.0, 1.0], [1.0, 0.0, 0.0]]), np.array([0.0, 0.9]))
+    array([1, 0])
+    """
+    cumulative = np.cumsum(weights, axis=1)
+    points = uniforms * cumulative[:, -1]
+    found = (cumulative <= points[:, None]).sum(axis=1).astype(np.int64)
+    # u · total can round up to the total itself
+    last = weights.shape[1] - 1 - (weights[:, ::-1] > 0).argmax(axis=1)
+    tokens: npt.NDArray[np.int64] = np.minimum(found, last)
+    return tokens

@@ -1,0 +1,276 @@
+"""Laws by their support, as top-k and nucleus sampling leave them.
+
+These give tens of tokens out of a vocabulary of a hundred thousand.  No formula of OTM depends on
+tokens that neither law can give, so that everything can be done on the union of the two supports.
+`otm.on_tokens` brings rules back from there to the original token ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Frozen, Law, Number, read_only, running_sum, zeros
+from otm._core.distribution import as_law
+from otm._core.sampling import InverseCdf
+from otm._core.tensors import to_host
+from otm.errors import InvalidDistributionError, InvalidParameterError
+
+__all__ = ["SparseProbs", "Tokens", "align"]
+
+Tokens: TypeAlias = npt.NDArray[np.int64]
+"""Token ids, ascending."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class SparseProbs(Frozen):
+    """A law given by the tokens that it can give.
+
+    Parameters
+    ----------
+    tokens : int array-like [s]
+        Different token ids of at least 0, in any order; a tensor on any device too.
+    probabilities : array-like [s]
+        Their probabilities: lists, NumPy arrays, torch tensors on any device, or fractions.
+
+    Attributes
+    ----------
+    tokens : int array [m]
+        The support: tokens of positive probability, ascending; read-only.
+    probabilities : array [m]
+        Their probabilities, normalised and read-only: float64 or fractions.
+
+    Raises
+    ------
+    InvalidDistributionError
+        If the tokens are not different whole numbers of at least 0, their number is not that of
+        the probabilities, or the probabilities are no law: they must sum to one after truncation.
+
+    Examples
+    --------
+    >>> law = SparseProbs([1200, 7, 31], [0.5, 0.5, 0])
+    >>> law.tokens.tolist(), law.probabilities.tolist()
+    ([7, 1200], [0.5, 0.5])
+    """
+
+    tokens: Tokens
+    probabilities: Law
+
+    def __init__(self, tokens: Any, probabilities: Any) -> None:
+        law = as_law(probabilities, "sparse")
+        ids = _as_tokens(tokens)
+        if ids.shape != law.shape:
+            raise InvalidDistributionError(
+                f"the sparse law has token ids of shape {ids.shape} and probabilities of shape "
+                f"{law.shape}; give one probability for each token"
+            )
+        order = np.argsort(ids)
+        order = order[law[order] > 0]
+        object.__setattr__(self, "tokens", read_only(ids[order]))
+        object.__setattr__(self, "probabilities", read_only(law[order]))
+
+    @classmethod
+    def from_dense(cls, law: Any) -> SparseProbs:
+        """Drop the tokens of probability zero from a law on the whole vocabulary.
+
+        Parameters
+        ----------
+        law : array-like [n]
+            A law, given as for `otm.solve`.
+
+        Returns
+        -------
+        SparseProbs
+            The law by its support.
+
+        Raises
+        ------
+        InvalidDistributionError
+            If it is no law.
+
+        Examples
+        --------
+        >>> SparseProbs.from_dense([0, 0.25, 0, 0.75]).tokens.tolist()
+        [1, 3]
+        """
+        dense = as_law(law, "dense")
+        tokens = np.flatnonzero(dense > 0)
+        return cls.from_support(tokens, dense[tokens])
+
+    @classmethod
+    def from_support(cls, tokens: Tokens, probabilities: Law) -> SparseProbs:
+        """Take a law as it is: equivalent to the constructor, but faster, since nothing is checked.
+
+        Parameters
+        ----------
+        tokens : int64 array [m]
+            Ascending.
+        probabilities : array [m]
+            Positive and normalised; float64 or fractions.
+
+        Returns
+        -------
+        SparseProbs
+            Of these arrays, which are not copied.
+
+        Examples
+        --------
+        >>> SparseProbs.from_support(np.array([7, 1200]), np.array([0.5, 0.5])).tokens.tolist()
+        [7, 1200]
+        """
+        law = object.__new__(cls)
+        object.__setattr__(law, "tokens", read_only(tokens))
+        object.__setattr__(law, "probabilities", read_only(probabilities))
+        return law
+
+    def of(self, token: int) -> Number:
+        """Probability of a token, 0 outside the support.
+
+        Parameters
+        ----------
+        token : int
+            A token id.
+
+        Returns
+        -------
+        float or Fraction
+            Of the kind of the law.
+
+        Examples
+        --------
+        >>> law = SparseProbs([1, 3], [0.25, 0.75])
+        >>> law.of(3), law.of(2)
+        (0.75, 0.0)
+        """
+        i = int(np.searchsorted(self.tokens, token))
+        present = i < self.tokens.size and self.tokens[i] == token
+        probability: Number = self.probabilities.item(i if present else 0)
+        return probability if present else 0 * probability
+
+    def draw(self, uniforms: npt.NDArray[Any]) -> Tokens:
+        """Draw tokens by inverse cumulative distribution, one for each uniform in [0, 1).
+
+        Parameters
+        ----------
+        uniforms : array [...]
+            Independent uniforms in [0, 1), which are not checked here.
+
+        Returns
+        -------
+        int array [...]
+            A token for each.
+
+        Examples
+        --------
+        >>> SparseProbs([1, 3], [0.25, 0.75]).draw(np.array([0.2, 0.25])).tolist()
+        [1, 3]
+        """
+        return InverseCdf(self.tokens, running_sum(self.probabilities)).locate(uniforms)
+
+    def dense(self, n: int) -> Law:
+        """Write the law out on a vocabulary.
+
+        Parameters
+        ----------
+        n : int
+            Size of the vocabulary, in tokens.
+
+        Returns
+        -------
+        array [n]
+            Probabilities, of the kind of the law.
+
+        Raises
+        ------
+        InvalidParameterError
+            If n is no integer, or a token of the support is outside the vocabulary.
+
+        Examples
+        --------
+        >>> SparseProbs([1, 3], [0.25, 0.75]).dense(5).tolist()
+        [0.0, 0.25, 0.0, 0.75, 0.0]
+        """
+        if isinstance(n, bool) or not hasattr(n, "__index__") or n <= self.tokens[-1]:
+            raise InvalidParameterError(
+                f"n = {n}; the law has token {self.tokens[-1]}, so that a vocabulary needs at "
+                f"least {self.tokens[-1] + 1} tokens"
+            )
+        law = zeros(n, self.probabilities)
+        law[self.tokens] = self.probabilities
+        return law
+
+
+def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
+    """Write two laws on the union of their supports.
+
+    Parameters
+    ----------
+    draft, target : SparseProbs
+        The two laws.
+
+    Returns
+    -------
+    tokens : int array [m]
+        The union of the supports, ascending.
+    draft_probabilities, target_probabilities : array [m]
+        The laws on it, zero where a token is in the other support alone.
+
+    Raises
+    ------
+    InvalidDistributionError
+        If one of the two is no SparseProbs.
+
+    Examples
+    --------
+    >>> tokens, p, q = align(SparseProbs([3, 9], [0.75, 0.25]), SparseProbs([9, 40], [0.5, 0.5]))
+    >>> tokens.tolist(), p.tolist(), q.tolist()
+    ([3, 9, 40], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5])
+    """
+    for law, name in ((draft, "draft"), (target, "target")):
+        if not isinstance(law, SparseProbs):
+            raise InvalidDistributionError(
+                f"the {name} law is a {type(law).__name__} beside a SparseProbs; give both by "
+                "their support (`SparseProbs.from_dense`), or both on the whole vocabulary "
+                "(`.dense(n)`)"
+            )
+    if np.array_equal(draft.tokens, target.tokens):
+        return draft.tokens, draft.probabilities, target.probabilities
+    places = np.searchsorted(draft.tokens, target.tokens)
+    shared = draft.tokens[np.minimum(places, draft.tokens.size - 1)] == target.tokens
+    tokens = np.insert(draft.tokens, places[~shared], target.tokens[~shared])
+    aligned = []
+    for law in (draft, target):
+        probabilities = zeros(tokens.size, law.probabilities)
+        probabilities[np.searchsorted(tokens, law.tokens)] = law.probabilities
+        aligned.append(read_only(probabilities))
+    return read_only(tokens), aligned[0], aligned[1]
+
+
+def _as_tokens(tokens: Any) -> npt.NDArray[np.int64]:
+    """Token ids as an integer array, in the order given."""
+    try:
+        ids = np.asarray(to_host(tokens))
+    except (RuntimeError, TypeError, ValueError) as reason:
+        raise InvalidDistributionError(
+            f"the token ids of the sparse law are not array-like ({reason}); give an array"
+        ) from reason
+    if ids.dtype.kind not in "iu" or ids.ndim != 1:
+        raise InvalidDistributionError(
+            f"the sparse law has token ids of type {ids.dtype} and shape {ids.shape}; give a flat "
+            "sequence of whole numbers"
+        )
+    ids = ids.astype(np.int64)
+    if ids.size and ids.min() < 0:
+        raise InvalidDistributionError(
+            f"the sparse law has token id {ids.min()}; token ids are whole numbers from 0 on"
+        )
+    different, count = np.unique(ids, return_counts=True)
+    if different.size < ids.size:
+        raise InvalidDistributionError(
+            f"the sparse law has token id {different[count > 1][0]} more than once; give each "
+            "token once, with all of its probability"
+        )
+    return ids

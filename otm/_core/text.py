@@ -1,0 +1,81 @@
+"""Text for people: any object as a few characters for a message, and tables as aligned text.
+
+A refusal must not fail while it is worded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+LENGTH = 60
+"""Most characters that are shown."""
+
+
+def shown(value: Any) -> str:
+    """Write an object as `repr` does, cut to 60 characters, whatever the object is.
+
+    Python refuses to write integers of thousands of digits, and a class of the caller may have a
+    `repr` that fails; of such objects only the type is named, and of integers their size.
+
+    Parameters
+    ----------
+    value : object
+        What was given.
+
+    Returns
+    -------
+    str
+        At most 60 characters.
+
+    Examples
+    --------
+    >>> shown("k-Seq")
+    "'k-Seq'"
+    >>> shown(-(10**5000))
+    '<a negative integer of 16610 bits>'
+    >>> shown([10**5000])
+    '<a list that cannot be written>'
+    """
+    try:
+        text = repr(value)
+    except Exception:  # whatever a class of the caller raises
+        if isinstance(value, int):
+            sign = "a negative" if value < 0 else "an"
+            text = f"<{sign} integer of {value.bit_length()} bits>"
+        else:
+            text = f"<a {type(value).__name__:.30} that cannot be written>"
+    return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
+
+
+def text_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
+    """Lay rows out in columns.
+
+    Parameters
+    ----------
+    columns : sequence of str or None
+        What stands above, with a line below it; None for nothing.
+    rows : sequence of sequences of str
+        The cells; all rows of one length.
+
+    Returns
+    -------
+    str
+        A line for each row, without the last line break.
+
+    Examples
+    --------
+    >>> print(text_table(["rule", "acceptance"], [["optimal", "0.6875"], ["k-Seq", "0.6483"]]))
+    rule     acceptance
+    -------  ----------
+    optimal  0.6875
+    k-Seq    0.6483
+    """
+    above = [columns] if columns else []
+    widths = [max(map(len, column)) for column in zip(*above, *rows, strict=True)]
+    if columns:
+        above.append(["-" * width for width in widths])
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (*above, *rows)
+    )

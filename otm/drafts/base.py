@@ -1,0 +1,228 @@
+"""What every joint law of drafts offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Frozen, Law, Number, zeros
+from otm._core.checks import (
+    Drafts,
+    Uniforms,
+    as_drafts,
+    check_generator,
+    check_uniforms,
+    leading_shape,
+)
+from otm._core.tensors import like
+from otm.errors import InvalidDraftsError
+
+__all__ = ["NEVER_DRAWN", "DraftDistribution"]
+
+NEVER_DRAWN = (
+    "has probability 0 under the draft law, so it cannot have been drawn from it; pass the law "
+    "that the drafts were really sampled from"
+)
+"""What is wrong with a draft token that no draw gives."""
+
+
+class DraftDistribution(Frozen, ABC):
+    """Joint law of the drafts X_1, …, X_k of one selection, on a vocabulary of n tokens.
+
+    The optimum of every such law depends on it through Pr(S ⊆ H) alone, S = {X_1, …, X_k}::
+
+        α(P, q) = min over H of  q(H) + 1 − Pr(S ⊆ H)
+
+    (Theorem 2.1 of docs/theory/minimum-cut.md).  Laws given in fractions are exact.
+
+    Attributes
+    ----------
+    k : int
+        Number of drafts of one selection.
+    """
+
+    k: int
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Size of the vocabulary."""
+
+    @property
+    @abstractmethod
+    def exact(self) -> bool:
+        """Whether the law is given in fractions."""
+
+    @property
+    @abstractmethod
+    def uniforms_per_draw(self) -> int:
+        """Number of independent uniforms in [0, 1) that one draw of k drafts takes."""
+
+    @cached_property
+    @abstractmethod
+    def draftable(self) -> npt.NDArray[np.bool_]:
+        """Whether each token can be among the drafts: array [n]."""
+
+    @property
+    @abstractmethod
+    def tuple_count(self) -> int:
+        """Number of tuples that `tuples` gives, found without listing them."""
+
+    @abstractmethod
+    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """All tuples of drafts that can be drawn, in every order, with their probabilities."""
+
+    @abstractmethod
+    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+        """Probability that the first tokens of an order do not hold all drafts.
+
+        Parameters
+        ----------
+        order : int array [m]
+            Different tokens.
+
+        Returns
+        -------
+        array [m + 1]
+            1 − Pr(S ⊆ {the first j of them}) for j = 0, …, m, without cancellation.
+        """
+
+    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Law:
+        """Law of the draft that stands last in an order of the tokens.
+
+        A rule may pick that draft, so this is a mass that can be accepted.  It is what `missed`
+        falls by at each token; laws for which that difference cancels compute it directly.
+
+        Parameters
+        ----------
+        order : int array [m]
+            Different tokens.
+
+        Returns
+        -------
+        array [m]
+            For each of them, the probability that it is a draft and all others stand before it.
+        """
+        missed = self.missed(order)
+        last: Law = np.maximum(missed[:-1] - missed[1:], zeros(1, missed))
+        return last
+
+    def distribution_of_one(self) -> Law:
+        """Law of one draft, picked without looking at the target: array [n].
+
+        The mean of the last drafts in two opposite orders; laws that know better say so.
+        """
+        order = np.arange(self.n)
+        law: Law = (
+            self.distribution_of_last(order) + self.distribution_of_last(order[::-1])[::-1]
+        ) / 2
+        return law
+
+    @abstractmethod
+    def to_exact(self) -> Self:
+        """Return the same law in fractions."""
+
+    @abstractmethod
+    def _draw(self, uniforms: Uniforms) -> Drafts:
+        """Drafts from checked uniforms: [B, m] → [B, k]."""
+
+    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_] | np.bool_:
+        """Whether draftable tokens can be drawn as such a tuple: [..., k] → [...], or one bool."""
+        return np.True_
+
+    def draw(self, uniforms: npt.ArrayLike) -> Drafts:
+        """Draw drafts, with the randomness as an argument.
+
+        Parameters
+        ----------
+        uniforms : array-like or tensor [..., m]
+            Independent uniforms in [0, 1), m = `uniforms_per_draw` for each draw.
+
+        Returns
+        -------
+        int array [..., k]
+            The drafts of each draw; a tensor on the device of the uniforms if these are one.
+
+        Raises
+        ------
+        InvalidUniformsError
+            If the uniforms have a wrong shape or do not lie in [0, 1).
+        """
+        shape = (*leading_shape(uniforms, 1), self.uniforms_per_draw)
+        need = f"a draw needs {self.uniforms_per_draw} along the last axis"
+        numbers = check_uniforms(uniforms, shape, self.exact, need)
+        found = self._draw(numbers.reshape(-1, self.uniforms_per_draw))
+        drafts: Drafts = like(uniforms, found.reshape(*shape[:-1], self.k))
+        return drafts
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] = ()) -> Drafts:
+        """`draw` with uniforms from a generator, for convenience.
+
+        Parameters
+        ----------
+        rng : Generator
+            Where the uniforms come from.
+        size : int or tuple of int, optional
+            How many draws; a single one if left out.
+
+        Returns
+        -------
+        int array [..., k]
+            The drafts of each draw.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `rng` is no generator.
+
+        Examples
+        --------
+        >>> from otm.drafts import WithoutReplacement
+        >>> drafts = WithoutReplacement([0.5, 0.25, 0.25], k=2)
+        >>> drafts.sample(np.random.default_rng(0), size=10).shape
+        (10, 2)
+        """
+        check_generator(rng)
+        leading = size if isinstance(size, tuple) else (size,)
+        return self.draw(rng.random((*leading, self.uniforms_per_draw)))
+
+    def check(self, drafts: npt.ArrayLike, names: npt.NDArray[np.int64] | None = None) -> Drafts:
+        """Return drafts as an integer array, if they can have been drawn.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., k]
+            Draft tokens.
+        names : int array [n], optional
+            What messages call the tokens, where their places in the vocabulary are not their ids.
+
+        Returns
+        -------
+        int array [..., k]
+            The drafts.
+
+        Raises
+        ------
+        InvalidDraftsError
+            If they have a wrong shape or type, lie outside the vocabulary, or have probability zero
+            under this law.
+        """
+        array = as_drafts(drafts, self.k, self.n)
+        draftable = self.draftable[array]
+        if not draftable.all():
+            named = array if names is None else names[array]
+            raise InvalidDraftsError(f"draft token {named[~draftable].flat[0]} {NEVER_DRAWN}")
+        together = self._together(array)
+        if not together.all():
+            named = array if names is None else names[array]
+            raise InvalidDraftsError(
+                f"drafts {named[~together].reshape(-1, self.k)[0].tolist()} have probability 0 "
+                f"under the draft law ({type(self).__name__}), so they cannot have been drawn "
+                "from it; pass them in the order in which they were drawn"
+            )
+        return array

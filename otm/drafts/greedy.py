@@ -1,0 +1,117 @@
+"""Greedy drafts: the most likely tokens for sure, and one random draft from the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law, Number, read_only, zeros
+from otm._core.checks import Drafts, Uniforms, as_draft_count
+from otm._core.distribution import mass_beyond, to_exact
+from otm._core.sampling import InverseCdf
+from otm.drafts.one_law import OneLaw
+
+__all__ = ["Greedy"]
+
+
+@dataclass(frozen=True, eq=False)
+class Greedy(OneLaw):
+    """The k − 1 most likely tokens of p surely, then a draft from p restricted to the rest.
+
+    The greedy drafts of [hu2025]_.
+
+    Parameters
+    ----------
+    law : array-like [n]
+        The law p; held normalised and read-only.
+    k : int
+        The number of drafts, at least 1.  If fewer tokens have p > 0, all of them are drafted and
+        the attribute `k` is their number.
+
+    Raises
+    ------
+    InvalidDistributionError, InvalidDraftCountError
+        If the law or k is not valid.
+
+    References
+    ----------
+    .. [hu2025] Hu et al., "Towards Optimal Multi-draft Speculative Decoding", ICLR 2025.
+
+    Examples
+    --------
+    >>> drafts = Greedy([0.125, 0.5, 0.25, 0.125], k=3)
+    >>> drafts.sure
+    array([1, 2])
+    >>> list(drafts.tuples())
+    [((1, 2, 0), 0.5), ((1, 2, 3), 0.5)]
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        tokens = int(np.count_nonzero(self.law))
+        object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
+
+    @property
+    def uniforms_per_draw(self) -> int:
+        """One uniform, for the last draft."""
+        return 1
+
+    @cached_property
+    def sure(self) -> npt.NDArray[np.int64]:
+        """The tokens drafted for sure, the most likely first, of equal ones the lowest: [k − 1]."""
+        return read_only(np.argsort(-self.law, kind="stable")[: self.k - 1])
+
+    @cached_property
+    def last(self) -> Law:
+        """Law of the last draft: p restricted to the tokens that are not sure, array [n]."""
+        rest = self.law.copy()
+        rest[self.sure] = zeros(1, rest)[0]
+        return read_only(rest / rest.sum())
+
+    @property
+    def tuple_count(self) -> int:
+        """Number of tokens that can be the last draft."""
+        return int(np.count_nonzero(self.last))
+
+    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """All tuples of drafts that can be drawn, with their probabilities."""
+        sure = tuple(self.sure.tolist())
+        for token in np.flatnonzero(self.last).tolist():
+            yield (*sure, token), self.last.item(token)
+
+    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+        """Probability that the first tokens H of an order do not hold all drafts.
+
+        1 until H holds all sure tokens, then the probability that the last draft is not in H.
+        """
+        missed = mass_beyond(self.last, order)
+        place = np.full(self.n, order.size)
+        place[order] = np.arange(order.size)
+        missed[: place[self.sure].max(initial=-1) + 1] = 1 + zeros(1, self.law)[0]
+        return missed
+
+    def __str__(self) -> str:
+        return f"top {self.k - 1} and 1 more"
+
+    def to_exact(self) -> Greedy:
+        """Return the same law in fractions."""
+        return Greedy(to_exact(self.law), self.k)
+
+    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+        in_order = (drafts[..., :-1] == self.sure).all(axis=-1)
+        together: npt.NDArray[np.bool_] = in_order & (self.last[drafts[..., -1]] > 0)
+        return together
+
+    def _draw(self, uniforms: Uniforms) -> Drafts:
+        sure = np.broadcast_to(self.sure, (len(uniforms), self.k - 1))
+        return np.hstack([sure, self._cdf.locate(uniforms)])
+
+    @cached_property
+    def _cdf(self) -> InverseCdf:
+        return InverseCdf.from_weights(self.last)

@@ -1,0 +1,124 @@
+"""SpecHub's pairs of drafts: one of the two is always the most likely token, the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law, Number, read_only
+from otm._core.checks import Drafts, Uniforms
+from otm._core.distribution import to_exact
+from otm._core.sampling import InverseCdf
+from otm.drafts.greedy import Greedy
+from otm.drafts.one_law import OneLaw
+
+__all__ = ["HubPairs"]
+
+
+@dataclass(frozen=True, eq=False)
+class HubPairs(OneLaw):
+    """Two drafts, of which one is the hub a, the most likely token (of equal ones the lowest).
+
+    For every other token i the drafts are (i, a) with probability p(i), and (a, i) with
+    probability p(a) p(i) / (1 − p(a)) ([sun2024spechub]_).  So the first draft has law p, and as a
+    set the drafts are those of `Greedy` with k = 2 (Theorem 9.5 of docs/theory/other-drafts.md).
+
+    Parameters
+    ----------
+    law : array-like [n]
+        The law p; held normalised and read-only.
+
+    Attributes
+    ----------
+    k : int
+        2, or 1 if the hub has all mass and is the only draft.
+
+    Raises
+    ------
+    InvalidDistributionError
+        If the law is not valid.
+
+    References
+    ----------
+    .. [sun2024spechub] Sun et al., "SpecHub: Provable Acceleration to Multi-Draft Speculative
+       Decoding", EMNLP 2024.
+
+    Examples
+    --------
+    >>> list(HubPairs([0.25, 0.5, 0.25]).tuples())
+    [((0, 1), 0.25), ((2, 1), 0.25), ((1, 0), 0.25), ((1, 2), 0.25)]
+    """
+
+    k: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "k", self.as_sets.k)
+
+    @property
+    def uniforms_per_draw(self) -> int:
+        """One uniform, for the pair."""
+        return 1
+
+    @cached_property
+    def as_sets(self) -> Greedy:
+        """The greedy law that gives the same sets of drafts with the same probabilities."""
+        return Greedy(self.law, 2)
+
+    @property
+    def tuple_count(self) -> int:
+        """Two pairs for each token of positive probability but the hub; 1 if there is none."""
+        return len(self._pairs)
+
+    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """All pairs of drafts that can be drawn, with their probabilities."""
+        probabilities = map(self._weights.item, range(self.tuple_count))
+        return zip(map(tuple, self._pairs.tolist()), probabilities, strict=True)
+
+    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+        """Probability that the first tokens of an order do not hold both drafts."""
+        return self.as_sets.missed(order)
+
+    def __str__(self) -> str:
+        return f"{self.k} with the hub"
+
+    def to_exact(self) -> HubPairs:
+        """Return the same law in fractions."""
+        return HubPairs(to_exact(self.law))
+
+    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+        hubs = np.count_nonzero(drafts == self._hub, axis=-1)
+        return np.asarray(hubs == 1, dtype=np.bool_)
+
+    def _draw(self, uniforms: Uniforms) -> Drafts:
+        return self._pairs[self._cdf.locate(uniforms[:, 0])]
+
+    @property
+    def _hub(self) -> int:
+        return int(self.law.argmax())
+
+    @cached_property
+    def _pairs(self) -> Drafts:
+        """All tuples: array [2 m, 2] for m tokens beside the hub, [1, 1] if there are none."""
+        others = np.flatnonzero(self.draftable)
+        others = others[others != self._hub]
+        if others.size == 0:
+            return np.array([[self._hub]])
+        hub = np.full(others.size, self._hub)
+        return np.vstack([np.column_stack([others, hub]), np.column_stack([hub, others])])
+
+    @cached_property
+    def _weights(self) -> Law:
+        """Probabilities of the `_pairs`."""
+        others = self.law[self._pairs[: len(self._pairs) // 2, 0]]
+        if others.size == 0:
+            return self.law[[self._hub]]
+        return read_only(np.append(others, self.law[self._hub] * (others / others.sum())))
+
+    @cached_property
+    def _cdf(self) -> InverseCdf:
+        return InverseCdf.from_weights(self._weights)

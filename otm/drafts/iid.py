@@ -1,0 +1,89 @@
+"""Independent drafts from one law: what OTM-k assumes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law, Number, at_least_once
+from otm._core.checks import Drafts, Uniforms, as_draft_count
+from otm._core.distribution import mass_beyond, to_exact
+from otm._core.sampling import InverseCdf
+from otm.drafts.one_law import OneLaw
+
+__all__ = ["IID"]
+
+
+@dataclass(frozen=True, eq=False)
+class IID(OneLaw):
+    """k independent drafts, each with law p.
+
+    Parameters
+    ----------
+    law : array-like [n]
+        The law p of each draft; held normalised and read-only.
+    k : int
+        The number of drafts, at least 1.
+
+    Raises
+    ------
+    InvalidDistributionError, InvalidDraftCountError
+        If the law or k is not valid.
+
+    Examples
+    --------
+    >>> list(IID([0.25, 0.75, 0], k=1).tuples())
+    [((0,), 0.25), ((1,), 0.75)]
+    >>> IID([0.25, 0.75, 0], k=3).draw([0.1, 0.5, 0.2])
+    array([0, 1, 0])
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "k", as_draft_count(self.k))
+
+    @property
+    def uniforms_per_draw(self) -> int:
+        """One uniform a draft: k."""
+        return self.k
+
+    @property
+    def tuple_count(self) -> int:
+        """Number m^k of tuples of the m tokens with p > 0."""
+        tokens = int(np.count_nonzero(self.draftable))
+        count: int = tokens**self.k
+        return count
+
+    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """All tuples of drafts that can be drawn, in every order, with their probabilities."""
+        support = np.flatnonzero(self.draftable).tolist()
+        for drafts in itertools.product(support, repeat=self.k):
+            probability: Number = 1 + 0 * self.law.item(0)
+            for token in drafts:
+                probability = probability * self.law.item(token)
+            yield drafts, probability
+
+    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+        """Probability 1 − p(H)^k that the first tokens H of an order do not hold all drafts."""
+        return at_least_once(mass_beyond(self.law, order), self.k)
+
+    def __str__(self) -> str:
+        return f"{self.k} i.i.d."
+
+    def to_exact(self) -> IID:
+        """Return the same law in fractions."""
+        return IID(to_exact(self.law), self.k)
+
+    def _draw(self, uniforms: Uniforms) -> Drafts:
+        return self._cdf.locate(uniforms)
+
+    @cached_property
+    def _cdf(self) -> InverseCdf:
+        return InverseCdf.from_weights(self.law)

@@ -1,0 +1,170 @@
+"""Independent drafts with different laws, as from several draft models."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, zeros
+from otm._core.checks import Drafts, Uniforms
+from otm._core.distribution import as_law, as_law_pair, mass_beyond, to_exact
+from otm._core.sampling import InverseCdf
+from otm.drafts.base import DraftDistribution
+from otm.errors import InvalidDistributionError
+
+__all__ = ["Independent"]
+
+
+@dataclass(frozen=True, eq=False)
+class Independent(DraftDistribution):
+    """k independent drafts, the i-th with a law p_i of its own.
+
+    Parameters
+    ----------
+    laws : array-like [k, n]
+        The laws, one a draft; held normalised and read-only.  If one of them holds floats, all are
+        taken as floats.
+
+    Attributes
+    ----------
+    k : int
+        The number of laws.
+
+    Raises
+    ------
+    InvalidDistributionError
+        If there is no law, a law is not valid or the lengths differ.
+
+    Examples
+    --------
+    >>> drafts = Independent([[0.5, 0.5], [0.25, 0.75]])
+    >>> dict(drafts.tuples())[1, 0]
+    0.125
+    >>> drafts.draw([0.75, 0.0])
+    array([1, 0])
+    """
+
+    laws: Law
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "laws", read_only(_as_laws(self.laws)))
+
+    @property
+    def k(self) -> int:  # type: ignore[override]
+        """Number of drafts."""
+        return len(self.laws)
+
+    @property
+    def n(self) -> int:
+        """Size of the vocabulary."""
+        return int(self.laws.shape[1])
+
+    @property
+    def exact(self) -> bool:
+        """Whether the laws are given in fractions."""
+        return is_exact(self.laws)
+
+    @property
+    def uniforms_per_draw(self) -> int:
+        """One uniform a draft: k."""
+        return self.k
+
+    @cached_property
+    def draftable(self) -> npt.NDArray[np.bool_]:
+        """Whether each token has p_i > 0 for some i: array [n]."""
+        return read_only(np.any(self.laws > 0, axis=0).astype(np.bool_))
+
+    @property
+    def tuple_count(self) -> int:
+        """Product of the numbers of tokens that each draft can be."""
+        return math.prod(int(np.count_nonzero(law)) for law in self.laws)
+
+    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """All tuples of drafts that can be drawn, with their probabilities."""
+        supports = [np.flatnonzero(law).tolist() for law in self.laws]
+        for drafts in itertools.product(*supports):
+            probability: Number = 1 + 0 * self.laws.item(0)
+            for law, token in zip(self.laws, drafts, strict=True):
+                probability = probability * law.item(token)
+            yield drafts, probability
+
+    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+        """Probability 1 − Π p_i(H) that the first tokens H of an order do not hold all drafts."""
+        missed = zeros(order.size + 1, self.laws)
+        for law in self.laws:
+            missed = missed + (1 - missed) * mass_beyond(law, order)
+        return missed
+
+    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Law:
+        """Law of the draft that stands last in an order, as a sum of products of masses.
+
+        Draft i is the one if those before it in the tuple stand before it in the order, and those
+        after it in the tuple do not stand behind it in the order.
+        """
+        masses = self.laws[:, order]
+        below = np.array([running_sum(law, from_zero=True) for law in masses])
+        not_behind = np.ones_like(below[:, 1:])  # the product over the drafts after i
+        for i in range(self.k - 1, 0, -1):
+            not_behind[i - 1] = not_behind[i] * below[i, 1:]
+        last, before = zeros(order.size, masses), 1 + zeros(order.size, masses)
+        for i in range(self.k):
+            last = last + before * masses[i] * not_behind[i]
+            before = before * below[i, :-1]
+        return last
+
+    def distribution_of_one(self) -> Law:
+        """Law Σ p_i / k of one of the drafts, picked with equal probabilities."""
+        return np.asarray(self.laws.sum(axis=0) / self.k)
+
+    def __str__(self) -> str:
+        return f"{self.k} independent, of different laws"
+
+    def to_exact(self) -> Independent:
+        """Return the same laws in fractions."""
+        return Independent(np.array([to_exact(law) for law in self.laws]))
+
+    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+        possible = self.laws[range(self.k), drafts] > 0
+        return np.asarray(possible.all(axis=-1), dtype=np.bool_)
+
+    def _draw(self, uniforms: Uniforms) -> Drafts:
+        drafts = [cdf.locate(uniforms[:, i]) for i, cdf in enumerate(self._cdfs)]
+        return np.stack(drafts, axis=1)
+
+    @cached_property
+    def _cdfs(self) -> list[InverseCdf]:
+        return [InverseCdf.from_weights(law) for law in self.laws]
+
+
+def _as_laws(given: Any) -> Law:
+    """Check and normalise laws of equal length, all in floats or all in fractions."""
+    try:
+        rows = list(given)
+    except TypeError as error:
+        raise InvalidDistributionError(
+            f"the draft laws are not a sequence of laws ({error})"
+        ) from None
+    if not rows:
+        raise InvalidDistributionError(
+            "there is no draft law; give one law a draft, as an array [k, n]"
+        )
+    laws = [as_law(row, "draft") for row in rows]
+    sizes = sorted({law.size for law in laws})
+    if len(sizes) > 1:
+        raise InvalidDistributionError(
+            f"the draft laws have {' and '.join(map(str, sizes))} tokens; all must be laws on the "
+            "same vocabulary: give absent tokens probability 0"
+        )
+    exact = [law for law in laws if is_exact(law)]
+    if exact:  # whole numbers beside fractions stay exact
+        laws = [as_law_pair(row, exact[0])[0] for row in rows]
+    if all(map(is_exact, laws)):
+        return np.array(laws)
+    return np.array(laws, dtype=np.float64)

@@ -1,0 +1,243 @@
+"""Any joint law of the drafts, given as a table."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, scatter_sum, zeros
+from otm._core.checks import Drafts, Uniforms, as_drafts
+from otm._core.distribution import as_law, to_exact
+from otm._core.sampling import InverseCdf
+from otm._core.tensors import to_host
+from otm._core.text import shown
+from otm.drafts.base import DraftDistribution
+from otm.errors import (
+    InvalidDistributionError,
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidParameterError,
+)
+
+__all__ = ["Joint"]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Joint(DraftDistribution):
+    """A joint law of k drafts as a table of tuples and probabilities.
+
+    Parameters
+    ----------
+    table : mapping, or iterable of pairs
+        From each tuple of k tokens in [0, n) to its probability; absent tuples have probability 0.
+        What `tuples` gives is such a table.
+    n : int
+        Size of the vocabulary.
+
+    Attributes
+    ----------
+    rows : int array [R, k]
+        The tuples of positive probability.
+    probabilities : array [R]
+        Their probabilities, normalised.
+
+    Raises
+    ------
+    InvalidDraftsError
+        If the tuples are not all of one length, a token is no integer in [0, n), or a tuple stands
+        there twice.
+    InvalidDistributionError
+        If the probabilities are not a law.
+    InvalidParameterError
+        If n is not an integer.
+    InvalidInputError
+        If the table holds no pairs.
+
+    Examples
+    --------
+    >>> drafts = Joint({(0, 1): 0.5, (1, 2): 0.25, (2, 2): 0.25}, n=3)
+    >>> drafts.missed(np.array([1, 2, 0]))
+    array([1. , 1. , 0.5, 0. ])
+    >>> drafts.draw([[0.0], [0.5], [0.75]]).tolist()
+    [[0, 1], [1, 2], [2, 2]]
+    """
+
+    rows: Drafts
+    probabilities: Law
+    _n: int
+
+    def __init__(
+        self,
+        table: Mapping[tuple[int, ...], Any] | Iterable[tuple[tuple[int, ...], Any]],
+        n: int,
+    ) -> None:
+        try:
+            pairs = list(table.items() if isinstance(table, Mapping) else table)
+            tuples, weights = (
+                [tuple(drafts) for drafts, _ in pairs],
+                [weight for _, weight in pairs],
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"the table does not hold pairs of a tuple of drafts and a probability ({error}); "
+                "give a mapping such as {(0, 1): 0.5, (1, 1): 0.5}"
+            ) from None
+        self._fill(tuples, weights, n)
+
+    def _fill(self, tuples: Any, weights: Any, n: int) -> None:
+        """Check the tuples [R, k] and their weights [R], and hold them."""
+        law = as_law(weights, "joint draft")
+        size = _as_vocabulary_size(n)
+        drafts = as_drafts(tuples, len(tuples[0]), size)
+        if drafts.shape[1] == 0:
+            raise InvalidDraftsError("the draft tuples are empty; at least one draft is needed")
+        distinct, counts = np.unique(drafts, axis=0, return_counts=True)
+        if len(distinct) < len(drafts):
+            raise InvalidDraftsError(
+                f"the drafts {distinct[counts.argmax()].tolist()} stand in the table "
+                f"{counts.max()} times; give each tuple once, with its whole probability"
+            )
+        possible = np.flatnonzero(law > 0)
+        object.__setattr__(self, "rows", read_only(drafts[possible]))
+        object.__setattr__(self, "probabilities", read_only(law[possible]))
+        object.__setattr__(self, "_n", size)
+
+    @classmethod
+    def from_array(cls, array: npt.ArrayLike) -> Self:
+        """Build from an array of the probabilities of all tuples.
+
+        Parameters
+        ----------
+        array : array-like or tensor [n, …, n]
+            Probabilities, with an axis for each of the k drafts: entry (x_1, …, x_k) is P(x).
+
+        Returns
+        -------
+        Joint
+            Its rows in the order of the array.
+
+        Raises
+        ------
+        InvalidDistributionError
+            If the axes differ in length or the entries are not a law.
+
+        Examples
+        --------
+        >>> list(Joint.from_array([[0.0, 0.5], [0.5, 0.0]]).tuples())
+        [((0, 1), 0.5), ((1, 0), 0.5)]
+        """
+        try:
+            given = np.asarray(to_host(array))
+        except Exception as error:  # whatever a foreign object raises when asked for its entries
+            raise InvalidDistributionError(
+                f"the joint draft law is not array-like ({error})"
+            ) from error
+        if given.ndim == 0 or len(set(given.shape)) > 1 or given.size == 0:
+            raise InvalidDistributionError(
+                f"the joint draft law has shape {given.shape}; give an array with one axis of "
+                "n tokens for each draft"
+            )
+        places = np.flatnonzero(given != 0)
+        joint = cls.__new__(cls)
+        rows = np.stack(np.unravel_index(places, given.shape), axis=-1)
+        joint._fill(rows, given.ravel()[places], len(given))
+        return joint
+
+    @property
+    def k(self) -> int:  # type: ignore[override]
+        """Number of drafts."""
+        return int(self.rows.shape[1])
+
+    @property
+    def n(self) -> int:
+        """Size of the vocabulary."""
+        return self._n
+
+    @property
+    def exact(self) -> bool:
+        """Whether the law is given in fractions."""
+        return is_exact(self.probabilities)
+
+    @property
+    def uniforms_per_draw(self) -> int:
+        """One uniform, for the tuple."""
+        return 1
+
+    @cached_property
+    def draftable(self) -> npt.NDArray[np.bool_]:
+        """Whether each token is in a tuple of positive probability: array [n]."""
+        draftable = np.zeros(self.n, dtype=np.bool_)
+        draftable[self.rows] = True
+        return read_only(draftable)
+
+    @property
+    def tuple_count(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """All tuples of drafts that can be drawn, with their probabilities."""
+        return zip(map(tuple, self.rows.tolist()), self.probabilities.tolist(), strict=True)
+
+    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+        """Probability that the first tokens of an order do not hold all drafts."""
+        missed: Law = running_sum(self._by_last(order)[::-1])[::-1]
+        np.minimum(missed, 1 + zeros(1, missed), out=missed)  # a sum can round to more
+        return missed
+
+    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Law:
+        """Law of the draft that stands last in an order, summed over the rows."""
+        return self._by_last(order)[:-1]
+
+    def distribution_of_one(self) -> Law:
+        """Law of one of the drafts, picked with equal probabilities."""
+        shares = np.repeat(self.probabilities / self.k, self.k)
+        return scatter_sum(self.rows.ravel(), shares, self.n)
+
+    def __str__(self) -> str:
+        return f"{self.k} of a joint law"
+
+    def to_exact(self) -> Joint:
+        """Return the same law in fractions."""
+        exact = to_exact(self.probabilities)
+        return Joint(zip(map(tuple, self.rows.tolist()), exact, strict=True), self.n)
+
+    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+        flat = drafts.reshape(-1, self.k).tolist()
+        possible = [tuple(row) in self._possible for row in flat]
+        return np.array(possible, dtype=np.bool_).reshape(drafts.shape[:-1])
+
+    def _draw(self, uniforms: Uniforms) -> Drafts:
+        return self.rows[self._cdf.locate(uniforms[:, 0])]
+
+    def _by_last(self, order: npt.NDArray[np.int64]) -> Law:
+        """Law of the place of the last draft; one place more for tuples beyond the order."""
+        place = np.full(self.n, order.size)
+        place[order] = np.arange(order.size)
+        return scatter_sum(place[self.rows].max(axis=1), self.probabilities, order.size + 1)
+
+    @cached_property
+    def _possible(self) -> frozenset[tuple[int, ...]]:
+        return frozenset(map(tuple, self.rows.tolist()))
+
+    @cached_property
+    def _cdf(self) -> InverseCdf:
+        return InverseCdf.from_weights(self.probabilities)
+
+
+def _as_vocabulary_size(n: Any) -> int:
+    try:
+        if isinstance(n, bool | np.bool_):
+            raise TypeError
+        size = operator.index(n)
+    except TypeError:
+        raise InvalidParameterError(
+            f"n = {shown(n)} of type {type(n).__name__}; the size of the vocabulary is an integer"
+        ) from None
+    return size

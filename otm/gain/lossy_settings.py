@@ -1,0 +1,149 @@
+"""What rules that are not lossless would gain, and how far their output is from the target.
+
+Each is computed for all k at once, after one sort, by what `otm.coupling` does for one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import at_least_once, power_slopes
+from otm._core.text import shown
+from otm.errors import InvalidParameterError
+
+__all__ = ["Lenience", "LossySetting", "Typical", "typical"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lenience:
+    """`otm.coupling.LenientPlan` at a lenience l: no token more than 1/l times as often.
+
+    Its acceptance is α_k(l), and its total variation from the target α_k(l) − α_k: the least that
+    such an acceptance can cost (Theorems 7.3 and 7.4 of docs/theory/lenience.md).
+
+    Parameters
+    ----------
+    lenience : float
+        l in (0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not.
+
+    Examples
+    --------
+    >>> str(Lenience(0.5))
+    'lenience 0.5'
+    """
+
+    lenience: float
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.lenience) and 0 < self.lenience <= 1):
+            raise InvalidParameterError(
+                f"lenience = {shown(self.lenience)}; give a number above 0 and at most 1"
+            )
+
+    def __str__(self) -> str:
+        return f"lenience {self.lenience!r}"
+
+
+@dataclass(frozen=True)
+class Typical:
+    """`otm.coupling.TypicalAcceptance`, as Medusa has it: likely drafts, or else the likeliest.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        As of `otm.coupling.TypicalAcceptance`, finite and at least 0.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are not.
+
+    Examples
+    --------
+    >>> str(Typical())
+    'typical acceptance ε 0.09, δ 0.3'
+    """
+
+    epsilon: float = 0.09
+    delta: float = 0.3
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not (_is_number(value) and value >= 0):
+                raise InvalidParameterError(
+                    f"{name} = {shown(value)}; give a finite number of at least 0"
+                )
+
+    def __str__(self) -> str:
+        return f"typical acceptance ε {self.epsilon!r}, δ {self.delta!r}"
+
+
+LossySetting: TypeAlias = Lenience | Typical
+
+
+def check_knobs(lossy_settings: Any) -> tuple[LossySetting, ...]:
+    """Refuse what is no such knob.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one is.
+    """
+    for knob in lossy_settings:
+        if not isinstance(knob, Lenience | Typical):
+            raise InvalidParameterError(
+                f"knob {shown(knob)}; give a Lenience, such as Lenience(0.5), or a Typical"
+            )
+    return tuple(lossy_settings)
+
+
+def typical(draft: Floats, target: Floats, ks: Sequence[int], knob: Typical) -> Floats:
+    """Find acceptance of typical acceptance, and total variation from the target: array [2, K].
+
+    Examples
+    --------
+    >>> typical(np.array([0.5, 0.5]), np.array([0.75, 0.25]), [1], Typical())
+    array([[1.  ],
+           [0.25]])
+    """
+    positive = target[target > 0]
+    perplexity = math.exp(float((positive * np.log(positive)).sum()))
+    likely = np.flatnonzero(target > min(knob.epsilon, knob.delta * perplexity))
+    best = int(target.argmax())
+    levels, level = np.unique(target[likely], return_inverse=True)
+    drafted = draft[likely]
+    unlikely = max(1 - float(drafted.sum()), 0.0)
+    masses = np.cumsum([unlikely, *np.bincount(level, drafted, levels.size)])
+    found = np.empty((2, len(ks)))
+    for i, k in enumerate(ks):
+        # the first of k drafts on the highest level reached
+        output = drafted * power_slopes(masses, k)[level]
+        accepted = min(float(output.sum()), 1.0)
+        moved = np.abs(output - target[likely])
+        rest = 1 - float(target[likely].sum())  # the others are never output, but for the best
+        if likely.size and target[best] == levels[-1]:
+            place = int(np.searchsorted(likely, best))
+            moved[place] = abs(output[place] + 1 - accepted - target[best])
+            hit = 0.0  # the best is likely, and would have been accepted
+        else:
+            rest += 1 - 2 * target[best]
+            hit = float(at_least_once(float(draft[best]), k))
+        found[:, i] = accepted + (1 - accepted) * hit, (moved.sum() + max(rest, 0)) / 2
+    return found
+
+
+def _is_number(value: float) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

@@ -1,0 +1,278 @@
+"""Positions of a text, read by two models of Hugging Face."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.checks import as_positive
+from otm._core.text import shown
+from otm.errors import InvalidInputError, MissingDependencyError
+from otm.files import file_size, named
+from otm.files.opening import AnyPath, as_path, opened, read_exactly
+from otm.gain.pairs import Pairs
+from otm.gain.sources import Bounds, Ints, split
+
+__all__ = ["ModelPair", "from_models"]
+
+LONGEST_TEXT = 2**28
+
+DIGEST_NUMBERS = 2**22
+"""Numbers of a weight that are copied to the processor at once for its digest."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPair:
+    """Two models, and what they read, window by window.
+
+    Every token of a window but the first is a position: its laws are those that the models give
+    after what is before it in the window.
+
+    Parameters
+    ----------
+    draft, target : PreTrainedModel
+        Causal models of transformers with the same tokens, in evaluation mode.
+    windows : sequence of int array
+        Tokens, at least two in each.
+    of_window : int array [W]
+        The prompt that each window belongs to.
+    vocabulary : int
+        Number of tokens; logits beyond, with which some models pad, are cut off.
+    sampled : bool, optional
+        Whether the target drew these tokens, at the temperature of the report.
+    prompts_known : bool, optional
+        Whether `of_window` really tells prompts apart.
+    """
+
+    draft: Any
+    target: Any
+    windows: Sequence[Ints]
+    of_window: Ints
+    vocabulary: int
+    sampled: bool = False
+    prompts_known: bool = True
+
+    @property
+    def name(self) -> str:
+        """The models by their names."""
+        names = (shown(str(model.name_or_path)) for model in (self.draft, self.target))
+        return f"draft model {' and target model '.join(names)}"
+
+    @cached_property
+    def starts(self) -> Ints:
+        """First position of each window, and the number of all: array [W + 1]."""
+        return np.append(0, np.cumsum([window.size - 1 for window in self.windows]))
+
+    @cached_property
+    def prompts(self) -> Ints:
+        """The prompt of each position: array [N]."""
+        return np.repeat(self.of_window, np.diff(self.starts))
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """Parts of windows: both models' logits for one of them are handed out at a time."""
+        parts = (split(window.size - 1, 8 * self.vocabulary) for window in self.windows)
+        return [
+            (int(start) + begin, int(start) + end)
+            for start, window in zip(self.starts, parts, strict=False)
+            for begin, end in window
+        ]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Digests of both models and of what they read."""
+        text = hashlib.sha256()
+        for window in self.windows:
+            text.update(window.tobytes() + b".")
+        return {
+            "transformers": version("transformers"),
+            "draft": digest_of_weights(self.draft),
+            "target": digest_of_weights(self.target),
+            "text": text.hexdigest(),
+            "prompts": self.of_window.tolist(),
+            "vocabulary": self.vocabulary,
+            "sampled": self.sampled,
+        }
+
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
+        """Run both models on each window that is asked for; workers get the logits.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last, in one window; ascending.
+
+        Yields
+        ------
+        Pairs
+            Logits of both models.
+        """
+        read, scores = -1, (np.empty(0), np.empty(0))
+        for start, stop in bounds:
+            w = int(np.searchsorted(self.starts, start, side="right")) - 1
+            if w != read:
+                read = w
+                scores = self._logits(self.draft, w), self._logits(self.target, w)
+            begin, end = start - int(self.starts[w]), stop - int(self.starts[w])
+            tokens = self.windows[w][begin + 1 : end + 1] if self.sampled else None
+            yield Pairs(
+                scores[0][begin:end],
+                scores[1][begin:end],
+                tokens,
+                start,
+                stop,
+                "logits",
+                ("the draft model's logits", "the target model's logits"),
+                ("<f4", "<f4"),
+            )
+
+    def _logits(self, model: Any, window: int) -> npt.NDArray[Any]:
+        import torch
+
+        device = model.get_input_embeddings().weight.device
+        tokens = torch.as_tensor(self.windows[window][None, :-1], device=device)
+        with torch.inference_mode():
+            logits = model(input_ids=tokens, use_cache=False).logits
+        found: npt.NDArray[Any] = logits[0, :, : self.vocabulary].float().cpu().numpy()
+        return found
+
+
+def from_models(
+    draft: AnyPath,
+    target: AnyPath,
+    text: AnyPath,
+    *,
+    window: int = 128,
+    sampled: bool = False,
+    device: str | None = None,
+) -> ModelPair:
+    """Let two models of Hugging Face read a text.
+
+    Parameters
+    ----------
+    draft, target : str or Path
+        What `from_pretrained` takes: a folder, or a name on the hub.
+    text : str or Path
+        Text in UTF-8.  Paragraphs, with empty lines between them, are the prompts; those longer
+        than a window go on in the next, without what was before it.
+    window : int, optional
+        Most tokens that the models read at once, at least 1.
+    sampled : bool, optional
+        Whether the target drew this text, at the temperature of the report.
+    device : str, optional
+        Where the models run, such as "cuda"; the CPU if left out.
+
+    Returns
+    -------
+    ModelPair
+        A `Source` for `report`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the text or a model cannot be read, or the models' tokens differ.
+    InvalidParameterError
+        If the window is no such number.
+    MissingDependencyError
+        If transformers is not installed.
+    """
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise MissingDependencyError(
+            "transformers is not installed; to read texts with models of Hugging Face: "
+            'pip install "otm[huggingface]"'
+        ) from error
+    length = as_positive(window, "window")
+    paragraphs = _paragraphs(as_path(text))
+    loaded = {}
+    for part, name in (("draft", draft), ("target", target)):
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(str(name))
+            model = AutoModelForCausalLM.from_pretrained(str(name)).eval()
+        except (OSError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise InvalidInputError(
+                f"the {part} model {shown(str(name))} cannot be read: {reason:.160}"
+            ) from None
+        loaded[part] = tokenizer, model if device is None else _moved(model, device)
+    if loaded["draft"][0].get_vocab() != loaded["target"][0].get_vocab():
+        raise InvalidInputError(
+            "the tokenizers of draft and target have different tokens; laws of both are needed on "
+            "the same ones"
+        )
+    tokenizer, target_model = loaded["target"]
+    draft_model = loaded["draft"][1]
+    windows, of_window = [], []
+    for number, paragraph in enumerate(paragraphs):
+        tokens = np.array(tokenizer(paragraph, verbose=False).input_ids, dtype=np.int64)
+        for start in range(0, tokens.size, length):
+            if tokens[start : start + length].size > 1:
+                windows.append(tokens[start : start + length])
+                of_window.append(number)
+    if not windows:
+        raise InvalidInputError(f"{named(text)} has no two tokens in a row; give a longer text")
+    models = draft_model, target_model
+    configs = [model.config.get_text_config(decoder=True) for model in models]
+    reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
+    longest = max(tokens.size for tokens in windows) - 1  # nothing is asked about what follows
+    if longest > reach:
+        raise InvalidInputError(
+            f"window = {length}; a model reads {reach} tokens at most, give a window of {reach + 1}"
+        )
+    vocabulary = min(config.vocab_size for config in configs)
+    most = max(int(tokens.max()) for tokens in windows)
+    if most >= vocabulary or len(tokenizer) > vocabulary:
+        raise InvalidInputError(
+            f"a model has logits for {vocabulary} tokens, the tokenizer {len(tokenizer)}; they do "
+            "not belong together"
+        )
+    return ModelPair(
+        draft_model, target_model, windows, np.array(of_window), len(tokenizer), sampled
+    )
+
+
+def _moved(model: Any, device: str) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for GPUs
+        reason = " ".join(str(error).split())
+        raise InvalidInputError(
+            f"a model cannot be moved to the device {shown(device)}: {reason:.160}"
+        ) from None
+
+
+def digest_of_weights(model: Any) -> str:
+    """Digest of the names, shapes and numbers of all weights, whatever they are kept as."""
+    import torch
+
+    found = hashlib.sha256()
+    for name, weight in model.state_dict().items():
+        found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        for part in weight.detach().reshape(-1).split(DIGEST_NUMBERS):
+            found.update(part.contiguous().cpu().view(torch.uint8).numpy())
+    return found.hexdigest()
+
+
+def _paragraphs(path: Path) -> list[str]:
+    size = file_size(path)
+    if size > LONGEST_TEXT:
+        raise InvalidInputError(
+            f"{named(path)} has {size:,} bytes; texts of at most {LONGEST_TEXT:,} are read"
+        )
+    with opened(path) as file:
+        data = read_exactly(file, 0, size, path)
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{named(path)} is not UTF-8: {error!s:.100}") from None
+    joined = "\n".join(line.strip() for line in lines)
+    return [paragraph for part in joined.split("\n\n") if (paragraph := part.strip())]

@@ -1,0 +1,284 @@
+"""Means over contexts of one quantity for several ways of decoding, and how well they are known.
+
+All ways are measured at the same contexts, so that differences are known better than the means.
+Contexts of one prompt are alike; only prompts are taken to be independent.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.text import shown, text_table
+from otm.decoding.branching import Branching
+from otm.errors import InvalidParameterError, UnknownMethodError
+
+__all__ = ["Estimate", "PairedMeans", "Setup", "as_level", "clustered_mean", "ratio_of_totals"]
+
+
+class Setup(NamedTuple):
+    """A way of decoding with drafts.
+
+    Attributes
+    ----------
+    rule : str
+        Name of the rule that judges the drafts.
+    k : int or tuple of int
+        Number K of chains, or the numbers of children at the levels of a prefix tree.
+    gamma : int
+        Most drafts γ of a path.
+
+    Examples
+    --------
+    >>> Setup("k-Seq", 4, 8).gamma
+    8
+    """
+
+    rule: str
+    k: Branching
+    gamma: int
+
+
+class Estimate(NamedTuple):
+    """A mean and the two ends of its confidence interval.
+
+    Attributes
+    ----------
+    mean : float
+        The mean.
+    low, high : float
+        The ends of its interval; infinite if nothing is known of it.
+
+    Examples
+    --------
+    >>> print(Estimate(2.0, 1.5, 2.5))
+    2.000 ± 0.500
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.high - self.mean:.3f}"
+
+
+@dataclass(frozen=True, eq=False)
+class PairedMeans:
+    """Values of several ways of decoding at the same contexts; printed as a table of means.
+
+    Parameters
+    ----------
+    quantity : str
+        What is measured.
+    values : mapping from Setup to array [R]
+        The value at each context.
+    prompts : int array [R]
+        The prompt of each context.
+    level : float, optional
+        Probability that an interval covers its mean, nearly; above 0 and below 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the level is not above 0 and below 1.
+
+    Examples
+    --------
+    >>> chain, block = Setup("chain", 1, 2), Setup("block", 1, 2)
+    >>> values = {chain: np.array([1.0, 2.0, 2.5, 3.0]), block: np.array([1.25, 2.0, 2.75, 3.0])}
+    >>> means = PairedMeans("tokens", values, np.array([0, 1, 2, 3]))
+    >>> print(means)
+    tokens: mean ± half of the 95 % interval, 4 contexts of 4 prompts
+    rule   K  γ = 2
+    -----  -  -------------
+    chain  1  2.125 ± 1.359
+    block  1  2.250 ± 1.258
+    >>> print(means.difference(block, chain))
+    0.125 ± 0.230
+    """
+
+    quantity: str
+    values: Mapping[Setup, npt.NDArray[np.float64]]
+    prompts: npt.NDArray[np.int64]
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "level", as_level(self.level))
+
+    def __iter__(self) -> Iterator[Setup]:
+        return iter(self.values)
+
+    def __getitem__(self, setup: Setup | tuple[str, Branching, int]) -> Estimate:
+        return clustered_mean(self._of(setup), self.prompts, level=self.level)
+
+    def difference(
+        self,
+        setup: Setup | tuple[str, Branching, int],
+        other: Setup | tuple[str, Branching, int],
+    ) -> Estimate:
+        """Mean of the first less that of the second, context by context.
+
+        Parameters
+        ----------
+        setup, other : Setup, or tuple of its three entries
+            Two that were measured.
+
+        Returns
+        -------
+        Estimate
+            Of the difference, in the unit of what was measured.
+
+        Raises
+        ------
+        UnknownMethodError
+            If one of the two was not measured.
+        InvalidParameterError
+            If there is not one prompt for each value.
+        """
+        values = self._of(setup) - self._of(other)
+        return clustered_mean(values, self.prompts, level=self.level)
+
+    def _of(self, setup: Setup | tuple[str, Branching, int]) -> npt.NDArray[np.float64]:
+        if setup not in self.values:
+            known = ", ".join(str(tuple(measured)) for measured in self.values)
+            raise UnknownMethodError(f"{tuple(setup)} was not measured; there are {known}")
+        return self.values[Setup(*setup)]
+
+    def __str__(self) -> str:
+        gammas = sorted({setup.gamma for setup in self.values})
+        lines = dict.fromkeys((setup.rule, setup.k) for setup in self.values)
+        columns, rows = ["rule", "K", *(f"γ = {gamma}" for gamma in gammas)], []
+        for rule, k in lines:
+            there = [Setup(rule, k, gamma) for gamma in gammas]
+            cells = [str(self[setup]) if setup in self.values else "" for setup in there]
+            rows.append([rule, str(k), *cells])
+        contexts, prompts = self.prompts.size, np.unique(self.prompts).size
+        return (
+            f"{self.quantity}: mean ± half of the {100 * self.level:g} % interval, {contexts} "
+            f"contexts of {prompts} prompts\n{text_table(columns, rows)}"
+        )
+
+
+def clustered_mean(
+    values: npt.ArrayLike, clusters: npt.ArrayLike, *, level: float = 0.95
+) -> Estimate:
+    """Mean of all values with a confidence interval that takes clusters alone to be independent.
+
+    The mean is a ratio of totals over clusters, of the values and of their numbers
+    (`ratio_of_totals`).
+
+    Parameters
+    ----------
+    values : array-like [R]
+        The values.
+    clusters : int array-like [R]
+        The cluster of each value, such as its prompt.
+    level : float, optional
+        Probability that the interval covers the mean, nearly; above 0 and below 1.
+
+    Returns
+    -------
+    Estimate
+        The mean and its interval, infinite if there is one cluster alone.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are no values, one cluster for each is not given, or the level is out of range.
+
+    Examples
+    --------
+    >>> print(clustered_mean([1, 3, 2, 4, 2, 4], [0, 1, 2, 3, 4, 5]))
+    2.667 ± 1.271
+    >>> print(clustered_mean([1, 1, 2, 2, 4, 4], [0, 0, 1, 1, 2, 2]))
+    2.333 ± 3.795
+    """
+    given = np.asarray(values, dtype=np.float64)
+    names = np.asarray(clusters)
+    if given.ndim != 1 or given.size == 0 or names.shape != given.shape:
+        raise InvalidParameterError(
+            f"values of shape {given.shape} in clusters of shape {names.shape}; give at least one "
+            "value, and the cluster of each"
+        )
+    cluster = np.unique(names, return_inverse=True)[1]
+    sums = np.bincount(cluster, weights=given)
+    return ratio_of_totals(sums, np.bincount(cluster), level=level)
+
+
+def ratio_of_totals(
+    numerators: npt.ArrayLike, denominators: npt.ArrayLike, *, level: float = 0.95
+) -> Estimate:
+    """Ratio of two totals with a confidence interval; only the pairs are taken to be independent.
+
+    The standard error is that of the linearised ratio ([cochran1977]_, section 6.4), with Student's
+    t.
+
+    Parameters
+    ----------
+    numerators, denominators : array-like [C]
+        What each of C clusters adds to the totals, such as seconds and tokens of a prompt.
+    level : float, optional
+        Probability that the interval covers the ratio, nearly; above 0 and below 1.
+
+    Returns
+    -------
+    Estimate
+        The ratio and its interval, infinite if there is one pair alone.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are no pairs, the denominators' total is not above 0, or the level is out of range.
+
+    References
+    ----------
+    .. [cochran1977] Cochran, "Sampling Techniques", 3rd edition, Wiley 1977.
+
+    Examples
+    --------
+    >>> print(ratio_of_totals([1, 2, 6], [2, 4, 6]))
+    0.750 ± 0.822
+    """
+    from scipy.special import stdtrit
+
+    covered = as_level(level)
+    above = np.asarray(numerators, dtype=np.float64)
+    below = np.asarray(denominators, dtype=np.float64)
+    if above.ndim != 1 or above.size == 0 or below.shape != above.shape or not below.sum() > 0:
+        raise InvalidParameterError(
+            f"numerators of shape {above.shape} and denominators of shape {below.shape}; give at "
+            "least one pair, and denominators with a total above 0"
+        )
+    ratio, count = float(above.sum() / below.sum()), above.size
+    if count == 1:
+        return Estimate(ratio, -np.inf, np.inf)
+    residuals = above - ratio * below
+    error = float(np.sqrt(count / (count - 1) * (residuals**2).sum()) / below.sum())
+    reach = float(stdtrit(count - 1, (1 + covered) / 2)) * error
+    return Estimate(ratio, ratio - reach, ratio + reach)
+
+
+def as_level(level: Any) -> float:
+    """Return the level of confidence intervals.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not a number above 0 and below 1.
+
+    Examples
+    --------
+    >>> as_level(0.95)
+    0.95
+    """
+    if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
+        raise InvalidParameterError(
+            f"level = {shown(level)}; it must be a number above 0 and below 1, such as 0.95"
+        )
+    return float(level)

@@ -1,0 +1,292 @@
+"""Which rule, how many drafts and how long ones to decode with, and what that gains.
+
+Recorded drafts say how many tokens a step adds on average (`efficiency`), measured times say what
+it costs (`latency`); the quotient of the two decides.  How the draft model is sampled changes both
+models' agreement, so that drafts are recorded for each way of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.checks import as_positive
+from otm._core.text import shown, text_table
+from otm.coupling.rules import named_rules
+from otm.decoding.branching import Branching
+from otm.decoding.drafting import ModelDrafter
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidParameterError
+from otm.gain.efficiency import WITH_TRAVERSAL, Rules, block_efficiency
+from otm.gain.latency import Latency
+from otm.gain.paired_means import (
+    Estimate,
+    PairedMeans,
+    Setup,
+    clustered_mean,
+)
+from otm.gain.recording import record
+from otm.models.base import LanguageModel
+
+__all__ = ["Candidate", "Recommendation", "recommend"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to decode, and what it gains.
+
+    Attributes
+    ----------
+    setup : Setup
+        Rule, K and γ.
+    draft_sampling : SamplingParameters
+        How to sample from the draft model.
+    efficiency : Estimate
+        Mean number of tokens of a step.
+    speedup : Estimate
+        Speed over decoding without drafts; no unit.
+    behind : Estimate
+        By how much the speed-up of the best candidate is larger, at the same contexts.
+
+    Examples
+    --------
+    >>> one = Estimate(1.0, 1.0, 1.0)
+    >>> Candidate(Setup("k-Seq", 2, 4), SamplingParameters(), one, one, one).arguments["gamma"]
+    4
+    """
+
+    setup: Setup
+    draft_sampling: SamplingParameters
+    efficiency: Estimate
+    speedup: Estimate
+    behind: Estimate
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What to pass to `otm.decoding.spectr`, for a rule that is known there by this name."""
+        return {**self.setup._asdict(), "draft_sampling": self.draft_sampling}
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """Ways to decode, the fastest first; printed as a table of the first ten.
+
+    Attributes
+    ----------
+    candidates : tuple of Candidate
+        All that were compared.
+    contexts, prompts : int
+        Number of contexts that were recorded, and of prompts that they belong to.
+
+    Examples
+    --------
+    >>> one = Estimate(1.0, 1.0, 1.0)
+    >>> candidate = Candidate(Setup("k-Seq", 2, 4), SamplingParameters(), one, one, one)
+    >>> Recommendation((candidate,), contexts=1, prompts=1).pays
+    False
+    """
+
+    candidates: tuple[Candidate, ...]
+    contexts: int
+    prompts: int
+
+    @property
+    def best(self) -> Candidate:
+        """The fastest."""
+        return self.candidates[0]
+
+    @property
+    def pays(self) -> bool:
+        """Whether the fastest is faster than decoding without drafts, beyond its interval."""
+        return self.best.speedup.low > 1
+
+    def __str__(self) -> str:
+        columns = ["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "behind"]
+        rows = []
+        for candidate in self.candidates[:SHOWN]:
+            rule, k, gamma = candidate.setup
+            sampling = _text(candidate.draft_sampling)
+            estimates = candidate.efficiency, candidate.speedup, candidate.behind
+            rows.append([rule, str(k), str(gamma), sampling, *map(str, estimates)])
+        best = self.best
+        first = (
+            f"{best.setup.rule}, K = {best.setup.k}, γ = {best.setup.gamma}: {best.speedup} times "
+            "the speed of decoding without drafts"
+            if self.pays
+            else "no setup is certain to be faster than decoding without drafts"
+        )
+        return (
+            f"{first}\n{len(self.candidates)} setups, {self.contexts} contexts of {self.prompts} "
+            f"prompts, 95 % intervals\n{text_table(columns, rows)}"
+        )
+
+
+SHOWN = 10
+"""Candidates that are printed."""
+
+
+def recommend(
+    target: LanguageModel,
+    draft: LanguageModel,
+    contexts: Sequence[Sequence[Sequence[int]]],
+    latency: Latency,
+    *,
+    rules: Rules = ("k-Seq", "optimal", "traversal"),
+    ks: Iterable[int] = (1, 2, 4, 8),
+    gammas: Iterable[int] = range(1, 9),
+    sampling: SamplingParameters | None = None,
+    draft_temperatures: Iterable[float] | None = None,
+    draft_truncations: Iterable[Mapping[str, Any]] = ({},),
+    batch: int = 8,
+    seed: int | None = 0,
+) -> Recommendation:
+    """Find the fastest way to decode with two models.
+
+    Parameters
+    ----------
+    target, draft : LanguageModel
+        The two models.
+    contexts : sequence, for each prompt, of sequences of int
+        Where to look at the models, as for `record`: many prompts like those that will be decoded,
+        at the contexts where the steps of a loop with drafts begin, which `contexts_of` takes from
+        a run of `spectr`.
+    latency : Latency
+        What steps cost, from `measure` or a table.
+    rules : names, or mapping from names to rules, optional
+        As for `block_efficiency`.
+    ks, gammas : iterable of int, optional
+        Numbers of chains K and of drafts γ to compare, which the latency must cover.
+    sampling : SamplingParameters, optional
+        How the target is sampled.
+    draft_temperatures : iterable of float, optional
+        Temperatures of the draft model to compare; that of the target if left out.
+    draft_truncations : iterable of mapping, optional
+        Truncations of the draft model to compare, as changes of the target's: {"top_k": 20},
+        {"top_p": 0.9} or both; {} changes nothing.
+    batch : int, optional
+        Number of prompts that are read at a time.
+    seed : int, optional
+        Seed of the drafts, the same for all ways of sampling them.
+
+    Returns
+    -------
+    Recommendation
+        All setups, the fastest first; rules that judge the same drafts alike, as many do for one
+        chain, appear once, by the first of their names.
+
+    Raises
+    ------
+    UnknownMethodError
+        If a rule is asked for by a name that does not exist.
+    InvalidInputError, InvalidParameterError
+        If an argument is outside its range; before any model is run, but for a rule that returns no
+        plan, or one whose drafts are not independent.
+    ProblemTooLargeError
+        If K has more than 2^16 paths.
+
+    Notes
+    -----
+    The largest of many noisy means is too large on average: where runner-ups are close behind, the
+    interval of the best is optimistic, and contexts of other prompts show what it gains.  The
+    contexts, too, are those of the loop that they come from; with contexts from a run of what is
+    recommended, a second call confirms it.
+
+    Examples
+    --------
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
+    >>> contexts, latency = [[[0]] * 4] * 5, Latency.constant(0.05)
+    >>> print(recommend(target, draft, contexts, latency, ks=[1, 2], gammas=[2, 4]))
+    optimal, K = 2, γ = 4: 3.253 ± 0.096 times the speed of decoding without drafts
+    10 setups, 20 contexts of 5 prompts, 95 % intervals
+    rule       K  γ  draft model  tokens a step  speed-up       behind
+    ---------  -  -  -----------  -------------  -------------  -------------
+    optimal    2  4  T 1          3.903 ± 0.115  3.253 ± 0.096  0.000 ± 0.000
+    traversal  2  4  T 1          3.631 ± 0.287  3.026 ± 0.240  0.227 ± 0.304
+    traversal  1  4  T 1          3.538 ± 0.348  2.948 ± 0.290  0.304 ± 0.357
+    k-Seq      2  4  T 1          3.392 ± 0.202  2.827 ± 0.168  0.426 ± 0.226
+    k-Seq      1  4  T 1          3.018 ± 0.414  2.515 ± 0.345  0.738 ± 0.412
+    optimal    2  2  T 1          2.728 ± 0.053  2.480 ± 0.049  0.773 ± 0.103
+    k-Seq      2  2  T 1          2.484 ± 0.145  2.258 ± 0.132  0.995 ± 0.204
+    traversal  2  2  T 1          2.422 ± 0.228  2.202 ± 0.207  1.051 ± 0.300
+    traversal  1  2  T 1          2.350 ± 0.338  2.136 ± 0.308  1.116 ± 0.391
+    k-Seq      1  2  T 1          2.283 ± 0.256  2.076 ± 0.233  1.177 ± 0.300
+    """
+    given_ks = sorted({as_positive(k, "k") for k in ks})
+    given_gammas = sorted({as_positive(gamma, "gamma") for gamma in gammas})
+    costs: dict[tuple[Branching, int], float] = {
+        (k, gamma): latency.step(gamma, k) for k in given_ks for gamma in given_gammas
+    }
+    compared = named_rules(rules, WITH_TRAVERSAL)
+    wanted = sampling or SamplingParameters()
+    temperatures = [wanted.temperature] if draft_temperatures is None else list(draft_temperatures)
+    samplings = [
+        _standardization(wanted, temperature, truncation)
+        for temperature, truncation in itertools.product(temperatures, list(draft_truncations))
+    ]
+    if not (costs and compared and samplings):
+        raise InvalidParameterError(
+            "there is nothing to compare; give at least one rule, K, γ, draft temperature and "
+            "draft truncation"
+        )
+    tokens: dict[tuple[Setup, SamplingParameters], npt.NDArray[np.float64]] = {}
+    for draft_sampling in dict.fromkeys(samplings):
+        drafter = ModelDrafter(draft, given_ks[-1], draft_sampling)
+        recordings = record(
+            target, drafter, contexts, given_gammas[-1], sampling=wanted, batch=batch, seed=seed
+        )
+        means = block_efficiency(recordings, compared, given_ks, given_gammas)
+        tokens |= {(setup, draft_sampling): means.values[setup] for setup in _different(means)}
+    prompts = means.prompts
+    speed = {
+        (setup, draft_sampling): values * latency.alone / costs[setup.k, setup.gamma]
+        for (setup, draft_sampling), values in tokens.items()
+    }
+    order = sorted(speed, key=lambda key: -float(speed[key].mean()))
+    return Recommendation(
+        tuple(
+            Candidate(
+                *key,
+                efficiency=clustered_mean(tokens[key], prompts),
+                speedup=clustered_mean(speed[key], prompts),
+                behind=clustered_mean(speed[order[0]] - speed[key], prompts),
+            )
+            for key in order
+        ),
+        contexts=prompts.size,
+        prompts=np.unique(prompts).size,
+    )
+
+
+def _different(means: PairedMeans) -> list[Setup]:
+    """Setups without those that differ from an earlier one by the name of the rule alone."""
+    kept: list[Setup] = []
+    for setup in means:
+        alike = [other for other in kept if other[1:] == setup[1:]]
+        if not any(np.allclose(means.values[setup], means.values[other]) for other in alike):
+            kept.append(setup)
+    return kept
+
+
+def _standardization(
+    target: SamplingParameters, temperature: float, truncation: Mapping[str, Any]
+) -> SamplingParameters:
+    """Return how the draft model is sampled: as the target, but for what is given."""
+    unknown = set(truncation) - {"top_k", "top_p", "min_p"}
+    if unknown:
+        raise InvalidParameterError(
+            f"a draft truncation with {shown(unknown.pop())}; it may have 'top_k', 'top_p' and "
+            "'min_p'"
+        )
+    return replace(target, temperature=temperature, **truncation)
+
+
+def _text(sampling: SamplingParameters) -> str:
+    names = {"T": sampling.temperature, "top-k": sampling.top_k, "top-p": sampling.top_p,
+             "min-p": sampling.min_p}  # fmt: skip
+    return ", ".join(f"{name} {value:g}" for name, value in names.items() if value is not None)

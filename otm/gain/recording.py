@@ -1,0 +1,262 @@
+"""Drafts and laws, recorded at contexts, for all that can be computed without decoding.
+
+A recording is a tree of drafts after a context, with the draft law and the target law at every
+node.  Whatever a verifier would do with these drafts follows from it, and so one recording serves
+all verifiers, fewer drafts and shorter ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from otm._core.checks import as_positive
+from otm._core.sparse import SparseProbs
+from otm._core.text import shown
+from otm.decoding.branching import Branching, children_at
+from otm.decoding.checks import as_paths, as_prompts, as_sampling, as_sources, check_models
+from otm.decoding.drafting import Drafter, DraftNode
+from otm.decoding.policies import as_gamma
+from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.trace import Generation
+from otm.errors import InvalidInputError
+from otm.models.base import LanguageModel
+
+__all__ = ["Recording", "contexts_of", "pruned", "record"]
+
+Passed = Callable[[Iterable[int]], Iterable[int]]
+"""Passes numbers through and shows how far they are, as `tqdm.tqdm` does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Drafts after one context, and both models' laws.
+
+    Attributes
+    ----------
+    prompt : int
+        Number of the prompt that the context belongs to; contexts of one prompt are alike.
+    context : tuple of int
+        All tokens before the drafts.
+    tree : DraftNode
+        The drafts; every node that has children has the draft law.
+    target : dict from tuple of int to SparseProbs
+        The target's law after the path of every node.
+
+    Examples
+    --------
+    >>> law = SparseProbs([0, 1], [0.5, 0.5])
+    >>> tree = DraftNode((), law, [DraftNode((1,))])
+    >>> Recording(0, (3,), tree, {(): law, (1,): law}).tree.leaves()
+    [(1,)]
+    """
+
+    prompt: int
+    context: Context
+    tree: DraftNode
+    target: dict[Path, SparseProbs]
+
+
+def record(
+    target: LanguageModel,
+    drafter: Drafter,
+    contexts: Sequence[Sequence[Sequence[int]]],
+    depth: int,
+    *,
+    sampling: SamplingParameters | None = None,
+    batch: int = 8,
+    seed: int | None = None,
+    progress: Passed = iter,
+) -> list[Recording]:
+    """Draft after each context, and let the target read the drafts.
+
+    Parameters
+    ----------
+    target : LanguageModel
+        The target model.
+    drafter : Drafter
+        What drafts.
+    contexts : sequence, for each prompt, of sequences of int
+        Contexts grouped by prompt, each of at least one token; where one continues the one before
+        it, only what is new is read.  `contexts_of` takes them from what was decoded; a context
+        that is given several times has as many drafts.
+    depth : int
+        Most drafts γ of a path.
+    sampling : SamplingParameters, optional
+        How to sample from the target model.
+    batch : int, optional
+        Number of prompts that are read at a time; changes nothing but time and memory.
+    seed : int, optional
+        Seed of the drafts; prompt i draws from child i of the seed alone.
+    progress : callable, optional
+        Takes the numbers of the batches and passes them through, such as `tqdm.tqdm`.
+
+    Returns
+    -------
+    list of Recording
+        One for each context, in the order of the prompts.
+
+    Raises
+    ------
+    InvalidInputError
+        If a context is empty, holds no tokens, or does not fit a model with its drafts, or the
+        vocabularies differ; or the drafter is a model, of which `ModelDrafter` makes one.
+    InvalidParameterError
+        If a number, the seed or the sampling is outside its range.
+    InvalidDraftsError
+        If the drafter returns no trees, trees that are too deep, or drafts without a law that they
+        can come from.
+
+    Examples
+    --------
+    >>> from otm.decoding import ModelDrafter
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
+    >>> (recording,) = record(target, ModelDrafter(draft, 2), [[[0]]], depth=3, seed=3)
+    >>> recording.tree.leaves()
+    [(0, 1, 0), (0, 0, 0)]
+    >>> recording.target[0, 1].probabilities.tolist()
+    [0.5, 0.5]
+    """
+    most, together = as_gamma(depth), as_positive(batch, "batch")
+    check_models(target, drafter)
+    if not isinstance(drafter, Drafter):
+        raise InvalidInputError(
+            f"the drafter is a {type(drafter).__name__}; give a Drafter, such as "
+            "ModelDrafter(model)"
+        )
+    reader = Reader(target, as_sampling(sampling))
+    given = _as_groups(contexts, target.vocabulary)
+    _check_room(target, drafter, [context for group in given for context in group], most)
+    sources = as_sources(seed, None, len(given))
+    found: list[list[Recording]] = [[] for _ in given]
+    for start in progress(range(0, len(given), together)):
+        running = [i for i in range(start, min(start + together, len(given))) if given[i]]
+        parents: Sequence[int] = [0] * len(running)  # which have little in common with any
+        while running:
+            now = [given[i][len(found[i])] for i in running]
+            trees = drafter.draft(now, [most] * len(now), parents, [sources[i] for i in running])
+            read = as_paths(trees, [most] * len(now), target.vocabulary)
+            for tree in trees:
+                _check_laws(tree)
+            laws = reader.read(now, read, parents, whole=True)
+            for b, i in enumerate(running):
+                paths = dict.fromkeys(node.path for node in trees[b].nodes())
+                wanted = {path: laws(b, path) for path in paths}
+                found[i].append(Recording(i, now[b], trees[b], wanted))
+            parents = [b for b, i in enumerate(running) if len(found[i]) < len(given[i])]
+            running = [running[b] for b in parents]
+    return [recording for group in found for recording in group]
+
+
+def contexts_of(generation: Generation, *, every: int = 1) -> list[list[Context]]:
+    """Contexts at which the steps of a decoding began, grouped by prompt.
+
+    Steps of a loop with drafts begin rarely where drafting is easy, since they are long there.  So
+    the mean over them is the block efficiency of such a loop, while the mean over all positions,
+    which are the contexts of `autoregressive`, is larger: where half of a text is drafted at 5
+    tokens a step and the other half at 1, it is 3, and the block efficiency 1/(0.5/5 + 0.5/1) =
+    1.67.
+
+    Parameters
+    ----------
+    generation : Generation
+        What was decoded.
+    every : int, optional
+        Take the first context of each sequence and then each of so many.
+
+    Returns
+    -------
+    list of list of tuple of int
+        For each prompt its contexts.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `every` is not an integer of at least 1.
+
+    Examples
+    --------
+    >>> from otm.decoding import autoregressive
+    >>> from otm.models import TableModel
+    >>> generation = autoregressive(TableModel({(): [0, 1]}), [[0]], max_tokens=5)
+    >>> contexts_of(generation, every=2)
+    [[(0,), (0, 1, 1), (0, 1, 1, 1, 1)]]
+    """
+    taken = as_positive(every, "every")
+    return [
+        [(prompt + generation.sequences[b])[: step.position] for step in generation.of(b)[::taken]]
+        for b, prompt in enumerate(generation.prompts)
+    ]
+
+
+def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
+    """Return the tree that a drafter with fewer drafts would have drafted.
+
+    The children of a node are independent, so that the first of them are what would have been
+    drafted in their place.
+
+    Parameters
+    ----------
+    tree : DraftNode
+        The recorded drafts.
+    branching : int or tuple of int
+        Number of chains, or numbers of children at the levels of a prefix tree.
+    depth : int
+        How many levels stay.
+
+    Returns
+    -------
+    DraftNode
+        A new tree with the same laws.
+
+    Examples
+    --------
+    >>> from otm.decoding import ModelDrafter
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
+    >>> (recording,) = record(target, ModelDrafter(draft, 2), [[[0]]], depth=3, seed=3)
+    >>> pruned(recording.tree, 1, 2).leaves()
+    [(0, 1)]
+    """
+    level = len(tree.path)
+    most = children_at(branching, level) if level < depth else 0
+    children = [pruned(child, branching, depth) for child in tree.children[:most]]
+    return DraftNode(tree.path, tree.law if children else None, children)
+
+
+def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
+    """Return contexts as tuples of tokens, grouped by prompt; a group may be empty."""
+    try:
+        groups = [list(group) for group in contexts]
+    except TypeError:
+        groups = []
+    if not any(groups):
+        raise InvalidInputError(
+            f"contexts = {shown(contexts)}; give at least one, as a sequence for each prompt of "
+            "sequences of tokens: a single context is [[context]]"
+        )
+    return [as_prompts(group, vocabulary) if group else () for group in groups]
+
+
+def _check_laws(tree: DraftNode) -> None:
+    """Refuse drafts without the law that they were drawn from: nothing can be computed of them."""
+    for node in tree.nodes():
+        if node.children:
+            node.offered()
+
+
+def _check_room(
+    target: LanguageModel, drafter: Drafter, contexts: Sequence[Context], depth: int
+) -> None:
+    """Refuse contexts that will not fit the models with their drafts."""
+    longest = max(map(len, contexts))
+    for name, room in {"target": target.context_length, "draft": drafter.context_length}.items():
+        if room is not None and longest + depth > room:
+            raise InvalidInputError(
+                f"a context of {longest} tokens and {depth} drafts do not fit the {name} model, "
+                f"which takes {room} tokens; shorten the contexts, or let depth be at most "
+                f"{max(room - longest, 0)}"
+            )

@@ -1,0 +1,279 @@
+"""Blocks worked on by many processes or machines, each saved as soon as it is finished."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.checks import as_integer
+from otm._core.digest import digest_of
+from otm._core.text import shown
+from otm.errors import (
+    InvalidInputError,
+    InvalidParameterError,
+    MissingDependencyError,
+    OTMError,
+    ProblemTooLargeError,
+)
+from otm.files import open_arrays, read_json
+from otm.files.writing import write_whole
+from otm.gain.pairs import Measured
+from otm.gain.settings import Settings
+from otm.gain.sources import BLOCK_BYTES, Block, Bounds, Source
+
+__all__ = ["Progress", "measure_all"]
+
+Progress = Callable[[int, int], None]
+"""Told the number of blocks that are finished, and of all."""
+
+FORMAT = 1
+"""Changes whenever what is saved does."""
+
+MANIFEST = "manifest.json"
+
+MOST_WORKERS = 2**15
+"""More processes than machines can start; beyond it joblib fails in words of its own."""
+
+DIGEST = "sha256"
+"""Name, in the file of a block, of the digest of its arrays."""
+
+_PARTS = {"code": "code: another version of OTM, Python or a package"}
+"""What parts of the manifest are called in messages, where their names do not say it."""
+
+_CLUSTERS = ("distributed", "dask", "ray")
+"""Packages whose own errors tell of workers that are gone."""
+
+
+def measure_all(
+    source: Source,
+    settings: Settings,
+    folder: Path,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Measured:
+    """Measure all positions; what an earlier run has saved in the folder is not computed again.
+
+    Every block is computed by itself, by the same steps wherever that is, and put in its place: the
+    numbers do not depend on the workers.
+
+    Parameters
+    ----------
+    source : Source
+        The positions.
+    settings : Settings
+        What to compute.
+    folder : Path
+        Where results are saved, one file a block; made if it is not there.
+    workers : int, optional
+        Number of processes, −1 for one a core; left out, what `joblib.parallel_config` says, or 1.
+        With its backends for Dask or Ray, workers on other machines must see the source's files
+        under the same paths; results come back and are saved here.
+    progress : callable, optional
+        Called as blocks are finished.
+
+    Returns
+    -------
+    dict of arrays
+        What the blocks' `measure` returned, along all positions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the source has a row that cannot be used, or the folder has results of other files,
+        settings or code.
+    ProblemTooLargeError
+        If a worker ends without a result.
+    InvalidParameterError
+        If the number of workers is not −1 or an integer from 1 to 2^15.
+    MissingDependencyError
+        If joblib is not installed.
+    """
+    if workers is not None and as_integer(workers, "workers", -1, MOST_WORKERS) == 0:
+        raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
+    joblib = _import_joblib()
+    bounds = source.bounds
+    step = {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]}
+    key = {
+        "format": FORMAT,
+        "code": _digests(source),
+        "source": source.key,
+        "settings": settings.key,
+        "blocks": step,
+    }
+    made = _claim(folder, key)
+    parts = {i: part for i, block in enumerate(bounds) if (part := _load(folder, i, block))}
+    todo = [i for i in range(len(bounds)) if i not in parts]
+    blocks = zip(todo, source.blocks([bounds[i] for i in todo]), strict=True)
+    if todo:
+        pool = joblib.Parallel(
+            n_jobs=workers,
+            batch_size=1,
+            max_nbytes=None,  # no copies of blocks in files that an error would leave behind
+            return_as="generator_unordered",
+        )
+        found = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
+        try:
+            for i, part in found:
+                _save(folder, i, part)
+                parts[i] = part
+                if progress is not None:
+                    progress(len(parts), len(bounds))
+        except Exception as error:
+            if not _lost_worker(error):
+                raise
+            raise ProblemTooLargeError(
+                "a worker was ended from outside, as systems do that run out of memory; what was "
+                "finished is kept: go on with fewer workers"
+            ) from None
+        finally:
+            with warnings.catch_warnings():  # of what was begun in vain where there is an error
+                warnings.simplefilter("ignore")
+                found.close()
+            if not parts:
+                _remove(made)
+    return _joined(parts, bounds)
+
+
+def _digests(source: Source) -> dict[str, str]:
+    """Digests of what computes: this package, and the source's module if it belongs to it."""
+    modules = {__name__, type(source).__module__}
+    return {name: digest_of(name) for name in sorted(modules) if name.startswith("otm.")}
+
+
+def _lost_worker(error: Exception) -> bool:
+    """Whether a worker ended without a result; each kind of pool has an error of its own."""
+    package = type(error).__module__.partition(".")[0]
+    of_cluster = package in _CLUSTERS and not isinstance(error, OTMError)
+    return isinstance(error, BrokenExecutor) or of_cluster
+
+
+def _measure(number: int, block: Block, settings: Settings) -> tuple[int, Measured]:
+    return number, block.measure(settings)
+
+
+def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
+    """Say what the folder is for; refuse one that is for something else.
+
+    Returns
+    -------
+    list of Path
+        What was made, to be removed in this order if nothing is computed.
+    """
+    text = json.dumps(key, indent=1)
+    manifest = folder / MANIFEST
+    try:
+        made = [place for place in (folder, *folder.parents) if not place.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        if not manifest.exists():
+            for old in folder.glob("block-*.npz"):  # of whatever run: it left no word
+                old.unlink()
+            write_whole(manifest, text.encode())
+            return [manifest, *made]
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    found = read_json(manifest)
+    given = json.loads(text)
+    if found != given:
+        what = [
+            _PARTS.get(part, part)
+            for part in given
+            if not isinstance(found, dict) or found.get(part) != given[part]
+        ]
+        raise InvalidInputError(
+            f"the folder {_shown(folder)} has results of another run, which differs in its "
+            f"{' and '.join(what) or 'manifest'}; give a new folder, or remove this one to begin "
+            "anew"
+        )
+    return []
+
+
+def _remove(made: list[Path]) -> None:
+    """Remove a manifest and folders, up to the first that another process has use for."""
+    with contextlib.suppress(OSError):
+        for place in made:
+            if place.is_dir():
+                place.rmdir()
+            else:
+                place.unlink()
+
+
+def _cannot_write(folder: Path, error: OSError) -> InvalidInputError:
+    return InvalidInputError(f"the folder {_shown(folder)} cannot be written to: {error.strerror}")
+
+
+def _shown(folder: Path) -> str:
+    """Name a folder with the one that it is in, since all are called alike."""
+    return shown(str(Path(folder.parent.name) / folder.name))
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"block-{number:06d}.npz"
+
+
+def _save(folder: Path, number: int, part: Measured) -> None:
+    path = _file(folder, number)
+    beside = path.with_name(f"{path.stem}.{os.getpid()}.part.npz")
+    try:
+        np.savez(beside, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
+        beside.replace(path)
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+
+
+def _load(folder: Path, number: int, bounds: Bounds) -> Measured | None:
+    """Read what was saved of a block; None if it is not there, or not as it was saved."""
+    path = _file(folder, number)
+    if not path.exists():
+        return None
+    try:
+        rows = open_arrays(path)
+        part = {name: array.read(0, array.shape[0]) for name, array in rows.items()}
+    except InvalidInputError:  # damaged since: computed again
+        return None
+    digest = part.pop(DIGEST, np.empty(0))
+    count = bounds[1] - bounds[0]
+    sound = np.array_equal(digest, _digest(part))
+    return part if sound and all(len(array) == count for array in part.values()) else None
+
+
+def _digest(part: Measured) -> npt.NDArray[np.uint8]:
+    """SHA-256 of names, types, shapes and numbers."""
+    whole = hashlib.sha256()
+    for name, array in sorted(part.items()):
+        whole.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        whole.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(whole.digest(), dtype=np.uint8)
+
+
+def _joined(parts: dict[int, Measured], bounds: Sequence[Bounds]) -> Measured:
+    """Arrays along all positions; blocks are let go as they are copied."""
+    positions = bounds[-1][1]
+    joined = {
+        name: np.empty((positions, *array.shape[1:]), dtype=array.dtype)
+        for name, array in parts[0].items()
+    }
+    for i, (start, stop) in enumerate(bounds):
+        for name, array in parts.pop(i).items():
+            joined[name][start:stop] = array
+    return joined
+
+
+def _import_joblib() -> Any:
+    try:
+        import joblib
+    except ImportError as error:
+        raise MissingDependencyError(
+            'joblib is not installed; to compute reports: pip install "otm[report]"'
+        ) from error
+    return joblib

@@ -1,0 +1,104 @@
+"""What a report computes at every position: rules, draft counts, temperatures, lossy settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from otm._core.checks import as_draft_count
+from otm._core.text import shown
+from otm.coupling.rules import RULES
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.gain.capped import CAPPED_RULES
+from otm.gain.lossy_settings import Lenience, LossySetting, Typical, check_knobs
+
+__all__ = ["MOST_DRAFTS", "Settings"]
+
+MOST_DRAFTS = 1024
+"""Largest k: recursive rejection and the tables take time and memory for each below it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is computed at every position.
+
+    Parameters
+    ----------
+    ks : sequence of int, optional
+        Numbers of drafts, at most 1024; 1 is always among them.
+    rules : sequence of str, optional
+        Names in `otm.coupling.RULES`.  The three that accept min(q, c p) take a few milliseconds
+        together, whatever the number of k; others a plan for each k.
+    sampling : SamplingParameters, optional
+        How to sample from both models.
+    draft_temperatures : sequence of float, optional
+        Temperatures of the draft model to compare, the first of them the main one; that of the
+        sampling if left out.
+    lossy_settings : sequence of Lenience or Typical, optional
+        Rules that are not lossless.
+
+    Raises
+    ------
+    InvalidDraftCountError, InvalidParameterError
+        If a number of drafts, a temperature or a knob is outside its range, or there is no rule.
+    UnknownMethodError
+        If a rule does not exist.
+
+    Examples
+    --------
+    >>> settings = Settings(ks=(4,), rules=("k-Seq",))
+    >>> settings.ks, settings.draft_temperatures
+    ((1, 4), (1.0,))
+    """
+
+    ks: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
+    rules: tuple[str, ...] = CAPPED_RULES
+    sampling: SamplingParameters = field(default_factory=SamplingParameters)
+    draft_temperatures: tuple[float, ...] = ()
+    lossy_settings: tuple[LossySetting, ...] = (
+        Lenience(0.9),
+        Lenience(0.7),
+        Lenience(0.5),
+        Typical(),
+    )
+
+    def __post_init__(self) -> None:
+        ks = sorted({1, *map(as_draft_count, self.ks)})
+        if ks[-1] > MOST_DRAFTS:
+            raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MOST_DRAFTS}")
+        for name in self.rules:
+            if name not in RULES:
+                raise UnknownMethodError(f"rule {shown(name)}; known rules are {', '.join(RULES)}")
+        if not self.rules:
+            raise InvalidParameterError("there is nothing to compute; give at least one rule")
+        temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)
+        samplings = [replace(self.sampling, temperature=t) for t in temperatures]  # checks them
+        ordered = dict.fromkeys(sampling.temperature for sampling in samplings)
+        object.__setattr__(self, "ks", tuple(ks))
+        object.__setattr__(self, "rules", tuple(dict.fromkeys(self.rules)))
+        object.__setattr__(self, "draft_temperatures", tuple(ordered))
+        object.__setattr__(self, "lossy_settings", check_knobs(self.lossy_settings))
+
+    @property
+    def draft_samplings(self) -> tuple[SamplingParameters, ...]:
+        """How to sample from the draft model, one for each of its temperatures."""
+        return tuple(replace(self.sampling, temperature=t) for t in self.draft_temperatures)
+
+    @property
+    def capped_rules(self) -> tuple[str, ...]:
+        """Those of the rules that accept min(q, c p)."""
+        return tuple(name for name in self.rules if name in CAPPED_RULES)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """All of it as JSON; equal for equal settings."""
+        return {
+            "ks": list(self.ks),
+            "rules": list(self.rules),
+            "sampling": vars(self.sampling),
+            "draft temperatures": list(self.draft_temperatures),
+            "lossy_settings": [
+                [type(knob).__name__, *vars(knob).values()] for knob in self.lossy_settings
+            ],
+        }

@@ -1,0 +1,325 @@
+"""Where positions come from: arrays in files, read some rows at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.errors import InvalidInputError
+from otm.files import Rows, file_size, named, open_arrays
+from otm.files.opening import AnyPath, as_path, opened, read_exactly
+from otm.gain.pairs import Kind, Measured, Pairs, check_kind
+from otm.gain.settings import Settings
+
+__all__ = ["Block", "Bounds", "Source", "digest", "from_files"]
+
+Ints = npt.NDArray[np.int64]
+
+Bounds = tuple[int, int]
+"""First position of a block, and the one behind its last."""
+
+BLOCK_BYTES = 2**24
+"""About as many bytes of both files are read for a block."""
+
+MOST_POSITIONS = 4096
+"""Most positions of a block: what is computed must not be lost for long either."""
+
+MOST_ROWS = 2**24
+"""Most positions of all blocks; of each some numbers stay in memory."""
+
+SAMPLES = 64
+SAMPLE_BYTES = 2**16
+
+
+class Block(Protocol):
+    """What is known at some consecutive positions."""
+
+    def measure(self, settings: Settings) -> Measured:
+        """Compute everything at each position."""
+
+
+class Source(Protocol):
+    """Positions with what is known there.
+
+    Attributes
+    ----------
+    prompts : int array [N]
+        The prompt of each position, in the order of the text.
+    prompts_known : bool
+        Whether these are the prompts, or all positions are taken to be alike for want of them.
+    """
+
+    prompts: Ints
+    prompts_known: bool
+
+    @property
+    def name(self) -> str:
+        """What this is, for the report."""
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """The blocks to work on; together all positions."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Whatever the results depend on, as JSON."""
+
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Block]:
+        """Hand out blocks, in ascending order; those that can be read anywhere, unread.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last; ascending.
+
+        Yields
+        ------
+        Block
+            What is known at these positions.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreFiles:
+    """Scores of both models in files; made by `from_files`.
+
+    Attributes
+    ----------
+    draft, target : Rows
+        Scores [N, V] of the two models.
+    kind : str
+        What they are: "logits", "log-probabilities" or "probabilities".
+    prompts : int array [N]
+        The prompt of each position.
+    tokens : int array [N] or None
+        The token drawn from the target's law at each position, where known.
+    prompts_known : bool
+        Whether the prompts were given; otherwise all positions are taken to be of one kind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pair.npz"
+    ...     np.savez(path, draft=np.zeros((3, 2)), target=np.ones((3, 2)), prompts=[0, 0, 1])
+    ...     files = from_files(path)
+    ...     print(files.prompts, files.bounds, files.tokens)
+    [0 0 1] [(0, 3)] None
+    """
+
+    draft: Rows
+    target: Rows
+    kind: Kind
+    prompts: Ints
+    tokens: Ints | None
+    prompts_known: bool
+
+    @property
+    def name(self) -> str:
+        """The arrays, by the names of their files."""
+        return f"{self.draft.described} and {self.target.described}"
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """Blocks of about `BLOCK_BYTES`."""
+        return split(self.prompts.size, self.draft.row_bytes + self.target.row_bytes)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Digests of both arrays, of prompts and tokens, and the kind of scores."""
+        return {
+            "kind": self.kind,
+            "draft": [self.draft.name, self.draft.dtype, digest(self.draft.path)],
+            "target": [self.target.name, self.target.dtype, digest(self.target.path)],
+            "prompts": hashlib.sha256(self.prompts.tobytes()).hexdigest(),
+            "tokens": self.tokens is not None and hashlib.sha256(self.tokens.tobytes()).hexdigest(),
+        }
+
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
+        """Hand out rows of both files; compressed ones are unpacked here, some rows at a time.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last; ascending.
+
+        Yields
+        ------
+        Pairs
+            The rows of both models.
+
+        Raises
+        ------
+        InvalidInputError
+            If a compressed array ends too early or is damaged; workers read, and refuse, others.
+        """
+        wanted = list(bounds)
+        streams = (
+            itertools.repeat(rows) if rows.member is None else rows.blocks(wanted)
+            for rows in (self.draft, self.target)
+        )
+        for (start, stop), draft, target in zip(wanted, *streams, strict=False):
+            yield Pairs(
+                draft,
+                target,
+                None if self.tokens is None else self.tokens[start:stop],
+                start,
+                stop,
+                self.kind,
+                (self.draft.described, self.target.described),
+                (self.draft.dtype, self.target.dtype),
+            )
+
+
+def from_files(
+    draft: AnyPath,
+    target: AnyPath | None = None,
+    *,
+    kind: str = "logits",
+    draft_name: str = "draft",
+    target_name: str = "target",
+    prompts: AnyPath | None = None,
+    tokens: AnyPath | None = None,
+) -> ScoreFiles:
+    """Take scores of both models from `.npy`, `.npz` or `.safetensors` files.
+
+    Rows of a prompt must be in the order of its text, one for each position; tokens of a step mean
+    nothing otherwise.
+
+    Parameters
+    ----------
+    draft : str or Path
+        File with the draft model's scores [N, V]; or with those of both.
+    target : str or Path, optional
+        File with the target model's.
+    kind : {"logits", "log-probabilities", "probabilities"}, optional
+        What the scores are; logarithms are natural ones.
+    draft_name, target_name : str, optional
+        Names of the arrays, in files that have several.
+    prompts : str or Path, optional
+        File with the prompt of each position, whole numbers [N]; without it the array "prompts" of
+        one of the files.  If there is neither, nothing is known about how alike positions are, and
+        no interval is given.
+    tokens : str or Path, optional
+        File with the token [N] that was drawn at each position from the target's law, at the same
+        temperature; without it the array "tokens" of one of the files, if there is one.
+
+    Returns
+    -------
+    ScoreFiles
+        A `Source` for `report`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the files do not hold such arrays, or one array would be both models'; nothing but
+        headers, prompts and tokens has been read.
+    InvalidParameterError
+        If `kind` is another word.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pair.npz"
+    ...     np.savez(path, draft=np.zeros((6, 2)), target=np.ones((6, 2)))
+    ...     from_files(path, kind="logits").prompts_known
+    False
+    """
+    known_kind = check_kind(kind)
+    paths = as_path(draft), as_path(draft if target is None else target)
+    files = {path: open_arrays(path) for path in dict.fromkeys(paths)}
+    scores = [
+        _scores(files[path], name, path)
+        for path, name in zip(paths, (draft_name, target_name), strict=True)
+    ]
+    if scores[0].shape != scores[1].shape or len(scores[0].shape) != 2 or 0 in scores[0].shape:
+        raise InvalidInputError(
+            f"{scores[0].described} has the shape {scores[0].shape} and {scores[1].described} "
+            f"{scores[1].shape}; {kind} must be [N, V], a row for each position, in both alike"
+        )
+    if scores[0] == scores[1]:
+        raise InvalidInputError(
+            f"{scores[0].described} would be both the draft and the target; give a file with both, "
+            "or one for each"
+        )
+    for rows in scores:
+        if rows.kind != "f":
+            raise InvalidInputError(f"{rows.described} holds whole numbers; scores are floats")
+    positions = scores[0].shape[0]
+    if positions > MOST_ROWS:  # a small archive can promise any number of zeros
+        raise InvalidInputError(
+            f"{scores[0].described} has {positions:,} positions; at most {MOST_ROWS:,} are read"
+        )
+    labels = _labels(files, "prompts", prompts, positions)
+    return ScoreFiles(
+        scores[0],
+        scores[1],
+        known_kind,
+        np.zeros(positions, dtype=np.int64) if labels is None else labels,
+        _labels(files, "tokens", tokens, positions),
+        labels is not None,
+    )
+
+
+def split(positions: int, row_bytes: int) -> list[Bounds]:
+    """Blocks of about `BLOCK_BYTES`, a position at the least.
+
+    Examples
+    --------
+    >>> split(10, BLOCK_BYTES // 4)
+    [(0, 4), (4, 8), (8, 10)]
+    """
+    step = max(1, min(BLOCK_BYTES // max(row_bytes, 1), MOST_POSITIONS))
+    return [(start, min(start + step, positions)) for start in range(0, positions, step)]
+
+
+def digest(path: Path) -> str:
+    """Digest of a file's size, time and samples of its bytes, whatever its size.
+
+    Samples are evenly spread, the first and the last bytes among them.
+    """
+    size = file_size(path)
+    found = hashlib.sha256(f"{size} {path.stat().st_mtime_ns}".encode())
+    last = max(size - SAMPLE_BYTES, 0)
+    with opened(path) as file:
+        for place in sorted({last * i // (SAMPLES - 1) for i in range(SAMPLES)}):
+            found.update(read_exactly(file, place, min(SAMPLE_BYTES, size - place), path))
+    return found.hexdigest()
+
+
+def _scores(arrays: dict[str, Rows], name: str, path: Path) -> Rows:
+    """Array of that name, or the only one."""
+    if name in arrays:
+        return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    there = ", ".join(f"{rows.name!r:.40} {rows.shape}" for rows in list(arrays.values())[:10])
+    raise InvalidInputError(f"{named(path)} has no array {name!r:.60}; there are: {there}")
+
+
+def _labels(
+    files: dict[Path, dict[str, Rows]], name: str, path: AnyPath | None, positions: int
+) -> Ints | None:
+    """Whole numbers, one for each position: of a file of their own, or beside the scores."""
+    if path is not None:
+        arrays = open_arrays(path)
+        found = arrays.get(name, next(iter(arrays.values())))
+    else:
+        named_so = [arrays[name] for arrays in files.values() if name in arrays]
+        if not named_so:
+            return None
+        found = named_so[0]
+    if found.shape != (positions,) or found.kind not in "iu":
+        raise InvalidInputError(
+            f"{found.described} has the shape {found.shape} and type {found.dtype}; {name} are "
+            f"whole numbers of shape ({positions},), one for each position"
+        )
+    return found.read(0, positions).astype(np.int64)

@@ -1,0 +1,267 @@
+"""Positions of which servers say only the most likely tokens: lines of JSON.
+
+What α_k is then known to is an interval (`otm.optimum.top_logprobs`), and no more than that is
+computed: how much k-Seq or recursive rejection would accept depends on the unlisted tokens as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from otm._core.text import shown
+from otm.errors import InvalidInputError, OTMError
+from otm.files import file_size, named, parse_json
+from otm.files.opening import AnyPath, as_path, opened
+from otm.gain.pairs import Measured
+from otm.gain.settings import Settings
+from otm.gain.sources import Bounds, Ints, digest
+from otm.optimum.top_list_checks import as_size, as_slack
+from otm.optimum.top_logprobs import alpha_interval_from_logprobs
+
+__all__ = ["TopLists", "from_lines"]
+
+LONGEST_LINE = 2**22
+"""Most bytes of a line, which is read as a whole."""
+
+POSITIONS = 512
+"""Lines of a block."""
+
+NAMES = ("draft", "target")
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Consecutive lines of the file, to be read by whoever measures."""
+
+    path: Path
+    begin: int
+    end: int
+    first: int
+    vocabulary: int | None
+    slack: float
+
+    def measure(self, settings: Settings) -> Measured:
+        """Compute the interval of α_k at each position.
+
+        Returns
+        -------
+        dict of arrays
+            "interval" [R, K, 2], lower and upper bounds.
+        """
+        found = []
+        for number, line in enumerate(self._lines(), self.first):
+            where = f"position {number} of {named(self.path)}"
+            draft, target, _ = parsed(line, where)
+            try:
+                intervals = [
+                    alpha_interval_from_logprobs(
+                        draft, target, k, vocabulary=self.vocabulary, slack=self.slack
+                    )
+                    for k in settings.ks
+                ]
+            except OTMError as error:
+                raise InvalidInputError(f"{where}: {error}") from None
+            found.append([(float(each.lower), float(each.upper)) for each in intervals])
+        return {"interval": np.array(found)}
+
+    def _lines(self) -> Iterator[bytes]:
+        """Read one line after the other: all of a block together may be gigabytes."""
+        with opened(self.path) as file:
+            file.seek(self.begin)
+            while (left := self.end - file.tell()) > 0:
+                line = file.readline(left)
+                if not line:
+                    raise InvalidInputError(f"{named(self.path)} was cut short meanwhile")
+                if line.strip():
+                    yield line
+
+
+@dataclass(frozen=True, eq=False)
+class TopLists:
+    """Lists of the most likely tokens in a file; made by `from_lines`.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    prompts : int array [N]
+        The prompt of each position.
+    prompts_known : bool
+        Whether every line named one; otherwise all positions are taken to be of one kind.
+    starts : int array [N + 1]
+        Byte at which the line of each position begins, and the size of the file.
+    vocabulary : int or None
+        Number of tokens, if it is known.
+    slack : float
+        Most by which a log-probability may be off, in nats.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> line = '{"prompt": 3, "draft": {"1": -0.4, "2": -1.6}, "target": {"2": -0.7, "1": -0.9}}'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "lists.jsonl"
+    ...     _ = path.write_text(f"{line}{chr(10)}{line}")
+    ...     lists = from_lines(path)
+    ...     print(lists.prompts, lists.bounds)
+    [0 0] [(0, 2)]
+    """
+
+    path: Path
+    prompts: Ints
+    prompts_known: bool
+    starts: Ints
+    vocabulary: int | None
+    slack: float
+
+    @property
+    def name(self) -> str:
+        """The file."""
+        return named(self.path)
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """Blocks of `POSITIONS` lines."""
+        count = self.prompts.size
+        return [(i, min(i + POSITIONS, count)) for i in range(0, count, POSITIONS)]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Digests of the file and of the prompts, and what is assumed about it."""
+        return {
+            "lists": digest(self.path),
+            "prompts": hashlib.sha256(self.prompts.tobytes()).hexdigest(),
+            "vocabulary": self.vocabulary,
+            "slack": self.slack,
+        }
+
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Lines]:
+        """Hand out the places of lines.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last; ascending.
+
+        Yields
+        ------
+        Lines
+            Where they stand in the file, unread.
+        """
+        for start, stop in bounds:
+            begin, end = int(self.starts[start]), int(self.starts[stop])
+            yield Lines(self.path, begin, end, start, self.vocabulary, self.slack)
+
+
+def from_lines(path: AnyPath, *, vocabulary: int | None = None, slack: float = 1e-5) -> TopLists:
+    """Take lists of log-probabilities, one position a line.
+
+    A line is a JSON object such as ::
+
+        {"prompt": 3, "draft": {"11": -0.4, "42": -1.6}, "target": {"42": -0.7, "11": -0.9}}
+
+    The tokens of a line are whole numbers, or all of them texts, which must then be different
+    wherever the tokens are.  Only the most likely ones may be listed: a token that a server adds
+    because it was sampled must be left out.  Lines without a "prompt" are all of one.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    vocabulary : int, optional
+        Size of the vocabulary, in tokens, if it is known.
+    slack : float, optional
+        In nats, as for `otm.optimum.top_logprobs.alpha_interval_from_logprobs`.
+
+    Returns
+    -------
+    TopLists
+        A `Source` for `report`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, or a line is no such object.
+    InvalidParameterError
+        If the size of the vocabulary is not a whole number of at least 1, or the slack not a number
+        from 0 to 1/2.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> line = '{"prompt": 3, "draft": {"1": -0.4, "2": -1.6}, "target": {"2": -0.7, "1": -0.9}}'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "lists.jsonl"
+    ...     _ = path.write_text(f"{line}{chr(10)}{line}")
+    ...     from_lines(path, vocabulary=8).prompts
+    array([0, 0])
+    """
+    vocabulary, slack = as_size(vocabulary), float(as_slack(slack))
+    path = as_path(path)
+    size, numbers = file_size(path), dict[str | int, int]()
+    starts: list[int] = []
+    prompts: list[int] = []
+    known = True
+    with opened(path) as file:
+        place = 0
+        while line := file.readline(LONGEST_LINE + 1):
+            if len(line) > LONGEST_LINE:
+                raise InvalidInputError(
+                    f"{named(path)} has a line of more than {LONGEST_LINE:,} bytes"
+                )
+            if line.strip():
+                *_, prompt = parsed(line, f"position {len(starts)} of {named(path)}")
+                known = known and prompt is not None
+                starts.append(place)
+                prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
+            place += len(line)
+    if not starts:
+        raise InvalidInputError(f"{named(path)} has no lines; give one for each position")
+    return TopLists(
+        path.absolute(),
+        np.array(prompts),
+        known,
+        np.array([*starts, size]),
+        vocabulary,
+        slack,
+    )
+
+
+def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float], str | int | None]:
+    """Read a line: the two lists by tokens, and the prompt.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not what it should be.
+
+    Examples
+    --------
+    >>> parsed(b'{"draft": {"the": -0.5}, "target": {"a": -0.5, "the": -1}}', "a line")
+    ({0: -0.5}, {1: -0.5, 0: -1}, None)
+    """
+    given = parse_json(line, where)
+    fits = isinstance(given, dict) and set(NAMES) <= set(given) <= {*NAMES, "prompt"}
+    if not fits or not all(isinstance(given[name], dict) and given[name] for name in NAMES):
+        raise InvalidInputError(
+            f'{where} is no object with "draft" and "target", each an object from tokens to '
+            'log-probabilities, and perhaps "prompt"'
+        )
+    prompt = given.get("prompt")
+    if prompt is not None and (isinstance(prompt, bool) or not isinstance(prompt, str | int)):
+        raise InvalidInputError(f"{where} has the prompt {shown(prompt)}; give a number or a text")
+    texts = list(dict.fromkeys([*given["draft"], *given["target"]]))
+    if all(text.isdecimal() and len(text) < 19 for text in texts):
+        tokens = {text: int(text) for text in texts}
+        if len(set(tokens.values())) < len(texts):
+            raise InvalidInputError(f"{where} writes one token in two ways")
+    else:
+        tokens = {text: number for number, text in enumerate(texts)}
+    draft, target = ({tokens[text]: p for text, p in given[name].items()} for name in NAMES)
+    return draft, target, prompt

@@ -1,0 +1,1 @@
+"""Where models are served: the decoding loops inside other libraries."""

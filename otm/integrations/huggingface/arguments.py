@@ -1,0 +1,166 @@
+"""What `generate` of transformers prepares for a decoding loop, in OTM's terms, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidParameterError
+
+__all__ = [
+    "as_endings",
+    "as_output",
+    "as_prompts",
+    "as_sampling",
+    "as_sources",
+    "check_config",
+    "seed_from_torch",
+]
+
+WARPERS = (
+    "TemperatureLogitsWarper",
+    "TopKLogitsWarper",
+    "TopPLogitsWarper",
+    "MinPLogitsWarper",
+)
+"""Processors of logits that a `SamplingParameters` stands for, in its order."""
+
+UNUSED = {"use_cache", "logits_to_keep", "cache_position"}
+"""What transformers prepares for its own loops."""
+
+
+def check_config(config: Any) -> None:
+    """Refuse ways of decoding other than greedy search and sampling, and further output."""
+    mode = str(getattr(config.get_generation_mode(), "value", ""))
+    if mode not in ("greedy_search", "sample"):
+        raise InvalidParameterError(
+            f"the generation mode is {mode}; drafts are verified for greedy_search and sample only"
+        )
+    wanted = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+    for name in wanted:
+        if getattr(config, name, None) and config.return_dict_in_generate:
+            raise InvalidParameterError(
+                f"{name}=True; no such output is kept while drafts are verified, so leave it out"
+            )
+    if getattr(config, "cache_implementation", None) == "quantized":
+        raise InvalidParameterError(
+            "cache_implementation='quantized' would change the law; leave it out"
+        )
+
+
+def as_prompts(model: Any, input_ids: Any, given: dict[str, Any]) -> list[list[int]]:
+    """Return prompts without padding."""
+    known = UNUSED | {"attention_mask", "past_key_values"}
+    known |= {"encoder_outputs"} if model.config.is_encoder_decoder else {"position_ids"}
+    unknown = sorted(name for name in given if name not in known and given[name] is not None)
+    if unknown:
+        raise InvalidParameterError(
+            f"{', '.join(unknown)} cannot be given where drafts are verified; models read tokens"
+        )
+    cache = given.get("past_key_values")
+    if cache is not None and cache.get_seq_length() > 0:
+        raise InvalidParameterError(
+            "past_key_values hold tokens already; each call starts with an empty cache"
+        )
+    tokens = input_ids.cpu().numpy()
+    mask = np.ones_like(tokens)
+    if given.get("attention_mask") is not None and not model.config.is_encoder_decoder:
+        mask = given["attention_mask"].cpu().numpy()
+    if given.get("position_ids") is not None:
+        positions = given["position_ids"].cpu().numpy()
+        if ((positions != mask.cumsum(1) - 1) & (mask > 0)).any():
+            raise InvalidParameterError(
+                "position_ids that do not count tokens from 0 cannot be honoured; leave them out"
+            )
+    return [row[kept > 0].tolist() for row, kept in zip(tokens, mask, strict=True)]
+
+
+def as_sources(
+    model: Any, assistant: Any, input_ids: Any, inputs_tensor: Any, given: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return what target and assistant translate, None for those that have no encoder."""
+    if not assistant.config.is_encoder_decoder:
+        for_assistant = None
+    elif not model.config.is_encoder_decoder:
+        raise InvalidParameterError(
+            "the assistant is an encoder–decoder model and the target is not; take one of its kind"
+        )
+    else:
+        copies = len(input_ids) // len(inputs_tensor)  # num_return_sequences
+        for_assistant = {assistant.main_input_name: inputs_tensor.repeat_interleave(copies, dim=0)}
+    if not model.config.is_encoder_decoder:
+        return None, None
+    for_target = {"encoder_outputs": given["encoder_outputs"]}
+    if given.get("attention_mask") is not None:
+        for_target["attention_mask"] = given["attention_mask"]
+        if for_assistant is not None:
+            for_assistant["attention_mask"] = given["attention_mask"]
+    return for_target, for_assistant
+
+
+def as_sampling(config: Any, processors: Sequence[Any]) -> SamplingParameters:
+    """Return what the processors do to logits, if they do nothing else."""
+    found: dict[str, Any] = {}
+    for processor in processors:
+        kind = type(processor).__name__
+        if kind == "LogitNormalization":  # changes logits, not the law
+            continue
+        if kind not in WARPERS or any(x in found for x in WARPERS[WARPERS.index(kind) :]):
+            raise InvalidParameterError(
+                f"{kind} cannot be honoured where drafts are verified; of the processors of logits "
+                f"there may be one each of {', '.join(WARPERS)}, in this order"
+            )
+        if getattr(processor, "min_tokens_to_keep", 1) > 1:
+            raise InvalidParameterError(
+                f"{kind} with min_tokens_to_keep > 1 cannot be honoured; leave that out"
+            )
+        found[kind] = processor
+    if not config.do_sample:
+        return SamplingParameters(temperature=0)
+    parameters = zip(WARPERS, ("temperature", "top_k", "top_p", "min_p"), strict=True)
+    return SamplingParameters(
+        **{name: getattr(found[kind], name) for kind, name in parameters if kind in found}
+    )
+
+
+def as_endings(criteria: Sequence[Any]) -> tuple[int, list[int] | None, list[Any]]:
+    """Return the limit of the length, the end tokens, and all other criteria."""
+    limit, end, others = None, None, []
+    for criterion in criteria:
+        kind = type(criterion).__name__
+        if kind == "MaxLengthCriteria":
+            limit = criterion.max_length
+        elif kind == "EosTokenCriteria":
+            end = np.atleast_1d(criterion.eos_token_id.cpu().numpy()).tolist()
+        else:
+            others.append(criterion)
+    if limit is None:
+        raise InvalidParameterError("no limit of the length; give max_new_tokens or max_length")
+    return limit, end, others
+
+
+def seed_from_torch() -> int:
+    """Return a seed that `torch.manual_seed` determines."""
+    import torch
+
+    return int(torch.randint(2**63 - 1, ()).item())
+
+
+def as_output(model: Any, input_ids: Any, new: Sequence[Sequence[int]], config: Any) -> Any:
+    """Return what `generate` returns."""
+    import torch
+    from transformers.generation import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
+
+    pad = getattr(config, "_pad_token_tensor", None)
+    padding = 0 if pad is None else int(pad)
+    longest = max(map(len, new))
+    rows = [[*row] + [padding] * (longest - len(row)) for row in new]
+    sequences = torch.cat([input_ids, torch.tensor(rows, device=input_ids.device)], dim=1)
+    if not config.return_dict_in_generate:
+        return sequences
+    if model.config.is_encoder_decoder:
+        return GenerateEncoderDecoderOutput(sequences=sequences)
+    return GenerateDecoderOnlyOutput(sequences=sequences)

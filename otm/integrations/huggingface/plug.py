@@ -1,0 +1,277 @@
+"""The `generate` method of Hugging Face transformers, with the drafts and verifiers of OTM.
+
+transformers prepares the call as ever: prompts, padding, sampling parameters, stopping criteria.
+What cannot be honoured is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from otm.coupling.rules import Rule
+from otm.decoding.branching import Branching, as_branching
+from otm.decoding.drafting import ModelDrafter
+from otm.decoding.generate import verifier_of
+from otm.decoding.loop import stream
+from otm.decoding.policies import GammaPolicy, as_policy
+from otm.decoding.trace import Generation
+from otm.errors import InvalidInputError, InvalidParameterError
+from otm.integrations.huggingface.arguments import (
+    as_endings,
+    as_output,
+    as_prompts,
+    as_sampling,
+    as_sources,
+    check_config,
+    seed_from_torch,
+)
+from otm.models.huggingface.model import HuggingFaceModel, check_loaded, check_same_vocabulary
+
+__all__ = ["AssistedDecoding", "plug"]
+
+
+class AssistedDecoding:
+    """A decoding loop for `generate` of transformers, given to it as `custom_generate`.
+
+    The output is that of `generate` without an assistant: token for token if `do_sample` is false,
+    up to ties that rounding decides, and otherwise in law.  Seeds come from `torch.manual_seed`.
+
+    Parameters
+    ----------
+    assistant : PreTrainedModel
+        The draft model.
+    k : int or tuple of int, optional
+        Number of chains of drafts, or the numbers of children at the levels of a prefix tree; with
+        one chain and the rule "k-Seq" this is speculative sampling as transformers knows it.
+    gamma : int or GammaPolicy, optional
+        Length of the chains, or depth of the tree.
+    rule : str or callable, optional
+        As for `otm.decoding.spectr`.
+    vocabulary : int, optional
+        Number of tokens, if the two models pad it to different sizes.
+    streamer : BaseStreamer, optional
+        Where to put tokens as soon as they are known; for one prompt.
+
+    Raises
+    ------
+    InvalidInputError
+        If the assistant is no such model, or a parameter is outside its range.
+
+    Attributes
+    ----------
+    generation : Generation or None
+        All steps of the last call, such as for its `block_efficiency`.
+
+    Notes
+    -----
+    Sampling parameters are `temperature`, `top_k`, `top_p` and `min_p`, and act on the assistant
+    too.  Beams, penalties and all other processors of logits are refused, and so are scores and
+    hidden states as output.  Stopping criteria see one sequence at a time, after each token.
+    `generate` does not pass on a streamer, a tokenizer, or an `assistant_model`; `plug` does.
+
+    Examples
+    --------
+    ::
+
+        decoding = AssistedDecoding(draft, k=8, gamma=5)
+        target.generate(**inputs, custom_generate=decoding, do_sample=True, max_new_tokens=100)
+        decoding.generation.block_efficiency
+    """
+
+    def __init__(
+        self,
+        assistant: Any,
+        *,
+        k: Branching = 8,
+        gamma: int | GammaPolicy = 5,
+        rule: str | Rule = "k-Seq",
+        vocabulary: int | None = None,
+        streamer: Any = None,
+    ) -> None:
+        check_loaded(assistant, "assistant")
+        self.assistant = assistant
+        self.k = as_branching(k)
+        self.gamma = as_policy(gamma)
+        self.verifier = verifier_of(rule)
+        self.vocabulary = vocabulary
+        self.streamer = streamer
+        self.generation: Generation | None = None
+
+    def __call__(
+        self,
+        model: Any,
+        input_ids: Any,
+        *,
+        logits_processor: Sequence[Any],
+        stopping_criteria: Sequence[Any],
+        generation_config: Any,
+        inputs_tensor: Any = None,
+        **model_kwargs: Any,
+    ) -> Any:
+        """Decode; called by `generate`, which gives what it has prepared.
+
+        Returns
+        -------
+        LongTensor [B, L], or ModelOutput
+            Prompts and new tokens, padded behind the shorter ones.
+
+        Raises
+        ------
+        InvalidInputError, InvalidParameterError
+            If something of the call cannot be honoured.
+        """
+        import torch
+
+        check_config(generation_config)
+        prompts = as_prompts(model, input_ids, model_kwargs)
+        if self.streamer is not None and len(prompts) > 1:
+            raise InvalidInputError(
+                f"a streamer for {len(prompts)} sequences, which do not grow alike; stream one"
+            )
+        sources = as_sources(model, self.assistant, input_ids, inputs_tensor, model_kwargs)
+        target, draft = (
+            HuggingFaceModel(
+                each,
+                vocabulary=self.vocabulary,
+                source=source,
+                cache=generation_config.use_cache is not False,
+            )
+            for each, source in zip((model, self.assistant), sources, strict=True)
+        )
+        check_same_vocabulary(target, draft)
+        sampling = as_sampling(generation_config, logits_processor)
+        limit, end, others = as_endings(stopping_criteria)
+        turns = deque(range(len(prompts)))
+        steps = stream(
+            target,
+            prompts,
+            ModelDrafter(draft, self.k, sampling),
+            self.verifier,
+            gamma=self.gamma,
+            sampling=sampling,
+            max_tokens=limit - input_ids.shape[1],
+            end=end,
+            stop=_stop(others, input_ids, turns) if others else None,
+            seed=seed_from_torch() if generation_config.do_sample else 0,
+        )
+        made = []
+        self._put(input_ids.cpu())
+        for step in steps:
+            made.append(step)
+            turns.popleft()
+            if step.ending is None:
+                turns.append(step.sequence)
+            for token in step.output:
+                self._put(torch.tensor([token]))
+        if self.streamer is not None:
+            self.streamer.end()
+        self.generation = Generation(tuple(map(tuple, prompts)), tuple(made))
+        return as_output(model, input_ids, self.generation.sequences, generation_config)
+
+    def _put(self, tokens: Any) -> None:
+        if self.streamer is not None:
+            self.streamer.put(tokens)
+
+
+def _stop(
+    criteria: Sequence[Any], input_ids: Any, turns: Sequence[int]
+) -> Callable[[Sequence[int]], bool]:
+    """Turn criteria for rows into one for the new tokens of the sequence whose turn it is.
+
+    The loop goes through its sequences in turn, and asks about one just before it yields its step.
+    """
+    import torch
+
+    def stop(new: Sequence[int]) -> bool:
+        tokens = torch.tensor([new], device=input_ids.device)
+        so_far = torch.cat([input_ids[turns[0]][None], tokens], dim=1)
+        return any(bool(criterion(so_far, None)) for criterion in criteria)
+
+    return stop
+
+
+@contextmanager
+def plug(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
+    """Let calls of ``model.generate(...)`` with an assistant run on OTM, also within other code.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The target model.
+    assistant : PreTrainedModel, optional
+        The draft model of calls that have no `assistant_model`; without one these stay as they are.
+    **options
+        Of `AssistedDecoding`.
+
+    Yields
+    ------
+    PreTrainedModel
+        The model, whose `generate` is afterwards what it was.
+
+    Raises
+    ------
+    InvalidInputError, InvalidParameterError
+        As for `AssistedDecoding`, at once or in a call.
+
+    Notes
+    -----
+    Plugs may be nested; the inner one decodes.
+
+    Examples
+    --------
+    ::
+
+        with plug(target, k=8, gamma=5):
+            target.generate(**inputs, assistant_model=draft, do_sample=True, max_new_tokens=100)
+    """
+    check_loaded(model, "model")
+    try:
+        inspect.signature(AssistedDecoding).bind(assistant, **options)
+    except TypeError as reason:
+        raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
+    AssistedDecoding(
+        model if assistant is None else assistant, **options
+    )  # refuses what is wrong at once
+    own = vars(model).get("generate")
+    original = model.generate
+
+    @functools.wraps(original)
+    def generate(*args: Any, **kwargs: Any) -> Any:
+        drafting = kwargs.get("assistant_model")
+        drafting = assistant if drafting is None else drafting
+        prepared = isinstance(kwargs.get("custom_generate"), AssistedDecoding)  # by an inner plug
+        if drafting is None or prepared:
+            return original(*args, **kwargs)
+        for name in "custom_generate", "assistant_tokenizer", "synced_gpus":
+            if kwargs.get(name):
+                raise InvalidParameterError(f"{name} cannot be given to a model that is plugged")
+        kwargs.pop("assistant_model", None)
+        decoding = AssistedDecoding(drafting, **options)
+        decoding.streamer = kwargs.pop("streamer", None) or decoding.streamer
+        return original(*args, custom_generate=decoding, **_with_stop_strings(kwargs))
+
+    model.generate = generate
+    try:
+        yield model
+    finally:
+        if own is None:
+            del model.generate
+        else:
+            model.generate = own
+
+
+def _with_stop_strings(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Turn strings into a criterion, since `generate` loses the tokenizer with its own loops."""
+    tokenizer, strings = kwargs.pop("tokenizer", None), kwargs.get("stop_strings")
+    if tokenizer is None or strings is None:
+        return kwargs
+    from transformers import StoppingCriteriaList, StopStringCriteria
+
+    criterion = StopStringCriteria(stop_strings=kwargs.pop("stop_strings"), tokenizer=tokenizer)
+    given = kwargs.get("stopping_criteria") or []
+    return kwargs | {"stopping_criteria": StoppingCriteriaList([*given, criterion])}

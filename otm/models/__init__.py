@@ -1,0 +1,28 @@
+"""Language models behind one small protocol: batched logits, a cache, and rewinding.
+
+Importing this loads no torch: the models that need it load it when they are made.
+"""
+
+from otm.models.base import LanguageModel, Session
+from otm.models.gpt.model import GPT, GPTConfig, decode, encode, load
+from otm.models.huggingface.model import HuggingFaceModel, check_same_vocabulary
+from otm.models.ngram import NGramModel
+from otm.models.stateless import StatelessModel
+from otm.models.table import TableModel
+from otm.models.uniform import UniformModel
+
+__all__ = [
+    "GPT",
+    "GPTConfig",
+    "HuggingFaceModel",
+    "LanguageModel",
+    "NGramModel",
+    "Session",
+    "StatelessModel",
+    "TableModel",
+    "UniformModel",
+    "check_same_vocabulary",
+    "decode",
+    "encode",
+    "load",
+]

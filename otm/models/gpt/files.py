@@ -1,0 +1,78 @@
+"""Files of weights: safetensors, with the sizes of the model as JSON in the header."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from otm.errors import InvalidInputError, MissingDependencyError
+from otm.files import named
+from otm.models.gpt.config import GPTConfig
+from otm.models.gpt.transformer import import_torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["read_weights", "write_weights"]
+
+HEADER = "otm.gpt"
+
+
+def read_weights(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """Read sizes and weights, in float32 on the CPU.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, is no such file, or is cut short.
+    MissingDependencyError
+        If torch or safetensors is not installed.
+    """
+    torch, safetensors = import_torch(), _import_safetensors()
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            sizes = (file.metadata() or {}).get(HEADER)
+            if sizes is None:
+                raise ValueError(f"its header has no {HEADER!r}")
+            config = GPTConfig(**json.loads(sizes))
+            names = list(file.keys())
+            if len(names) != config.tensors:
+                raise ValueError(f"{len(names)} tensors instead of {config.tensors}")
+            return config, {name: file.get_tensor(name).to(torch.float32) for name in names}
+    except (OSError, safetensors.SafetensorError, ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"{path.name} is no file of a GPT ({error!s:.160}); give "
+            "one that GPT.save or otm.models.gpt.train has written"
+        ) from error
+
+
+def write_weights(path: Path, config: GPTConfig, weights: dict[str, Tensor]) -> None:
+    """Write sizes and weights.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be written.
+    MissingDependencyError
+        If safetensors is not installed.
+    """
+    safetensors = _import_safetensors()
+    from safetensors.torch import save_file
+
+    contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
+    try:
+        save_file(contiguous, path, metadata={HEADER: json.dumps(dataclasses.asdict(config))})
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise InvalidInputError(f"{named(path)} cannot be written: {error!s:.160}") from None
+
+
+def _import_safetensors() -> Any:
+    try:
+        import safetensors
+    except ImportError as error:
+        raise MissingDependencyError(
+            'safetensors is not installed; to keep weights in files: pip install "otm[torch]"'
+        ) from error
+    return safetensors

@@ -1,0 +1,185 @@
+"""Sessions of a transformer: keys and values of all that was read, and attention to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.errors import InvalidInputError
+from otm.models.base import Rows, Session
+from otm.models.cached_rows import CachedRows
+from otm.models.gpt.transformer import Attention, Transformer, import_torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["GPTSession"]
+
+LEAST_SLOTS = 64
+
+
+class GPTSession(Session):
+    """Rows of tokens and their keys and values.
+
+    These are one tensor [layers, 2, places, heads, slots, d]; the slot of a token is its position.
+    It grows to the most rows and twice the most tokens that were ever needed.
+
+    Parameters
+    ----------
+    network : Transformer
+        The model.
+    rows : int
+        Number of rows, all of them empty.
+    """
+
+    def __init__(self, network: Transformer, rows: int) -> None:
+        self._network = network
+        self._rows = CachedRows(rows)
+        self._cache = self._new_cache(0, 0)
+
+    def append(self, tokens: Rows) -> Tensor:
+        """Read further tokens in each row.
+
+        Parameters
+        ----------
+        tokens : int64 array [R, L]
+            With −1 behind the tokens of a row; rows may have none.
+
+        Returns
+        -------
+        tensor [R, L, V]
+            Logits, in the type of the weights and on their device.
+
+        Raises
+        ------
+        InvalidInputError
+            If a row becomes longer than the model's context, or a token is not in its vocabulary.
+        """
+        with import_torch().inference_mode():
+            hidden = self._read(tokens)
+            if self._rows.order is not None:
+                hidden = hidden[self._rows.places]
+            return self._network.output(hidden)
+
+    def read(self, tokens: Rows) -> None:
+        """`append` without the logits, which are not computed."""
+        with import_torch().inference_mode():
+            self._read(tokens)
+
+    def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+        """Rewind: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
+
+        Only what a place does not hold already is copied.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such row, or it holds fewer tokens.
+        """
+        torch = import_torch()
+        with torch.inference_mode():
+            copies = self._rows.keep(rows, lengths)
+            self._grow(slots=0)
+            if len(copies.slots):
+                device = self._cache.device
+                sources, destinations, slots = torch.from_numpy(np.stack(copies)).to(device)
+                moved = self._cache[:, :, sources, :, slots]
+                self._cache[:, :, destinations, :, slots] = moved
+
+    def _read(self, tokens: Rows) -> Any:
+        """Read tokens; returns what the last block makes of them [R, L, width], by place."""
+        torch = import_torch()
+        self._check(tokens)
+        order, starts = self._rows.order, self._rows.lengths
+        self._rows.append(tokens)
+        ends = self._rows.lengths
+        if order is not None:
+            tokens, starts, ends = tokens[order], starts[order], ends[order]
+        R, L = tokens.shape
+        if tokens.size == 0:
+            return self._cache.new_empty((R, L, self._network.config.width))
+        self._grow(slots=int(ends.max()))
+        device = self._cache.device
+        if (starts == starts[0]).all() and (ends == starts[0] + L).all():
+            start = int(starts[0])
+            turns = self._network.turns[start : start + L]
+            attend = self._attend_alike(start, R, L)
+        else:
+            positions = starts[:, None] + np.arange(L)
+            within = np.minimum(positions, self._network.config.context_length - 1)
+            turns = self._network.turns[torch.from_numpy(within).to(device)]
+            attend = self._attend_ragged(positions, ends)
+        ids = torch.from_numpy(np.maximum(tokens, 0)).to(device)
+        return self._network.hidden(ids, turns, attend)
+
+    def _attend_alike(self, start: int, R: int, L: int) -> Attention:
+        """Attention where all rows read L tokens from one slot on: slices, and at most one mask."""
+        torch = import_torch()
+        attention = torch.nn.functional.scaled_dot_product_attention
+        end = start + L
+        past = self._cache[:, :, :R, :, :end]
+        caches, new = past.unbind(), past[..., start:, :].unbind()
+        mask = None
+        if start > 0 and L > 1:
+            ones = torch.ones((L, end), dtype=torch.bool, device=self._cache.device)
+            mask = ones.tril_(start)
+
+        def attend(layer: int, q: Tensor, kv: Tensor) -> Any:
+            new[layer].copy_(kv)
+            keys, values = caches[layer].unbind()
+            return attention(q, keys, values, mask, is_causal=start == 0 and L > 1)
+
+        return attend
+
+    def _attend_ragged(self, positions: Rows, ends: npt.NDArray[np.int64]) -> Attention:
+        """Attention where rows differ: tokens are written one by one, padding is not written."""
+        torch = import_torch()
+        attention = torch.nn.functional.scaled_dot_product_attention
+        device, R, end = self._cache.device, len(ends), int(ends.max())
+        caches = self._cache[:, :, :R, :, :end].unbind()
+        row, column = np.nonzero(positions < ends[:, None])
+        where = np.stack((row, column, positions[row, column]))
+        rows, columns, slots = torch.from_numpy(where).to(device)
+        seen = torch.from_numpy(positions).to(device)[:, None, :, None]
+        mask = torch.arange(end, device=device) <= seen
+
+        def attend(layer: int, q: Tensor, kv: Tensor) -> Any:
+            caches[layer][:, rows, :, slots] = kv[:, rows, :, columns]
+            keys, values = caches[layer].unbind()
+            return attention(q, keys, values, mask)
+
+        return attend
+
+    def _check(self, tokens: Rows) -> None:
+        config, held = self._network.config, self._rows.lengths
+        if tokens.ndim != 2 or len(tokens) != len(held):
+            return  # refused by the rows themselves
+        longest = int((held + (tokens >= 0).sum(1)).max(initial=0))
+        if longest > config.context_length:
+            raise InvalidInputError(
+                f"a row would have {longest:,} tokens; this model reads at most "
+                f"{config.context_length:,}: keep fewer, or go on from the last ones in a new "
+                "session"
+            )
+        largest = int(tokens.max(initial=-1))
+        if largest >= config.vocabulary:
+            raise InvalidInputError(
+                f"token {largest}; this model has the tokens 0 to {config.vocabulary - 1}"
+            )
+
+    def _grow(self, slots: int) -> None:
+        """Make room for all places and so many slots."""
+        _, _, places, _, room, _ = self._cache.shape
+        if self._rows.capacity > places or slots > room:
+            if slots > room:
+                room = min(max(slots, 2 * room, LEAST_SLOTS), self._network.config.context_length)
+            old = self._cache
+            self._cache = self._new_cache(max(self._rows.capacity, places), room)
+            self._cache[:, :, : old.shape[2], :, : old.shape[4]] = old
+
+    def _new_cache(self, places: int, slots: int) -> Any:
+        config, embedding = self._network.config, self._network.weights["embedding"]
+        d = config.width // config.heads
+        return embedding.new_zeros((config.layers, 2, places, config.heads, slots, d))

@@ -1,0 +1,177 @@
+"""A decoder-only transformer as a function of a dictionary of tensors.
+
+Norms before the blocks, rotary positions, no biases, and one matrix for embedding and output
+([radford2019]_, [su2024]_).  Nothing here needs torch before it is called.
+
+References
+----------
+.. [radford2019] Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+.. [su2024] Su et al., "RoFormer: Enhanced transformer with rotary position embedding",
+   Neurocomputing 568, 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from otm.errors import InvalidInputError, MissingDependencyError
+from otm.models.gpt.config import BLOCK, GPTConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Attention", "Drop", "Transformer", "import_torch"]
+
+Attention = Callable[[int, Any, Any], Any]
+"""From a layer, queries [R, heads, L, d], and keys and values [2, R, heads, L, d] to averages."""
+
+Drop = Callable[[Any], Any]
+"""What is done to each sum that a block adds."""
+
+
+def import_torch() -> Any:
+    """Return torch.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError(
+            'torch is not installed; to run a GPT: pip install "otm[torch]"'
+        ) from error
+    return torch
+
+
+class Transformer:
+    """The network.
+
+    Parameters
+    ----------
+    config : GPTConfig
+        Its sizes.
+    weights : mapping from str to tensor
+        A tensor of floats for each of `config.shapes`, all of one type and on one device.
+
+    Attributes
+    ----------
+    config : GPTConfig
+    weights : dict from str to tensor
+    turns : complex tensor [context_length, 3, 1, d / 2]
+        By how much each position turns each pair of numbers of queries, keys and values, for any
+        head of d numbers; values are turned by nothing, which is faster than to leave them out.
+
+    Raises
+    ------
+    InvalidInputError
+        If a weight is missing, unknown or of another shape, or they differ in type.
+    """
+
+    def __init__(self, config: GPTConfig, weights: Mapping[str, Tensor]) -> None:
+        torch = import_torch()
+        self.config = config
+        given = {name: tuple(weight.shape) for name, weight in weights.items()}
+        if wrong := sorted(given.items() ^ config.shapes.items()):
+            name = wrong[0][0]
+            raise InvalidInputError(
+                f"the weight {name!r} has shape {given.get(name)}; a model of these sizes has "
+                f"{config.shapes.get(name)}"
+            )
+        kinds = {(weight.dtype, weight.device) for weight in weights.values()}
+        if len(kinds) > 1 or not weights["embedding"].is_floating_point():
+            raise InvalidInputError(
+                f"weights of {sorted(map(str, kinds))}; they must be floats of one type, on one "
+                "device"
+            )
+        self.weights = dict(weights)
+        embedding = weights["embedding"]
+        exact = torch.float64 if embedding.dtype == torch.float64 else torch.float32
+        pairs = config.width // config.heads // 2
+        angles = torch.outer(
+            torch.arange(config.context_length, dtype=torch.float64),
+            10_000.0 ** (-torch.arange(pairs, dtype=torch.float64) / pairs),
+        )
+        angles = torch.stack((angles, angles, 0 * angles), 1)[:, :, None]
+        turns = torch.stack((angles.cos(), angles.sin()), -1).to(embedding.device, exact)
+        self.turns = torch.view_as_complex(turns)
+        self._blocks = [[weights[f"{i}.{name}"] for name in BLOCK] for i in range(config.layers)]
+
+    @classmethod
+    def random(cls, config: GPTConfig, seed: int) -> Self:
+        """Draw weights to begin a training with, in float32 on the CPU."""
+        torch = import_torch()
+        generator = torch.Generator().manual_seed(seed)
+        weights = {}
+        for name, shape in config.shapes.items():
+            if len(shape) == 1:
+                weights[name] = torch.ones(shape)
+                continue
+            deviation = 0.02 if name == "embedding" else shape[1] ** -0.5
+            if name.endswith("_output"):  # these add up, two for each block
+                deviation /= math.sqrt(2 * config.layers)
+            weights[name] = torch.randn(shape, generator=generator) * deviation
+        return cls(config, weights)
+
+    def to(self, *, device: Any = None, dtype: Any = None) -> Self:
+        """Return the model on another device or in another floating-point type."""
+        moved = {name: w.to(device=device, dtype=dtype) for name, w in self.weights.items()}
+        return type(self)(self.config, moved)
+
+    def logits(self, tokens: Tensor, drop: Drop | None = None) -> Tensor:
+        """Scores of the next token after each token of whole rows, without a cache.
+
+        Parameters
+        ----------
+        tokens : int64 tensor [R, L]
+            Rows that are full and no longer than `context_length`.
+        drop : callable, optional
+            Dropout for a training.
+
+        Returns
+        -------
+        tensor [R, L, V]
+            With gradients if the weights have them.
+        """
+        attention = import_torch().nn.functional.scaled_dot_product_attention
+
+        def attend(_: int, q: Tensor, kv: Tensor) -> Any:
+            return attention(q, kv[0], kv[1], is_causal=True)
+
+        return self.output(self.hidden(tokens, self.turns[: tokens.shape[1]], attend, drop))
+
+    def hidden(
+        self, tokens: Tensor, turns: Tensor, attend: Attention, drop: Drop | None = None
+    ) -> Any:
+        """All blocks, for tokens [R, L] and their turns [(R,) L, 3, 1, d / 2].
+
+        Returns
+        -------
+        tensor [R, L, width]
+        """
+        torch = import_torch()
+        F = torch.nn.functional
+        R, L = tokens.shape
+        size, heads = (self.config.width,), self.config.heads
+        x = F.embedding(tokens, self.weights["embedding"])
+        for layer, (norm_1, qkv, out, norm_2, up, down) in enumerate(self._blocks):
+            mixed = F.linear(F.layer_norm(x, size, norm_1), qkv)
+            pairs = torch.view_as_complex(mixed.view(R, L, 3, heads, -1, 2).to(turns.real.dtype))
+            turned = torch.view_as_real(pairs * turns).flatten(-2).to(mixed.dtype)
+            turned = turned.permute(2, 0, 3, 1, 4)
+            y = attend(layer, turned[0], turned[1:]).transpose(1, 2).reshape(R, L, -1)
+            y = F.linear(y, out)
+            x = x + (drop(y) if drop else y)
+            y = F.linear(F.gelu(F.linear(F.layer_norm(x, size, norm_2), up)), down)
+            x = x + (drop(y) if drop else y)
+        return x
+
+    def output(self, hidden: Tensor) -> Any:
+        """From the last block to logits [R, L, V]."""
+        F = import_torch().nn.functional
+        x = F.layer_norm(hidden, (self.config.width,), self.weights["norm"])
+        return F.linear(x, self.weights["embedding"])

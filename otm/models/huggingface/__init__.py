@@ -1,0 +1,1 @@
+"""Causal and encoder–decoder models of Hugging Face transformers."""

@@ -1,0 +1,212 @@
+"""N-gram models: the law of the next token from counts of a text, by the last n − 1 tokens.
+
+"The evaluation amounts to a table lookup" ([leviathan2023]_, section 3.6), so that drafts cost next
+to nothing.  Two ways of smoothing, both interpolated; c are counts in the text, T(h) is the number
+of different tokens seen after a context h, and h' is h without its first token:
+
+- Witten and Bell (method C of [witten1991]_)::
+
+      P(w | h) = (c(h w) + T(h) P(w | h')) / (c(h) + T(h))
+
+- Kneser and Ney ([kneser1995]_), with the discount D of the order::
+
+      P(w | h) = (max(c(h w) − D, 0) + D T(h) P(w | h')) / c(h)
+
+  where all orders but the highest have for c(h w) the number of different tokens before h w.
+
+The law of a single token is interpolated with the uniform law, and a context that does not occur
+has the law of the next shorter one.
+
+References
+----------
+.. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
+   Decoding", ICML 2023.
+.. [witten1991] Witten, Bell, "The zero-frequency problem: estimating the probabilities of novel
+   events in adaptive text compression", IEEE Transactions on Information Theory 37(4), 1991,
+   method C.
+.. [kneser1995] Kneser, Ney, "Improved backing-off for m-gram language modeling", ICASSP 1995.
+.. [chen1999] Chen, Goodman, "An empirical study of smoothing techniques for language modeling",
+   Computer Speech and Language 13, 1999: both methods in their interpolated form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import read_only
+from otm.models.ngram_counts import Counts, NGramCounts, as_ids, as_sizes
+from otm.models.stateless import StatelessModel
+from otm.models.uniform import UniformModel
+
+__all__ = ["NGramModel"]
+
+Smoothing = Callable[[NGramCounts, Counts], tuple[Counts, Counts]]
+"""From a table and the counts [..., V] after contexts to what is kept of these, and to what is
+reserved [..., 1] for the law of the next lower order."""
+
+
+class NGramModel(StatelessModel):
+    """A law that depends on the last n − 1 tokens, from a text; see the module for the formulas.
+
+    Build one with `witten_bell` or `kneser_ney`.
+
+    Parameters
+    ----------
+    tables : sequence of n NGramCounts
+        Those of orders 1 to n.
+    smoothing : callable
+        How lower orders are interpolated.
+
+    Examples
+    --------
+    >>> model = NGramModel.witten_bell([0, 1, 0, 1, 0, 2], order=2, vocabulary=3)
+    >>> model.law((1,)).round(3).tolist()  # 0 followed 1 both times
+    [0.815, 0.111, 0.074]
+    """
+
+    def __init__(self, tables: Sequence[NGramCounts], smoothing: Smoothing) -> None:
+        self.vocabulary = tables[0].vocabulary
+        self.order = len(tables)
+        self._tables = tables[1:]
+        self._smoothing = smoothing
+        uniform = UniformModel(self.vocabulary).law(())
+        self._unigram_law = read_only(self._interpolate(tables[0], [], uniform))
+
+    @classmethod
+    def witten_bell(
+        cls, tokens: npt.ArrayLike, order: int, vocabulary: int, *, distance: int = 1
+    ) -> NGramModel:
+        """Fit a model with Witten–Bell smoothing ([witten1991]_; the module has the formula).
+
+        Parameters
+        ----------
+        tokens : int array-like [N ≥ n]
+            The text.
+        order : int
+            n, at least 1: 1 for unigrams, 2 for bigrams, 3 for trigrams.
+        vocabulary : int
+            Number V of tokens.
+        distance : int, optional
+            Which token to predict: 1 for the next one, i for the i-th behind the context, whatever
+            comes between.
+
+        Returns
+        -------
+        NGramModel
+            In float64.
+
+        Raises
+        ------
+        InvalidInputError
+            If the tokens are no ids below V, or too few.
+        InvalidParameterError
+            If the order or the vocabulary is no such number, V is above 2²⁴, or V to the power of n
+            is not below 2⁶³.
+
+        References
+        ----------
+        .. [witten1991] Witten, Bell, "The zero-frequency problem: estimating the probabilities of
+           novel events in adaptive text compression", IEEE Transactions on Information Theory
+           37(4), 1991, method C.
+
+        Examples
+        --------
+        >>> NGramModel.witten_bell([0, 1, 0, 1], order=1, vocabulary=2).law(())
+        array([0.5, 0.5])
+        """
+        n, v = as_sizes(order, vocabulary)
+        tables = [NGramCounts.of(tokens, i, v, distance=distance) for i in range(1, n + 1)]
+        return cls(tables, _witten_bell)
+
+    @classmethod
+    def kneser_ney(cls, tokens: npt.ArrayLike, order: int, vocabulary: int) -> NGramModel:
+        """Fit a model with Kneser–Ney smoothing ([kneser1995]_; the module has the formula).
+
+        Parameters
+        ----------
+        tokens, order, vocabulary
+            As for `witten_bell`.
+
+        Returns
+        -------
+        NGramModel
+            In float64.
+
+        Raises
+        ------
+        InvalidInputError, InvalidParameterError
+            As for `witten_bell`.
+
+        Notes
+        -----
+        D is n₁ / (n₁ + 2 n₂) where nᵢ n-grams have count i.  If none has count 1, as may be for the
+        bytes of a long text, nothing is reserved, and a token that did not occur has probability 0.
+
+        References
+        ----------
+        .. [kneser1995] Kneser, Ney, "Improved backing-off for m-gram language modeling", ICASSP
+           1995.
+
+        Examples
+        --------
+        >>> NGramModel.kneser_ney([0, 1, 0, 1], order=1, vocabulary=2).law(())
+        array([0.5, 0.5])
+        """
+        n, v = as_sizes(order, vocabulary)
+        lower = [NGramCounts.of(tokens, i, v).continuations() for i in range(2, n + 1)]
+        return cls([*lower, NGramCounts.of(tokens, n, v)], _kneser_ney)
+
+    def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Law of the token that follows a context: array [V].
+
+        Raises
+        ------
+        InvalidInputError
+            If the context holds no token ids below V.
+        """
+        return self.laws(context[max(len(context) - self.order + 1, 0) :])
+
+    def laws(self, contexts: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Laws after many contexts at once.
+
+        Parameters
+        ----------
+        contexts : int array-like [..., h]
+            Token ids; of those of a context only the last n − 1 matter, and fewer do.
+
+        Returns
+        -------
+        float64 array [..., V]
+            Read-only.
+
+        Raises
+        ------
+        InvalidInputError
+            If the contexts are no token ids below V.
+        """
+        ids = as_ids(contexts, 0, self.vocabulary)
+        laws = self._unigram_law
+        for table in self._tables[: ids.shape[-1]]:
+            laws = self._interpolate(table, ids, laws)
+        return np.broadcast_to(laws, (*ids.shape[:-1], self.vocabulary))
+
+    def _interpolate(self, table: NGramCounts, contexts: npt.ArrayLike, lower: Counts) -> Counts:
+        """Share out what is reserved by the lower law, which is all that an unseen context has."""
+        kept, reserved = self._smoothing(table, table.following(contexts))
+        total = kept.sum(axis=-1, keepdims=True)
+        reserved = np.where(total + reserved > 0, reserved, 1)
+        laws: Counts = (kept + reserved * lower) / (total + reserved)
+        return laws
+
+
+def _witten_bell(table: NGramCounts, counts: Counts) -> tuple[Counts, Counts]:
+    return counts, np.sum(counts > 0, axis=-1, keepdims=True).astype(np.float64)
+
+
+def _kneser_ney(table: NGramCounts, counts: Counts) -> tuple[Counts, Counts]:
+    reserved = table.discount * np.sum(counts > 0, axis=-1, keepdims=True)
+    return np.maximum(counts - table.discount, 0), reserved

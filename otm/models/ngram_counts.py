@@ -1,0 +1,153 @@
+"""Counts of n-grams in a text, and of what follows a context, as sorted integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.checks import as_array, as_positive, as_vocabulary
+from otm._core.text import shown
+from otm.errors import InvalidInputError, InvalidParameterError
+
+__all__ = ["Counts", "Ids", "NGramCounts", "as_ids", "as_sizes"]
+
+Ids = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NGramCounts:
+    """How often each n-gram occurs; n-grams are sorted integers in base V, tokens the digits.
+
+    Attributes
+    ----------
+    order : int
+        Number n of tokens of an n-gram.
+    vocabulary : int
+        Number V of tokens.
+    ngrams : int64 array [m]
+        The n-grams that occur, ascending.
+    counts : float64 array [m]
+        How often each of them does.
+    """
+
+    order: int
+    vocabulary: int
+    ngrams: Ids
+    counts: Counts
+
+    @classmethod
+    def of(
+        cls, tokens: npt.ArrayLike, order: int, vocabulary: int, *, distance: int = 1
+    ) -> NGramCounts:
+        """Count the n-grams of a text.
+
+        Parameters
+        ----------
+        tokens : int array-like [N]
+            The text.
+        order : int
+            Number n of tokens of an n-gram; V to the power of n must stay below 2⁶³, as it does for
+            the trigrams of two million words.
+        vocabulary : int
+            Number V of tokens.
+        distance : int, optional
+            How many places behind the others the last token of an n-gram stands: 1 counts what
+            follows a context, 2 what comes behind one token more, whatever it is.
+
+        Raises
+        ------
+        InvalidInputError
+            If the tokens are no token ids, or too few of them.
+        InvalidParameterError
+            If one of the three numbers is not an integer of at least 1, V is above 2²⁴, or an
+            n-gram does not fit into 63 bits.
+
+        Examples
+        --------
+        >>> table = NGramCounts.of([1, 2, 1, 2, 0], order=2, vocabulary=3)
+        >>> table.ngrams.tolist(), table.counts.tolist()  # 1 2 in base 3 is 5
+        ([5, 6, 7], [2.0, 1.0, 1.0])
+        """
+        n, v = as_sizes(order, vocabulary)
+        span = n + as_positive(distance, "distance") - 1 if n > 1 else 1
+        text = as_ids(tokens, span, v)
+        if text.ndim != 1:
+            raise InvalidInputError(
+                f"a text of shape {text.shape} was given; allowed are flat sequences of token ids"
+            )
+        windows = np.lib.stride_tricks.sliding_window_view(text, span)
+        columns = [*range(n - 1), span - 1]
+        ngrams, counts = np.unique(_in_base(windows[:, columns], v), return_counts=True)
+        return cls(n, v, ngrams, counts.astype(np.float64))
+
+    def continuations(self) -> NGramCounts:
+        """Count for each (n−1)-gram the different tokens that stand before it."""
+        endings = self.ngrams % self.vocabulary ** (self.order - 1)
+        ngrams, counts = np.unique(endings, return_counts=True)
+        return NGramCounts(self.order - 1, self.vocabulary, ngrams, counts.astype(np.float64))
+
+    @cached_property
+    def discount(self) -> float:
+        """Absolute discount n₁ / (n₁ + 2 n₂), nᵢ the number of n-grams that occur i times."""
+        once, twice = np.sum(self.counts == 1), np.sum(self.counts == 2)
+        return float(once / max(once + 2 * twice, 1))
+
+    def following(self, contexts: npt.ArrayLike) -> Counts:
+        """Count each token [..., V] after the last n − 1 tokens of contexts [..., h]."""
+        ids = as_ids(contexts, self.order - 1, self.vocabulary)
+        used = ids[..., ids.shape[-1] - (self.order - 1) :]
+        lowest = _in_base(used, self.vocabulary).reshape(-1) * self.vocabulary
+        first = np.searchsorted(self.ngrams, lowest)
+        lengths = np.searchsorted(self.ngrams, lowest + self.vocabulary) - first
+        rows = np.repeat(np.arange(lowest.size), lengths)
+        # the i-th n-gram of a context is entry first + i of the table
+        within_row = np.arange(rows.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        entries = np.repeat(first, lengths) + within_row
+        counts = np.zeros((lowest.size, self.vocabulary))
+        counts[rows, self.ngrams[entries] % self.vocabulary] = self.counts[entries]
+        return counts.reshape(*ids.shape[:-1], self.vocabulary)
+
+
+def as_sizes(order: Any, vocabulary: Any) -> tuple[int, int]:
+    """Return an order and a vocabulary whose n-grams fit into an integer.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one is no such number, or V to the power of n is not below 2⁶³.
+    """
+    n, v = as_positive(order, "order"), as_vocabulary(vocabulary)
+    if n >= 63 or v**n >= 2**63:
+        raise InvalidParameterError(
+            f"order = {shown(order)} on a vocabulary of {v} tokens; the order must be below 63, "
+            "and the vocabulary to its power below 2**63, so choose a lower order"
+        )
+    return n, v
+
+
+def as_ids(tokens: npt.ArrayLike, least: int, vocabulary: int) -> Ids:
+    """Take token ids [..., n ≥ least]: a wrong id would silently count as another n-gram."""
+    ids = as_array(tokens, "token ids", InvalidInputError, "allowed are arrays of integers")
+    if ids.size == 0:
+        ids = ids.astype(np.int64)
+    if ids.ndim == 0 or ids.dtype.kind not in "iu" or ids.shape[-1] < least:
+        raise InvalidInputError(
+            f"token ids of type {ids.dtype} and shape {ids.shape} were given; allowed are arrays "
+            f"of integers with at least {shown(least)} on the last axis"
+        )
+    if ids.size and not 0 <= ids.min() <= ids.max() < vocabulary:
+        raise InvalidInputError(
+            f"token ids run from {ids.min()} to {ids.max()}; allowed are 0 to {vocabulary - 1}"
+        )
+    return ids.astype(np.int64, copy=False)
+
+
+def _in_base(digits: Ids, base: int) -> Ids:
+    """Numbers [...] whose digits [..., n] are given, the highest first."""
+    number: Ids = digits @ base ** np.arange(digits.shape[-1])[::-1]
+    return number

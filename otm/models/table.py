@@ -1,0 +1,157 @@
+"""Language models given by tables: exact, for proofs and tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law, is_exact, read_only
+from otm._core.checks import as_integer, as_vocabulary
+from otm._core.distribution import as_law, to_exact
+from otm._core.text import shown
+from otm.errors import InvalidDistributionError, ProblemTooLargeError
+from otm.models.stateless import StatelessModel
+
+__all__ = ["TableModel"]
+
+LARGEST_TABLE = 2**20
+"""Most fractions of a table that is drawn at random."""
+
+
+class TableModel(StatelessModel):
+    """A model whose law depends on the last tokens, as a table says.
+
+    Parameters
+    ----------
+    laws : mapping from tuple of int to array-like [V]
+        The law after each context.  A context is looked up whole, then without its first token, and
+        so on; the empty context () must be there, for all that is in no other row.  If one law is
+        in floats, all are taken as floats; whole numbers go with either kind.
+
+    Raises
+    ------
+    InvalidDistributionError
+        If an entry is no law or a key no context, the laws have different lengths, or the empty
+        context is missing.
+
+    Examples
+    --------
+    A Markov chain on two tokens, in fractions:
+
+    >>> from fractions import Fraction
+    >>> half = Fraction(1, 2)
+    >>> model = TableModel({(): [half, half], (0,): [half / 2, 3 * half / 2]})
+    >>> model.law((1, 0)).tolist(), model.law((0, 1)).tolist()
+    ([Fraction(1, 4), Fraction(3, 4)], [Fraction(1, 2), Fraction(1, 2)])
+    """
+
+    def __init__(self, laws: Mapping[tuple[int, ...], Any]) -> None:
+        _check_contexts(laws)
+        self._laws = _of_one_kind(
+            {context: as_law(law, f"context {shown(context)}") for context, law in laws.items()}
+        )
+        self._longest = max(map(len, laws))
+        self.vocabulary = self._laws[()].size
+        for context, law in self._laws.items():
+            if law.size != self.vocabulary:
+                raise InvalidDistributionError(
+                    f"the law after context {shown(context)} has {law.size} tokens, the one after "
+                    f"() has {self.vocabulary}; all laws must be on the same vocabulary"
+                )
+
+    def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Law of the token that follows a context: array [V]."""
+        for start in range(max(len(context) - self._longest, 0), len(context) + 1):
+            if context[start:] in self._laws:
+                return self._laws[context[start:]]
+        raise AssertionError("the empty context is in every table")  # pragma: no cover
+
+    @classmethod
+    def random(
+        cls, vocabulary: int, order: int, rng: np.random.Generator, *, largest: int = 4
+    ) -> TableModel:
+        """Draw a table of small fractions for all contexts of up to `order` tokens.
+
+        Parameters
+        ----------
+        vocabulary : int
+            Number of tokens, from 1 to 2^24.
+        order : int
+            Length of the longest contexts, in tokens.
+        rng : Generator
+            Where the numbers come from.
+        largest : int, optional
+            Weights are whole numbers from 0 to this, so that zeros occur.
+
+        Returns
+        -------
+        TableModel
+            In fractions.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a number is out of its range.
+        ProblemTooLargeError
+            If the table would hold more than 2^20 fractions.
+
+        Examples
+        --------
+        >>> model = TableModel.random(3, order=1, rng=np.random.default_rng(0))
+        >>> model.vocabulary, bool(sum(model.law((2,))) == 1)
+        (3, True)
+        """
+        as_vocabulary(vocabulary)
+        as_integer(order, "order", 0)
+        as_integer(largest, "largest", 0, 2**62)
+        contexts = order + 1 if vocabulary == 1 else vocabulary ** min(order, 20)
+        if vocabulary * contexts > LARGEST_TABLE:
+            raise ProblemTooLargeError(
+                f"a table of {vocabulary} tokens after all contexts of up to {shown(order)} of "
+                f"them; at most {LARGEST_TABLE:,} numbers are drawn, so choose a lower order"
+            )
+        laws = {}
+        for length in range(order + 1):
+            for context in itertools.product(range(vocabulary), repeat=length):
+                weights = rng.integers(0, largest + 1, vocabulary).tolist()
+                weights[int(rng.integers(vocabulary))] += 1
+                laws[context] = [Fraction(weight, sum(weights)) for weight in weights]
+        return cls(laws)
+
+
+def _check_contexts(table: Any) -> None:
+    """Refuse what is no mapping from contexts, or lacks the empty one."""
+    if not isinstance(table, Mapping):
+        raise InvalidDistributionError(
+            f"the table is a {type(table).__name__}; give a mapping from contexts to laws, such as "
+            "{(): [0.5, 0.5]}"
+        )
+    for context in table:
+        if not isinstance(context, tuple) or not all(
+            isinstance(token, int | np.integer) for token in context
+        ):
+            raise InvalidDistributionError(
+                f"the table has a law after {shown(context)}; a context must be a tuple of token "
+                "ids, such as (0,)"
+            )
+    if () not in table:
+        raise InvalidDistributionError(
+            "the table has no law after the empty context (); every other context falls back on "
+            "it, so give one"
+        )
+
+
+def _of_one_kind(laws: dict[tuple[int, ...], Law]) -> dict[tuple[int, ...], Law]:
+    """Make all laws fractions or all floats; whole numbers, which are floats here, go with both."""
+    if not any(map(is_exact, laws.values())):
+        return laws
+    exact = all(is_exact(law) or np.isin(law, (0, 1)).all() for law in laws.values())
+    return {
+        context: read_only(to_exact(law) if exact else law.astype(np.float64))
+        for context, law in laws.items()
+    }

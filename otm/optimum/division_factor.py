@@ -1,0 +1,133 @@
+"""The division factor ρ* of k-Seq (SpecTr Theorem 1, Lemma 4)."""
+
+from __future__ import annotations
+
+import math
+
+from otm._core.arithmetic import Number, as_number, at_least_once
+from otm.errors import InvalidParameterError
+from otm.problem import Problem
+
+__all__ = ["bisection_steps", "excess", "optimal_division_factor"]
+
+DEFAULT_DELTA = 2.0**-50
+"""Width to which ρ* is bracketed by default; a float64 near k cannot be resolved much finer."""
+
+
+def optimal_division_factor(problem: Problem, delta: float | None = None) -> Number:
+    """Smallest valid division factor ρ* of k-Seq, found by bisection and rounded up.
+
+    ρ* solves 1 − (1 − β(ρ))^k = ρ β(ρ) with β(ρ) = Σ min(p, q/ρ) ([sun2023]_, equation 6).  The
+    difference of the two sides decreases in ρ and changes sign in [1, min(k, max q/p)] (Lemma 4;
+    Theorem 6.2 of docs/theory/k-seq.md).
+    The **upper** end of the final bracket is returned, since k-Seq is valid for every ρ ≥ ρ*.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft law, the target law and the number of drafts.
+    delta : float, optional
+        Width of the final bracket: the result is in [ρ*, ρ* + delta]; 2^−50 if left out.  Each
+        of the `bisection_steps(k, delta)` steps costs O(log n) after one sort.
+
+    Returns
+    -------
+    float or Fraction
+        Of the kind of the laws; 1 for equal or disjoint laws.
+
+    Raises
+    ------
+    InvalidParameterError
+        If delta is not positive and finite; not looked at where ρ* = 1 needs no bisection.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
+       NeurIPS 2023, section 6 and appendix C.1.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> uniform = Problem([0.25] * 4, [0.5, 0.5, 0, 0], k=2)  # U(4) and U(4/2)
+    >>> round(optimal_division_factor(uniform), 12)  # r (1 − (1 − 1/r)^k) at r = 2
+    1.5
+    """
+    delta = DEFAULT_DELTA if delta is None else delta
+    low = as_number(0 * problem.by_ratio.draft_above[0] + 1)
+    if excess(problem, low) <= 0:
+        return low
+    high = low * problem.k
+    if problem.target[problem.draft == 0].sum() == 0:  # otherwise max q/p is infinite
+        high = max(low, min(high, as_number(problem.by_ratio.ratio[-1])))
+    for _ in range(bisection_steps(problem.k, delta)):
+        middle = (low + high) / 2
+        if excess(problem, middle) > 0:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def bisection_steps(k: int, delta: float) -> int:
+    """Bisection steps that bracket ρ* ∈ [1, k] to a width of delta: ⌈log2((k − 1)/delta)⌉.
+
+    Parameters
+    ----------
+    k : int
+        Number of drafts, at least 1.
+    delta : float
+        Width of the final bracket, positive.
+
+    Returns
+    -------
+    int
+        At least 0.
+
+    Raises
+    ------
+    InvalidParameterError
+        If delta is not positive and finite.
+
+    Examples
+    --------
+    >>> bisection_steps(9, 2**-10)
+    13
+    """
+    if not 0 < delta < math.inf:
+        raise InvalidParameterError(
+            f"delta = {delta}; the width of the bracket must be positive and finite"
+        )
+    return max(0, math.ceil(math.log2(k - 1) - math.log2(delta))) if k > 1 else 0
+
+
+def excess(problem: Problem, rho: Number) -> Number:
+    """Difference f(ρ) = 1 − (1 − β)^k − ρβ, at most 0 where ρ is valid.
+
+    [sun2023]_, Lemma 4; Theorem 6.2 of docs/theory/k-seq.md.
+
+    Parameters
+    ----------
+    problem : Problem
+        The laws and k.
+    rho : float or Fraction
+        ρ, above 0; not checked here.
+
+    Returns
+    -------
+    float or Fraction
+        Of the kind of the laws.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",
+       NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> excess(problem, 1.5) > 0 > excess(problem, 1.6)  # ρ* = 1.593
+    True
+    """
+    accepted = problem.by_ratio.capped_mass(rho)  # ρβ(ρ) = Σ min(q, ρp)
+    return at_least_once(accepted / rho, problem.k) - accepted

@@ -1,0 +1,150 @@
+"""Lenience: acceptance bought with distance from the target (Leviathan et al., appendix A.5).
+
+With lenience l in (0, 1] no token may be output with more than 1/l times its target probability.
+For one draft the paper accepts with probability min(1, q/(l p)); here is the optimum for any k.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import numpy as np
+
+from otm._core.arithmetic import Law, Number, as_number, at_least_once, at_most_one
+from otm.errors import InvalidParameterError
+from otm.optimum.cut import optimal_cap, optimal_value
+from otm.problem import Problem, as_parameter
+
+__all__ = [
+    "acceptance_at_distance",
+    "closest_ratio",
+    "lenient_cap",
+    "lenient_value",
+]
+
+
+def lenient_value(problem: Problem, lenience: Number) -> Number:
+    """Largest acceptance probability α_k(l) when Pr(Y = y) ≤ q(y)/l is all that is asked.
+
+    A minimum cut again: the minimum of q(H)/l + 1 − p(H)^k, over prefixes in q/p.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft law, the target law and the number of drafts.
+    lenience : float or Fraction
+        l in (0, 1]; at 1 nothing is given away.
+
+    Returns
+    -------
+    float or Fraction
+        α_k(l), at least α_k.
+
+    Raises
+    ------
+    InvalidParameterError
+        If l is not in (0, 1].
+
+    Examples
+    --------
+    >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=1)
+    >>> lenient_value(problem, 1), lenient_value(problem, 0.5)  # Σ min(p, q/l)
+    (0.5, 0.75)
+    """
+    lenience = check_lenience(problem, lenience)
+    order = problem.by_ratio
+    values = order.target_below / lenience + at_least_once(order.draft_above, problem.k)
+    return at_most_one(values.min())
+
+
+def lenient_cap(problem: Problem, lenience: Number) -> Number:
+    """Cap c_l for which the accepted mass min(q/l, c_l p) sums to α_k(l)."""
+    lenience = check_lenience(problem, lenience)
+    value = lenient_value(problem, lenience)
+    scaled = problem.by_ratio.cap_of_mass(lenience * value)  # of min(q, l c p)
+    largest = 0 * value + problem.k
+    return largest if scaled is None else min(scaled / lenience, largest)
+
+
+def closest_ratio(problem: Problem, lenience: Number) -> Law:
+    """Ratio v/p of the accepted mass v that sums to α_k(l) and stays closest to the target.
+
+    v = min(q/l, max(min(q, c* p), B p)) with the B that gives this sum; its total variation from
+    the target, α_k(l) − α_k, is the least possible for its acceptance.
+
+    Returns
+    -------
+    array [m]
+        Along `problem.by_ratio`, ascending.
+    """
+    lenience = check_lenience(problem, lenience)
+    order, value = problem.by_ratio, lenient_value(problem, lenience)
+    # c_l ≤ c*, but where α_k hardly depends on the cap, floats may find a smaller c*
+    cap = max(optimal_cap(problem), lenient_cap(problem, lenience))
+
+    def mass(bound: Number) -> Number:
+        """Sum of v at B = bound."""
+        whole = int(np.searchsorted(order.ratio, np.asarray(lenience * bound), side="right"))
+        raised = int(np.searchsorted(order.ratio, np.asarray(bound), side="right"))
+        between = order.draft_below[raised] - order.draft_below[whole]
+        rest = order.capped_mass(cap) - order.target_below[raised]
+        return as_number(order.target_below[whole] / lenience + bound * between + rest)
+
+    # the sum is linear in B between the ratios and the ratios over l
+    with np.errstate(over="ignore"):
+        largest = order.ratio / lenience
+    ends = np.concatenate([order.ratio, largest])
+    ends = np.sort(np.append(ends[ends < cap], np.asarray(cap)))
+    place = min(bisect_right(ends, value, key=mass), ends.size - 1)
+    start = as_number(ends[place - 1]) if place else 0 * cap
+    stop = as_number(ends[place])
+    low, high = mass(start), mass(stop)
+    share = (value - low) / (high - low) if high > low else 1  # rounding aside, in [0, 1]
+    bound = start + (stop - start) * max(0, min(share, 1))
+    raised = np.maximum(np.minimum(order.ratio, np.asarray(cap)), np.asarray(bound))
+    ratio: Law = np.minimum(largest, raised)
+    return ratio
+
+
+def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
+    """Largest acceptance probability of any rule whose output is within a total variation of q.
+
+    It is min(1, α_k + distance): acceptance costs total variation one for one, whatever the rule,
+    so that any lossy knob can be placed against this line.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft law, the target law and the number of drafts.
+    distance : float or Fraction
+        Total variation from the target that is allowed, at least 0.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the distance is negative.
+
+    Examples
+    --------
+    >>> acceptance_at_distance(Problem([0.75, 0.25], [0.25, 0.75], k=1), 0.125)
+    0.625
+    """
+    distance = as_parameter(problem, distance, "distance")
+    if distance < 0:
+        raise InvalidParameterError(f"a total variation of {distance}; it must be at least 0")
+    value, _ = optimal_value(problem.by_ratio, problem.k)
+    return at_most_one(value + distance)
+
+
+def check_lenience(problem: Problem, lenience: Number) -> Number:
+    """Return the lenience in the numbers of the problem.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not in (0, 1].
+    """
+    number = as_parameter(problem, lenience, "lenience")
+    if not 0 < number <= 1:
+        raise InvalidParameterError(f"lenience = {lenience}; it must be in (0, 1]")
+    return number

@@ -1,0 +1,167 @@
+"""Draft multisets: k drafts without their order, which is all that an i.i.d. selection needs.
+
+The R = C(m + k − 1, k) multisets of size k over m tokens are rows x_0 ≤ x_1 ≤ … ≤ x_{k−1}, in
+colexicographic order.  In this order the rank of a row is a sum of k binomial coefficients (the
+combinatorial number system), so that drafts find their row without a search.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law
+from otm.errors import ProblemTooLargeError
+
+__all__ = [
+    "MEMORY_LIMIT",
+    "Multisets",
+    "first_occurrences",
+    "multiset_count",
+    "multiset_probabilities",
+    "multiset_rank",
+    "multisets",
+    "scientific",
+]
+
+Multisets = npt.NDArray[np.int64]
+"""Rows of ascending numbers, one multiset a row: array [R, k]."""
+
+MEMORY_LIMIT = 2 * 2**30
+"""Bytes that a table of multisets, or a linear program over them, may take by default: 2 GiB."""
+
+
+def multiset_count(m: int, k: int) -> int:
+    """Count the multisets of size k over m tokens: C(m + k − 1, k).
+
+    Examples
+    --------
+    >>> multiset_count(3, 2)
+    6
+    """
+    return math.comb(m + k - 1, k)
+
+
+def multisets(m: int, k: int, memory_limit: int = MEMORY_LIMIT) -> Multisets:
+    """All multisets of size k over the tokens 0, …, m − 1, in the order of `multiset_rank`.
+
+    Parameters
+    ----------
+    m : int
+        Number of tokens, at least 1.
+    k : int
+        Size of the multisets, at least 1.
+    memory_limit : int, optional
+        Bytes that the result may take.
+
+    Returns
+    -------
+    int array [R, k]
+        Ascending rows in colexicographic order.
+
+    Raises
+    ------
+    ProblemTooLargeError
+        If the result would pass the limit; nothing is allocated then.
+
+    Examples
+    --------
+    >>> multisets(3, 2).tolist()
+    [[0, 0], [0, 1], [1, 1], [0, 2], [1, 2], [2, 2]]
+    """
+    rows = multiset_count(m, k)
+    if 8 * k * rows > memory_limit:
+        raise ProblemTooLargeError(
+            f"the multisets of k = {k} out of {m:,} tokens are {scientific(rows)} rows of "
+            f"{scientific(8 * k * rows)} bytes in all, above the limit of {memory_limit:,} bytes; "
+            'method="closed-form" and its plan need no such table and work at any size'
+        )
+    table = np.arange(m)[:, None]
+    first_row = np.arange(m)  # of the rows that end in token t: C(t + size − 1, size)
+    for size in range(2, k + 1):
+        first_row = np.cumsum(first_row)
+        last = np.repeat(np.arange(m), np.diff(first_row, append=multiset_count(m, size)))
+        # before a last token t stand the multisets of the tokens up to t, in the same order
+        table = np.column_stack([table[np.arange(last.size) - first_row[last]], last])
+    return table
+
+
+def multiset_rank(sorted_rows: Multisets) -> npt.NDArray[np.int64]:
+    """Row of each multiset in `multisets(m, k)`, for any m that holds it.
+
+    Parameters
+    ----------
+    sorted_rows : int array [..., k]
+        Ascending along the last axis.
+
+    Returns
+    -------
+    int array [...]
+        The ranks Σ C(x_i + i, i + 1).
+
+    Examples
+    --------
+    >>> multiset_rank(np.array([[1, 2], [2, 2]]))
+    array([4, 5])
+    """
+    rank = np.zeros(sorted_rows.shape[:-1], dtype=np.int64)
+    binomial = np.ones(sorted_rows.max(initial=0) + 1, dtype=np.int64)
+    binomial[0] = 0
+    for i in range(sorted_rows.shape[-1]):
+        binomial = np.cumsum(binomial)  # C(x + i, i + 1), by the hockey-stick identity
+        rank += binomial[sorted_rows[..., i]]
+    return rank
+
+
+def first_occurrences(sorted_rows: Multisets) -> npt.NDArray[np.bool_]:
+    """Where a token stands for the first time in its row: array [..., k]."""
+    first = np.ones(sorted_rows.shape, dtype=np.bool_)
+    first[..., 1:] = sorted_rows[..., 1:] != sorted_rows[..., :-1]
+    return first
+
+
+def multiset_probabilities(draft: Law, sets: Multisets) -> Law:
+    """Probability that k i.i.d. drafts are each multiset: multinomial coefficient times product.
+
+    Built up draft by draft as the probability of the first i of a row, so that nothing overflows.
+    Floats have a relative error of about 3k · 2^−53, except for rows of negligible probability
+    whose beginning underflows (above k = 1,000 these are not always negligible).
+
+    Parameters
+    ----------
+    draft : array [m]
+        Law of one draft.
+    sets : int array [R, k]
+        Ascending rows of tokens in [0, m).
+
+    Returns
+    -------
+    array [R]
+        Of the kind of the law.
+
+    Examples
+    --------
+    >>> multiset_probabilities(np.array([0.75, 0.25]), multisets(2, 2))
+    array([0.5625, 0.375 , 0.0625])
+    """
+    first = first_occurrences(sets)
+    probability: Law = 0 * draft[sets[:, 0]] + 1
+    repeats = np.zeros(len(sets), dtype=np.int64)
+    for i in range(sets.shape[1]):
+        repeats = np.where(first[:, i], 1, repeats + 1)
+        probability = probability * draft[sets[:, i]] * (i + 1) / repeats
+    return probability
+
+
+def scientific(number: int | Decimal) -> str:
+    """Three digits of a number of any size, also one that no float can hold.
+
+    Examples
+    --------
+    >>> scientific(50_000**3)
+    '1.25e14'
+    """
+    return f"{Decimal(number):.3g}".replace("e+", "e")

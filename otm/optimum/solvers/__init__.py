@@ -1,0 +1,1 @@
+"""Solvers beside the closed form: linear programs, Sinkhorn's algorithm, maximum flow."""

@@ -1,0 +1,156 @@
+"""OTM as a maximum flow in integers: the slow answer that rounds nothing.
+
+Source → set S of drafts (capacity P(S)) → token y ∈ S → sink (capacity q(y)).  It takes any joint
+law of the drafts.  For i.i.d. drafts it shares neither formula nor arithmetic with the closed form
+and the linear program, and serves to check them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from fractions import Fraction
+
+import numpy as np
+
+from otm._core.arithmetic import Law, Number, as_integers
+from otm._core.distribution import to_exact
+from otm.drafts import IID, DraftDistribution
+from otm.errors import MissingDependencyError, ProblemTooLargeError
+from otm.optimum.cut import Cut
+from otm.optimum.multisets import scientific
+from otm.problem import Problem
+
+__all__ = ["LARGEST_FLOW", "alpha_by_max_flow", "fits_max_flow", "minimum_cut_by_max_flow"]
+
+LARGEST_FLOW = 50_000
+"""Most edges from sets (or tuples) to tokens, times the number of drafts: a second or two."""
+
+
+def alpha_by_max_flow(problem: Problem) -> Fraction:
+    """Optimal acceptance probability α_k of the problem in exact arithmetic.
+
+    Parameters
+    ----------
+    problem : Problem
+        Floats are taken as the fractions p/Σp and q/Σq.
+
+    Returns
+    -------
+    Fraction
+        α_k.
+
+    Raises
+    ------
+    ProblemTooLargeError
+        If k times the pairs of a draft set and a token in it are more than `LARGEST_FLOW`.
+    MissingDependencyError
+        If networkx is not installed.
+
+    Examples
+    --------
+    >>> alpha_by_max_flow(Problem([0.75, 0.25], [0.25, 0.75], k=2))
+    Fraction(11, 16)
+    """
+    return Fraction(minimum_cut_by_max_flow(problem.drafts, problem.target).value)
+
+
+def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Law) -> Cut:
+    """Optimal acceptance probability for any joint law of the drafts, and a minimum cut.
+
+    Parameters
+    ----------
+    drafts : DraftDistribution
+        The joint law; floats are taken as fractions, normalised exactly.
+    target : array [n]
+        The target law, checked; floats are taken as fractions.
+
+    Returns
+    -------
+    Cut
+        The value is α(P, q), a Fraction.
+
+    Raises
+    ------
+    ProblemTooLargeError, MissingDependencyError
+        As for `alpha_by_max_flow`; laws other than i.i.d. are counted by tuples of drafts.
+
+    Examples
+    --------
+    >>> from otm.drafts import Joint
+    >>> minimum_cut_by_max_flow(Joint({(0, 1): 0.5, (0, 0): 0.5}, n=2), np.array([0.25, 0.75]))
+    Cut(value=Fraction(3, 4), tokens=array([0]))
+    """
+    try:
+        import networkx
+    except ImportError as error:
+        raise MissingDependencyError(
+            'networkx is not installed; to compute the maximum flow: pip install "otm[flow]"'
+        ) from error
+    _check_size(drafts)
+    wanted, target_unit = as_integers(to_exact(target))
+    sets, sets_unit = _law_of_draft_sets(drafts.to_exact())
+
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(["source", "sink"])
+    for drafted, weight in sets.items():
+        graph.add_edge("source", drafted, capacity=weight * target_unit)
+        for token in drafted:
+            graph.add_edge(drafted, token)  # without a capacity: not bounded
+    for token, weight in enumerate(wanted):
+        graph.add_edge(token, "sink", capacity=weight * sets_unit)
+    flow, (reached, _) = networkx.minimum_cut(graph, "source", "sink")
+    tokens = sorted(node for node in reached if isinstance(node, int))
+    return Cut(Fraction(flow, sets_unit * target_unit), np.array(tokens, dtype=np.int64))
+
+
+def fits_max_flow(drafts: DraftDistribution) -> bool:
+    """Whether a joint law is small enough for the exact maximum flow."""
+    return drafts.k * drafts.tuple_count <= LARGEST_FLOW
+
+
+def _law_of_draft_sets(drafts: DraftDistribution) -> tuple[dict[frozenset[int], int], int]:
+    """Law of the set S = {X_1, …, X_k} in whole weights, and what they sum to."""
+    if isinstance(drafts, IID):
+        weights, unit = as_integers(drafts.law)
+        return _iid_draft_sets(weights, drafts.k), unit**drafts.k
+    law: dict[frozenset[int], Number] = defaultdict(Fraction)
+    for tokens, probability in drafts.tuples():
+        law[frozenset(tokens)] += probability
+    whole, unit = as_integers(np.array(list(law.values()), dtype=object))
+    return dict(zip(law, whole, strict=True)), unit
+
+
+def _iid_draft_sets(draft: list[int], k: int) -> dict[frozenset[int], int]:
+    """Weights of the set of k i.i.d. drafts, one draft after the other."""
+    law = {frozenset[int](): 1}
+    for _ in range(k):
+        extended: dict[frozenset[int], int] = defaultdict(int)
+        for drafted, weight in law.items():
+            for token, factor in enumerate(draft):
+                if factor:
+                    extended[drafted | {token}] += weight * factor
+        law = extended
+    return law
+
+
+def _check_size(drafts: DraftDistribution) -> None:
+    if not isinstance(drafts, IID):
+        if not fits_max_flow(drafts):
+            raise ProblemTooLargeError(
+                f"{scientific(drafts.tuple_count)} tuples of k = {drafts.k:,} drafts can be drawn, "
+                f"above the limit of the exact maximum flow ({LARGEST_FLOW:,} / k); "
+                "`optimal_value_of` gives a closed form or an interval at any size"
+            )
+        return
+    m = int(np.count_nonzero(drafts.draftable))
+    edges = 0
+    for size in range(1, min(m, drafts.k) + 1):
+        edges += size * math.comb(m, size)
+        if drafts.k * edges > LARGEST_FLOW:
+            raise ProblemTooLargeError(
+                f"{m:,} tokens with p > 0 and k = {drafts.k:,} drafts have more than "
+                f"{LARGEST_FLOW // drafts.k:,} pairs of a draft set and a token in it, the limit "
+                f"of the exact maximum flow ({LARGEST_FLOW:,} / k); "
+                'method="closed-form" is exact for fractions too, at any size'
+            )

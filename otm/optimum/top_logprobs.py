@@ -1,0 +1,194 @@
+"""α_k from truncated laws: an interval that holds for everything that the lists leave open.
+
+Most servers return only the most likely tokens with their log-probabilities.  The full laws, and
+with them α_k, are then not known; but the unlisted probabilities are at most the smallest listed
+one, and sum to what is missing.  The interval here is the range of α_k over all full laws that
+fit, no wider: its ends belong to two pairs of laws (`otm.optimum.completions`).  The proofs, and
+that of the correction for rounded lists, are in `docs/theory/truncated.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from otm._core.arithmetic import Number, at_most_one, is_exact, sum_error
+from otm._core.checks import as_draft_count
+from otm._core.interval import Interval
+from otm.optimum.completions import (
+    TopList,
+    farthest_completion,
+    measure_value,
+    nearest_completion,
+)
+from otm.optimum.top_list_checks import (
+    as_lists,
+    as_size,
+    as_slack,
+    capacity_of,
+    check_fit,
+    check_log_probabilities,
+)
+
+__all__ = ["alpha_interval", "alpha_interval_from_logprobs"]
+
+POWER_ERROR = 2.0**-43
+"""More than the relative error of a power with 63 binary digits in its exponent, and its kind."""
+
+TINY = 2.0**-1000
+"""More than what is lost below the smallest normal float, where errors are absolute."""
+
+FLOAT_SLACK = 2.0**-50
+"""Slack that floats always have: eight roundings, for the exponentials, their sum, the quotient."""
+
+
+def alpha_interval(
+    draft: Mapping[int, Number],
+    target: Mapping[int, Number],
+    k: int,
+    *,
+    vocabulary: int | None = None,
+    slack: Number = 0,
+) -> Interval:
+    """Range of α_k over all pairs of laws whose largest probabilities are as listed.
+
+    Theorems 10.1 to 10.4 of docs/theory/truncated.md.
+
+    Parameters
+    ----------
+    draft, target : mapping of int to float or Fraction
+        The most likely tokens of each law with their probabilities.  The lists may have different
+        tokens and lengths.  A token that is not among the most likely must be left out (some
+        servers add the one that was sampled): unlisted tokens are taken to be at most as likely as
+        the least likely listed one.
+    k : int
+        Number of i.i.d. drafts, at least 1.
+    vocabulary : int, optional
+        Size n of the vocabulary.  If it is not given the interval holds for every size.
+    slack : float or Fraction, optional
+        Relative error of the listed probabilities, in [0, 1/2]: the true one is between
+        (1 − slack) and 1/(1 − slack) times the given one.  For floats 2^−50 is added to it, as
+        they are rounded themselves.
+
+    Returns
+    -------
+    Interval
+        For fractions exact, and with slack 0 the best possible: both ends are attained, by one
+        pair of laws for all k.  For floats rounded outwards; probabilities below 1e-300 count as
+        zero.
+
+    Raises
+    ------
+    InvalidDistributionError
+        If a list is not one of tokens and probabilities, or no law fits it.
+    InvalidDraftCountError, InvalidParameterError
+        If k, the size of the vocabulary or the slack is not valid.
+
+    Notes
+    -----
+    A slack lets the draft have a little mass on tokens that only the target lists, and k drafts
+    may find it: that can cost k · slack.  If it has none, list one of them for it with probability
+    zero; unlisted tokens then have probability zero too.
+
+    Examples
+    --------
+    >>> from fractions import Fraction as F
+    >>> draft, target = {7: F(1, 2), 3: F(1, 4)}, {3: F(1, 2), 5: F(1, 4)}
+    >>> print(alpha_interval(draft, target, k=2))
+    [7/16, 15/16]
+    >>> print(alpha_interval(draft, target, k=2, vocabulary=8))
+    [7/16, 15/16]
+
+    Listing everything leaves nothing open:
+
+    >>> print(alpha_interval({0: F(3, 4), 1: F(1, 4)}, {0: F(1, 4), 1: F(3, 4)}, k=2))
+    [11/16, 11/16]
+    """
+    k = as_draft_count(k)
+    n = as_size(vocabulary)
+    laws = as_lists(draft, target, n)
+    exact = is_exact(laws[0].masses)
+    slack = as_slack(slack) if exact else float(as_slack(slack)) + FLOAT_SLACK
+    error = 0 * slack if exact else 4 * sum_error(len(draft) + len(target)) + POWER_ERROR
+    check_fit(laws, (1 + error) / (1 - slack), n)
+    inner = [_below(law, slack, error) for law in laws]
+    outer = [_above(law, slack, error, n) for law in laws]
+    union = len(set(draft) | set(target))
+    farthest = farthest_completion(inner[0], inner[1], None if n is None else n - union)
+    nearest = nearest_completion(outer[0], outer[1])
+    tiny = 0 * slack if exact else TINY
+    lower = measure_value(*farthest, k) * (1 - error) - tiny
+    upper = measure_value(*nearest, k) * (1 + error) + tiny
+    return Interval(max(lower, 0 * lower), at_most_one(upper))
+
+
+def alpha_interval_from_logprobs(
+    draft_logprobs: Mapping[int, float],
+    target_logprobs: Mapping[int, float],
+    k: int,
+    *,
+    vocabulary: int | None = None,
+    slack: float = 1e-5,
+) -> Interval:
+    """Range of α_k over all pairs of laws whose largest log-probabilities are as listed.
+
+    `alpha_interval` of their exponentials (Theorem 10.4 of docs/theory/truncated.md).
+
+    Parameters
+    ----------
+    draft_logprobs, target_logprobs : mapping of int to float
+        The most likely tokens of each law with their natural log-probabilities; otherwise as for
+        `alpha_interval`.  −inf is allowed.
+    k : int
+        Number of i.i.d. drafts, at least 1.
+    vocabulary : int, optional
+        Size n of the vocabulary.  If it is not given the interval holds for every size.
+    slack : float, optional
+        Most by which a log-probability may be off, in nats, from 0 to 1/2.  The default covers a
+        softmax in float32, and log-probabilities printed to five digits after the point.
+
+    Returns
+    -------
+    Interval
+        As `alpha_interval` gives it.
+
+    Raises
+    ------
+    InvalidDistributionError, InvalidDraftCountError, InvalidParameterError
+        As `alpha_interval` raises them.
+
+    Examples
+    --------
+    >>> draft = {11: -0.35667, 42: -1.60944}  # 0.7 and 0.2
+    >>> target = {42: -0.69315, 11: -0.91629}  # 0.5 and 0.4
+    >>> print(f"{alpha_interval_from_logprobs(draft, target, k=2):.4f}")
+    [0.7600, 0.8600]
+    """
+    check_log_probabilities(draft_logprobs, target_logprobs)
+    draft, target = (
+        {token: math.exp(value) for token, value in listed.items()}
+        for listed in (draft_logprobs, target_logprobs)
+    )
+    return alpha_interval(draft, target, k, vocabulary=vocabulary, slack=slack)
+
+
+def _below(law: TopList, slack: Number, error: Number) -> TopList:
+    """Measure below every law that fits the list: the lower half of "rounded lists".
+
+    The rest shrinks by more than the cap, so that no rounding later on can undo it.
+    """
+    factor = (1 + error) / (1 - slack)
+    rest = max(law.rest * (1 - error) - slack, 0 * slack) * (1 - error)
+    return TopList(law.tokens, law.masses / factor, rest / factor)
+
+
+def _above(law: TopList, slack: Number, error: Number, n: int | None) -> TopList:
+    """Measure above every law that fits the list: the upper half of "rounded lists".
+
+    The rest grows by more than the cap, so that no rounding later on can undo it.
+    """
+    masses = law.masses * ((1 + error) / (1 - slack))
+    rest = max(law.rest * (1 - slack) + slack * (1 + error), 0 * slack) * (1 + error)
+    capacity = capacity_of(masses, n)
+    most = rest if capacity is None else min(rest, capacity)
+    return TopList(law.tokens, masses, most * (1 + error))

@@ -1,0 +1,265 @@
+"""What every joint law of drafts must do: laws, sets, draws and checks against enumeration."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from otm._core.arithmetic import Law, Number
+from otm.drafts import (
+    IID,
+    DraftDistribution,
+    Greedy,
+    HubPairs,
+    Independent,
+    Joint,
+    WithoutReplacement,
+)
+from otm.errors import InvalidDraftsError, InvalidUniformsError
+from otm.testing import explore
+from otm.testing.strategies import laws
+
+F = Fraction
+KINDS = ["iid", "without replacement", "greedy", "hub", "independent", "joint"]
+
+
+@st.composite
+def draft_laws(draw: st.DrawFn, *, exact: bool, max_tokens: int = 5) -> DraftDistribution:
+    """Joint laws of every kind, from laws with zeros, ties and subnormal numbers."""
+    kind = draw(st.sampled_from(KINDS))
+    n, k = draw(st.integers(1, max_tokens)), draw(st.integers(1, 3))
+    law = draw(laws(n, n, exact=exact))
+    if kind == "iid":
+        return IID(law, k)
+    if kind == "without replacement":
+        return WithoutReplacement(law, k + draw(st.integers(0, 2)))
+    if kind == "greedy":
+        return Greedy(law, k + draw(st.integers(0, 2)))
+    if kind == "hub":
+        return HubPairs(law)
+    if kind == "independent":
+        return Independent([law, *(draw(laws(n, n, exact=exact)) for _ in range(k - 1))])
+    every = list(itertools.product(range(n), repeat=k))
+    tuples = draw(st.lists(st.sampled_from(every), min_size=1, max_size=12, unique=True))
+    weights = draw(laws(len(tuples), len(tuples), exact=exact))
+    return Joint(zip(tuples, weights, strict=True), n)
+
+
+orders = st.randoms(use_true_random=False)
+
+
+def missed_by_enumeration(drafts: DraftDistribution, order: list[int]) -> list[Number]:
+    """1 − Pr(S ⊆ H) for each prefix H of an order."""
+    table = list(drafts.tuples())
+    return [
+        sum((w for tokens, w in table if not {*tokens} <= {*order[:j]}), F(0))
+        for j in range(len(order) + 1)
+    ]
+
+
+def some_order(n: int, random: object) -> npt.NDArray[np.int64]:
+    """Put some of the tokens in a random order."""
+    order = list(range(n))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    return np.array(order[: random.randint(0, n)], dtype=np.int64)  # type: ignore[attr-defined]
+
+
+@given(draft_laws(exact=True))
+def test_the_tuples_are_a_law(drafts: DraftDistribution) -> None:
+    table = list(drafts.tuples())
+    assert sum(probability for _, probability in table) == 1
+    assert all(probability > 0 for _, probability in table)
+    assert len({tokens for tokens, _ in table}) == len(table) == drafts.tuple_count
+    used = {token for tokens, _ in table for token in tokens}
+    assert used == {*np.flatnonzero(drafts.draftable).tolist()}
+    assert {len(tokens) for tokens, _ in table} == {drafts.k}
+
+
+@settings(max_examples=200)
+@given(draft_laws(exact=True), orders)
+def test_missed_is_the_enumeration_in_fractions(drafts: DraftDistribution, random: object) -> None:
+    order = some_order(drafts.n, random)
+    assert drafts.missed(order).tolist() == missed_by_enumeration(drafts, order.tolist())
+
+
+@settings(max_examples=200)
+@given(draft_laws(exact=False), orders)
+def test_missed_keeps_its_digits_in_floats(drafts: DraftDistribution, random: object) -> None:
+    """Catches 1 − Pr(S ⊆ H) computed by subtraction: nothing is left of it when it is small."""
+    order = some_order(drafts.n, random)
+    found = drafts.missed(order)
+    assert found.dtype == np.float64
+    expected = missed_by_enumeration(drafts.to_exact(), order.tolist())
+    for value, exact in zip(found.tolist(), expected, strict=True):
+        assert 0 <= value <= 1
+        assert (value == 0) <= (exact < F(2.0**-1000))
+        assert abs(F(value) - exact) <= exact * F(1e-13) + F(2.0**-1020)
+
+
+@given(draft_laws(exact=True), orders)
+def test_the_law_of_the_last_draft(drafts: DraftDistribution, random: object) -> None:
+    order = some_order(drafts.n, random)
+    missed = drafts.missed(order)
+    assert drafts.distribution_of_last(order).tolist() == (missed[:-1] - missed[1:]).tolist()
+
+
+@given(draft_laws(exact=False), orders)
+def test_the_law_of_the_last_draft_keeps_its_digits(
+    drafts: DraftDistribution, random: object
+) -> None:
+    """Catches differences of `missed`, which lose the masses of rare tokens."""
+    order = some_order(drafts.n, random)
+    expected = drafts.to_exact().distribution_of_last(order)
+    relative = 1e-13 if isinstance(drafts, Independent | Joint) else 0
+    for value, exact in zip(drafts.distribution_of_last(order).tolist(), expected, strict=True):
+        assert abs(F(value) - exact) <= exact * F(relative) + F(2.0**-1020 if relative else 1e-14)
+
+
+@given(draft_laws(exact=True))
+def test_the_law_of_one_draft_is_a_law_that_can_be_picked(drafts: DraftDistribution) -> None:
+    law = drafts.distribution_of_one()
+    assert law.sum() == 1
+    table = list(drafts.tuples())
+    for size in range(drafts.n + 1):
+        for tokens in itertools.combinations(range(drafts.n), size):
+            hit = sum((w for drawn, w in table if {*drawn} & {*tokens}), F(0))
+            assert law[list(tokens)].sum() <= hit
+
+
+@settings(max_examples=60)
+@given(draft_laws(exact=True, max_tokens=4))
+def test_the_code_that_draws_has_the_law_of_the_tuples(drafts: DraftDistribution) -> None:
+    """Runs `draw` along every path of its comparisons: no sample, no tolerance."""
+
+    def draw(uniforms: npt.NDArray[np.object_]) -> tuple[int, ...]:
+        return tuple(drafts.draw(uniforms).tolist())
+
+    law = explore(draw, drafts.uniforms_per_draw)
+    for tokens in law:  # also what only isolated uniforms give
+        drafts.check(tokens)
+    assert {tokens: w for tokens, w in law.items() if w} == dict(drafts.tuples())
+
+
+@given(draft_laws(exact=False), st.data())
+def test_float_draws_are_always_possible(drafts: DraftDistribution, data: st.DataObject) -> None:
+    """Catches a duplicate or a token of probability 0 where u · total is rounded."""
+    edges = [0.0, 2.0**-53, 0.5, 1 - 2.0**-53]
+    uniform = st.one_of(st.sampled_from(edges), st.floats(0, 1, exclude_max=True))
+    m = drafts.uniforms_per_draw
+    uniforms = data.draw(st.lists(st.lists(uniform, min_size=m, max_size=m), max_size=5))
+    drawn = drafts.draw(np.array(uniforms).reshape(-1, m))
+    assert drawn.shape == (len(uniforms), drafts.k)
+    drafts.check(drawn)
+
+
+@given(draft_laws(exact=True))
+def test_impossible_tuples_are_refused_and_no_others(drafts: DraftDistribution) -> None:
+    possible = {tokens for tokens, _ in drafts.tuples()}
+    for tokens in itertools.product(range(drafts.n), repeat=drafts.k):
+        if tokens in possible:
+            assert drafts.check(tokens).tolist() == list(tokens)
+        else:
+            with pytest.raises(InvalidDraftsError, match="probability 0"):
+                drafts.check(tokens)
+
+
+@given(draft_laws(exact=False))
+def test_to_exact_is_the_same_law(drafts: DraftDistribution) -> None:
+    exact = drafts.to_exact()
+    assert exact.exact
+    assert not drafts.exact
+    assert (exact.n, exact.k) == (drafts.n, drafts.k)
+    probabilities = dict(exact.tuples())
+    for tokens, probability in drafts.tuples():
+        expected = probabilities[tokens]
+        assert abs(F(probability) - expected) <= expected * F(1e-14) + F(2.0**-1020)
+
+
+def law_of(kind: str) -> DraftDistribution:
+    p = [0.5, 0.25, 0.25]
+    return {
+        "iid": IID(p, 2),
+        "without replacement": WithoutReplacement(p, 2),
+        "greedy": Greedy(p, 2),
+        "hub": HubPairs(p),
+        "independent": Independent([p, p]),
+        "joint": Joint({(0, 1): 0.5, (2, 2): 0.5}, 3),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_keep_the_leading_axes(kind: str) -> None:
+    drafts = law_of(kind)
+    uniforms = np.random.default_rng(0).random((2, 3, drafts.uniforms_per_draw))
+    drawn = drafts.draw(uniforms)
+    assert drawn.shape == (2, 3, 2)
+    assert drawn.dtype == np.int64
+    assert drawn[1, 2].tolist() == drafts.draw(uniforms[1, 2]).tolist()
+    assert drafts.draw(np.empty((0, drafts.uniforms_per_draw))).shape == (0, 2)
+    assert drafts.check(drawn).shape == drawn.shape
+    assert drafts.check(np.empty((0, 2), dtype=np.int64)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("size", "shape"), [((), ()), (3, (3,)), (np.int64(0), (0,)), ((2, 3),) * 2]
+)
+def test_samples_are_draws_with_uniforms_of_the_generator(
+    kind: str, size: int | tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    drafts = law_of(kind)
+    uniforms = np.random.default_rng(5).random((*shape, drafts.uniforms_per_draw))
+    sampled = drafts.sample(np.random.default_rng(5), size)
+    assert sampled.shape == (*shape, drafts.k)
+    assert sampled.tolist() == drafts.draw(uniforms).tolist()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exact_law_is_sampled_too(kind: str, exact: bool) -> None:
+    drafts = law_of(kind).to_exact() if exact else law_of(kind)
+    drafts.check(drafts.sample(np.random.default_rng(0), 20))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_messages_call_tokens_by_the_names_given(kind: str) -> None:
+    drafts, names = law_of(kind), np.array([70, 80, 90])
+    possible = {tokens for tokens, _ in drafts.tuples()}
+    for tokens in itertools.product(range(3), repeat=2):
+        if tokens not in possible:
+            with pytest.raises(InvalidDraftsError) as caught:
+                drafts.check(tokens, names=names)
+            assert str([*names[[*tokens]].tolist()]) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrong_uniforms_are_refused(kind: str) -> None:
+    drafts = law_of(kind)
+    with pytest.raises(InvalidUniformsError, match="along the last axis"):
+        drafts.draw([0.5] * (drafts.uniforms_per_draw + 1))
+    with pytest.raises(InvalidUniformsError):
+        drafts.draw([1.0] * drafts.uniforms_per_draw)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_that_are_handed_out_cannot_be_changed(kind: str) -> None:
+    drafts = law_of(kind)
+    for value in vars(drafts).values():
+        if isinstance(value, np.ndarray):
+            assert not value.flags.writeable
+
+
+@given(laws(2, 5, exact=True), st.integers(1, 5))
+def test_the_first_of_several_drafts_has_the_law(law: Law, k: int) -> None:
+    """SpecHub and sampling without replacement leave the first draft alone; greedy does not."""
+    for drafts in (WithoutReplacement(law, k), HubPairs(law)):
+        first = np.array([F(0)] * law.size)
+        for tokens, probability in drafts.tuples():
+            first[tokens[0]] += probability
+        assert first.tolist() == law.tolist()

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import otm
+from otm._core.ratio_order import RatioOrder
+from otm.coupling import KSeq, LenientPlan, RecursiveRejection, TypicalAcceptance
+from otm.coupling.lenient import distance_to_target
+from otm.gain.capped import by_cut, by_division_factor, by_rounds
+from otm.gain.lossy_settings import Typical, typical
+from otm.optimum.cut import optimal_cap
+from otm.optimum.lenience import lenient_value
+from otm.testing.strategies import pairs
+
+KS = (1, 2, 3, 5, 8, 64)
+
+
+@given(pair=pairs(max_tokens=8))
+def test_all_three_rules_accept_what_their_plans_do(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    """Catches a root on the wrong piece, a lost token with p = 0, and rounds that go on too far."""
+    draft, target = pair
+    order = RatioOrder(draft, target)
+    optimum, lenient = by_cut(order, KS, [0.9, 0.5])
+    k_seq, rounds = by_division_factor(order, KS), by_rounds(order, KS)
+    for i, k in enumerate(KS):
+        problem = otm.Problem(draft, target, k)
+        assert optimum.probability[i] == pytest.approx(otm.alpha(draft, target, k), abs=1e-14)
+        assert optimum.cap[i] == pytest.approx(optimal_cap(problem), abs=1e-12)
+        assert k_seq.probability[i] == pytest.approx(KSeq(problem).acceptance, abs=1e-12)
+        rejection = RecursiveRejection(problem).acceptance
+        assert rounds.probability[i] == pytest.approx(rejection, abs=1e-12)
+        for j, lenience in enumerate([0.9, 0.5]):
+            wanted = lenient_value(problem, lenience)
+            assert lenient[j, i] == pytest.approx(wanted, abs=1e-14)
+        # each cap accepts its mass
+        for found in (k_seq, rounds):
+            mass = np.minimum(target, found.cap[i] * draft).sum()
+            assert found.probability[i] == pytest.approx(mass, abs=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.01, 1, 20])
+def test_long_laws_too(spread: float) -> None:
+    """Catches errors that grow with the length, and Newton's steps that never settle."""
+    rng = np.random.default_rng(1)
+    weights = np.exp(spread * rng.normal(size=(2, 20_000)))
+    draft, target = weights / weights.sum(axis=1, keepdims=True)
+    order = RatioOrder(draft, target)
+    for k, found in zip((2, 8), by_division_factor(order, (2, 8)).probability, strict=True):
+        wanted = KSeq(otm.Problem(draft, target, k)).acceptance
+        assert found == pytest.approx(wanted, abs=1e-12)
+    for k, found in zip((2, 8), by_rounds(order, (2, 8)).probability, strict=True):
+        wanted = RecursiveRejection(otm.Problem(draft, target, k)).acceptance
+        assert found == pytest.approx(wanted, abs=1e-12)
+
+
+@given(pair=pairs(max_tokens=8))
+def test_knobs_cost_what_their_plans_do(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    """Catches a tie that is broken otherwise, or mass of unlikely tokens that is counted twice."""
+    draft, target = pair
+    optimum, lenient = by_cut(RatioOrder(draft, target), KS, [0.5])
+    for knob in (Typical(), Typical(0.5, 0.9), Typical(1.0, 1.0), Typical(0, 0)):
+        found = typical(draft, target, KS, knob)
+        for i, k in enumerate(KS):
+            problem = otm.Problem(draft, target, k)
+            plan = TypicalAcceptance(problem, knob.epsilon, knob.delta)
+            assert found[0, i] == pytest.approx(plan.acceptance, abs=1e-12)
+            distance = distance_to_target(plan).total_variation
+            assert found[1, i] == pytest.approx(distance, abs=1e-12)
+    for i, k in enumerate(KS):
+        plan = LenientPlan(otm.Problem(draft, target, k), 0.5)
+        assert lenient[0, i] == pytest.approx(plan.acceptance, abs=1e-10)
+        distance = distance_to_target(plan).total_variation
+        assert lenient[0, i] - optimum.probability[i] == pytest.approx(distance, abs=1e-10)

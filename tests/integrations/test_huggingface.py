@@ -1,0 +1,356 @@
+"""`generate` of transformers on OTM's drafts and verifiers, with tiny random models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
+from otm.integrations.huggingface.arguments import as_sampling
+from otm.integrations.huggingface.plug import AssistedDecoding, plug
+from otm.testing import BUDGET, Control
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+V = 17
+PROMPTS = torch.tensor([[3, 4, 5, 6], [0, 0, 7, 8]])
+MASK = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
+PADDED: dict[str, Any] = {"attention_mask": MASK, "pad_token_id": 0}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Run tiny models on one thread: several would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def llama(vocabulary: int = V, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.8,
+        bos_token_id=1,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return transformers.LlamaForCausalLM(config).double().eval()
+
+
+def t5() -> Any:
+    torch.manual_seed(0)
+    config = transformers.T5Config(
+        vocab_size=V,
+        d_model=16,
+        d_kv=4,
+        d_ff=24,
+        num_layers=2,
+        num_heads=4,
+        decoder_start_token_id=0,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return transformers.T5ForConditionalGeneration(config).double().eval()
+
+
+def drafting_for(model: Any) -> Any:
+    """Return a model that is near another one, and not too near."""
+    draft = copy.deepcopy(model)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weights in draft.parameters():
+            weights.add_(0.15 * weights.std(correction=0) * torch.randn_like(weights))
+    return draft
+
+
+TARGET = llama()
+DRAFT = drafting_for(TARGET)
+SEQ2SEQ = t5()
+SEQ2SEQ_DRAFT = drafting_for(SEQ2SEQ)
+
+
+# Greedy decoding is that of generate
+
+
+@pytest.mark.parametrize("end", [None, 16])
+@pytest.mark.parametrize(("target", "draft"), [(TARGET, DRAFT), (SEQ2SEQ, SEQ2SEQ_DRAFT)])
+def test_greedy_output_is_that_of_generate(target: Any, draft: Any, end: int | None) -> None:
+    """Catches padding that is read, a wrong limit, end token, padding and format of the output."""
+    encoder = target.config.is_encoder_decoder
+    ids, mask = (PROMPTS.flip(1), MASK.flip(1)) if encoder else (PROMPTS, MASK)
+    options: dict[str, Any] = {
+        "attention_mask": mask, "do_sample": False, "max_new_tokens": 16,
+        "eos_token_id": end, "pad_token_id": 0,
+    }  # fmt: skip
+    expected = target.generate(ids, **options)
+    decoding = AssistedDecoding(draft, k=3, gamma=3)
+    assert torch.equal(target.generate(ids, custom_generate=decoding, **options), expected)
+    assert decoding.generation is not None
+    assert decoding.generation.block_efficiency > 1
+    with plug(target, k=1, gamma=2):
+        out = target.generate(ids, assistant_model=draft, return_dict_in_generate=True, **options)
+    assert torch.equal(out.sequences, expected)
+    kind = "GenerateEncoderDecoderOutput" if encoder else "GenerateDecoderOnlyOutput"
+    assert type(out).__name__ == kind
+
+
+def test_stopping_criteria_are_honoured() -> None:
+    """Catches a sequence that goes on behind a criterion, or one that stops with another."""
+
+    class Sum(transformers.StoppingCriteria):
+        """Stops a sequence once its tokens, with the padding, sum to more than a limit."""
+
+        def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+            return input_ids.sum(1) > 60
+
+    options: dict[str, Any] = {
+        "do_sample": False, "max_new_tokens": 16, "eos_token_id": 16, **PADDED,
+        "stopping_criteria": transformers.StoppingCriteriaList([Sum()]),
+    }  # fmt: skip
+    expected = TARGET.generate(PROMPTS, **options)
+    assert expected.shape[1] < PROMPTS.shape[1] + 16
+    for draft, gamma in ((DRAFT, 5), (TARGET, 6)):
+        decoding = AssistedDecoding(draft, k=2, gamma=gamma)
+        found = TARGET.generate(PROMPTS, custom_generate=decoding, **options)
+        assert torch.equal(found, expected)
+        assert decoding.generation is not None
+        assert "stop" in decoding.generation.endings
+        for row, new in zip(found.tolist(), decoding.generation.sequences, strict=True):
+            padding = len(row) - PROMPTS.shape[1] - len(new)
+            assert row[PROMPTS.shape[1] :] == [*new, *[0] * padding]
+
+
+def test_a_stopped_sequence_is_not_decoded_further() -> None:
+    """Catches steps behind a criterion, which make every statistic of the generation wrong."""
+
+    class Short(transformers.StoppingCriteria):
+        """Stops the sequence whose prompt begins with padding at its second token."""
+
+        def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+            return (input_ids[:, 0] == 0) & (input_ids.shape[1] >= 6)
+
+    decoding = AssistedDecoding(TARGET, gamma=6, k=1)
+    TARGET.generate(
+        PROMPTS, custom_generate=decoding, do_sample=False, max_new_tokens=16, **PADDED,
+        stopping_criteria=transformers.StoppingCriteriaList([Short()]),
+    )  # fmt: skip
+    assert decoding.generation is not None
+    assert [len(new) for new in decoding.generation.sequences] == [16, 2]
+    assert decoding.generation.endings == ("length", "stop")
+    assert len(decoding.generation.of(1)) == 1
+
+
+def test_tokens_are_streamed_as_by_generate() -> None:
+    class Collect(transformers.generation.BaseStreamer):
+        def __init__(self) -> None:
+            self.tokens: list[int] = []
+            self.ended = False
+
+        def put(self, value: Any) -> None:
+            self.tokens += value.flatten().tolist()
+
+        def end(self) -> None:
+            self.ended = True
+
+    expected, found = Collect(), Collect()
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 9}
+    TARGET.generate(PROMPTS[:1], streamer=expected, **options)
+    with plug(TARGET, DRAFT):
+        TARGET.generate(PROMPTS[:1], streamer=found, **options)
+        with pytest.raises(InvalidInputError, match="a streamer for 2 sequences"):
+            TARGET.generate(PROMPTS, streamer=found, **PADDED, **options)
+    assert (found.tokens, found.ended) == (expected.tokens, expected.ended)
+
+
+# Sampling
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},  # the default of generate is top_k = 50
+        {"temperature": 0.6, "top_k": 0},
+        {"temperature": 1.7, "top_k": 5, "top_p": 0.8, "min_p": 0.1},
+        {"top_k": None, "top_p": 0.6, "renormalize_logits": True},
+    ],
+)
+def test_sampling_parameters_mean_what_they_mean_to_generate(parameters: dict[str, Any]) -> None:
+    """Catches a parameter that is dropped or confused, against the processors of transformers."""
+    seen = []
+
+    def look(model: Any, input_ids: Any, logits_processor: Any, **given: Any) -> Any:
+        seen.append((logits_processor, given["generation_config"]))
+        return input_ids
+
+    options = {"do_sample": True, "max_new_tokens": 1, **PADDED, **parameters}
+    TARGET.generate(PROMPTS, custom_generate=look, **options)
+    [(processors, config)] = seen
+    logits = torch.tensor(3 * np.random.default_rng(0).standard_normal((5, 80)))
+    expected = processors(None, logits.clone()).softmax(-1)
+    assert as_sampling(config, processors)(logits).numpy() == pytest.approx(expected.numpy())
+
+
+def test_sampled_output_has_the_law_of_the_target() -> None:
+    """Catches parameters on one side only, wrong rows and a wrong use of the seed."""
+    target, draft = llama(4), llama(4, seed=1)
+    prompt = torch.tensor([[1, 2, 3]])
+    options: dict[str, Any] = {
+        "do_sample": True, "temperature": 2.0, "top_k": 3, "max_new_tokens": 2, "pad_token_id": 0,
+    }  # fmt: skip
+
+    def law(model: Any) -> Any:
+        """Return the law of the two tokens, by the warpers' definition."""
+        pairs = np.zeros((4, 4))
+
+        def after(row: list[int]) -> Any:
+            scores = model(torch.tensor([row])).logits[0, -1].detach().numpy() / 2
+            weights = np.exp(scores) * (scores > scores.min())
+            return weights / weights.sum()
+
+        for first, mass in enumerate(after([1, 2, 3])):
+            pairs[first] = mass * after([1, 2, 3, first])
+        return pairs.ravel()
+
+    def sampler(model: Any) -> Any:
+        def draws(rng: np.random.Generator, count: int) -> Any:
+            torch.manual_seed(int(rng.integers(2**62)))
+            found: list[int] = []
+            while len(found) < count:
+                decoding = AssistedDecoding(draft, k=2, gamma=2)
+                out = model.generate(
+                    prompt, num_return_sequences=50, custom_generate=decoding, **options
+                )
+                found += (4 * out[:, 3] + out[:, 4]).tolist()
+            return np.array(found[:count])
+
+        return draws
+
+    BUDGET.check_law(
+        "generate with an assistant",
+        sampler(target),
+        law(target),
+        delta=0.3,
+        control=Control(sampler(draft), law(draft)),
+    )
+
+
+def test_sources_stay_with_their_sequences() -> None:
+    """Catches rows with another source, an assistant that samples otherwise, and dead seeds."""
+    options: dict[str, Any] = {
+        "attention_mask": MASK.flip(1), "max_new_tokens": 8,
+        "do_sample": True, "temperature": 0.7, "top_k": 5,
+        "custom_generate": AssistedDecoding(SEQ2SEQ, k=3, gamma=3),
+    }  # fmt: skip
+    outputs = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        outputs.append(SEQ2SEQ.generate(PROMPTS.flip(1), **options))
+        drafted = options["custom_generate"].generation
+        # the target drafts for itself, so all drafts are accepted unless it is asked about another
+        assert all(step.accepted == min(step.drafted, len(step.output)) for step in drafted.steps)
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_beams": 2}, "the generation mode is beam_search"),
+        ({"repetition_penalty": 1.3}, "RepetitionPenaltyLogitsProcessor cannot be honoured"),
+        ({"do_sample": True, "typical_p": 0.5}, "TypicalLogitsWarper cannot be honoured"),
+        ({"min_new_tokens": 2, "eos_token_id": 16}, "cannot be honoured"),
+        (
+            {"output_scores": True, "return_dict_in_generate": True},
+            "output_scores=True; no such output is kept",
+        ),
+        ({"position_ids": torch.tensor([[5, 6, 7, 8]])}, "position_ids that do not count"),
+        ({"inputs_embeds": torch.zeros(1, 4, 16).double()}, "inputs_embeds cannot be given"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(options: dict[str, Any], message: str) -> None:
+    """Catches a parameter that is ignored in silence."""
+    options = {"do_sample": False, "max_new_tokens": 4, **options}
+    with pytest.raises(InvalidParameterError, match=message):
+        TARGET.generate(PROMPTS[:1], custom_generate=AssistedDecoding(DRAFT), **options)
+
+
+def test_models_that_do_not_fit_are_refused() -> None:
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 4}
+    with pytest.raises(InvalidInputError, match="give vocabulary=13 to both"):
+        TARGET.generate(PROMPTS[:1], custom_generate=AssistedDecoding(llama(13)), **options)
+    with pytest.raises(InvalidParameterError, match="the target is not"):
+        TARGET.generate(PROMPTS[:1], custom_generate=AssistedDecoding(SEQ2SEQ), **options)
+    with pytest.raises(InvalidInputError, match="target model, which takes 64 tokens"):
+        TARGET.generate(
+            PROMPTS[:1], custom_generate=AssistedDecoding(DRAFT), do_sample=False, max_length=80
+        )
+    with pytest.raises(UnknownMethodError, match=r"there is no rule .best.; .*k-Seq"):
+        AssistedDecoding(DRAFT, rule="best")
+
+
+def test_the_plug_is_pulled_again() -> None:
+    """Catches a model that stays changed, also after an error, and calls without an assistant."""
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 4}
+    expected = TARGET.generate(PROMPTS[:1], **options)
+    with plug(TARGET):
+        assert torch.equal(TARGET.generate(PROMPTS[:1], **options), expected)
+    with pytest.raises(InvalidParameterError, match="custom_generate cannot"), plug(TARGET, DRAFT):
+        TARGET.generate(PROMPTS[:1], custom_generate=lambda **_: None, **options)
+    assert "generate" not in vars(TARGET)
+
+
+def test_plugs_are_nested_and_leave_what_was_there() -> None:
+    """Catches an instance's own `generate` that is lost, and an inner plug that ends the outer."""
+    model = copy.deepcopy(TARGET)
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 6}
+    expected = TARGET.generate(PROMPTS[:1], **options)
+    calls = []
+
+    def own(*args: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs)
+        return type(model).generate(model, *args, **kwargs)
+
+    model.generate = own
+    with plug(model, DRAFT, gamma=2):
+        outer = model.generate
+        with plug(model, DRAFT, gamma=3):
+            assert torch.equal(model.generate(PROMPTS[:1], **options), expected)
+        assert calls.pop()["custom_generate"].generation.steps[0].gamma == 3
+        assert model.generate is outer
+        assert torch.equal(model.generate(PROMPTS[:1], **options), expected)
+        assert calls.pop()["custom_generate"].generation.steps[0].gamma == 2
+    assert model.generate is own
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (("gpt2", DRAFT), {}, "the model is a str; give a loaded one"),
+        ((TARGET, "gpt2"), {}, "the assistant is a str; give a loaded one"),
+        ((TARGET, DRAFT), {"bogus": 1}, "'bogus'"),
+        ((TARGET,), {"bogus": 1}, "'bogus'"),
+        ((TARGET,), {"gamma": -1}, "γ = -1"),
+        ((TARGET,), {"k": ()}, "branching"),
+    ],
+)
+def test_a_wrong_plug_is_refused_at_once(given: Any, options: Any, message: str) -> None:
+    """Catches mistakes that show up in the first call only, or never."""
+    with pytest.raises(InvalidParameterError, match=message), plug(*given, **options):
+        pass
+    assert "generate" not in vars(TARGET)

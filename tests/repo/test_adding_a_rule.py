@@ -1,0 +1,90 @@
+"""The rule that docs/add-a-rule.md adds, put through the tests that every rule passes."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from fractions import Fraction
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from otm.coupling import MaximalCoupling, ResidualPlan
+from otm.coupling.rules import Rule
+from otm.problem import Problem
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "add-a-rule.md"
+PROTOCOL = ROOT / "tests" / "coupling" / "test_plan_protocol.py"
+IMPORT_OR_CLASS = re.compile(r"from |import |@dataclass|class FirstDraft\b")
+F = Fraction
+
+
+def rule_of_the_page() -> Any:
+    """Run the imports and the classes of the page, and no other example of it."""
+    text = re.sub("^```.*$", "", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    names: dict[str, Any] = {"__name__": PAGE.stem}
+    for example in doctest.DocTestParser().get_examples(text):
+        if IMPORT_OR_CLASS.match(example.source):
+            exec(example.source, names)
+    return names["FirstDraft"]
+
+
+def protocol() -> ModuleType:
+    """Import the tests of the protocol, which are in no package."""
+    spec = spec_from_file_location(PROTOCOL.stem, PROTOCOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def rule() -> Rule:
+    """Give the rule of the page where the tests of the protocol ask for a rule."""
+    found: Rule = rule_of_the_page()
+    return found
+
+
+OF_EVERY_RULE = {
+    name: test
+    for name, test in vars(protocol()).items()
+    if name.startswith("test_") and "rule" in inspect.signature(test).parameters
+}
+globals().update(OF_EVERY_RULE)
+
+
+def test_the_tests_of_the_protocol_are_among_these() -> None:
+    """Bug: tests that were renamed, or take the rule under another name, and are not found."""
+    assert len(OF_EVERY_RULE) >= 15
+    assert "test_the_code_that_decides_is_lossless" in OF_EVERY_RULE
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_acceptance_is_what_drafts_beside_the_first_add(rule: Rule, k: int) -> None:
+    """The page's formula, against a sum over all drafts and both outcomes of the test."""
+    p, q = [F(1, 2), F(1, 4), F(1, 4), F(0)], [F(1, 4), F(0), F(1, 2), F(1, 4)]
+    overlap = [min(a, b) for a, b in zip(p, q, strict=True)]
+    residual = [(b - v) / (1 - sum(overlap)) for b, v in zip(q, overlap, strict=True)]
+    expected = F(0)
+    for drafts in product(range(3), repeat=k):
+        drawn = F(1)
+        for x in drafts:
+            drawn *= p[x]
+        first = overlap[drafts[0]] / p[drafts[0]]
+        expected += drawn * (first + (1 - first) * sum(residual[y] for y in {*drafts}))
+    plan = rule(Problem(p, q, k))
+    assert plan.acceptance == expected
+
+
+def test_one_draft_is_coupled_maximally(rule: Rule) -> None:
+    problem = Problem([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 1)
+    plan = rule(problem)
+    assert isinstance(plan, ResidualPlan)
+    assert plan.acceptance == MaximalCoupling(problem).acceptance

@@ -1,0 +1,374 @@
+"""The public names, pinned: a name that goes, or comes by accident, fails here."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+
+import pytest
+
+import otm
+import otm.coupling
+import otm.errors
+import otm.optimum.bounds
+import otm.optimum.cut
+from otm import Certificate, Interval, Problem, Solution, SparseProbs
+from otm.batch import SolutionRows
+from otm.coupling import RULES, ResidualPlan, Selection, TransportPlan
+from otm.on_tokens import DraftsOnTokens, OnTokens, SparseSolution
+
+NAMES = {
+    "otm": [
+        "Certificate",
+        "Interval",
+        "OTMError",
+        "Problem",
+        "Solution",
+        "SparseProbs",
+        "alpha",
+        "compare",
+        "solve",
+    ],
+    "otm.batch": [
+        "SolutionRows",
+        "solve_rows",
+    ],
+    "otm.comparison": [
+        "ComparedRule",
+        "Comparison",
+        "compare",
+    ],
+    "otm.coupling": [
+        "RULES",
+        "ArgmaxLenientPlan",
+        "GreedyRule",
+        "ImportanceSelection",
+        "KSeq",
+        "LenientPlan",
+        "ListCoupling",
+        "MaximalCoupling",
+        "NaiveTargetSampling",
+        "NonIterativeRejection",
+        "OptimalPlan",
+        "RecursiveRejection",
+        "RecursiveRejectionWithoutReplacement",
+        "ResidualPlan",
+        "Selection",
+        "SpecHub",
+        "TablePlan",
+        "TransportPlan",
+        "TypicalAcceptance",
+        "distance_to_target",
+    ],
+    "otm.decoding": [
+        "AcceleratedDrafter",
+        "Beams",
+        "DraftNode",
+        "Drafter",
+        "Generation",
+        "Hypothesis",
+        "ModelDrafter",
+        "NonAutoregressiveDrafter",
+        "OnlineGamma",
+        "Options",
+        "PromptLookup",
+        "SamplingParameters",
+        "Seconds",
+        "Step",
+        "acceptance_from_divergence",
+        "autoregressive",
+        "beam_search",
+        "best_gamma",
+        "best_gamma_policy",
+        "divergence_lk",
+        "expected_tokens",
+        "huggingface_heuristic",
+        "least_improvement",
+        "memory_accesses_factor",
+        "operations_factor",
+        "oracle_speedup",
+        "spectr",
+        "spectr_verifier",
+        "speculative",
+        "speculative_beam_search",
+        "stream",
+        "tree_rules",
+        "verify_chain",
+        "verify_traversal",
+        "walltime_improvement",
+    ],
+    "otm.models": [
+        "GPT",
+        "GPTConfig",
+        "HuggingFaceModel",
+        "LanguageModel",
+        "NGramModel",
+        "Session",
+        "StatelessModel",
+        "TableModel",
+        "UniformModel",
+        "check_same_vocabulary",
+        "decode",
+        "encode",
+        "load",
+    ],
+    "otm.gain": [
+        "Candidate",
+        "Estimate",
+        "Latency",
+        "Lenience",
+        "LossySetting",
+        "ModelPair",
+        "PairedMeans",
+        "Recommendation",
+        "Recording",
+        "ScoreFiles",
+        "Settings",
+        "Setup",
+        "Source",
+        "Summary",
+        "TopLists",
+        "Typical",
+        "block_efficiency",
+        "contexts_of",
+        "first_step_acceptance",
+        "from_files",
+        "from_lines",
+        "from_models",
+        "measure",
+        "read_latency",
+        "recommend",
+        "record",
+        "report",
+    ],
+    "otm.drafts": [
+        "IID",
+        "DraftDistribution",
+        "Greedy",
+        "HubPairs",
+        "Independent",
+        "Joint",
+        "WithoutReplacement",
+    ],
+    "otm.errors": [
+        "CertificateError",
+        "InvalidDistributionError",
+        "InvalidDraftCountError",
+        "InvalidDraftsError",
+        "InvalidInputError",
+        "InvalidParameterError",
+        "InvalidUniformsError",
+        "MissingDependencyError",
+        "OTMError",
+        "ProblemTooLargeError",
+        "SolverError",
+        "UnknownMethodError",
+    ],
+    "otm.kernels": [
+        "Workspace",
+        "verify",
+        "verify_drafts",
+    ],
+    "otm.optimum.bounds": [
+        "Bound",
+        "bounds",
+        "guarantee",
+        "lemma_3_by_definition",
+    ],
+    "otm.optimum.cut": [
+        "Cut",
+        "cap_of_value",
+        "minimum_cut",
+        "optimal_cap",
+        "optimal_value",
+    ],
+    "otm.optimum.division_factor": [
+        "bisection_steps",
+        "excess",
+        "optimal_division_factor",
+    ],
+    "otm.optimum.other_drafts": [
+        "Optimum",
+        "optimal_value_of",
+        "optimum_of",
+    ],
+    "otm.optimum.top_logprobs": [
+        "alpha_interval",
+        "alpha_interval_from_logprobs",
+    ],
+    "otm.on_tokens": [
+        "DraftsOnTokens",
+        "OnTokens",
+        "SparseSolution",
+        "on_tokens",
+    ],
+    "otm.audit": [
+        "LOSSLESS",
+        "METHODS",
+        "NOT_LOSSLESS",
+        "UNDECIDED",
+        "Counterexample",
+        "Instance",
+        "Report",
+        "Subject",
+        "chain",
+        "loop",
+        "lossless",
+        "token_rule",
+    ],
+    "otm.audit.known_bugs": [
+        "KNOWN_BUGS",
+        "SUSPECTED",
+        "KnownBug",
+    ],
+    "otm.files": [
+        "Rows",
+        "file_size",
+        "named",
+        "open_arrays",
+        "parse_json",
+        "read_json",
+    ],
+    "otm.audit.adapters.huggingface": [
+        "generate",
+        "speculative_sampling",
+    ],
+    "otm.audit.adapters.flashinfer": [
+        "chain_speculative_sampling",
+    ],
+    "otm.audit.adapters.vllm": [
+        "rejection_sample",
+    ],
+    "otm.audit.adapters.ours": [
+        "chain_kernel",
+        "decoding",
+        "drafts_kernel",
+        "trees",
+    ],
+}
+
+ATTRIBUTES: dict[type, list[str]] = {
+    Solution: [
+        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "solver_plan", "why",
+    ],
+    Certificate: [
+        "build", "cap", "check", "cut", "gap", "load", "lower", "method", "problem", "save",
+        "to_document", "upper",
+    ],
+    Problem: ["by_ratio", "draft", "drafts", "exact", "k", "n", "target", "to_exact"],
+    TransportPlan: [
+        "acceptance", "acceptance_bounds", "conditional", "drafts", "lossless",
+        "output_distribution", "problem", "sample", "select", "uniforms_per_selection",
+    ],
+    ResidualPlan: [
+        "acceptance", "acceptance_bounds", "acceptance_by_test", "accepted_mass", "conditional",
+        "drafts", "lossless", "output_distribution", "problem", "residual", "sample", "select",
+        "uniforms_per_selection",
+    ],
+    Selection: ["index", "token"],
+    Interval: ["exact", "gap", "lower", "upper"],
+    SparseProbs: [
+        "dense", "draw", "from_dense", "from_support", "of", "probabilities", "tokens",
+    ],
+    SolutionRows: ["alpha", "draft", "k", "sample", "select", "shape", "target"],
+    DraftsOnTokens: [
+        "check", "draw", "k", "law", "positions", "sample", "tokens", "uniforms_per_draw",
+    ],
+    OnTokens: [
+        "acceptance", "acceptance_bounds", "conditional", "drafts", "lossless",
+        "output_distribution", "plan", "sample", "select", "tokens", "uniforms_per_selection",
+    ],
+    SparseSolution: [
+        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "solution", "tokens",
+        "why",
+    ],
+}  # fmt: skip
+
+SIGNATURES = {
+    "solve": "(p, q, k, *, method, memory_limit)",
+    "alpha": "(p, q, k)",
+    "compare": "(p, q, k, *, rules)",
+    "Problem": "(draft, target, k)",
+}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_the_public_names_of_a_module(module: str) -> None:
+    found = importlib.import_module(module)
+    assert found.__all__ == NAMES[module]
+    order = [(not name.isupper(), not name[0].isupper(), name) for name in found.__all__]
+    assert order == sorted(order)
+    for name in found.__all__:
+        assert hasattr(found, name)
+
+
+@pytest.mark.parametrize("cls", ATTRIBUTES, ids=lambda cls: cls.__name__)
+def test_the_public_attributes_of_a_class(cls: type) -> None:
+    fields = {field.name for field in dataclasses.fields(cls)}
+    names = {name for name in (*dir(cls), *fields) if not name.startswith("_")}
+    assert sorted(names) == ATTRIBUTES[cls]
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_the_names_of_arguments(name: str) -> None:
+    parameters = inspect.signature(getattr(otm, name)).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    bare = [parameter.replace(default=inspect.Parameter.empty) for parameter in bare]
+    assert str(inspect.Signature(bare)) == SIGNATURES[name]
+
+
+def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters() -> None:
+    """Catches a method on one rule that callers of the protocol would not find on the others."""
+    k_seq = {"rho", "accept_probability"}
+    winner = {"accept_probability", "slots", "target_mass", "win_ratio", "winner_distribution"}
+    own = {
+        "ArgmaxLenientPlan": {"accept_probability", "lenience"},
+        "GreedyRule": {"accept_probability"},
+        "ImportanceSelection": {"accept_probability", "selected_distribution", "weights"},
+        "KSeq": k_seq,
+        "LenientPlan": {*winner, "accepted_ratio", "lenience", "residual_of"},
+        "ListCoupling": {"couple", "lower_bound"},
+        "MaximalCoupling": k_seq,
+        "NonIterativeRejection": k_seq,
+        "OptimalPlan": winner,
+        "RecursiveRejection": {"rounds"},
+        "RecursiveRejectionWithoutReplacement": {"acceptance_given"},
+        "TablePlan": {"accept", "from_linear_program", "from_rule"},
+        "TypicalAcceptance": {"delta", "epsilon", "otherwise", "threshold"},
+    }
+    classes = {name: getattr(otm.coupling, name) for name in otm.coupling.__all__}
+    rules = {
+        name: cls
+        for name, cls in classes.items()
+        if inspect.isclass(cls) and issubclass(cls, TransportPlan)
+    }
+    assert len(rules) >= 17
+    for name, cls in rules.items():
+        protocol = set(ATTRIBUTES[ResidualPlan if issubclass(cls, ResidualPlan) else TransportPlan])
+        public = {x for x in dir(cls) if x[0] != "_"} | {f.name for f in dataclasses.fields(cls)}
+        assert public >= protocol
+        assert public - protocol == own.get(name, set())
+
+
+def test_the_rules_by_name_are_lossless() -> None:
+    """Catches a lossy rule in the table of lossless ones."""
+    problem = Problem([0.75, 0.25], [0.25, 0.75], 2)
+    assert all(rule(problem).lossless for rule in RULES.values())
+
+
+def test_the_tree_of_errors() -> None:
+    """Catches an error that callers who know only Python's own would no longer catch."""
+    python = {
+        "InvalidInputError": ValueError,
+        "CertificateError": ValueError,
+        "ProblemTooLargeError": MemoryError,
+        "SolverError": RuntimeError,
+        "MissingDependencyError": ImportError,
+    }
+    for name in otm.errors.__all__:
+        error = getattr(otm.errors, name)
+        assert issubclass(error, otm.OTMError)
+        assert issubclass(error, python.get(name, Exception))
+        if name.startswith("Invalid") or name == "UnknownMethodError":
+            assert issubclass(error, otm.errors.InvalidInputError)
