@@ -194,8 +194,8 @@ class GPT(Transformer, LanguageModel):
 def load(name: str = "target") -> GPT:
     """Load a model that comes with this package.
 
-    All were trained on the same text, the excerpt of the King James Bible in `otm/models/data`; how, and
-    how well they know it, is said beside the weights.
+    All were trained on the same text, the excerpt of the King James Bible in `otm/models/data`;
+    how, and how well they know it, is said beside the weights.
 
     Parameters
     ----------
