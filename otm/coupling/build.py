@@ -42,8 +42,8 @@ def build_plan(rule: PlanBuilder, problem: Problem, name: object = None) -> Tran
     plan: object = rule(problem)
     if not isinstance(plan, TransportPlan):
         raise InvalidParameterError(
-            f"the rule {shown(name or rule)} returned {shown(plan)}; it must return a TransportPlan, as "
-            "KSeq does for a problem"
+            f"the rule {shown(name or rule)} returned {shown(plan)}; it must return a "
+            "TransportPlan, as KSeq does for a problem"
         )
     return plan
 
