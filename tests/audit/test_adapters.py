@@ -180,7 +180,7 @@ def test_results_as_tokens(given: Any, tokens: Any) -> None:
         (lambda a, b: 0, "chain", "it must take 3 arguments"),
         (lambda a, b, c, d: 0, "chain", "at most one of uniforms, rng, generator, seed"),
         (lambda a, b, c, rng, seed: 0, "chain", "at most one of"),
-        (chain(by_uniforms), "chain", "a Adapter has its kind already"),
+        (chain(by_uniforms), "chain", "an Adapter has its kind already"),
         (dict, "chain", "(cannot be read|it must take 3)"),
     ],
 )

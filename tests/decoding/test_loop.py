@@ -329,7 +329,7 @@ def test_a_tree_needs_a_verifier_for_trees_and_drafts_need_their_law() -> None:
     with pytest.raises(InvalidDraftsError, match="takes one chain"):
         list(stream(GOOD, [[0]], drafter))
     root = DraftNode(children=[DraftNode((1,))])
-    with pytest.raises(InvalidDraftsError, match="law"):
+    with pytest.raises(InvalidDraftsError, match="distribution that they were drawn from"):
         verify_chain(root, lambda path: SparseProbs([1], [1.0]), np.random.default_rng(0).random)
 
 
@@ -383,8 +383,8 @@ def _chain(*tokens: int) -> DraftNode:
         ([DraftNode((), HALF, [DraftNode((7,))])], "tokens 0 to 2"),
         ([DraftNode((), HALF, [DraftNode((2,))])], "can give"),
         ([DraftNode((), SparseProbs([0], [1.0]), [DraftNode((1,))])], "can give"),
-        ([DraftNode((), None, [DraftNode((1,))])], "NoneType as the law"),
-        ([DraftNode((), np.ones(3), [DraftNode((1,))])], "ndarray as the law"),  # type: ignore[arg-type]
+        ([DraftNode((), None, [DraftNode((1,))])], "NoneType as the distribution"),
+        ([DraftNode((), np.ones(3), [DraftNode((1,))])], "ndarray as the distribution"),  # type: ignore[arg-type]
         (
             [
                 DraftNode(

@@ -115,7 +115,7 @@ def test_output_has_the_target_law() -> None:
 @pytest.mark.parametrize("longest", [0, -1, 1.0, True, None])
 def test_bad_lengths_are_refused(longest: Any) -> None:
     """Bug: a length of zero matches everything."""
-    with pytest.raises(InvalidParameterError, match="longest = "):
+    with pytest.raises(InvalidParameterError, match="max_ngram = "):
         PromptLookup(longest)
 
 
