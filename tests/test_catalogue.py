@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from otm._core.sampling import InverseCdf
-from otm.coupling import RULES
-from otm.coupling.rules import Rule
+from otm.coupling import PLANS
+from otm.coupling.build import PlanBuilder
 from otm.files import open_arrays
 from otm.problem import Problem
 
@@ -299,10 +299,10 @@ def test_the_check_can_fail() -> None:
 
 
 @pytest.mark.parametrize("up", [0, 1])
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", PLANS)
 def test_laws_one_ulp_apart_give_a_token_of_the_support(name: str, up: int) -> None:
     """Bug: a residual of one ulp, or none at all, that is divided by its sum."""
-    rule: Rule = RULES[name]
+    rule: PlanBuilder = PLANS[name]
     p = np.array([0.25, 0.5, 0.25, 0.0])
     q = p.copy()
     q[up], q[2] = np.nextafter(q[up], 1), np.nextafter(q[2], 0)

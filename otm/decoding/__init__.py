@@ -30,7 +30,7 @@ from otm.decoding.drafters import (
     PromptLookup,
 )
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter
-from otm.decoding.generate import autoregressive, spectr, speculative, tree_rules
+from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import DecodingOptions, stream
 from otm.decoding.policies import OnlineGamma, best_gamma_policy, huggingface_heuristic
@@ -38,6 +38,7 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.traversal import verify_traversal
 from otm.decoding.verification import spectr_verifier, verify_chain
+from otm.decoding.verifiers import tree_rules
 
 __all__ = [
     "AcceleratedDrafter",

@@ -19,20 +19,16 @@ import numpy as np
 from otm._core.checks import as_positive
 from otm._core.text import shown
 from otm.decoding.checks import as_prompts, check_room
-from otm.decoding.generate import (
-    CHAIN_VERIFIERS,
-    autoregressive,
-    spectr,
-    speculative,
-    tree_rules,
-)
+from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.rendering import legend, statistics, trace, wants_colour
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
+from otm.decoding.verifiers import tree_rules
 from otm.errors import OTMError, UnknownMethodError
 from otm.models.base import LanguageModel
 from otm.models.gpt.model import SHIPPED, decode, load
 from otm.models.ngram import NGramModel
+from otm.rules import names
 
 __all__ = ["command_line", "compare_ways", "load_model", "main", "model_names", "ways_to_decode"]
 
@@ -150,7 +146,7 @@ def ways_to_decode(
     methods: dict[str, Callable[..., Generation]] = {
         "autoregressive": partial(autoregressive, target, prompts, **common)
     }
-    for how in CHAIN_VERIFIERS:
+    for how in names("verifier", several=False):
         methods[_chain(how)] = partial(speculative, target, draft, prompts, rule=how, **drafts)
     for rule, k in itertools.product(options.rule, options.k):
         methods[_spectr(rule, k)] = partial(

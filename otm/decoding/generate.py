@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Unpack
 
-from otm._core.text import shown
-from otm.coupling.rules import RULES, Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding.branching import Branching
 from otm.decoding.checks import as_prompts, as_sampling, check_models
 from otm.decoding.drafting import Drafter, ModelDrafter
@@ -14,17 +12,12 @@ from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
-from otm.drafts.iid import IID
-from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
+from otm.decoding.verification import Verifier, verify_chain
+from otm.decoding.verifiers import chain_verifier, tree_verifier
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
-from otm.problem import Problem
 
-__all__ = ["autoregressive", "spectr", "speculative", "tree_rules", "verifier_of"]
-
-CHAIN_VERIFIERS = {"chain": verify_chain, "block": verify_traversal}
-"""How a chain is judged; on a chain, traversal verification is block verification."""
+__all__ = ["autoregressive", "spectr", "speculative"]
 
 CHAINS = 8
 """Number of chains if nothing else is said."""
@@ -124,11 +117,7 @@ def speculative(
     >>> 2.5 < generation.block_efficiency < 3  # 1 + α + α² + α³ = 2.73 for α = 3/4
     True
     """
-    if rule not in list(CHAIN_VERIFIERS):
-        raise UnknownMethodError(
-            f"there is no rule {shown(rule)} for chains; there are {', '.join(CHAIN_VERIFIERS)}"
-        )
-    verifier = CHAIN_VERIFIERS[rule]
+    verifier = chain_verifier(rule)
     drafter = _as_drafter(draft, 1, draft_sampling, options)
     return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
 
@@ -140,7 +129,7 @@ def spectr(
     *,
     k: Branching | None = None,
     gamma: int | GammaPolicy = 5,
-    rule: str | Rule = "k-Seq",
+    rule: str | PlanBuilder = "k-Seq",
     draft_sampling: SamplingParameters | None = None,
     **options: Unpack[DecodingOptions],
 ) -> Generation:
@@ -202,53 +191,13 @@ def spectr(
     >>> 3.2 < generation.block_efficiency < 3.6
     True
     """
-    verifier = verifier_of(rule)
+    verifier = tree_verifier(rule)
     if k is not None and isinstance(draft, Drafter):
         raise InvalidParameterError(
             "`k` is given beside a drafter, which has its own; give it there"
         )
     drafter = _as_drafter(draft, CHAINS if k is None else k, draft_sampling, options)
     return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
-
-
-@cache
-def tree_rules() -> tuple[str, ...]:
-    """List the names that `spectr` takes: traversal, and the rules for k i.i.d. drafts.
-
-    Examples
-    --------
-    >>> tree_rules()[:3]
-    ('traversal', 'optimal', 'k-Seq')
-    """
-    problem = Problem([0.5, 0.5], [0.5, 0.5], 2)
-    drafts = {name: rule(problem).drafts for name, rule in RULES.items()}
-    iid = [name for name, law in drafts.items() if isinstance(law, IID) and law.k == problem.k]
-    return ("traversal", *iid)
-
-
-def verifier_of(rule: str | Rule) -> Verifier:
-    """Return the verifier of trees that a name, or a rule, stands for.
-
-    Raises
-    ------
-    UnknownMethodError
-        If there is no rule for trees of this name.
-    InvalidParameterError
-        If it is neither a name nor a function, or for drafts that are not independent.
-    """
-    if callable(rule):
-        return spectr_verifier(rule)
-    if not isinstance(rule, str):
-        raise InvalidParameterError(
-            f"rule = {shown(rule)}; give a name, one of {', '.join(tree_rules())}, or a function "
-            "from a problem to a plan"
-        )
-    known = f"trees of drafts are judged by {', '.join(tree_rules())}"
-    if rule not in RULES and rule != "traversal":
-        raise UnknownMethodError(f"there is no rule {shown(rule)}; {known}")
-    if rule not in tree_rules():
-        raise InvalidParameterError(f"{rule!r} is for drafts that are not independent; {known}")
-    return verify_traversal if rule == "traversal" else spectr_verifier(RULES[rule])
 
 
 def _decode(

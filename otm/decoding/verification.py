@@ -22,12 +22,11 @@ from otm._core.arithmetic import Law
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import SparseProbs, Tokens, align
-from otm._core.text import shown
+from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
-from otm.coupling.rules import Rule
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.drafts.iid import IID
@@ -38,7 +37,6 @@ __all__ = [
     "TargetProbs",
     "Verifier",
     "locate",
-    "plan_of",
     "plan_of_tree",
     "spectr_verifier",
     "verify_chain",
@@ -50,7 +48,7 @@ TargetProbs = Callable[[Path], SparseProbs]
 Verifier = Callable[[DraftNode, TargetProbs, Randomness], Path]
 """From a tree of drafts, the target's laws and uniforms to the output."""
 
-OPTIMAL_FOR_ONE: tuple[Rule, ...] = (KSeq, OptimalPlan, RecursiveRejection)
+OPTIMAL_FOR_ONE: tuple[PlanBuilder, ...] = (KSeq, OptimalPlan, RecursiveRejection)
 """Rules that are the maximal coupling for a single draft, which is done without building a plan."""
 
 
@@ -119,7 +117,7 @@ def _judge(draft: int, offered: SparseProbs, wanted: SparseProbs, uniforms: Rand
     return locate(tokens, residual_weights(aim, np.minimum(law, aim)), for_residual)
 
 
-def spectr_verifier(rule: Rule) -> Verifier:
+def spectr_verifier(rule: PlanBuilder) -> Verifier:
     """Verify several drafts at each node by a selection rule ([sun2023]_, Algorithm 3).
 
     At every node the rule looks at the drafts behind all nodes that agree with the output so far.
@@ -202,7 +200,7 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
 
 
 def plan_of_tree(
-    rule: Rule, offered: SparseProbs, wanted: SparseProbs, k: int
+    rule: PlanBuilder, offered: SparseProbs, wanted: SparseProbs, k: int
 ) -> tuple[Tokens, TransportPlan]:
     """Plan of a rule for the drafts of a tree.
 
@@ -227,7 +225,7 @@ def plan_of_tree(
         them.
     """
     tokens, draft, aim = align(offered, wanted)
-    plan = plan_of(rule, Problem(draft, aim, k))
+    plan = build_plan(rule, Problem(draft, aim, k))
     if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
         raise InvalidParameterError(
             f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
@@ -236,25 +234,8 @@ def plan_of_tree(
     return tokens, plan
 
 
-def plan_of(rule: Rule, problem: Problem) -> TransportPlan:
-    """Plan of a rule, which may be anybody's.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the rule returns something else.
-    """
-    plan: object = rule(problem)
-    if not isinstance(plan, TransportPlan):
-        raise InvalidParameterError(
-            f"the rule {shown(rule)} returned {shown(plan)}; it must return a TransportPlan, as "
-            "KSeq does for a problem"
-        )
-    return plan
-
-
 def _select(
-    rule: Rule,
+    rule: PlanBuilder,
     drafts: Sequence[DraftNode],
     offered: SparseProbs,
     wanted: SparseProbs,

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from otm._core.arithmetic import Law, Number, zeros
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import DraftNode
 from otm.decoding.traversal import OpenNode
 from otm.decoding.verification import TargetProbs, plan_of_tree
@@ -26,7 +26,7 @@ from otm.decoding.verification import TargetProbs, plan_of_tree
 __all__ = ["tokens_by_rule", "tokens_by_traversal"]
 
 
-def tokens_by_rule(rule: Rule, root: DraftNode, target: TargetProbs, depth: int) -> Law:
+def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, depth: int) -> Law:
     """Mean number of tokens that Algorithm 3 of SpecTr outputs, given the drafts.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from otm._core.ratio_order import RatioOrder
 from otm._core.text import shown
-from otm.coupling.rules import RULES
+from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError, InvalidParameterError
 from otm.files import StoredArray
@@ -213,7 +213,7 @@ def _measure(
 
 
 def _by_plan(name: str, draft: Floats, target: Floats, settings: Settings) -> list[float]:
-    plans = (RULES[name](Problem(draft, target, k)) for k in settings.ks)
+    plans = (PLANS[name](Problem(draft, target, k)) for k in settings.ks)
     return [float(plan.acceptance) for plan in plans]
 
 

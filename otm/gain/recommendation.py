@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from otm._core.checks import as_positive
 from otm._core.text import shown, text_table
-from otm.coupling.rules import named_rules
+from otm.coupling.build import named_rules
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters

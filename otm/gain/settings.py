@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from otm._core.checks import as_draft_count
-from otm._core.text import shown
-from otm.coupling.rules import RULES
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.errors import InvalidParameterError
 from otm.gain.capped import CAPPED_RULES
 from otm.gain.lossy_settings import Lenience, LossySetting, Typical, check_lossy_settings
+from otm.rules import named
 
 __all__ = ["MAX_DRAFTS", "Settings"]
 
@@ -28,7 +27,7 @@ class Settings:
     ks : sequence of int, optional
         Numbers of drafts, at most 1024; 1 is always among them.
     rules : sequence of str, optional
-        Names in `otm.coupling.RULES`.  The three that accept min(q, c p) take a few milliseconds
+        Names in `otm.rules.RULES`.  The three that accept min(q, c p) take a few milliseconds
         together, whatever the number of k; others a plan for each k.
     sampling : SamplingParameters, optional
         How to sample from both models.
@@ -68,8 +67,7 @@ class Settings:
         if ks[-1] > MAX_DRAFTS:
             raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MAX_DRAFTS}")
         for name in self.rules:
-            if name not in RULES:
-                raise UnknownMethodError(f"rule {shown(name)}; known rules are {', '.join(RULES)}")
+            named(name, "plan")
         if not self.rules:
             raise InvalidParameterError("there is nothing to compute; give at least one rule")
         temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)

@@ -16,7 +16,7 @@ from otm._core.arithmetic import Law, Number
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import InverseCdf
 from otm.coupling import TransportPlan
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.drafts import DraftDistribution
@@ -148,7 +148,7 @@ class ByConditional(TransportPlan):
     plan: TransportPlan
 
     @classmethod
-    def of(cls, rule: Rule) -> Rule:
+    def of(cls, rule: PlanBuilder) -> PlanBuilder:
         """Turn a rule into one of such plans."""
 
         def build(problem: Problem) -> TransportPlan:

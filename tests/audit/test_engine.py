@@ -15,7 +15,7 @@ from otm.audit.breakpoints import by_breakpoints
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.observation import UnsuitedError
-from otm.coupling.rules import RULES
+from otm.coupling.build import PLANS
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
@@ -100,14 +100,14 @@ def test_mutants_are_found_by_each_method(name: str, method: str) -> None:
     assert report.counterexample.tv_distance > 0
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if name != "optimal"])
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "optimal"])
 def test_the_rules_of_the_literature_are_lossless(name: str) -> None:
-    assert lossless(RULES[name], examples=0).verdict == "lossless on everything tried"
+    assert lossless(PLANS[name], examples=0).verdict == "lossless on everything tried"
 
 
 def test_the_optimal_plan_is_lossless() -> None:
     few = [i for i in INSTANCES.values() if i.gamma == 1 and i.k < 3 and i.vocabulary < 4]
-    assert lossless(RULES["optimal"], instances=few, examples=0).lossless
+    assert lossless(PLANS["optimal"], instances=few, examples=0).lossless
 
 
 @pytest.mark.parametrize("method", ["exact paths", "breakpoints"])

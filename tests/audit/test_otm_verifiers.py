@@ -16,8 +16,8 @@ from otm.audit.adapters.otm_verifiers import (
 )
 from otm.audit.breakpoints import by_breakpoints
 from otm.audit.instances import INSTANCES
-from otm.coupling import RULES, RecursiveRejectionWithoutReplacement, TypicalAcceptance
-from otm.coupling.rules import Rule
+from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement, TypicalAcceptance
+from otm.coupling.build import PlanBuilder
 from otm.decoding import tree_rules
 from otm.errors import InvalidParameterError, UnknownMethodError
 
@@ -106,8 +106,8 @@ def test_unknown_names_are_refused_at_once(call: Any) -> None:
         call()
 
 
-@pytest.mark.parametrize("rule", [RecursiveRejectionWithoutReplacement, RULES["SpecHub"]])
-def test_rules_for_drafts_of_other_laws_are_refused_at_once(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", [RecursiveRejectionWithoutReplacement, PLANS["SpecHub"]])
+def test_rules_for_drafts_of_other_laws_are_refused_at_once(rule: PlanBuilder) -> None:
     """Catches "not lossless" as the verdict on a rule that was given the wrong drafts."""
     with pytest.raises(InvalidParameterError, match="not a rule for k independent drafts"):
         spectr_step(rule)

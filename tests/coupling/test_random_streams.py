@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otm.coupling.build import PlanBuilder
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.plan import TransportPlan
-from otm.coupling.rules import Rule
 from otm.testing import BUDGET, Control, exact_distribution
 from otm.testing.instances import instance
 
@@ -27,7 +27,7 @@ def select_with_shared_stream(plan: TransportPlan, numbers: Any) -> Any:
     return plan.select(drafts, coins).token
 
 
-def test_the_output_has_the_target_law(rule: Rule, request: pytest.FixtureRequest) -> None:
+def test_the_output_has_the_target_law(rule: PlanBuilder, request: pytest.FixtureRequest) -> None:
     # Sampling: draft, coin and residual sharing one stream must fail
     plan, exact = (rule(instance("two cuts", exact=exact)) for exact in (False, True))
     if isinstance(plan, NaiveTargetSampling):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from otm.decoding.__main__ import main
-from otm.decoding.generate import tree_rules
+from otm.decoding.verifiers import tree_rules
 from otm.models.ngram import NGramModel
 
 SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--max-tokens", "12", "--gamma", "3"]
@@ -52,8 +52,8 @@ def test_the_same_seed_prints_the_same_text(capsys: pytest.CaptureFixture[str]) 
         (["--prompt", ""], "prompt 0 is empty"),
         (["--gamma", "-1"], "γ = -1"),
         (["--k", "0"], "k = 0"),
-        (["--rule", "nonsense"], "'nonsense'; trees of drafts are judged by traversal"),
-        (["--rule", "greedy"], "'greedy' is for drafts that are not independent"),
+        (["--rule", "nonsense"], "there is no rule 'nonsense'; known rules are optimal, k-Seq"),
+        (["--rule", "greedy"], "rule 'greedy' cannot be used here: it is for Greedy drafts"),
         (["--max-tokens", "0"], "max_tokens = 0"),
         (["--temperature", "-1"], "temperature = -1.0"),
         (["--seed", "-1"], "seed = -1"),

@@ -13,7 +13,7 @@ import pytest
 
 from otm._core.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
-from otm.coupling.rules import RULES
+from otm.coupling.build import PLANS
 from otm.decoding import autoregressive, spectr, speculative, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import DraftNode, ModelDrafter, Randomness
@@ -95,7 +95,7 @@ def test_spectr_with_the_rules_own_uniforms(
 @pytest.mark.parametrize("branching", [2, (1, 2)], ids=str)
 @pytest.mark.parametrize("name", ["optimal", "recursive rejection"])
 def test_spectr_with_the_rules_conditional_laws(name: str, branching: Branching) -> None:
-    verify = spectr_verifier(ByConditional.of(RULES[name]))
+    verify = spectr_verifier(ByConditional.of(PLANS[name]))
     assert_step_lossless(2, 2, branching, verify, seed=9)
 
 

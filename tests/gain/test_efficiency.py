@@ -22,7 +22,7 @@ from otm.coupling import (
     RecursiveRejection,
     RecursiveRejectionWithoutReplacement,
 )
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding import (
     DraftNode,
     ModelDrafter,
@@ -47,7 +47,7 @@ from otm.testing.monte_carlo import Sampler
 from otm.testing.sequences import ByConditional, output_distribution_of
 
 PROMPT = (0,)
-RULES: dict[str, Rule | None] = {
+RULES: dict[str, PlanBuilder | None] = {
     "k-Seq": KSeq,
     "optimal": OptimalPlan,
     "recursive rejection": RecursiveRejection,
@@ -61,7 +61,7 @@ def models(seed: int) -> tuple[TableModel, TableModel]:
 
 
 def mean_tokens_of_loop(
-    rule: Rule | None, target: TableModel, draft: TableModel, k: Branching, gamma: int
+    rule: PlanBuilder | None, target: TableModel, draft: TableModel, k: Branching, gamma: int
 ) -> Fraction:
     """Mean length of the first output, along every path of the loop's comparisons."""
     verify = verify_traversal if rule is None else spectr_verifier(ByConditional.of(rule))
@@ -95,7 +95,7 @@ def all_chains(model: TableModel, k: int, gamma: int) -> Iterator[tuple[Number, 
 
 
 def mean_tokens(
-    rule: Rule | None, target: TableModel, draft: TableModel, k: int, gamma: int
+    rule: PlanBuilder | None, target: TableModel, draft: TableModel, k: int, gamma: int
 ) -> npt.NDArray[Any]:
     """Mean over all drafts of the mean given the drafts, for each γ."""
 
@@ -214,14 +214,14 @@ DRAFT = TableModel({(): [0.25, 0.25, 0.25, 0.25]})
 TARGET = TableModel({(): [0.4, 0.4, 0.1, 0.1]})
 
 
-def exact(rule: Rule) -> float:
+def exact(rule: PlanBuilder) -> float:
     return float(mean_tokens(rule, TARGET, DRAFT, 2, 2)[2])
 
 
 def test_the_loop_has_the_computed_block_efficiency() -> None:
     """A long run, with laws that do not depend on the context, so that steps are independent."""
 
-    def lengths(rule: Rule) -> Sampler:
+    def lengths(rule: PlanBuilder) -> Sampler:
         def sampler(rng: np.random.Generator, draws: int) -> npt.NDArray[Any]:
             steps = stream(
                 TARGET, [PROMPT], ModelDrafter(DRAFT, 2), spectr_verifier(rule), gamma=2,
@@ -244,7 +244,7 @@ def test_the_loop_has_the_computed_block_efficiency() -> None:
 def test_recordings_have_the_computed_block_efficiency() -> None:
     """Catches recorded drafts that do not have the law of the draft model."""
 
-    def tokens(rule: Rule) -> Sampler:
+    def tokens(rule: PlanBuilder) -> Sampler:
         def sampler(rng: np.random.Generator, draws: int) -> npt.NDArray[Any]:
             seed = int(rng.integers(2**31))
             recordings = record(TARGET, ModelDrafter(DRAFT, 2), [[PROMPT] * draws], 2, seed=seed)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import otm
-from otm.coupling import RULES
+from otm._core import digest as sources
+from otm.coupling import PLANS
 from otm.errors import InvalidInputError, ProblemTooLargeError
-from otm.figures import sources
 from otm.gain import Lenience, Settings, Typical, from_files
 from otm.gain.pairs import Measured
 from otm.gain.run import measure_all
@@ -59,10 +59,10 @@ def test_numbers_are_those_of_the_plans(folder: Path) -> None:
             for i, k in enumerate((1, 2)):
                 problem = otm.Problem(draft, target, k)
                 for r, rule in enumerate(rules):
-                    plan = RULES[rule](problem)
+                    plan = PLANS[rule](problem)
                     wanted = pytest.approx(float(plan.acceptance), abs=1e-12)
                     assert found["acceptance"][row, d, r, i] == wanted
-                optimum = RULES["optimal"](problem)
+                optimum = PLANS["optimal"](problem)
                 token = arrays["tokens"][row]
                 share = optimum.accepted_mass[token] / target[token]
                 assert found["accepted"][row, d, 1, i] == pytest.approx(share, abs=1e-9)

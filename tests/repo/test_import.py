@@ -25,7 +25,7 @@ HEAVY = [
 FLOORS = [
     {"errors"},
     {"_core"},
-    {"files"},
+    {"files", "rules"},
     {"drafts"},
     {"problem"},
     {"optimum"},
@@ -48,7 +48,7 @@ ROOFS = [  # may use everything below, and nothing below uses them
 ROOF = set[str]().union(*ROOFS)
 FREE = {  # what they may use, by exception
     "certificate": set(),
-    "kernels": {"errors"},
+    "kernels": {"errors", "_core", "rules"},
     "models": {"errors", "_core", "files"},
 }
 

@@ -15,7 +15,7 @@ import otm.optimum.bounds
 import otm.optimum.cut
 from otm import Certificate, Interval, Problem, Solution, SparseProbs
 from otm.batch import SolutionRows
-from otm.coupling import RULES, ResidualPlan, Selection, TransportPlan
+from otm.coupling import PLANS, ResidualPlan, Selection, TransportPlan
 from otm.on_tokens import DraftsOnTokens, OnTokens, SparseSolution
 
 NAMES = {
@@ -40,7 +40,7 @@ NAMES = {
         "compare",
     ],
     "otm.coupling": [
-        "RULES",
+        "PLANS",
         "ArgmaxLenientPlan",
         "GreedyRule",
         "ImportanceSelection",
@@ -354,7 +354,7 @@ def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters()
 def test_the_rules_by_name_are_lossless() -> None:
     """Catches a lossy rule in the table of lossless ones."""
     problem = Problem([0.75, 0.25], [0.25, 0.75], 2)
-    assert all(rule(problem).lossless for rule in RULES.values())
+    assert all(rule(problem).lossless for rule in PLANS.values())
 
 
 def test_the_tree_of_errors() -> None:

@@ -13,16 +13,17 @@ from otm._core.sparse import SparseProbs
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.batched import Batched
 from otm.audit.adapters.honest import models_for
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding import ModelDrafter, speculative, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import Randomness
-from otm.decoding.generate import CHAIN_VERIFIERS, verifier_of
 from otm.decoding.reading import Path
 from otm.decoding.verification import plan_of_tree
+from otm.decoding.verifiers import tree_verifier
 from otm.kernels import verify, verify_drafts
 from otm.kernels.checks import check_name
 from otm.kernels.multi_draft_checks import coins_of
+from otm.rules import named
 
 __all__ = ["chain_kernel", "multi_draft_kernel", "spectr_step", "speculative_loop"]
 
@@ -73,7 +74,7 @@ def speculative_loop(rule: str = "chain") -> Adapter:
     >>> speculative_loop("block").name
     'speculative, block'
     """
-    check_name("rule", rule, CHAIN_VERIFIERS)
+    named(rule, "verifier", several=False)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         return speculative(
@@ -89,7 +90,9 @@ def speculative_loop(rule: str = "chain") -> Adapter:
     return _Loop(f"speculative, {rule}", decode, chains=False)
 
 
-def spectr_step(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = None) -> Adapter:
+def spectr_step(
+    rule: str | PlanBuilder, *, prefix_tree: bool = False, name: str | None = None
+) -> Adapter:
     """Audit one step of `otm.decoding.spectr`, with k chains or a tree of k drafts at each node.
 
     Parameters
@@ -120,7 +123,7 @@ def spectr_step(rule: str | Rule, *, prefix_tree: bool = False, name: str | None
     >>> spectr_step("traversal", prefix_tree=True).name
     'spectr, traversal, prefix tree'
     """
-    verifier = verifier_of(rule)
+    verifier = tree_verifier(rule)
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
         law = SparseProbs([0, 1], [0.5, 0.5])
         plan_of_tree(rule, law, law, 2)

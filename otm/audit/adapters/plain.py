@@ -13,13 +13,14 @@ from otm._core.text import shown
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.honest import chain_laws, draw_chain, models_for
 from otm.audit.adapters.results import as_tokens
-from otm.audit.adapters.rules import Rule, SelectionRule
+from otm.audit.adapters.rules import SelectionRule
 from otm.audit.adapters.signature import (
     parameters_of,
     randomness_of,
     required,
     torch_generator,
 )
+from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
@@ -205,7 +206,7 @@ def token_rule(function: Callable[..., Any], **options: Any) -> Adapter:
     'KSeq'
     """
     if required(function) == 1:
-        rule: Rule = function
+        rule: PlanBuilder = function
         return SelectionRule(rule, **options)
     return TokenRule(function, **options)
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from otm._core.checks import Drafts
 from otm._core.sampling import InverseCdf
 from otm.audit.adapter import Adapter, Instance
+from otm.coupling.build import PlanBuilder
 from otm.coupling.plan import TransportPlan
-from otm.coupling.rules import Rule
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.problem import Problem
 
-__all__ = ["Rule", "SelectionRule"]
+__all__ = ["SelectionRule"]
 
 
 class SelectionRule(Adapter):
@@ -33,7 +33,7 @@ class SelectionRule(Adapter):
 
     max_tokens = 1
 
-    def __init__(self, rule: Rule, name: str | None = None) -> None:
+    def __init__(self, rule: PlanBuilder, name: str | None = None) -> None:
         self.name = str(name or getattr(rule, "__name__", type(rule).__name__))
         self._plan = lru_cache(maxsize=64)(lambda instance, exact: _Drafted(rule, instance, exact))
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding.branching import Branching, as_branching
 from otm.decoding.drafting import ModelDrafter
-from otm.decoding.generate import verifier_of
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.trace import Generation
+from otm.decoding.verifiers import tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface.arguments import (
     as_endings,
@@ -90,7 +90,7 @@ class AssistedDecoding:
         *,
         k: Branching = 8,
         gamma: int | GammaPolicy = 5,
-        rule: str | Rule = "k-Seq",
+        rule: str | PlanBuilder = "k-Seq",
         vocabulary: int | None = None,
         streamer: Any = None,
     ) -> None:
@@ -98,7 +98,7 @@ class AssistedDecoding:
         self.assistant = assistant
         self.k = as_branching(k)
         self.gamma = as_policy(gamma)
-        self.verifier = verifier_of(rule)
+        self.verifier = tree_verifier(rule)
         self.vocabulary = vocabulary
         self.streamer = streamer
         self.generation: Generation | None = None
