@@ -26,7 +26,7 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm import Problem
 from otm.coupling import PLANS, TransportPlan
-from otm.testing import exact_acceptance, exact_output_law
+from otm.testing import exact_acceptance, exact_output_distribution
 
 RESULTS = Path(__file__).parent / "results" / "laws.json"
 TOLERANCE = 1e-12
@@ -110,7 +110,7 @@ def check(name: str, plan: TransportPlan, rng: np.random.Generator) -> dict[str,
     law = plan.output_distribution()
     optimum = otm.alpha(plan.drafts, problem.target)
     if problem.exact:
-        enumerated = exact_output_law(plan)
+        enumerated = exact_output_distribution(plan)
         require(law.tolist() == enumerated.tolist() == problem.target.tolist(), name, problem)
         require(plan.acceptance == exact_acceptance(plan) <= optimum, name, problem)
         if name in {"optimal", "greedy", "SpecHub", "maximal coupling"}:

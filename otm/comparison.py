@@ -89,7 +89,7 @@ class Comparison:
 
     @cached_property
     def _table(self) -> list[tuple[str, ...]]:
-        heading = ("rule", "drafts", "acceptance", "optimum", "output law")
+        heading = ("rule", "drafts", "acceptance", "optimum", "output distribution")
         rows = [
             (rule.name, str(rule.plan.drafts), _text(rule.acceptance), _text(rule.optimum),
              "exact" if rule.distance is None else f"TV {float(rule.distance.total_variation):.2g}")
@@ -162,8 +162,8 @@ def compare(
     >>> lenient = partial(LenientPlan, lenience=0.5)
     >>> compare([0.75, 0.25], [0.25, 0.75], 2, rules={"k-Seq": KSeq, "lenient": lenient})
     One token out of 2, from at most 2 drafts
-    rule     drafts    acceptance  optimum  output law
-    -------  --------  ----------  -------  ----------
+    rule     drafts    acceptance  optimum  output distribution
+    -------  --------  ----------  -------  -------------------
     k-Seq    2 i.i.d.  0.6483      0.6875   exact
     lenient  2 i.i.d.  0.9375      0.6875   TV 0.25
     """

@@ -244,12 +244,12 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
     "files and command line": {
         "pickles are refused": [
             "test_files.py::test_hostile_files_are_refused_in_one_line",
-            "cli/test_laws.py::test_pickles_in_archives_are_refused",
+            "cli/test_distributions.py::test_pickles_in_archives_are_refused",
             "models/test_gpt_files.py::test_files_that_are_no_models_are_refused_in_one_line",
         ],
         "JSON with NaN or a key twice: one line, no traceback": [
             "test_files.py::test_json_that_readers_take_in_different_ways_is_refused",
-            "cli/test_laws.py::test_a_bad_file_is_refused_in_one_line",
+            "cli/test_distributions.py::test_a_bad_file_is_refused_in_one_line",
         ],
         "names in archives that lead elsewhere write nothing": [
             f"{HERE}::test_names_in_an_archive_lead_nowhere",

@@ -46,7 +46,7 @@ def _document(options: Any) -> dict[str, Any]:
     with contextlib.redirect_stdout(sys.stderr):  # it may say that torch is missing
         target, draft = demo.model_names(options)
     methods = demo.ways_to_decode(options, demo.load_model(target), demo.load_model(draft))
-    generations = {name: method(max_tokens=options.tokens) for name, method in methods.items()}
+    generations = {name: method(max_tokens=options.max_tokens) for name, method in methods.items()}
     ways = [
         {
             "way": name,

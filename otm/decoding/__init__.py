@@ -15,12 +15,12 @@
 from otm.decoding.analysis import (
     acceptance_from_divergence,
     best_gamma,
-    divergence_lk,
     expected_tokens,
-    least_improvement,
+    lk_divergence,
     memory_accesses_factor,
     operations_factor,
     oracle_speedup,
+    single_draft_improvement,
     walltime_improvement,
 )
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search
@@ -32,7 +32,7 @@ from otm.decoding.drafters import (
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter
 from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.hypotheses import Hypothesis
-from otm.decoding.loop import Options, stream
+from otm.decoding.loop import DecodingOptions, stream
 from otm.decoding.policies import OnlineGamma, best_gamma_policy, huggingface_heuristic
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
@@ -43,6 +43,7 @@ from otm.decoding.verifiers import tree_rules
 __all__ = [
     "AcceleratedDrafter",
     "Beams",
+    "DecodingOptions",
     "DraftNode",
     "Drafter",
     "Generation",
@@ -50,7 +51,6 @@ __all__ = [
     "ModelDrafter",
     "NonAutoregressiveDrafter",
     "OnlineGamma",
-    "Options",
     "PromptLookup",
     "SamplingParameters",
     "Seconds",
@@ -60,13 +60,13 @@ __all__ = [
     "beam_search",
     "best_gamma",
     "best_gamma_policy",
-    "divergence_lk",
     "expected_tokens",
     "huggingface_heuristic",
-    "least_improvement",
+    "lk_divergence",
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",
+    "single_draft_improvement",
     "spectr",
     "spectr_verifier",
     "speculative",

@@ -81,7 +81,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--prompt", default="And it came to pass", help="text to go on from (%(default)r)")
-    add("--tokens", type=int, default=96, metavar="N", help="new tokens (%(default)s)")
+    add("--max-tokens", type=int, default=96, metavar="N", help="most new tokens (%(default)s)")
     add("--gamma", type=int, default=4, metavar="N", help="drafts of a path (%(default)s)")
     add("--k", type=int, nargs="+", default=[1, 4, 8], metavar="K", help="SpecTr's paths (1 4 8)")
     add(
@@ -110,7 +110,7 @@ def compare_ways(options: argparse.Namespace) -> None:
     print(f"target: {target}, draft: {draft}, γ = {options.gamma}, ", end="")
     print(f"temperature {options.temperature:g}, seed {options.seed}", flush=True)
     generations = {
-        name: method(max_tokens=options.tokens) for name, method in _progress(methods.items())
+        name: method(max_tokens=options.max_tokens) for name, method in _progress(methods.items())
     }
 
     colour = wants_colour(sys.stdout) if options.colour is None else options.colour
@@ -140,16 +140,14 @@ def ways_to_decode(
 ) -> dict[str, Callable[..., Generation]]:
     """All ways to decode, by name, as functions of the number of tokens; each has been tried."""
     prompts = as_prompts([_prompt(options)], target.vocabulary)
-    check_room(target, draft, prompts, as_positive(options.tokens, "max_tokens"))
+    check_room(target, draft, prompts, as_positive(options.max_tokens, "max_tokens"))
     common: Any = {"sampling": SamplingParameters(options.temperature), "seed": options.seed}
     drafts: Any = {"gamma": options.gamma, **common}
     methods: dict[str, Callable[..., Generation]] = {
         "autoregressive": partial(autoregressive, target, prompts, **common)
     }
     for how in names("verifier", several=False):
-        methods[_chain(how)] = partial(
-            speculative, target, draft, prompts, verification=how, **drafts
-        )
+        methods[_chain(how)] = partial(speculative, target, draft, prompts, rule=how, **drafts)
     for rule, k in itertools.product(options.rule, options.k):
         methods[_spectr(rule, k)] = partial(
             spectr, target, draft, prompts, rule=rule, k=k, **drafts

@@ -8,7 +8,7 @@ from otm.coupling.build import PlanBuilder
 from otm.decoding.branching import Branching
 from otm.decoding.checks import as_prompts, as_sampling, check_models
 from otm.decoding.drafting import Drafter, ModelDrafter
-from otm.decoding.loop import Options, Prompts, stream
+from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
@@ -24,7 +24,7 @@ CHAINS = 8
 
 
 def autoregressive(
-    target: LanguageModel, prompts: Prompts, **options: Unpack[Options]
+    target: LanguageModel, prompts: Prompts, **options: Unpack[DecodingOptions]
 ) -> Generation:
     """Decode without drafts, one token for each run of the target model.
 
@@ -35,7 +35,7 @@ def autoregressive(
     prompts : sequence of sequences of int
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     **options
-        See `Options`.
+        See `DecodingOptions`.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def autoregressive(
     --------
     >>> from otm.models import TableModel
     >>> model = TableModel({(): [0, 1, 0], (1,): [0.25, 0.25, 0.5]})
-    >>> autoregressive(model, [[0], [2]], max_tokens=4, end=2, seed=0).sequences
+    >>> autoregressive(model, [[0], [2]], max_tokens=4, eos_token_id=2, seed=0).sequences
     ((1, 1, 2), (1, 0, 1, 1))
     """
     return _decode(target, prompts, None, verify_chain, gamma=0, options=options)
@@ -65,9 +65,9 @@ def speculative(
     prompts: Prompts,
     *,
     gamma: int | GammaPolicy = 5,
-    verification: str = "chain",
+    rule: str = "chain",
     draft_sampling: SamplingParameters | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[DecodingOptions],
 ) -> Generation:
     """Decode with one chain of drafts in each step ([leviathan2023]_, Algorithm 1).
 
@@ -81,13 +81,13 @@ def speculative(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
-    verification : {"chain", "block"}, optional
+    rule : {"chain", "block"}, optional
         Accept drafts up to the first that is rejected (Algorithm 1), or judge them together, which
         accepts at least as much on average ([sun2024block]_).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
     **options
-        See `Options`.
+        See `DecodingOptions`.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def speculative(
     Raises
     ------
     UnknownMethodError
-        If there is no such verification.
+        If there is no such rule.
     InvalidInputError, InvalidParameterError
         As for `stream`, and if a `draft_sampling` is given beside a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
@@ -117,7 +117,7 @@ def speculative(
     >>> 2.5 < generation.block_efficiency < 3  # 1 + α + α² + α³ = 2.73 for α = 3/4
     True
     """
-    verifier = chain_verifier(verification)
+    verifier = chain_verifier(rule)
     drafter = _as_drafter(draft, 1, draft_sampling, options)
     return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
 
@@ -131,7 +131,7 @@ def spectr(
     gamma: int | GammaPolicy = 5,
     rule: str | PlanBuilder = "k-Seq",
     draft_sampling: SamplingParameters | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[DecodingOptions],
 ) -> Generation:
     """Decode with K chains, or a prefix tree, of drafts in each step ([sun2023]_, Algorithm 3).
 
@@ -157,7 +157,7 @@ def spectr(
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
     **options
-        See `Options`.
+        See `DecodingOptions`.
 
     Returns
     -------
@@ -207,7 +207,7 @@ def _decode(
     verifier: Verifier,
     *,
     gamma: int | GammaPolicy,
-    options: Options,
+    options: DecodingOptions,
 ) -> Generation:
     check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
@@ -219,7 +219,7 @@ def _as_drafter(
     draft: LanguageModel | Drafter,
     branching: Branching,
     sampling: SamplingParameters | None,
-    options: Options,
+    options: DecodingOptions,
 ) -> Drafter:
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling

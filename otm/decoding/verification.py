@@ -87,7 +87,7 @@ def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
     --------
     >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
     >>> root = DraftNode()
-    >>> root.grow(draft, 1, lambda m: np.full(m, 0.5))
+    >>> root.draw_children(draft, 1, lambda m: np.full(m, 0.5))
     >>> root.children[0].path
     (0,)
     >>> verify_chain(root, lambda path: q, lambda m: np.full(m, 0.5))
@@ -101,7 +101,7 @@ def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
                 "chain, `spectr_verifier` and `verify_traversal` take trees"
             )
         (child,) = node.children
-        output = _judge(child.token, node.offered(), target(node.path), uniforms)
+        output = _judge(child.token, node.checked_draft_probs(), target(node.path), uniforms)
         if output != child.token:
             return (*node.path, output)
         node = child
@@ -160,7 +160,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     >>> from otm.coupling import KSeq
     >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
     >>> root = DraftNode()
-    >>> root.grow(draft, 2, lambda m: np.array([0.5, 0.9]))
+    >>> root.draw_children(draft, 2, lambda m: np.array([0.5, 0.9]))
     >>> spectr_verifier(KSeq)(root, lambda path: q, lambda m: np.full(m, 0.5))
     (1, 1)
     """
@@ -184,9 +184,9 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
 
 def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
     """Law of the drafts of nodes with one path: the same, or they are not i.i.d."""
-    law = nodes[0].offered()
+    law = nodes[0].checked_draft_probs()
     for node in nodes[1:]:
-        other = node.offered()
+        other = node.checked_draft_probs()
         same = other is law or (
             np.array_equal(other.tokens, law.tokens)
             and np.array_equal(other.probabilities, law.probabilities)

@@ -92,9 +92,9 @@ def block_efficiency(
 
     Notes
     -----
-    The contexts decide what is estimated: at those where the steps of a loop began (`contexts_of`)
-    it is the block efficiency of that loop, and close to it that of one with other drafts; over all
-    positions of a text it is too large.
+    The contexts decide what is estimated: at those where the steps of a loop began
+    (`contexts_from`) it is the block efficiency of that loop, and close to it that of one with
+    other drafts; over all positions of a text it is too large.
 
     References
     ----------
@@ -220,7 +220,7 @@ def first_step_acceptance(
     values = {Setup(name, k, 1): np.zeros(len(recordings)) for name in named for k in counts}
     for r, recording in enumerate(recordings):
         if recording.tree.children:
-            _, draft, aim = align(recording.tree.offered(), recording.target[()])
+            _, draft, aim = align(recording.tree.checked_draft_probs(), recording.target[()])
             for k in counts:
                 problem = Problem(draft, aim, k)
                 for name, rule in named.items():

@@ -14,9 +14,9 @@ from otm.testing.exact import (
     Path,
     assert_lossless,
     exact_acceptance,
-    exact_law_of_select,
-    exact_output_law,
-    explore,
+    exact_distribution,
+    exact_distribution_of_select,
+    exact_output_distribution,
     paths,
 )
 from otm.testing.monte_carlo import BUDGET, Budget, Control, Verdict
@@ -31,8 +31,8 @@ __all__ = [
     "Verdict",
     "assert_lossless",
     "exact_acceptance",
-    "exact_law_of_select",
-    "exact_output_law",
-    "explore",
+    "exact_distribution",
+    "exact_distribution_of_select",
+    "exact_output_distribution",
     "paths",
 ]

@@ -28,7 +28,7 @@ from otm.problem import Problem
 from otm.testing import (
     assert_lossless,
     exact_acceptance,
-    exact_output_law,
+    exact_output_distribution,
     paths,
 )
 from otm.testing.instances import INSTANCES, instance
@@ -71,7 +71,7 @@ def test_the_code_that_decides_is_lossless_on_any_laws(rule: PlanBuilder, proble
 def test_enumerated_laws_are_exact(rule: PlanBuilder, problem: Problem) -> None:
     plan = rule(problem)
     target = problem.target.tolist()
-    assert exact_output_law(plan).tolist() == target
+    assert exact_output_distribution(plan).tolist() == target
     assert plan.output_distribution().tolist() == target
     assert plan.acceptance == exact_acceptance(plan) <= alpha(plan.drafts, plan.problem.target)
     if isinstance(plan, ResidualPlan):
@@ -126,7 +126,7 @@ def test_floats_agree_with_fractions(rule: PlanBuilder, problem: Problem) -> Non
 @given(problem=problems(max_tokens=4, max_drafts=2))
 def test_enumerated_laws_of_floats(rule: PlanBuilder, problem: Problem) -> None:
     plan = rule(problem)
-    assert abs(exact_output_law(plan) - plan.problem.target).max() <= 1e-12
+    assert abs(exact_output_distribution(plan) - plan.problem.target).max() <= 1e-12
     assert abs(exact_acceptance(plan) - plan.acceptance) <= 1e-12
 
 
@@ -269,7 +269,9 @@ def test_drafts_of_another_law_bias_the_output(rule: PlanBuilder) -> None:
         drafted = rule(Problem(weights / weights.sum(), problem.target, problem.k))
         if drafted.drafts.k < plan.drafts.k:  # one token is one draft, if drafts must differ
             continue
-        distance = abs(exact_output_law(plan, drafted.drafts.tuples()) - problem.target).sum() / 2
+        distance = (
+            abs(exact_output_distribution(plan, drafted.drafts.tuples()) - problem.target).sum() / 2
+        )
         if isinstance(plan, NaiveTargetSampling):  # never looks at the drafts
             assert distance < 1e-15
         else:

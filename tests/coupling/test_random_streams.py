@@ -14,7 +14,7 @@ import pytest
 from otm.coupling.build import PlanBuilder
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.plan import TransportPlan
-from otm.testing import BUDGET, Control, explore
+from otm.testing import BUDGET, Control, exact_distribution
 from otm.testing.instances import instance
 
 
@@ -41,9 +41,9 @@ def test_the_output_has_the_target_law(rule: PlanBuilder, request: pytest.Fixtur
     def sample_with_shared_stream(rng: np.random.Generator, draws: int) -> Any:
         return select_with_shared_stream(plan, rng.random((draws, k + m)))
 
-    law = explore(lambda u: int(select_with_shared_stream(exact, u)), k + m)
+    law = exact_distribution(lambda u: int(select_with_shared_stream(exact, u)), k + m)
     shared = np.array([float(law.get(token, 0)) for token in range(plan.problem.n)])
-    BUDGET.check_law(
+    BUDGET.check_distribution(
         request.node.nodeid,
         sample,
         plan.problem.target,

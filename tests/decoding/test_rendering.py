@@ -28,7 +28,7 @@ def step(drafts: Any, output: tuple[int, ...], accepted: int, **others: Any) -> 
         "call": 0,
         "position": 1,
         "gamma": 3,
-        "ending": None,
+        "finish_reason": None,
         "seconds": Seconds(1, 2, 1),
     }
     return Step(drafts=drafts, output=output, accepted=accepted, **(fields | others))
@@ -132,8 +132,10 @@ def test_no_text_of_a_model_reaches_the_terminal_as_a_command() -> None:
 
 
 def test_the_table_compares_with_its_first_row() -> None:
-    slow = Generation(((0,),), (step((), (1,), 0), step((), (1,), 0, call=1, ending="length")))
-    fast = Generation(((0,),), (step(((1, 2),), (1, 2), 1, ending="length"),))
+    slow = Generation(
+        ((0,),), (step((), (1,), 0), step((), (1,), 0, call=1, finish_reason="length"))
+    )
+    fast = Generation(((0,),), (step(((1, 2),), (1, 2), 1, finish_reason="length"),))
     first, second, *rows = statistics({"alone": slow, "drafts": fast}).splitlines()
     assert len({len(line) for line in (first, second, *rows)}) == 1
     assert [row.split() for row in rows] == [

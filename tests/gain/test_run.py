@@ -261,7 +261,7 @@ def test_a_source_of_ones_own_needs_no_module_of_ours(folder: Path, wanted: Meas
 
 
 def test_knobs_that_differ_little_are_told_apart(folder: Path) -> None:
-    """Bug: six digits of a knob in the key and the label: another one's results are taken."""
+    """Bug: six digits of a setting in the key and the label: another one's results are taken."""
     near = [
         Settings(ks=(1,), lossy_settings=(Lenience(lenience),)) for lenience in (0.5, 0.5000001)
     ]

@@ -115,10 +115,16 @@ def is_protocol(value: Any) -> bool:
 
 
 NEVER_RAISED = {
-    ("otm.audit.adapters.ours.chain_kernel", "InvalidInputError"): "kernels run in runs only",
-    ("otm.audit.adapters.ours.drafts_kernel", "InvalidInputError"): "kernels run in runs only",
     (
-        "otm.audit.adapters.ours.trees",
+        "otm.audit.adapters.otm_verifiers.chain_kernel",
+        "InvalidInputError",
+    ): "kernels run in runs only",
+    (
+        "otm.audit.adapters.otm_verifiers.multi_draft_kernel",
+        "InvalidInputError",
+    ): "kernels run in runs only",
+    (
+        "otm.audit.adapters.otm_verifiers.spectr_step",
         "InvalidDistributionError",
     ): "it tries a rule on laws of its own",
     ("otm.batch.SolutionRows.sample", "InvalidUniformsError"): "a generator makes valid ones",

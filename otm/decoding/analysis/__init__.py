@@ -19,8 +19,12 @@ References
    Decoding", ICML 2023, section 3.
 """
 
-from otm.decoding.analysis.acceptance import acceptance_from_divergence, divergence_lk
-from otm.decoding.analysis.choosing_gamma import best_gamma, least_improvement, oracle_speedup
+from otm.decoding.analysis.acceptance import acceptance_from_divergence, lk_divergence
+from otm.decoding.analysis.choosing_gamma import (
+    best_gamma,
+    oracle_speedup,
+    single_draft_improvement,
+)
 from otm.decoding.analysis.factors import (
     expected_tokens,
     memory_accesses_factor,
@@ -31,11 +35,11 @@ from otm.decoding.analysis.factors import (
 __all__ = [
     "acceptance_from_divergence",
     "best_gamma",
-    "divergence_lk",
     "expected_tokens",
-    "least_improvement",
+    "lk_divergence",
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",
+    "single_draft_improvement",
     "walltime_improvement",
 ]
