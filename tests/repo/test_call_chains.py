@@ -51,7 +51,7 @@ def is_handed_down(frame: FrameType) -> bool:
 
 
 def watched(call: Callable[[], Any]) -> tuple[list[str], set[tuple[str, str]]]:
-    """The modules on the deepest stack of a call, and the calls from a layer to a higher one."""
+    """Return the modules on the deepest stack of a call, and its calls to higher layers."""
     stack: list[str] = []
     deepest: list[str] = []
     upwards = set()
@@ -111,7 +111,7 @@ CALLS = {
     "solve": solve,
     "compare": lambda: repr(otm.compare([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)),
     "generate": generate,
-    "audit": lambda: lossless(accept_everything, examples=0, instances=INSTANCES[:1]),
+    "audit": lambda: lossless(accept_everything, examples=0, instances=[*INSTANCES.values()][:1]),
 }
 
 
