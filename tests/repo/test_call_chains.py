@@ -19,16 +19,15 @@ import otm
 from otm.audit import lossless
 from otm.audit.instances import INSTANCES
 
-LAYERS = runpy.run_path(str(Path(__file__).with_name("test_import.py")))
+IMPORTS = runpy.run_path(str(Path(__file__).with_name("test_import.py")))
 DEEPEST = 10
 OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rmul", "add", "radd")}
 
 
 def rank(module: str) -> int:
     """Height of a module's layer."""
-    room = LAYERS["room"](module)
-    order = [*LAYERS["FLOORS"][:-1], {"models"}, {"decoding"}, *LAYERS["ROOFS"]]
-    return next((i for i, layer in enumerate(order) if room in layer), -1)
+    package = IMPORTS["package"](module)
+    return next(i for i, layer in enumerate(IMPORTS["LAYERS"]) if package in layer)
 
 
 def is_override(frame: FrameType, caller: str) -> bool:
