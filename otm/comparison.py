@@ -19,6 +19,7 @@ from otm.coupling.plan import TransportPlan
 from otm.errors import ProblemTooLargeError, UnknownMethodError
 from otm.optimum.other_drafts import optimal_value_of
 from otm.problem import Problem
+from otm.rules import RULES
 
 __all__ = ["ComparedRule", "Comparison", "compare"]
 
@@ -171,6 +172,8 @@ def compare(
     if isinstance(p, SparseProbs) or isinstance(q, SparseProbs):
         _, p, q = align(p, q)
     problem = Problem(p, q, k)
+    if rules is None:  # all that take so many drafts
+        chosen = {name: rule for name, rule in chosen.items() if problem.k <= (RULES[name].max_k or problem.k)}
     compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
     compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)

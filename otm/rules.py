@@ -52,6 +52,8 @@ class Rule:
         none.
     k : int or None
         Number of drafts, where the rule takes no other; None for any number.
+    max_k : int or None
+        Most drafts that it is meant for, where there is a limit.
     lossless : bool
         Whether the output has the distribution of the target.
     parameters : tuple of str
@@ -72,6 +74,7 @@ class Rule:
     verifier: str = ""
     kernel: str = ""
     k: int | None = None
+    max_k: int | None = None
     lossless: bool = True
     parameters: tuple[str, ...] = ()
 
@@ -126,8 +129,14 @@ _LIST = (
         verifier="traversal.verify_traversal", kernel="block", k=1,
     ),
     Rule("traversal", "IID", "Weng et al. 2025", verifier="traversal.verify_traversal"),
-    Rule("grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2", kernel="k_seq"),
-    Rule("levels", "IID", "docs/theory/levels.md, Theorem 11.2", kernel="levels"),
+    Rule(
+        "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
+        "grid_k_seq.GridKSeq", kernel="k_seq", max_k=64,
+    ),
+    Rule(
+        "levels", "IID", "docs/theory/levels.md, Theorem 11.2", "levels.LevelsPlan",
+        kernel="levels", max_k=64,
+    ),
     Rule(
         "lenient", "IID", "docs/theory/lenience.md; Leviathan et al. 2023, appendix A.5",
         "lenient.LenientPlan", lossless=False, parameters=("lenience",),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from otm._core.text import shown
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
 from otm.problem import Problem
 from otm.rules import RULES, Rule, names
 
@@ -26,11 +26,21 @@ def plan_class(rule: Rule) -> type[TransportPlan]:
 
 
 def _builder(rule: Rule) -> PlanBuilder:
-    """Class of a rule or, where it takes a certain number of drafts, a function that sets it."""
-    cls, k = plan_class(rule), rule.k
-    if k is None:
+    """Class of a rule or, where its number of drafts is set or limited, a function that sees to it."""
+    cls, k, limit = plan_class(rule), rule.k, rule.max_k
+    if k is not None:
+        return lambda problem: cls(Problem(problem.draft, problem.target, k))
+    if limit is None:
         return cls
-    return lambda problem: cls(Problem(problem.draft, problem.target, k))
+
+    def limited(problem: Problem) -> TransportPlan:
+        if problem.k > limit:
+            raise ProblemTooLargeError(
+                f"the rule {rule.name} takes at most {limit} drafts, not k = {problem.k}"
+            )
+        return cls(problem)
+
+    return limited
 
 
 PLANS: dict[str, PlanBuilder] = {name: _builder(RULES[name]) for name in names("plan")}
