@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Subject, lossless
-from otm.audit.adapters.ours import chain_kernel, decoding, drafts_kernel, trees
+from otm.audit.adapters.ours import decoding, kernel, trees
 from otm.audit.breakpoints import by_breakpoints
 from otm.audit.instances import INSTANCES
 from otm.coupling import RULES, RecursiveRejectionWithoutReplacement, TypicalAcceptance
@@ -41,30 +41,30 @@ def test_loops_of_several_chains(rule: str, prefix_tree: bool) -> None:
 
 @pytest.mark.parametrize("rule", ["chain", "block"])
 def test_definitions_of_kernels(rule: str) -> None:
-    passes(chain_kernel(rule), CHAINS, "exact paths")
+    passes(kernel(rule), CHAINS, "exact paths")
 
 
-@pytest.mark.parametrize("rule", ["k-seq", "levels"])
+@pytest.mark.parametrize("rule", ["grid k-Seq", "levels"])
 def test_definitions_of_kernels_for_several_chains(rule: str) -> None:
-    passes(drafts_kernel(rule), SEVERAL[:2] if rule == "levels" else SEVERAL, "exact paths")
+    passes(kernel(rule), SEVERAL[:2] if rule == "levels" else SEVERAL, "exact paths")
 
 
 TORCH = [
-    (chain_kernel, "chain", CHAINS[1:]),
-    (chain_kernel, "block", CHAINS[1:]),
-    (drafts_kernel, "k-seq", SEVERAL[2:]),
-    (drafts_kernel, "levels", SEVERAL[3:]),
+    ("chain", CHAINS[1:]),
+    ("block", CHAINS[1:]),
+    ("grid k-Seq", SEVERAL[2:]),
+    ("levels", SEVERAL[3:]),
 ]
 
 
-@pytest.mark.parametrize(("kernel", "rule", "names"), TORCH)
-def test_torch(kernel: Any, rule: str, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("rule", "names"), TORCH)
+def test_torch(rule: str, names: tuple[str, ...]) -> None:
     pytest.importorskip("torch")
     passes(kernel(rule, "torch"), names, "breakpoints")
 
 
-@pytest.mark.parametrize(("kernel", "rule"), [case[:2] for case in TORCH])
-def test_triton_decides_alike_on_every_piece(kernel: Any, rule: str) -> None:
+@pytest.mark.parametrize("rule", [case[0] for case in TORCH])
+def test_triton_decides_alike_on_every_piece(rule: str) -> None:
     """Catches an adapter that gives the kernels other arrays than it gives their reference.
 
     The law of the reference is known piece by piece; the interpreter is too slow to find its own.
@@ -88,9 +88,9 @@ def test_what_is_not_lossless_does_not_pass() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: chain_kernel("k-seq"),
-        lambda: chain_kernel("chain", "cuda"),
-        lambda: drafts_kernel("chain"),
+        lambda: kernel("k-Seq"),
+        lambda: kernel("chain", "cuda"),
+        lambda: kernel("kseq", "torch"),
         lambda: trees("greedy rule"),
         lambda: decoding("typo"),
         lambda: decoding(None),  # type: ignore[arg-type]

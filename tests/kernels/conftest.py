@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from otm.kernels.multi_draft_checks import coins_of
 
 from otm.kernels import definition, triton_
-from otm.kernels.multi_draft_checks import coins_of
 
 UNCLAMPED = "abs(mass(wanted) - mass(offered))"
 

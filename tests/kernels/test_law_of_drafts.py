@@ -13,6 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from otm.kernels.levels_definition import STEPS  # noqa: E402
+from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
+from otm.kernels.reference import mass  # noqa: E402
+
 from otm.kernels import (  # noqa: E402
     k_seq_reference,
     levels_reference,
@@ -20,9 +24,6 @@ from otm.kernels import (  # noqa: E402
     multi_draft_triton,
     softmax,
 )
-from otm.kernels.levels_definition import STEPS  # noqa: E402
-from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
-from otm.kernels.reference import mass  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 

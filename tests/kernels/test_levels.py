@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import otm
-from otm.kernels import levels_definition
 from otm.kernels.definition import UNIT
 from otm.kernels.levels_definition import (
     Table,
@@ -22,6 +19,9 @@ from otm.kernels.levels_definition import (
     power_slopes,
     ratio_grid,
 )
+
+import otm
+from otm.kernels import levels_definition
 from otm.testing import paths
 
 F = Fraction

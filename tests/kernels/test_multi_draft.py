@@ -13,13 +13,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
+
 from otm.kernels import (  # noqa: E402
     multi_draft_definition,
     multi_draft_reference,
     multi_draft_triton,
     reference,
 )
-from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 

@@ -10,6 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from otm.kernels.k_seq_definition import at_least_once, find_split, k_seq
+from otm.kernels.levels_definition import levels
+from otm.kernels.multi_draft_checks import coins_of
+from otm.kernels.multi_draft_definition import verify_drafts
 
 from otm import Problem
 from otm.coupling import KSeq
@@ -20,10 +24,6 @@ from otm.errors import (
     InvalidUniformsError,
 )
 from otm.kernels import definition, k_seq_definition, multi_draft_definition
-from otm.kernels.k_seq_definition import at_least_once, find_split, k_seq
-from otm.kernels.levels_definition import levels
-from otm.kernels.multi_draft_checks import coins_of
-from otm.kernels.multi_draft_definition import verify_drafts
 from otm.testing import paths
 
 F = Fraction

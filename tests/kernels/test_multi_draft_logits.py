@@ -11,6 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from otm.kernels.multi_draft_checks import RULES  # noqa: E402
+
 import otm.kernels  # noqa: E402
 from otm.errors import (  # noqa: E402
     InvalidDistributionError,
@@ -26,7 +28,6 @@ from otm.kernels import (  # noqa: E402
     reference,
     softmax,
 )
-from otm.kernels.multi_draft_checks import RULES  # noqa: E402
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 SHAPES = {1: (2, 1), 2: (2, 1), 3: (3, 1), 5: (3, 2), 7: (1, 1), 9: (2, 1), 17: (2, 0)}

@@ -13,6 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
+
 from otm.kernels import (  # noqa: E402
     Workspace,
     block_reference,
@@ -25,7 +27,6 @@ from otm.kernels import (  # noqa: E402
     softmax,
     triton_,
 )
-from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),

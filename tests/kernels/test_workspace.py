@@ -10,9 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from otm.kernels.multi_draft_checks import RULES  # noqa: E402
+
 import otm.kernels  # noqa: E402
 from otm.kernels import block_triton, chain_triton, multi_draft_triton  # noqa: E402
-from otm.kernels.multi_draft_checks import RULES  # noqa: E402
 
 
 def on(device: str, arguments: Any) -> list[Any]:

@@ -115,8 +115,7 @@ def is_protocol(value: Any) -> bool:
 
 
 NEVER_RAISED = {
-    ("otm.audit.adapters.ours.chain_kernel", "InvalidInputError"): "kernels run in runs only",
-    ("otm.audit.adapters.ours.drafts_kernel", "InvalidInputError"): "kernels run in runs only",
+    ("otm.audit.adapters.ours.kernel", "InvalidInputError"): "kernels run in runs only",
     (
         "otm.audit.adapters.ours.trees",
         "InvalidDistributionError",

@@ -116,7 +116,7 @@ def test_the_scan_sees_imports_of_every_form() -> None:
     }
     assert "otm.optimum.solvers.highs" in imports("otm.solve")  # within a function
     assert not imports("otm.certificate")
-    assert {room(name) for name in imports("otm.kernels.reference")} <= {"errors", "kernels"}
+    assert {room(name) for name in imports("otm.kernels.torch.block")} <= {"errors", "kernels"}
     assert allowed("optimum") >= {"problem", "errors", "optimum"}
     assert allowed("optimum").isdisjoint({"coupling", "solve", "testing", "kernels"})
     assert allowed("decoding").isdisjoint({"kernels", "figures", "testing"})

@@ -166,9 +166,12 @@ NAMES = {
         "UnknownMethodError",
     ],
     "otm.kernels": [
+        "Verified",
         "Workspace",
-        "verify",
-        "verify_drafts",
+        "sigmoid_distance",
+        "verify_logits",
+        "verify_probs",
+        "verify_sigmoid",
     ],
     "otm.optimum.bounds": [
         "Bound",
@@ -241,9 +244,8 @@ NAMES = {
         "rejection_sample",
     ],
     "otm.audit.adapters.ours": [
-        "chain_kernel",
         "decoding",
-        "drafts_kernel",
+        "kernel",
         "trees",
     ],
 }

@@ -4,11 +4,11 @@ The optimal rule ranks all tokens by their ratio.  Here the ratios of a fixed gr
 draft with a ratio between two of them takes the lower or the upper level at random, so that its
 mean is right.  The masses of the levels are one histogram of the vocabulary; the optimal cap, the
 slots and the swaps are then found for the levels, as if these were the tokens, and the draft in the
-highest slot wins.  Its law v' is computed from what the tables really do, it is accepted with
-probability min(1, q/v'), and the residual is q − min(q, v'): the output law is q whatever the grid,
-and only the acceptance depends on it.
+highest slot wins.  Its distribution v' is computed from what the tables really do, it is accepted
+with probability min(1, q/v'), and the residual is q − min(q, v'): the output has the distribution q
+whatever the grid, and only the acceptance depends on it.
 
-Letters as in the papers: p the draft law, q the target law, k the number of drafts.
+Letters as in the papers: p the draft's distribution, q the target's, k the number of drafts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.definition import mass
-from otm.kernels.k_seq_definition import at_least_once
+from otm.kernels.numpy.distributions import mass
+from otm.kernels.numpy.k_seq import at_least_once
+from otm.kernels.numpy.multi_draft import verify_chains
+from otm.kernels.verified import Verified
 
-__all__ = ["LEAST_RATIO", "STEPS", "levels", "ratio_grid"]
+__all__ = [
+    "LEAST_RATIO", "STEPS", "Places", "Table", "at_node", "ratio_grid", "select", "slot_of",
+    "uniforms_per_position", "verify", "winner",
+]  # fmt: skip
 
 STEPS = 32
 """Levels for each octave of the ratio; a power of two, which the kernels need."""
@@ -34,9 +39,24 @@ Numbers = npt.NDArray[Any]
 """Fractions, or whole numbers or floats with the steps rounded as written."""
 
 
-def ratio_grid(most: int, steps: int) -> list[Fraction]:
+def verify(
+    target_probs: Numbers,
+    draft_probs: Numbers,
+    draft_tokens: npt.NDArray[Any],
+    uniforms: Numbers,
+) -> Verified[npt.NDArray[np.int64]]:
+    """Verify K chains, selecting among the drafts of a position by the levels of their ratios."""
+    return verify_chains(select, target_probs, draft_probs, draft_tokens, uniforms)
+
+
+def uniforms_per_position(chains: int) -> int:
+    """Count the uniforms of a position: a level and a slot for each draft, and a coin."""
+    return 2 * chains + 1
+
+
+def ratio_grid(chains: int, steps: int) -> list[Fraction]:
     """Ascending ratios: 0, then 2^e (1 + m/steps), up to a power of two that is at least K."""
-    octaves = range(LEAST_RATIO, (most - 1).bit_length())
+    octaves = range(LEAST_RATIO, (chains - 1).bit_length())
     ratios = (Fraction(2) ** e * (1 + Fraction(m, steps)) for e in octaves for m in range(steps))
     return [Fraction(0), *ratios, Fraction(2) ** octaves.stop]
 
@@ -49,60 +69,25 @@ class Places(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What the levels do.
+    """What the levels do."""
 
-    Attributes
-    ----------
-    masses : array [G]
-        Draft mass of each level, and of the slot of the same number.
-    win : array [G]
-        How many times as likely a token of each level is to win as one draft is to be it.
-    low, high : int array [2G]
-        Levels of each swap; equal masses of both take the other's slot.
-    swapped : array [2G + 1]
-        Cumulative mass of the swaps.
-    first, last : int array [G]
-        The swaps of each level are first, …, last − 1.
-    """
-
-    masses: Numbers
-    win: Numbers
-    low: npt.NDArray[np.int64]
-    high: npt.NDArray[np.int64]
-    swapped: Numbers
-    first: npt.NDArray[np.int64]
+    masses: Numbers  # [G], draft mass of each level, and of the slot of the same number
+    win: Numbers  # [G], how many times as likely a token wins as one draft is to be it
+    low: npt.NDArray[np.int64]  # [2G], levels of each swap:
+    high: npt.NDArray[np.int64]  # equal masses of both take the other's slot
+    swapped: Numbers  # [2G + 1], cumulative mass of the swaps
+    first: npt.NDArray[np.int64]  # [G], the swaps of each level are first, …, last − 1
     last: npt.NDArray[np.int64]
 
 
-def levels(
+def select(
     target: Numbers, draft: Numbers, tokens: npt.NDArray[Any], uniforms: Numbers, steps: int = STEPS
 ) -> tuple[int, Numbers]:
-    """Accept the draft that wins, if it passes.
+    """Accept the draft that wins, if it passes: [V], [V], [K], [2K + 1] → place or −1, masses [V].
 
-    Parameters
-    ----------
-    target, draft : array [V]
-        The two laws; floats or fractions.
-    tokens : int array [K]
-        Drafts, independent and all from the draft law; −1 for those out of the running.
-    uniforms : array [2K + 1]
-        In [0, 1): for each draft one for its level, for each one for its slot, and a coin.
-    steps : int, optional
-        Levels for each octave of the ratio.
-
-    Returns
-    -------
-    index : int
-        Place of the accepted draft; −1 if there is none.
-    residual : array [V]
-        Masses to draw from if none is accepted: of q − v', or of q if no draft is in the running,
-        or if the residual is empty, which only rounding can make of use.
-
-    Examples
-    --------
-    >>> law, tokens = np.array([0.5, 0.5]), np.array([1, 0])
-    >>> levels(np.array([1.0, 0.0]), law, tokens, np.array([0.5, 0.5, 0.5, 0.5, 0.1]))[0]
-    1
+    The masses are those of q − v', or of q if no draft is running, or if the residual is empty,
+    which only rounding can make of use.  The uniforms are one for the level of each draft, one for
+    the slot of each, and a coin for the winner.
     """
     everything = mass(target)
     running = np.flatnonzero((tokens >= 0) & (tokens < target.size))
@@ -111,12 +96,8 @@ def levels(
         return -1, everything
     if target.dtype != object:
         target, draft = target.astype(np.float64), draft.astype(np.float64)
-    ratios = np.array(ratio_grid(tokens.size, steps))
-    ratios = ratios if target.dtype == object else ratios.astype(np.float64)
-    places = find_places(target, draft, ratios)
-    table = make_table(level_masses(draft, places, ratios.size), ratios, count)
-    wins = table.win[places.lower]
-    won = draft * (wins + places.share * (table.win[places.lower + 1] - wins))
+    places, table = at_node(target, draft, count, tokens.size, steps)
+    won = winner(draft, places, table)
 
     index, best = -1, -1
     for i in running.tolist():
@@ -129,8 +110,25 @@ def levels(
         x = int(tokens[index])
         if uniforms[-1] * won[x] < target[x] and draft[x] > 0:
             return index, everything
-    left = np.maximum(everything - mass(np.minimum(target, won)), 0)
-    return -1, left if left.any() else everything
+    residual = np.maximum(everything - mass(np.minimum(target, won)), 0)
+    return -1, residual if residual.any() else everything
+
+
+def at_node(
+    target: Numbers, draft: Numbers, count: int, chains: int, steps: int = STEPS
+) -> tuple[Places, Table]:
+    """Places of the tokens [V] and table for so many drafts, on the grid of so many chains."""
+    ratios = np.array(ratio_grid(chains, steps))
+    ratios = ratios if target.dtype == object else ratios.astype(np.float64)
+    places = find_places(target, draft, ratios)
+    return places, make_table(level_masses(draft, places, ratios.size), ratios, count)
+
+
+def winner(draft: Numbers, places: Places, table: Table) -> Numbers:
+    """Distribution v' of the draft that wins: [V]."""
+    lower, upper = table.win[places.lower], table.win[places.lower + 1]
+    won: Numbers = draft * (lower + places.share * (upper - lower))
+    return won
 
 
 def find_places(target: Numbers, draft: Numbers, ratios: Numbers) -> Places:
@@ -138,8 +136,8 @@ def find_places(target: Numbers, draft: Numbers, ratios: Numbers) -> Places:
     possible = draft > 0
     top = np.full_like(target, ratios[-1])
     with np.errstate(over="ignore"):
-        found = np.divide(target, draft, out=top.copy(), where=possible)
-    ratio = np.minimum(found, top)
+        ratio = np.divide(target, draft, out=top.copy(), where=possible)
+    ratio = np.minimum(ratio, top)
     lower = np.searchsorted(ratios, ratio, side="right") - 1
     lower = np.clip(lower, 0, ratios.size - 2)
     below = ratios[lower]
@@ -159,7 +157,7 @@ def make_table(masses: Numbers, ratios: Numbers, count: int) -> Table:
     """Find slots and swaps of the levels for so many drafts."""
     below = np.cumsum(masses)
     slopes = power_slopes(below, count)
-    lacking = rounded((wanted_ratio(masses, below, ratios, count) - slopes) * masses)
+    lacking = rounded((target_ratio(masses, below, ratios, count) - slopes) * masses)
     lack, excess = np.cumsum(np.maximum(lacking, 0)), np.cumsum(np.maximum(-lacking, 0))
 
     # the north-west corner rule: both are used up in order, from the end of one to the next end
@@ -171,8 +169,8 @@ def make_table(masses: Numbers, ratios: Numbers, count: int) -> Table:
     gain = slopes[high] - slopes[low]
     useful = (ends <= min(lack[-1], excess[-1])) & (low < high) & (gain > 0)
     gain = np.where(useful, gain, 0 * gain + 1)
-    most = np.minimum(masses[low], masses[high])  # more only by rounding
-    swap = np.where(useful, rounded(np.minimum((ends - starts) / gain, most)), 0 * ends)
+    largest = np.minimum(masses[low], masses[high])  # more only by rounding
+    swap = np.where(useful, rounded(np.minimum((ends - starts) / gain, largest)), 0 * ends)
 
     edges = np.where(lacking > 0, lack, excess)
     size = np.where(lacking > 0, lacking, -lacking)
@@ -188,7 +186,7 @@ def make_table(masses: Numbers, ratios: Numbers, count: int) -> Table:
     return Table(masses, win, low, high, swapped, first, last)
 
 
-def wanted_ratio(masses: Numbers, below: Numbers, ratios: Numbers, count: int) -> Numbers:
+def target_ratio(masses: Numbers, below: Numbers, ratios: Numbers, count: int) -> Numbers:
     """Ratio r = max(min(q/p, c*), b) of winning to drafting, with the masses r p adding to one."""
     total = below[-1]
     target = np.cumsum(rounded(masses * ratios))
@@ -231,10 +229,10 @@ def slot_of(table: Table, level: int, uniform: Any) -> int:
     point = uniform * table.masses[level]
     if table.masses.dtype != object:
         point = int(point)
-    found = int(np.searchsorted(table.swapped[1:], table.swapped[first] + point, side="right"))
-    if found >= last:
+    swap = int(np.searchsorted(table.swapped[1:], table.swapped[first] + point, side="right"))
+    if swap >= last:
         return level
-    low, high = int(table.low[found]), int(table.high[found])
+    low, high = int(table.low[swap]), int(table.high[swap])
     return high if low == level else low
 
 

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from otm.kernels.definition import UNIT
-from otm.kernels.laws_triton import mass, probability
-from otm.kernels.triton_ import constant, jit, tl
+from otm.kernels.numpy.distributions import UNIT
+from otm.kernels.triton.distributions import mass, probability
+from otm.kernels.triton.runtime import constant, jit, tl
 
 __all__ = ["first_above", "masses", "of_drafts", "pick_block", "write_output"]
 
@@ -18,7 +18,7 @@ def of_drafts(
     target: tl.tensor,
     draft: tl.tensor,
     tokens: tl.tensor,
-    laws: tl.tensor,
+    softmaxes: tl.tensor,
     target_row: tl.tensor,
     draft_row: tl.tensor,
     gamma: tl.tensor,
@@ -40,22 +40,24 @@ def of_drafts(
     place = step.to(tl.int64)
     token = tl.load(tokens + step, mask=drafted, other=0)
     known = drafted & (token < size)
-    row, law = target + place * target_row, laws + step * 4
-    wanted = probability(row, token, known, law, drafted, low, high, kind).to(tl.float64)
-    offered = tl.full((padded_gamma,), 1.0, tl.float64)
+    row, softmax = target + place * target_row, softmaxes + step * 4
+    target_prob = probability(row, token, known, softmax, drafted, low, high, kind).to(tl.float64)
+    draft_prob = tl.full((padded_gamma,), 1.0, tl.float64)
     if not one_hot:
-        row, law = draft + place * draft_row, laws + (step + gamma + 1) * 4
+        row, softmax = draft + place * draft_row, softmaxes + (step + gamma + 1) * 4
         inside = drafted & (token < draft_size)
-        offered = probability(row, token, inside, law, drafted, low, high, kind).to(tl.float64)
-    return wanted, offered, known
+        draft_prob = probability(row, token, inside, softmax, drafted, low, high, kind).to(
+            tl.float64
+        )
+    return target_prob, draft_prob, known
 
 
 @jit
 def masses(
     target: tl.tensor,
     draft: tl.tensor,
-    target_law: tl.tensor,
-    draft_law: tl.tensor,
+    target_softmax: tl.tensor,
+    draft_softmax: tl.tensor,
     token: tl.tensor,
     drafted: tl.tensor,
     weight: tl.tensor,
@@ -68,20 +70,22 @@ def masses(
 ) -> tl.tensor:
     """Masses of the target's row, and of max(weight · target − draft, 0); the weight may be None.
 
-    Where there is no draft to subtract, its size is given as 0, and nothing of it is read; a
-    one-hot draft is given as −1.
+    Where there is no draft to subtract, its size is 0, and nothing of it is read; a one-hot
+    draft is −1 there.
     """
-    law = probability(target, token, token < size, target_law, True, low, high, kind)
-    wanted = mass(law, _UNIT)
-    left = wanted
+    prob = probability(target, token, token < size, target_softmax, True, low, high, kind)
+    of_row = mass(prob, _UNIT)
+    left = of_row
     if weight is not None:
-        left = mass(law.to(tl.float64) * weight, _UNIT)
+        left = mass(prob.to(tl.float64) * weight, _UNIT)
     if one_hot:
-        offered = mass(tl.where(token == drafted, 1.0, 0.0), _UNIT)
+        subtracted = mass(tl.where(token == drafted, 1.0, 0.0), _UNIT)
     else:
         known, used = token < draft_size, draft_size > 0
-        offered = mass(probability(draft, token, known, draft_law, used, low, high, kind), _UNIT)
-    return wanted, tl.maximum(left - offered, 0)
+        subtracted = mass(
+            probability(draft, token, known, draft_softmax, used, low, high, kind), _UNIT
+        )
+    return of_row, tl.maximum(left - subtracted, 0)
 
 
 @jit
@@ -94,19 +98,21 @@ def pick_block(
     vocabulary would find.
     """
     block = tl.arange(0, padded_blocks)
-    found = tl.load(sums + block, mask=block < blocks, other=0)
-    total = tl.sum(found, 0)
+    values = tl.load(sums + block, mask=block < blocks, other=0)
+    total = tl.sum(values, 0)
     # the product can round up to the total
     point = tl.minimum((uniform * total.to(tl.float64)).to(tl.int64), total - 1)
-    above = tl.cumsum(found, 0) > point
+    above = tl.cumsum(values, 0) > point
     chosen = tl.minimum(tl.min(tl.where(above, block, padded_blocks), 0), blocks - 1)
-    return chosen, point - tl.sum(tl.where(block < chosen, found, 0), 0)
+    return chosen, point - tl.sum(tl.where(block < chosen, values, 0), 0)
 
 
 @jit
-def first_above(found: tl.tensor, token: tl.tensor, point: tl.tensor, size: tl.tensor) -> tl.tensor:
+def first_above(
+    values: tl.tensor, token: tl.tensor, point: tl.tensor, size: tl.tensor
+) -> tl.tensor:
     """First token where the cumulative mass exceeds the point; whatever happens, below the size."""
-    above = tl.cumsum(found, 0) > point
+    above = tl.cumsum(values, 0) > point
     return tl.min(tl.where(above, token, size - 1), 0)
 
 

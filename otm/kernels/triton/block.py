@@ -1,4 +1,4 @@
-"""Block verification as Triton kernels: the decisions of `otm.kernels.block_reference`.
+"""Block verification as Triton kernels: the decisions of `otm.kernels.torch.block`.
 
 One program for each block of each row adds up what block verification would have to draw from
 there; then one program for each chain tests all parts of the drafts, picks a block and reads only
@@ -10,74 +10,47 @@ four, with two that find the sum of each row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
+from torch import Tensor
 
-from otm.kernels import triton_
-from otm.kernels.checks import check_chain
-from otm.kernels.definition import UNIT, ChainResult
-from otm.kernels.draw_triton import first_above, masses, of_drafts, pick_block, write_output
-from otm.kernels.laws_triton import chain_length, summarise_logits
-from otm.kernels.reference import import_torch
-from otm.kernels.triton_ import check_device, constant, jit, launch, padded, tl
+from otm.kernels.numpy.distributions import UNIT
+from otm.kernels.triton import runtime
+from otm.kernels.triton.distributions import chain_length, summarise_logits
+from otm.kernels.triton.draw import first_above, masses, of_drafts, pick_block, write_output
+from otm.kernels.triton.runtime import check_device, constant, jit, launch, lay_out, padded, tl
+from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-__all__ = ["verify_block", "verify_block_from_logits"]
+__all__ = ["verify", "verify_from_logits"]
 
 _PART = constant(1 / UNIT)
 
 
-def verify_block(
+def verify(
     target_probs: Tensor,
     draft_probs: Tensor | None,
     draft_tokens: Tensor,
     uniforms: Tensor,
     *,
-    validate: bool = True,
     workspace: Workspace | None = None,
-) -> ChainResult[Tensor]:
-    """Accept the longest part of the drafts that passes, and draw the token that follows it.
-
-    Equivalent to, but faster than, `otm.kernels.block_reference.verify_block`: the decisions are
-    the same ones, bit for bit.  Takes, returns and raises what
-    `otm.kernels.chain_triton.verify_chain` does.
-    """
-    torch = import_torch()
-    if validate:
-        check_chain(torch, target_probs, draft_probs, draft_tokens, uniforms)
-    given = (target_probs, draft_probs, draft_tokens, uniforms)
-    return _run(*given, "probabilities", workspace=workspace)
+) -> Verified[Tensor]:
+    """Accept the longest part of the drafts that passes, and draw the token that follows it."""
+    arguments = (target_probs, draft_probs, draft_tokens, uniforms)
+    return _run(*arguments, "probabilities", workspace=workspace)
 
 
-def verify_block_from_logits(
+def verify_from_logits(
     target_logits: Tensor,
     draft_logits: Tensor | None,
     draft_tokens: Tensor,
     uniforms: Tensor,
     temperature: float | Tensor = 1.0,
     *,
-    validate: bool = True,
     workspace: Workspace | None = None,
-) -> ChainResult[Tensor]:
-    """`verify_block` for logits: the laws are those of `otm.kernels.softmax`, in float32.
-
-    Takes, returns and raises what `otm.kernels.chain_triton.verify_chain_from_logits` does.
-    """
-    torch = import_torch()
-    if validate:
-        check_chain(
-            torch,
-            target_logits,
-            draft_logits,
-            draft_tokens,
-            uniforms,
-            logits=True,
-            temperature=temperature,
-        )
-    given = (target_logits, draft_logits, draft_tokens, uniforms)
-    return _run(*given, "logits", temperature=temperature, workspace=workspace)
+) -> Verified[Tensor]:
+    """`verify` of the softmaxes of `otm.kernels.torch.softmax`, which are never written out."""
+    arguments = (target_logits, draft_logits, draft_tokens, uniforms)
+    return _run(*arguments, "logits", temperature=temperature, workspace=workspace)
 
 
 def _run(
@@ -89,36 +62,35 @@ def _run(
     *,
     temperature: float | Tensor = 1.0,
     workspace: Workspace | None,
-) -> ChainResult[Tensor]:
+) -> Verified[Tensor]:
     """Launch the kernels, for rows of "probabilities" or "logits"."""
-    torch = import_torch()
     check_device(target)
     work = Workspace() if workspace is None else workspace
     batch, gamma = tokens.shape
     size, device = target.shape[2], target.device
-    target, drafts, tokens, uniforms = work.lay_out(target, draft, tokens, uniforms)
-    blocks = -(-size // triton_.BLOCK)
+    target, drafts, tokens, uniforms = lay_out(work, target, draft, tokens, uniforms)
+    blocks = -(-size // runtime.BLOCK)
     output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=device)
     accepted = torch.empty(batch, dtype=torch.int64, device=device)
     sums = work.take("sums", (batch, gamma + 1, 2, blocks), torch.int64, device)
-    laws = sums
+    softmaxes = sums
     if kind == "logits":
         one_hot = draft is None
-        laws = summarise_logits(target, drafts, tokens, temperature, work, one_hot=one_hot)
+        softmaxes = summarise_logits(target, drafts, tokens, temperature, work, one_hot=one_hot)
     strides = (*target.stride()[:2], *drafts.stride()[:2])
     shape = (gamma, size, drafts.shape[2])
     constants = {
         "kind": kind,
         "one_hot": draft is None,
         "padded_gamma": padded(gamma),
-        "block_size": triton_.BLOCK,
+        "block_size": runtime.BLOCK,
     }
-    given = (target, drafts, tokens, uniforms, laws, sums)
-    launch(add_up, (batch, gamma + 1, blocks), *given, *strides, *shape, **constants)
+    arguments = (target, drafts, tokens, uniforms, softmaxes, sums)
+    launch(add_up, (batch, gamma + 1, blocks), *arguments, *strides, *shape, **constants)
     launch(
         draw,
         (batch,),
-        *given,
+        *arguments,
         accepted,
         output,
         *strides,
@@ -128,15 +100,15 @@ def _run(
         padded_rows=padded(gamma + 1),
         padded_blocks=padded(blocks),
     )
-    return ChainResult(output, accepted)
+    return Verified(output, accepted)
 
 
 @jit
-def next_weight(weight: tl.tensor, wanted: tl.tensor, offered: tl.tensor) -> tl.tensor:
-    """Return min(weight · wanted / offered, 1), without a division by zero."""
-    weighted = weight * wanted
-    below = weighted < offered
-    divided = weighted / tl.where(below, offered, 1.0)
+def next_weight(weight: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor) -> tl.tensor:
+    """Return min(weight · target / draft, 1), without a division by zero."""
+    weighted = weight * target_prob
+    below = weighted < draft_prob
+    divided = weighted / tl.where(below, draft_prob, 1.0)
     return tl.where(below, divided, tl.where(weighted > 0, 1.0, 0.0))
 
 
@@ -152,7 +124,7 @@ def add_up(
     draft: tl.tensor,
     tokens: tl.tensor,
     uniforms: tl.tensor,
-    laws: tl.tensor,
+    softmaxes: tl.tensor,
     sums: tl.tensor,
     target_chain: tl.tensor,
     target_row: tl.tensor,
@@ -176,12 +148,12 @@ def add_up(
         return
     target += chain * target_chain
     draft += chain * draft_chain
-    laws += chain * (2 * gamma + 1) * 4
-    wanted, offered, _ = of_drafts(
+    softmaxes += chain * (2 * gamma + 1) * 4
+    target_prob, draft_prob, _ = of_drafts(
         target,
         draft,
         tokens,
-        laws,
+        softmaxes,
         target_row,
         draft_row,
         gamma,
@@ -197,14 +169,14 @@ def add_up(
     weight = tl.full((), 1.0, tl.float64)
     for i in range(row):
         weight = next_weight(
-            weight, at_step(wanted, i, padded_gamma), at_step(offered, i, padded_gamma)
+            weight, at_step(target_prob, i, padded_gamma), at_step(draft_prob, i, padded_gamma)
         )
     inside = row < length
     of_row, left = masses(
         target + row.to(tl.int64) * target_row,
         draft + row.to(tl.int64) * draft_row,
-        laws + row * 4,
-        laws + (row + gamma + 1) * 4,
+        softmaxes + row * 4,
+        softmaxes + (row + gamma + 1) * 4,
         block * block_size + tl.arange(0, block_size),
         tl.load(tokens + row, mask=inside, other=-1),
         weight,
@@ -226,7 +198,7 @@ def draw(
     draft: tl.tensor,
     tokens: tl.tensor,
     uniforms: tl.tensor,
-    laws: tl.tensor,
+    softmaxes: tl.tensor,
     sums: tl.tensor,
     accepted: tl.tensor,
     output: tl.tensor,
@@ -250,15 +222,15 @@ def draw(
     tokens += chain * gamma
     uniforms += chain * (gamma + 2)
     sums += chain * (gamma + 1) * 2 * blocks
-    laws += chain * (2 * gamma + 1) * 4
+    softmaxes += chain * (2 * gamma + 1) * 4
     target += chain * target_chain
     draft += chain * draft_chain
     length = chain_length(tokens, gamma, padded_gamma)
-    wanted, offered, _ = of_drafts(
+    target_prob, draft_prob, _ = of_drafts(
         target,
         draft,
         tokens,
-        laws,
+        softmaxes,
         target_row,
         draft_row,
         gamma,
@@ -276,16 +248,18 @@ def draw(
     count, weight_there = length * 0, weight
     for i in range(1, length + 1):
         weight = next_weight(
-            weight, at_step(wanted, i - 1, padded_gamma), at_step(offered, i - 1, padded_gamma)
+            weight,
+            at_step(target_prob, i - 1, padded_gamma),
+            at_step(draft_prob, i - 1, padded_gamma),
         )
-        found = tl.load(sums + i * 2 * blocks + part, mask=part < blocks, other=0)
-        excess = tl.sum(found, 0).to(tl.float64) * _PART
+        values = tl.load(sums + i * 2 * blocks + part, mask=part < blocks, other=0)
+        excess = tl.sum(values, 0).to(tl.float64) * _PART
         coin = tl.load(uniforms + i - 1)
         chance = tl.where(i == length, weight, excess)
         divisor = tl.where(i == length, 1.0, excess + (1.0 - weight))
-        passed = (coin * divisor < chance) & (weight > 0)
-        count = tl.where(passed, i, count)
-        weight_there = tl.where(passed, weight, weight_there)
+        passes = (coin * divisor < chance) & (weight > 0)
+        count = tl.where(passes, i, count)
+        weight_there = tl.where(passes, weight, weight_there)
 
     rejected = count < length
     uniform = tl.load(uniforms + tl.where(rejected, gamma, gamma + 1))
@@ -297,8 +271,8 @@ def draw(
     _, left = masses(
         target + count.to(tl.int64) * target_row,
         draft + count.to(tl.int64) * draft_row,
-        laws + count * 4,
-        laws + (count + gamma + 1) * 4,
+        softmaxes + count * 4,
+        softmaxes + (count + gamma + 1) * 4,
         token,
         tl.load(tokens + count, mask=subtract, other=-1),
         tl.where(subtract, weight_there, 1.0),

@@ -9,7 +9,7 @@ F = (1 − (1 − Σh)^k) / Σh is how many times as likely k drafts give a toke
 differs from k-Seq at ρ* only in tokens whose ratio lies between the two factors, to second order:
 measured, it accepts 0.001 less at most.
 
-Letters as in the papers: p the draft law, q the target law, k the number of drafts.
+Letters as in the papers: p the draft's distribution, q the target's, k the number of drafts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.definition import UNIT, mass
+from otm.kernels.numpy.distributions import UNIT, mass
+from otm.kernels.numpy.multi_draft import verify_chains
+from otm.kernels.verified import Verified
 
-__all__ = ["INTERVALS", "SHARES", "Split", "k_seq"]
+__all__ = [
+    "INTERVALS", "SHARES", "Split", "find_split", "select", "uniforms_per_position", "verify",
+]  # fmt: skip
 
 INTERVALS = 16
 """Between the fixed factors, which are ρ = 1 + (K − 1)(g / 16)² for g = 0, …, 16."""
@@ -32,17 +36,7 @@ SHARES = 64
 
 
 class Split(NamedTuple):
-    """How a draft is tested.
-
-    Attributes
-    ----------
-    low, high : float or Fraction
-        The inverse factors s ≤ S.
-    share : float or Fraction
-        λ, the share of the higher one.
-    factor : float or Fraction
-        F; 0 if no draft can be accepted.
-    """
+    """How a draft is tested: inverse factors s ≤ S, the share λ of S, and F (0: none passes)."""
 
     low: Any
     high: Any
@@ -55,36 +49,31 @@ class Split(NamedTuple):
         return low + self.share * (np.minimum(draft, self.high * target) - low)
 
 
-def k_seq(
+def verify(
+    target_probs: npt.NDArray[Any],
+    draft_probs: npt.NDArray[Any],
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> Verified[npt.NDArray[np.int64]]:
+    """Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
+    return verify_chains(select, target_probs, draft_probs, draft_tokens, uniforms)
+
+
+def uniforms_per_position(chains: int) -> int:
+    """Count the coins of a position: one for each draft."""
+    return chains
+
+
+def select(
     target: npt.NDArray[Any],
     draft: npt.NDArray[Any],
     tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
 ) -> tuple[int, npt.NDArray[Any]]:
-    """Accept the first draft that passes its test.
+    """Accept the first draft that passes its test: [V], [V], [K], [K] → place or −1, masses [V].
 
-    Parameters
-    ----------
-    target, draft : array [V]
-        The two laws; floats or fractions.
-    tokens : int array [K]
-        Drafts, independent and all from the draft law; −1 for those out of the running.
-    uniforms : array [K]
-        A coin for each draft, in [0, 1).
-
-    Returns
-    -------
-    index : int
-        Place of the accepted draft; −1 if there is none.
-    residual : array [V]
-        Masses to draw from if none is accepted: of q − F h, or of q if no draft is in the running,
-        or if the residual is empty, which only rounding can make of use.
-
-    Examples
-    --------
-    >>> law = np.array([0.5, 0.5])
-    >>> k_seq(np.array([1.0, 0.0]), law, np.array([1, 0]), np.array([0.0, 0.7]))[0]
-    1
+    The masses are those of q − F h, or of q if no draft is running, or if the residual is empty,
+    which only rounding can make of use.
     """
     everything = mass(target)
     running = np.flatnonzero(tokens >= 0)
@@ -97,16 +86,16 @@ def k_seq(
         x = int(tokens[i])
         if x < target.size and uniforms[i] * draft[x] < split.one_draft(target[x], draft[x]):
             return i, everything
-    left = np.maximum(everything - mass(split.factor * split.one_draft(target, draft)), 0)
-    return -1, left if left.any() else everything
+    residual = np.maximum(everything - mass(split.factor * split.one_draft(target, draft)), 0)
+    return -1, residual if residual.any() else everything
 
 
-def find_split(target: npt.NDArray[Any], draft: npt.NDArray[Any], count: int, most: int) -> Split:
-    """Largest valid mixture for so many drafts, on the grid for at most so many."""
+def find_split(target: npt.NDArray[Any], draft: npt.NDArray[Any], count: int, chains: int) -> Split:
+    """Largest valid mixture for so many drafts, on the grid of so many chains: [V], [V]."""
     exact = target.dtype == object
     one = Fraction(1) if exact else np.float64(1)
     ends = range(INTERVALS + 1)
-    scales = [INTERVALS**2 * one / (INTERVALS**2 + (most - 1) * g * g) for g in ends]
+    scales = [INTERVALS**2 * one / (INTERVALS**2 + (chains - 1) * g * g) for g in ends]
     sums = [mass(np.minimum(draft, scale * target)).sum() for scale in scales]
     betas = [min(s if exact else s / UNIT, one) for s in sums]
 

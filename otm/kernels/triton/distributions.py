@@ -2,18 +2,17 @@
 
 A row holds probabilities, or logits of which a kernel takes the softmax or, as an approximation,
 the sigmoid.  The softmax needs each row's sum first: `summarise_logits` launches the two kernels
-that find it.  All of it repeats `otm.kernels.softmax`, step by step.
+that find it.  All of it repeats `otm.kernels.torch.softmax`, step by step.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
+from torch import Tensor
 
-from otm.kernels import triton_
-from otm.kernels.reference import import_torch
-from otm.kernels.softmax import (
+from otm.kernels.torch.softmax import (
     COEFFICIENTS,
     LEAST_EXPONENT,
     LOG2_E,
@@ -22,12 +21,9 @@ from otm.kernels.softmax import (
     WEIGHT_UNIT,
     check_vocabulary,
 )
-from otm.kernels.triton_ import constant, jit, launch, padded, tl
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from otm.kernels.workspace import Workspace
+from otm.kernels.triton import runtime
+from otm.kernels.triton.runtime import constant, jit, launch, padded, tl
+from otm.kernels.workspace import Workspace
 
 __all__ = ["chain_length", "mass", "probability", "summarise_logits"]
 
@@ -41,7 +37,7 @@ _LEAST_SCALE, _LARGEST_SCALE = map(constant, SCALES)
 
 @jit
 def exp2(exponent: tl.tensor) -> tl.tensor:
-    """`otm.kernels.softmax.exp2`."""
+    """`otm.kernels.torch.softmax.exp2`."""
     counts = exponent >= _LEAST_EXPONENT
     exponent = tl.where(counts, exponent, 0.0)
     whole = tl.floor(exponent + 0.5)
@@ -61,33 +57,33 @@ def probability(
     row: tl.tensor,
     token: tl.tensor,
     known: tl.tensor,
-    law: tl.tensor,
+    softmax: tl.tensor,
     used: tl.tensor,
     low: tl.constexpr,
     high: tl.constexpr,
     kind: tl.constexpr,
 ) -> tl.tensor:
-    """Probability of tokens in a row, 0 where they are not known; in float32, or float64 if given.
+    """Probability of tokens in a row, 0 where not known; in float32, or float64 if so stored.
 
-    Row and law may be one pointer, or one for each token; laws that are not used are not read.
+    Row and softmax may be one pointer, or one for each token; a softmax not in use is not read.
     """
     value = tl.load(row + token, mask=known, other=0.0)
     if kind == "probabilities":
         return value if value.dtype == tl.float64 else value.to(tl.float32)
     value = value.to(tl.float32)
     if kind == "logits":
-        peak = tl.load(law, mask=used, other=0.0)
-        scale = tl.load(law + 1, mask=used, other=0.0)
-        inverse = tl.load(law + 2, mask=used, other=0.0)
-        certain = tl.load(law + 3, mask=used, other=-1.0)
+        peak = tl.load(softmax, mask=used, other=0.0)
+        scale = tl.load(softmax + 1, mask=used, other=0.0)
+        inverse = tl.load(softmax + 2, mask=used, other=0.0)
+        certain = tl.load(softmax + 3, mask=used, other=-1.0)
         weight = exp2((value - peak) * scale) * inverse
-        found = tl.where(token.to(tl.float32) == certain, 1.0, weight)
+        prob = tl.where(token.to(tl.float32) == certain, 1.0, weight)
     else:
         shifted = value - low
         scaled = tl.div_rn(shifted, tl.full(shifted.shape, high - low, tl.float32))
         weight = exp2(-(tl.abs(scaled) * _LOG2_E))
-        found = tl.div_rn(tl.where(scaled >= 0, 1.0, weight), weight + 1.0) * _SIGMOID_UNIT
-    return tl.where(known, found, 0.0)
+        prob = tl.div_rn(tl.where(scaled >= 0, 1.0, weight), weight + 1.0) * _SIGMOID_UNIT
+    return tl.where(known, prob, 0.0)
 
 
 @jit
@@ -122,7 +118,7 @@ def peaks_and_weights(
     target: tl.tensor,
     draft: tl.tensor,
     tokens: tl.tensor,
-    temperature: tl.tensor,
+    temperatures: tl.tensor,
     peaks: tl.tensor,
     weights: tl.tensor,
     target_sequence: tl.tensor,
@@ -143,9 +139,9 @@ def peaks_and_weights(
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
     sequence, in_sequence = chain // chains, chain % chains
-    heat = tl.load(temperature + sequence * temperature_sequence).to(tl.float64)
+    temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)
     length = chain_length(tokens + chain * gamma, gamma, padded_gamma)
-    if (not _is_read(row, length, gamma)) | ((heat == 0) & (row > gamma)):
+    if (not _is_read(row, length, gamma)) | ((temperature == 0) & (row > gamma)):
         return
     token = block * block_size + tl.arange(0, block_size)
     if row <= gamma:
@@ -160,22 +156,22 @@ def peaks_and_weights(
     peak = tl.max(value, 0)
     place = (chain * (2 * gamma + 1) + row) * tl.num_programs(2) + block
     tl.store(peaks + place, peak)
-    if heat == 0:
+    if temperature == 0:
         first = tl.min(tl.where(value == peak, token, size), 0)
         tl.store(weights + place, first.to(tl.int64))
     else:
         reference = tl.where(peak > float("-inf"), peak, 0.0)  # not −∞ − (−∞)
-        weight = exp2((value - reference) * _scale(heat))
+        weight = exp2((value - reference) * _scale(temperature))
         tl.store(weights + place, tl.sum(mass(weight, _WEIGHT_UNIT), 0))
 
 
 @jit
-def laws_of_rows(
+def finish_softmaxes(
     peaks: tl.tensor,
     weights: tl.tensor,
     tokens: tl.tensor,
-    temperature: tl.tensor,
-    laws: tl.tensor,
+    temperatures: tl.tensor,
+    softmaxes: tl.tensor,
     temperature_sequence: tl.tensor,
     chains: tl.tensor,
     gamma: tl.tensor,
@@ -187,37 +183,37 @@ def laws_of_rows(
     """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain."""
     chain = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1)
-    heat = tl.load(temperature + chain // chains * temperature_sequence).to(tl.float64)
+    temperature = tl.load(temperatures + chain // chains * temperature_sequence).to(tl.float64)
     tokens += chain * gamma
     if not _is_read(row, chain_length(tokens, gamma, padded_gamma), gamma):
         return
     place = chain * (2 * gamma + 1) + row
-    law = laws + place * 4
+    softmax = softmaxes + place * 4
     block = tl.arange(0, padded_blocks)
-    # of a greedy chain the draft model's rows were not read: their laws are the drafts
-    greedy_draft = (heat == 0) & (row > gamma)
+    # of a greedy chain the draft model's rows were not read: their softmaxes are the drafts
+    greedy_draft = (temperature == 0) & (row > gamma)
     inside = block < tl.where(greedy_draft, 0, blocks)
     tops = tl.load(peaks + place * blocks + block, mask=inside, other=float("-inf"))
-    found = tl.load(weights + place * blocks + block, mask=inside, other=0)
+    sums = tl.load(weights + place * blocks + block, mask=inside, other=0)
     peak = tl.max(tops, 0)
-    if heat == 0:
-        certain = tl.min(tl.where(inside & (tops == peak), found, size), 0)
+    if temperature == 0:
+        certain = tl.min(tl.where(inside & (tops == peak), sums, size), 0)
         drafted = tl.load(tokens + row - gamma - 1, mask=greedy_draft, other=0)
         certain = tl.where(greedy_draft, drafted.to(tl.int64), certain)
-        tl.store(law, float("inf"))
-        tl.store(law + 1, 1.0)
-        tl.store(law + 2, 0.0)
-        tl.store(law + 3, certain.to(tl.float32))
+        tl.store(softmax, float("inf"))
+        tl.store(softmax + 1, 1.0)
+        tl.store(softmax + 2, 0.0)
+        tl.store(softmax + 3, certain.to(tl.float32))
     else:
         peak = tl.where(peak > float("-inf"), peak, 0.0)
-        scale = _scale(heat)
+        scale = _scale(temperature)
         factor = exp2((tops - peak) * scale).to(tl.float64)
-        total = tl.sum((found.to(tl.float64) * factor).to(tl.int64), 0)
+        total = tl.sum((sums.to(tl.float64) * factor).to(tl.int64), 0)
         inverse = tl.full((), _WEIGHT_UNIT, tl.float64) / tl.maximum(total, 1).to(tl.float64)
-        tl.store(law, peak)
-        tl.store(law + 1, scale)
-        tl.store(law + 2, inverse.to(tl.float32))
-        tl.store(law + 3, -1.0)
+        tl.store(softmax, peak)
+        tl.store(softmax + 1, scale)
+        tl.store(softmax + 2, inverse.to(tl.float32))
+        tl.store(softmax + 3, -1.0)
 
 
 def summarise_logits(
@@ -231,55 +227,54 @@ def summarise_logits(
 ) -> Tensor:
     """Return what `probability` reads of each row: [B, K, 2γ + 1, 4], target rows first.
 
-    Logits of one chain or several for each sequence, as `Workspace.lay_out` returns them; the draft
+    Logits of one chain or several for each sequence, as `lay_out` returns them; the draft
     is not looked at if it is one-hot.  Rows that no decision can look at, beyond the end of a
     chain, are not read, nor is their result written.
     """
-    torch = import_torch()
     if tokens.ndim == 2:
         target, draft, tokens = target.unsqueeze(1), draft.unsqueeze(1), tokens.unsqueeze(1)
     batch, chains, gamma = tokens.shape
     size, device = target.shape[3], target.device
     check_vocabulary(size)
     if isinstance(temperature, torch.Tensor):
-        heats = temperature.expand(batch)
+        temperatures = temperature.expand(batch)
     else:
-        heat = workspace.take("temperature", (1,), torch.float64, device)
-        heats = heat.fill_(temperature).expand(batch)
+        filled = workspace.take("temperature", (1,), torch.float64, device).fill_(temperature)
+        temperatures = filled.expand(batch)
     count = gamma + 1 if one_hot else 2 * gamma + 1
-    blocks = -(-size // triton_.BLOCK)
+    blocks = -(-size // runtime.BLOCK)
     of_rows = (batch, chains, 2 * gamma + 1)
     peaks = workspace.take("peaks", (*of_rows, blocks), torch.float32, device)
     weights = workspace.take("weights", (*of_rows, blocks), torch.int64, device)
-    laws = workspace.take("laws", (*of_rows, 4), torch.float32, device)
+    softmaxes = workspace.take("softmaxes", (*of_rows, 4), torch.float32, device)
     launch(
         peaks_and_weights,
         (batch * chains, count, blocks),
         target,
         draft,
         tokens,
-        heats,
+        temperatures,
         peaks,
         weights,
         *target.stride()[:3],
         *draft.stride()[:3],
-        heats.stride(0),
+        temperatures.stride(0),
         chains,
         gamma,
         size,
         draft.shape[3],
         padded_gamma=padded(gamma),
-        block_size=triton_.BLOCK,
+        block_size=runtime.BLOCK,
     )
     launch(
-        laws_of_rows,
+        finish_softmaxes,
         (batch * chains, count),
         peaks,
         weights,
         tokens,
-        heats,
-        laws,
-        heats.stride(0),
+        temperatures,
+        softmaxes,
+        temperatures.stride(0),
         chains,
         gamma,
         size,
@@ -287,4 +282,4 @@ def summarise_logits(
         padded_gamma=padded(gamma),
         padded_blocks=padded(blocks),
     )
-    return laws
+    return softmaxes

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from otm.errors import InvalidInputError, MissingDependencyError
+from otm.kernels.workspace import Workspace
 
 try:
     import triton
@@ -19,20 +23,10 @@ try:
 except ImportError:
     triton = tl = None
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 __all__ = [
-    "BLOCK",
-    "check_device",
-    "compiles",
-    "constant",
-    "interpreted",
-    "jit",
-    "launch",
-    "padded",
-    "tl",
-]
+    "BLOCK", "WARPS", "check_device", "compiles", "constant", "interpreted", "jit",
+    "launch", "lay_out", "padded", "tl",
+]  # fmt: skip
 
 BLOCK = 4096
 """Tokens that one program looks at, whatever the batch: results do not depend on the batch."""
@@ -51,26 +45,17 @@ def constant(number: float) -> Any:
 
 
 def check_device(tensor: Tensor) -> None:
-    """Refuse tensors that Triton cannot work on.
-
-    Raises
-    ------
-    MissingDependencyError
-        If Triton is not installed.
-    InvalidInputError
-        If the tensor is not on a CUDA device and kernels are not interpreted.
-    """
+    """Refuse tensors that Triton cannot work on."""
     if triton is None:
         raise MissingDependencyError(
             'Triton is not installed; to run the kernels: pip install "otm[torch]" (it comes with '
-            "torch's builds for CUDA, for Linux only; elsewhere use otm.kernels.reference, or "
-            "backend='torch')"
+            "torch's builds for CUDA, for Linux only; elsewhere use backend='torch')"
         )
     if tensor.device.type != "cuda" and not interpreted():
         raise InvalidInputError(
-            f"Triton's kernels run on CUDA tensors; these are on {tensor.device}: move them, use "
-            "otm.kernels.reference, or backend='torch'.  (For tests: TRITON_INTERPRET=1, set "
-            "before Triton is imported, runs kernels anywhere, slowly)"
+            f"Triton's kernels run on CUDA tensors; these are on {tensor.device}: move them, or "
+            "use backend='torch'.  (For tests: TRITON_INTERPRET=1, set before Triton is imported, "
+            "runs kernels anywhere, slowly)"
         )
 
 
@@ -96,8 +81,6 @@ def launch(
         return
     device = contextlib.nullcontext()
     if tensor.device.type == "cuda":
-        import torch
-
         device = torch.cuda.device(tensor.device)
     with device:
         kernel[grid](tensor, *arguments, **constants, num_warps=WARPS, enable_fp_fusion=False)
@@ -106,6 +89,30 @@ def launch(
 def padded(count: int) -> int:
     """Return the least power of two that is no less than a count: the only length of arrays."""
     return 1 << max(count - 1, 0).bit_length()
+
+
+def lay_out(
+    work: Workspace, target: Tensor, draft: Tensor | None, tokens: Tensor, uniforms: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the arguments of a verification as kernels read them, copied only if they must be.
+
+    The entries of a row lie side by side, tokens and uniforms all do; the target stands in for a
+    draft that is None.
+    """
+
+    def copied(name: str, tensor: Tensor) -> Tensor:
+        copy = work.take(name, tuple(tensor.shape), tensor.dtype, tensor.device)
+        return copy.copy_(tensor)
+
+    rows = [
+        row if row is None or row.stride(-1) == 1 else copied(name, row)
+        for name, row in (("target", target), ("draft", draft))
+    ]
+    rest = [
+        tensor if tensor.is_contiguous() else copied(name, tensor)
+        for name, tensor in (("tokens", tokens), ("uniforms", uniforms))
+    ]
+    return rows[0], rows[0] if rows[1] is None else rows[1], *rest
 
 
 @jit

@@ -1,25 +1,27 @@
-"""Slots and swaps between levels in torch, batched: what `otm.kernels.levels_definition` decides.
+"""Slots and swaps between levels, batched: the decisions of `otm.kernels.numpy.levels`.
 
 The vocabulary is read twice, for the histogram and for the residual, and never sorted: only the
-ends of the swaps are, two for each level.  Nothing waits for the device.
+ends of the swaps are, two for each level.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from otm.kernels.k_seq_reference import Choice, at_least_once
-from otm.kernels.levels_definition import LEAST_RATIO, STEPS
-from otm.kernels.reference import import_torch, mass
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from otm.kernels.numpy.levels import LEAST_RATIO, STEPS
+from otm.kernels.torch.distributions import mass
+from otm.kernels.torch.k_seq import at_least_once
+from otm.kernels.torch.multi_draft import Choice, verify_chains
+from otm.kernels.verified import Verified
 
-__all__ = ["levels"]
+__all__ = ["make_table", "ratio_grid", "select", "verify"]
 
 
 class Table(NamedTuple):
-    """`otm.kernels.levels_definition.Table` of B nodes: Tensors [B, …]."""
+    """`otm.kernels.numpy.levels.Table` of B nodes: Tensors [B, …]."""
 
     masses: Tensor
     win: Tensor
@@ -30,43 +32,22 @@ class Table(NamedTuple):
     last: Tensor
 
 
-def levels(
+def verify(
+    target_probs: Tensor, draft_probs: Tensor, draft_tokens: Tensor, uniforms: Tensor
+) -> Verified[Tensor]:
+    """Verify K chains, selecting among the drafts of a position by the levels of their ratios."""
+    return verify_chains(select, target_probs, draft_probs, draft_tokens, uniforms)
+
+
+def select(
     target: Tensor, draft: Tensor, tokens: Tensor, uniforms: Tensor, steps: int = STEPS
 ) -> Choice:
-    """Accept the draft that wins, if it passes.
-
-    Equivalent to `otm.kernels.levels_definition.levels`, where everything is said, but batched.
-
-    Parameters
-    ----------
-    target, draft : Tensor [B, V]
-        The two laws.
-    tokens : int64 Tensor [B, K]
-        Drafts; −1 for those out of the running.
-    uniforms : float64 Tensor [B, 2K + 1]
-        For each draft one for its level, for each one for its slot, and a coin.
-    steps : int, optional
-        Levels for each octave of the ratio.
-
-    Returns
-    -------
-    Choice
-        For each node the accepted draft, and what to draw from if there is none.
-
-    Examples
-    --------
-    >>> import torch
-    >>> target, draft = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
-    >>> coins = torch.tensor([[0.5, 0.5, 0.5, 0.5, 0.1]], dtype=torch.float64)
-    >>> levels(target, draft, torch.tensor([[1, 0]]), coins).index
-    tensor([1])
-    """
-    torch = import_torch()
+    """Accept the draft that wins, if it passes: [B, V], [B, V], [B, K], [B, 2K + 1]."""
     everything = mass(target)
     target, draft = target.double(), draft.double()
-    most, size = tokens.shape[1], target.shape[1]
+    chains, size = tokens.shape[1], target.shape[1]
     count = (tokens >= 0).sum(1, keepdim=True)
-    ratios = ratio_grid(most, steps, target)
+    ratios = ratio_grid(chains, steps, target)
 
     ratio = torch.where(draft > 0, target / draft, ratios[-1]).minimum(ratios[-1])
     lower = torch.searchsorted(ratios, ratio, right=True) - 1
@@ -75,29 +56,28 @@ def levels(
     whole, upper = mass(draft), mass(draft * share)
     masses = torch.zeros(len(target), len(ratios), dtype=torch.int64, device=target.device)
     masses = masses.scatter_add(1, lower, whole - upper).scatter_add(1, lower + 1, upper)
-    table = make_table(masses, ratios, count, most)
+    table = make_table(masses, ratios, count, chains)
     wins = table.win.gather(1, lower)
     won = draft * (wins + share * (table.win.gather(1, lower + 1) - wins))
 
     column = tokens.clamp(0, size - 1)
-    level = lower.gather(1, column) + (uniforms[:, :most] < share.gather(1, column))
-    slot = slot_of(table, level, uniforms[:, most : 2 * most])
+    level = lower.gather(1, column) + (uniforms[:, :chains] < share.gather(1, column))
+    slot = slot_of(table, level, uniforms[:, chains : 2 * chains])
     slot = slot.where((tokens >= 0) & (tokens < size), -1)
     best = slot.amax(1, keepdim=True)
-    place = torch.arange(most, device=tokens.device)
-    index = torch.where(slot == best, place, most - 1).amin(1)  # the first of the highest
+    place = torch.arange(chains, device=tokens.device)
+    index = torch.where(slot == best, place, chains - 1).amin(1)  # the first of the highest
     token = column.gather(1, index[:, None])
-    wanted, offered = target.gather(1, token), draft.gather(1, token)
-    passed = (uniforms[:, -1:] * won.gather(1, token) < wanted) & (offered > 0) & (best >= 0)
-    left = (everything - mass(torch.minimum(target, won))).clamp(min=0)
-    use = left.any(1, keepdim=True) & (count > 0)
-    return Choice(torch.where(passed[:, 0], index, -1), torch.where(use, left, everything))
+    of_target, of_draft = target.gather(1, token), draft.gather(1, token)  # [B, 1]
+    passes = (uniforms[:, -1:] * won.gather(1, token) < of_target) & (of_draft > 0) & (best >= 0)
+    residual = (everything - mass(torch.minimum(target, won))).clamp(min=0)
+    use = residual.any(1, keepdim=True) & (count > 0)
+    return Choice(torch.where(passes[:, 0], index, -1), torch.where(use, residual, everything))
 
 
-def ratio_grid(most: int, steps: int, like: Tensor) -> Tensor:
+def ratio_grid(chains: int, steps: int, like: Tensor) -> Tensor:
     """Ascending ratios of the levels, made on the device: [G]."""
-    torch = import_torch()
-    octaves = (most - 1).bit_length() - LEAST_RATIO
+    octaves = (chains - 1).bit_length() - LEAST_RATIO
     place = torch.arange(octaves * steps + 1, device=like.device)
     octave = place // steps
     numerator = ((steps + place - octave * steps) << octave).double()
@@ -106,13 +86,12 @@ def ratio_grid(most: int, steps: int, like: Tensor) -> Tensor:
     return torch.nn.functional.pad(ratios, (1, 0))
 
 
-def make_table(masses: Tensor, ratios: Tensor, count: Tensor, most: int) -> Table:
+def make_table(masses: Tensor, ratios: Tensor, count: Tensor, chains: int) -> Table:
     """Find slots and swaps of the levels for [B, 1] drafts."""
-    torch = import_torch()
     below = masses.cumsum(1)
-    slopes = power_slopes(below, count, most)
-    wanted = wanted_ratio(masses, below, ratios, count, most)
-    lacking = ((wanted - slopes) * masses).long()
+    slopes = power_slopes(below, count, chains)
+    ratio = target_ratio(masses, below, ratios, count, chains)
+    lacking = ((ratio - slopes) * masses).long()
     lack, excess = lacking.clamp(min=0).cumsum(1), (-lacking).clamp(min=0).cumsum(1)
 
     # the north-west corner rule: both are used up in order, from the end of one to the next end
@@ -138,14 +117,15 @@ def make_table(masses: Tensor, ratios: Tensor, count: Tensor, most: int) -> Tabl
     return Table(masses, win, low, high, _from_zero(swap.cumsum(1)), first, last)
 
 
-def wanted_ratio(masses: Tensor, below: Tensor, ratios: Tensor, count: Tensor, most: int) -> Tensor:
+def target_ratio(
+    masses: Tensor, below: Tensor, ratios: Tensor, count: Tensor, chains: int
+) -> Tensor:
     """Ratio of winning to drafting that the optimal cap and the floor leave: [B, G]."""
-    torch = import_torch()
     total = below[:, -1:]
     target = (masses * ratios).long().cumsum(1)
     above = total - below
     divisor = total.clamp(min=1).double()
-    reach = (target + total * at_least_once(above.double() / divisor, count, most)).amin(1)
+    reach = (target + total * at_least_once(above.double() / divisor, count, chains)).amin(1)
     reach = torch.minimum(reach[:, None], total.double())
     under = (target + ratios * above <= reach).sum(1, keepdim=True)
     rest = torch.cat([total, above], 1).gather(1, under)
@@ -161,13 +141,12 @@ def wanted_ratio(masses: Tensor, below: Tensor, ratios: Tensor, count: Tensor, m
     return torch.maximum(capped, floor)
 
 
-def power_slopes(below: Tensor, count: Tensor, most: int) -> Tensor:
+def power_slopes(below: Tensor, count: Tensor, chains: int) -> Tensor:
     """Slopes (b^k − a^k) / (b − a) between cumulative masses a ≤ b, scaled to a total of one."""
-    torch = import_torch()
     points = _from_zero(below).double() / below[:, -1:].clamp(min=1).double()
     start, end = points[:, :-1], points[:, 1:]
     slopes, power = torch.ones_like(end), start
-    for i in range(1, most):
+    for i in range(1, chains):
         slopes = torch.where(i < count, slopes * end + power, slopes)
         power = power * start
     return slopes
@@ -175,18 +154,16 @@ def power_slopes(below: Tensor, count: Tensor, most: int) -> Tensor:
 
 def slot_of(table: Table, level: Tensor, uniforms: Tensor) -> Tensor:
     """Slot that drafts of levels take, its own or a partner's: all [B, K]."""
-    torch = import_torch()
     first, last = table.first.gather(1, level), table.last.gather(1, level)
     point = (uniforms * table.masses.gather(1, level).double()).long()
     point = table.swapped.gather(1, first) + point
-    found = torch.searchsorted(table.swapped[:, 1:].contiguous(), point, right=True)
-    swap = found.clamp(max=table.low.shape[1] - 1)
-    low, high = table.low.gather(1, swap), table.high.gather(1, swap)
-    return torch.where(found >= last, level, torch.where(low == level, high, low))
+    swap = torch.searchsorted(table.swapped[:, 1:].contiguous(), point, right=True)
+    inside = swap.clamp(max=table.low.shape[1] - 1)
+    low, high = table.low.gather(1, inside), table.high.gather(1, inside)
+    return torch.where(swap >= last, level, torch.where(low == level, high, low))
 
 
 def _from_zero(sums: Tensor) -> Tensor:
     """Put 0 before cumulative sums: [B, n] → [B, n + 1]."""
-    torch = import_torch()
     padded: Tensor = torch.nn.functional.pad(sums, (1, 0))
     return padded

@@ -1,4 +1,4 @@
-"""Slots and swaps between levels inside Triton kernels: step by step what `levels_reference` does.
+"""Slots and swaps between levels inside Triton kernels: each step of `otm.kernels.torch.levels`.
 
 The work memory of a node holds whole numbers: a histogram of the vocabulary, filled by atomic
 additions, whose order does not matter, and the table that one program makes of it.  Where the
@@ -9,13 +9,13 @@ reference searches an array, here it is searched in this memory, by bisection.
 
 from __future__ import annotations
 
-from otm.kernels.definition import UNIT
-from otm.kernels.k_seq_triton import at_least_once
-from otm.kernels.laws_triton import mass
-from otm.kernels.levels_definition import LEAST_RATIO, STEPS, ratio_grid
-from otm.kernels.triton_ import constant, jit, padded, tl
+from otm.kernels.numpy.distributions import UNIT
+from otm.kernels.numpy.levels import LEAST_RATIO, STEPS, ratio_grid
+from otm.kernels.triton.distributions import mass
+from otm.kernels.triton.k_seq_steps import at_least_once
+from otm.kernels.triton.runtime import constant, jit, padded, tl
 
-__all__ = ["add_to_levels", "choose_slot", "make_table", "room", "sizes", "won"]
+__all__ = ["add_to_levels", "choose_slot", "make_table", "node_size", "sizes", "won"]
 
 _UNIT = constant(UNIT)
 _BITS = constant(STEPS.bit_length() - 1)
@@ -28,15 +28,15 @@ _SPAN_FIRST, _SPAN_LAST, _ENDS = constant(4), constant(5), constant(6)
 _LOW, _HIGH, _SWAPPED, _GAINED = constant(8), constant(10), constant(12), constant(14)
 
 
-def sizes(most: int) -> tuple[int, int]:
-    """Levels for at most K drafts, and their padded number."""
-    count = len(ratio_grid(most, STEPS))
+def sizes(chains: int) -> tuple[int, int]:
+    """Levels for K chains, and their padded number."""
+    count = len(ratio_grid(chains, STEPS))
     return count, padded(count)
 
 
-def room(most: int) -> int:
+def node_size(chains: int) -> int:
     """Whole numbers that a node needs."""
-    return 16 * sizes(most)[1]
+    return 16 * sizes(chains)[1]
 
 
 @jit
@@ -47,11 +47,11 @@ def ratio_of(level: tl.tensor) -> tl.tensor:
 
 
 @jit
-def place(wanted: tl.tensor, offered: tl.tensor, count: tl.constexpr) -> tl.tensor:
+def place(target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexpr) -> tl.tensor:
     """Lower level of tokens, and the probability of the next."""
     top = ratio_of(tl.full((), count - 1, tl.int64))
-    possible = offered > 0
-    ratio = tl.where(possible, wanted / tl.where(possible, offered, 1.0), top)
+    possible = draft_prob > 0
+    ratio = tl.where(possible, target_prob / tl.where(possible, draft_prob, 1.0), top)
     ratio = tl.minimum(ratio, top)
     level = (ratio.to(tl.int64, bitcast=True) >> (52 - _BITS)) - _FIRST
     level = tl.minimum(tl.maximum(level, 0), count - 2)
@@ -61,12 +61,12 @@ def place(wanted: tl.tensor, offered: tl.tensor, count: tl.constexpr) -> tl.tens
 
 @jit
 def add_to_levels(
-    memory: tl.tensor, wanted: tl.tensor, offered: tl.tensor, count: tl.constexpr
+    memory: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexpr
 ) -> None:
     """Add the draft masses of tokens to their levels."""
-    level, share = place(wanted, offered, count)
-    whole = mass(offered, _UNIT)
-    upper = mass(offered * share, _UNIT)
+    level, share = place(target_prob, draft_prob, count)
+    whole = mass(draft_prob, _UNIT)
+    upper = mass(draft_prob * share, _UNIT)
     tl.atomic_add(memory + level, whole - upper, mask=whole != upper, sem="relaxed")
     tl.atomic_add(memory + level + 1, upper, mask=upper != 0, sem="relaxed")
 
@@ -74,54 +74,54 @@ def add_to_levels(
 @jit
 def won(
     memory: tl.tensor,
-    wanted: tl.tensor,
-    offered: tl.tensor,
+    target_prob: tl.tensor,
+    draft_prob: tl.tensor,
     count: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
     """Law of the token that wins."""
-    level, share = place(wanted, offered, count)
+    level, share = place(target_prob, draft_prob, count)
     win = memory + _WIN * width + level
     lower = tl.load(win).to(tl.float64, bitcast=True)
     upper = tl.load(win + 1).to(tl.float64, bitcast=True)
-    return offered * (lower + share * (upper - lower))
+    return draft_prob * (lower + share * (upper - lower))
 
 
 @jit
 def search(sums: tl.tensor, value: tl.tensor, size: tl.constexpr) -> tl.tensor:
     """Count the entries that are at most a value, among ascending ones; the size a power of two."""
-    found = value * 0
+    place = value * 0
     step = tl.full((), size, tl.int64)
     while step > 0:
-        ahead = found + step
+        ahead = place + step
         entry = tl.load(sums + ahead - 1, mask=ahead <= size, other=0)
-        found = tl.where((ahead <= size) & (entry <= value), ahead, found)
+        place = tl.where((ahead <= size) & (entry <= value), ahead, place)
         step = step // 2
-    return found
+    return place
 
 
 @jit
 def choose_slot(
     memory: tl.tensor,
-    wanted: tl.tensor,
-    offered: tl.tensor,
+    target_prob: tl.tensor,
+    draft_prob: tl.tensor,
     for_level: tl.tensor,
     for_slot: tl.tensor,
     count: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
     """Slots that drafts take: their own or a partner's."""
-    level, share = place(wanted, offered, count)
+    level, share = place(target_prob, draft_prob, count)
     level = level + tl.where(for_level < share, 1, 0)
     first = tl.load(memory + _SPAN_FIRST * width + level)
     last = tl.load(memory + _SPAN_LAST * width + level)
     point = (for_slot * tl.load(memory + level).to(tl.float64)).to(tl.int64)
     swapped = memory + _SWAPPED * width
     point += tl.load(swapped + first - 1, mask=first > 0, other=0)
-    found = search(swapped, point, 2 * width)
-    swaps = found < last
-    low = tl.load(memory + _LOW * width + found, mask=swaps, other=0)
-    high = tl.load(memory + _HIGH * width + found, mask=swaps, other=0)
+    swap = search(swapped, point, 2 * width)
+    swaps = swap < last
+    low = tl.load(memory + _LOW * width + swap, mask=swaps, other=0)
+    high = tl.load(memory + _HIGH * width + swap, mask=swaps, other=0)
     return tl.where(swaps, tl.where(low == level, high, low), level)
 
 
@@ -132,7 +132,7 @@ def at(values: tl.tensor, index: tl.tensor, width: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def wanted_ratio(
+def target_ratio(
     masses: tl.tensor,
     below: tl.tensor,
     drafts: tl.tensor,
@@ -223,8 +223,8 @@ def make_table(
         slopes = slopes * end + power
         power = power * start
 
-    wanted = wanted_ratio(masses, below, drafts, count, width)
-    lacking = ((wanted - slopes) * masses.to(tl.float64)).to(tl.int64)
+    ratio = target_ratio(masses, below, drafts, count, width)
+    lacking = ((ratio - slopes) * masses.to(tl.float64)).to(tl.int64)
     lack = tl.cumsum(tl.maximum(lacking, 0), 0)
     excess = tl.cumsum(tl.maximum(-lacking, 0), 0)
     tl.store(memory + _LACK * width + level, lack)

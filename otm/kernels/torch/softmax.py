@@ -1,26 +1,24 @@
-"""Softmax in float32 whose every bit is the same on every device: the law that kernels work with.
+"""Softmax in float32 whose every bit is the same on every device: what Triton's kernels work with.
 
 Exponentials of libraries differ in their last bit, and sums of floats depend on their order.  Here
 an exponential is a polynomial in products and sums, each rounded on its own, and weights are added
 as whole numbers.  The Triton kernels take the same steps; this is their plain version in torch.
 
-The law is within 10^−6 (TV) of the exact softmax, at V = 128,256 too: measured are 10^−7 at most,
+It is within 10^−6 (TV) of the exact softmax, at V = 128,256 too: measured are 10^−7 at most,
 where torch's own float32 softmax on a CPU is up to 6 · 10^−6 away.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
 
 from otm.errors import InvalidDistributionError
-from otm.kernels.reference import import_torch
-from otm.kernels.triton_ import BLOCK
+from otm.kernels.triton.runtime import BLOCK
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-__all__ = ["exp2", "laws_from_logits", "sigmoid", "softmax"]
+__all__ = ["check_vocabulary", "exp2", "probs_from_logits", "sigmoid", "softmax"]
 
 COEFFICIENTS = (
     0.6931471824645996,
@@ -55,13 +53,12 @@ def check_vocabulary(size: int) -> None:
     if size > LARGEST_VOCABULARY:
         raise InvalidDistributionError(
             f"a vocabulary of {size:,} tokens; from logits the kernels add weights of at most "
-            f"{LARGEST_VOCABULARY:,}: use otm.kernels.reference, or give probabilities"
+            f"{LARGEST_VOCABULARY:,}: use backend='torch', or give probabilities"
         )
 
 
 def exp2(exponent: Tensor) -> Tensor:
     """Return 2 to the power of an exponent of at most 0; 0 below 2^−100, and for NaN."""
-    torch = import_torch()
     counts = exponent >= LEAST_EXPONENT
     exponent = exponent.where(counts, 0.0)
     whole = (exponent + 0.5).floor()
@@ -74,29 +71,16 @@ def exp2(exponent: Tensor) -> Tensor:
 
 
 def softmax(logits: Tensor, temperature: Tensor, block: int = BLOCK) -> Tensor:
-    """Softmax of logits [..., V] at temperatures [...] above 0, in float32.
+    """Softmax of logits [..., V] at temperatures [...] above 0, in float32; 0 where there is none.
 
-    Parameters
-    ----------
-    logits : Tensor [..., V]
-        Rounded to float32 first.
-    temperature : Tensor [...]
-        Temperatures, finite and above 0.
-    block : int, optional
-        Weights are added by blocks of this many tokens, each relative to its own largest.
-
-    Returns
-    -------
-    Tensor [..., V]
-        The law, not normalised again after rounding; zero for a row that has no softmax.
+    Weights are added by blocks of so many tokens, each relative to its own largest.
     """
-    torch = import_torch()
     logits, size = logits.float(), logits.shape[-1]
     check_vocabulary(size)
     block = min(block, size)
-    heat = temperature.double()
     # torch takes number / tensor as number · reciprocal, which is rounded twice
-    scale = (torch.full_like(heat, LOG2_E) / heat).clamp(*SCALES).float()[..., None]
+    scale = torch.full_like(temperature, LOG2_E, dtype=torch.float64) / temperature.double()
+    scale = scale.clamp(*SCALES).float()[..., None]
     padded = torch.nn.functional.pad(logits, (0, -size % block), value=-math.inf)
     blocks = padded.unflatten(-1, (-1, block))
     peaks = blocks.amax(-1)
@@ -110,22 +94,21 @@ def softmax(logits: Tensor, temperature: Tensor, block: int = BLOCK) -> Tensor:
     return exp2((logits - peak) * scale) * inverse
 
 
-def laws_from_logits(
+def probs_from_logits(
     target_logits: Tensor,
     draft_logits: Tensor | None,
     draft_tokens: Tensor,
     temperature: float | Tensor,
     block: int = BLOCK,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the laws that the kernels make of logits; arguments as for a verifier from logits.
+    """Probabilities that the kernels make of logits, of one chain or of several a sequence.
 
-    A sequence may have one chain or, as for `verify_drafts`, several.  Where the temperature is 0,
-    the target's law is the first of its largest logits and the draft's law the draft.
+    Where the temperature is 0: the first of the target's largest logits, and the draft itself.
     """
-    torch = import_torch()
-    heat = torch.as_tensor(temperature, dtype=torch.float64, device=target_logits.device)
-    heat = heat.expand(len(target_logits)).reshape(-1, *(1,) * (target_logits.ndim - 2))
-    greedy, warm = heat[..., None] == 0, heat.where(heat != 0, 1.0)
+    temperatures = torch.as_tensor(temperature, dtype=torch.float64, device=target_logits.device)
+    temperatures = temperatures.expand(len(target_logits))
+    temperatures = temperatures.reshape(-1, *(1,) * (target_logits.ndim - 2))
+    greedy, warm = temperatures[..., None] == 0, temperatures.where(temperatures != 0, 1.0)
     size = target_logits.shape[-1]
     vocabulary = torch.arange(size, device=target_logits.device)
     values = target_logits.float()
@@ -142,7 +125,6 @@ def laws_from_logits(
 
 def sigmoid(logits: Tensor, low: float, high: float) -> Tensor:
     """σ((z − low) / (high − low)) · 2^−19 in float32: at most 2^20 of them sum to less than 2."""
-    torch = import_torch()
     shifted = logits.float() - low
     scaled = shifted / torch.full_like(shifted, high - low)
     weight = exp2(-(scaled.abs() * LOG2_E))
