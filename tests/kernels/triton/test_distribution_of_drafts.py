@@ -13,17 +13,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels.levels_definition import STEPS  # noqa: E402
-from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
-from otm.kernels.reference import mass  # noqa: E402
-
-from otm.kernels import (  # noqa: E402
-    k_seq_reference,
-    levels_reference,
-    multi_draft_reference,
-    multi_draft_triton,
-    softmax,
-)
+from otm.kernels import verify_logits, verify_probs  # noqa: E402
+from otm.kernels.numpy.levels import STEPS  # noqa: E402
+from otm.kernels.registry import uniforms_per_position  # noqa: E402
+from otm.kernels.torch import k_seq, levels, softmax  # noqa: E402
+from otm.kernels.torch.distributions import mass  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 
@@ -51,11 +45,11 @@ class Node(NamedTuple):
 
 def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     """Law of k-Seq on float32 laws [V], with drafts from another one."""
-    wanted, offered = target.double()[None], draft.double()[None]
-    split = k_seq_reference.find_split(wanted, offered, torch.tensor([[count]]), count)
-    mean = split.one_draft(wanted, offered)
+    of_target, of_draft = target.double()[None], draft.double()[None]
+    split = k_seq.find_split(of_target, of_draft, torch.tensor([[count]]), count)
+    mean = split.one_draft(of_target, of_draft)
     residual = (mass(target) - mass(split.factor * mean)[0]).clamp(min=0)
-    chance = (mean / offered)[0].clamp(max=1)
+    chance = (mean / of_draft)[0].clamp(max=1)
     hit = (drawn * chance).sum()
     none = (1 - hit) ** count
     law = drawn * chance * (1 - none) / hit + none * residual.double() / residual.sum()
@@ -64,17 +58,17 @@ def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
 
 def by_levels(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     """Law of slots and swaps on float32 laws [V], with drafts from another one."""
-    wanted, offered = target.double(), draft.double()
-    ratios = levels_reference.ratio_grid(count, STEPS, wanted)
-    ratio = (wanted / offered).minimum(ratios[-1])
+    of_target, of_draft = target.double(), draft.double()
+    ratios = levels.ratio_grid(count, STEPS, of_target)
+    ratio = (of_target / of_draft).minimum(ratios[-1])
     lower = (torch.searchsorted(ratios, ratio, right=True) - 1).clamp(0, len(ratios) - 2)
     share = (ratio - ratios[lower]) / (ratios[lower + 1] - ratios[lower])
-    upper = mass(offered * share)
+    upper = mass(of_draft * share)
     masses = torch.zeros(len(ratios), dtype=torch.int64)
     masses = masses.scatter_add(0, lower, mass(draft) - upper).scatter_add(0, lower + 1, upper)
-    table = levels_reference.make_table(masses[None], ratios, torch.tensor([[count]]), count)
+    table = levels.make_table(masses[None], ratios, torch.tensor([[count]]), count)
     win, low, high, swapped, first, last = (x[0] for x in table[1:])
-    won = offered * (win[lower] + share * (win[lower + 1] - win[lower]))
+    won = of_draft * (win[lower] + share * (win[lower + 1] - win[lower]))
 
     # how a draft of a level gets its slot, and where on the way the decisions change
     slots, edges = torch.eye(len(ratios), dtype=torch.float64), {}
@@ -93,38 +87,38 @@ def by_levels(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     wins = slots @ sum(under**j * below ** (count - 1 - j) for j in range(count))
     winner = drawn * (wins[lower] + share * (wins[lower + 1] - wins[lower]))
 
-    chance = (wanted / won).clamp(max=1)
+    chance = (of_target / won).clamp(max=1)
     accepted = winner * chance
-    residual = (mass(target) - mass(torch.minimum(wanted, won))).clamp(min=0)
+    residual = (mass(target) - mass(torch.minimum(of_target, won))).clamp(min=0)
     law = accepted + (1 - accepted.sum()) * residual.double() / residual.sum()
     of_slots = torch.cat([edges[x] for x in {*lower.tolist(), *(lower + 1).tolist()} & {*edges}])
     return Node(law, chance, residual, {"level": share, "slot": of_slots.unique()})
 
 
-LAW = {"k-seq": by_k_seq, "levels": by_levels}
+LAW = {"grid k-Seq": by_k_seq, "levels": by_levels}
 
 
 def distance(a: Any, b: Any) -> float:
     return float((a - b).abs().sum() / 2)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", LAW)
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize(
-    ("spread", "heat", "dtype"), [(3.0, 0.6, torch.bfloat16), (3.0, 1.0, torch.float32)]
+    ("spread", "temperature", "dtype"), [(3.0, 0.6, torch.bfloat16), (3.0, 1.0, torch.float32)]
 )
 def test_the_law_at_full_vocabulary(
-    rule: str, count: int, spread: float, heat: float, dtype: Any
+    rule: str, count: int, spread: float, temperature: float, dtype: Any
 ) -> None:
     rng = torch.Generator().manual_seed(2)
     draft = spread * torch.randn(128_256, generator=rng)
     target = (draft + 0.6 * torch.randn(128_256, generator=rng)).to(dtype)
     draft = draft.to(dtype)
-    wanted, drawn = ((x.double() / heat).softmax(-1) for x in (target, draft))
-    warm = torch.full((), heat, dtype=torch.float64)
+    exact, drawn = ((x.double() / temperature).softmax(-1) for x in (target, draft))
+    warm = torch.full((), temperature, dtype=torch.float64)
     laws = [softmax.softmax(x, warm) for x in (target, draft)]
     node = LAW[rule](*laws, drawn, count)
-    assert distance(node.law, wanted) < 1e-6
+    assert distance(node.law, exact) < 1e-6
 
 
 def edges_of(masses: Any) -> Any:
@@ -132,9 +126,9 @@ def edges_of(masses: Any) -> Any:
     return masses.cumsum(0).double() / masses.sum()
 
 
-def assert_decided_there(found: Any, uniforms: Any, first: int, least: int) -> None:
+def assert_decided_there(outcome: Any, uniforms: Any, first: int, least: int) -> None:
     """Check that decisions differ on the sides of an edge, for uniforms from a first one on."""
-    below, above = ([*zip(*(x[i::2].tolist() for x in found), strict=True)] for i in (0, 1))
+    below, above = ([*zip(*(x[i::2].tolist() for x in outcome), strict=True)] for i in (0, 1))
     low, high = uniforms[::2], uniforms[1::2]
     place = (low != high).long().argmax(1, keepdim=True)
     inside = (low.gather(1, place) > 0) & (high.gather(1, place) < LAST) & (place >= first)
@@ -144,22 +138,22 @@ def assert_decided_there(found: Any, uniforms: Any, first: int, least: int) -> N
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", LAW)
 def test_the_law_from_its_breakpoints(rule: str, device: str) -> None:
     rng = torch.Generator().manual_seed(5)
     size, count = 3, 2
     target = 2 * torch.randn(size, generator=rng)
     draft = target + torch.randn(size, generator=rng)
-    wanted, drawn = (x.double().softmax(0) for x in (target, draft))
+    exact, drawn = (x.double().softmax(0) for x in (target, draft))
     warm = torch.ones((), dtype=torch.float64)
     laws = [softmax.softmax(x, warm) for x in (target, draft)]
     node = LAW[rule](*laws, drawn, count)
-    assert distance(node.law, wanted) < 1e-6
+    assert distance(node.law, exact) < 1e-6
     masses = mass(laws[0])
-    assert distance(masses.double() / masses.sum(), wanted) < 1e-6
+    assert distance(masses.double() / masses.sum(), exact) < 1e-6
 
     # one uniform at a time on both sides of an edge, the others such that its decision is seen
-    coins = coins_of(rule, count)
+    coins = uniforms_per_position(rule, count)
     worst, best = int(node.chance.argmin()), int(node.chance.argmax())
     assert node.chance[worst] < 1
     cases: list[tuple[list[int], list[float]]] = []
@@ -170,10 +164,10 @@ def test_the_law_from_its_breakpoints(rule: str, device: str) -> None:
                 cases.append((tokens, [*others[:place], uniform, *others[place + 1 :]]))
 
     coin = coins - 1  # of levels; k-Seq has one for each draft
-    rejected = [LAST] * coins if rule == "k-seq" else [0.5] * coin + [LAST]
+    rejected = [LAST] * coins if rule == "grid k-Seq" else [0.5] * coin + [LAST]
     accepted = [0.0] * (coins + 2)
     for x in range(size):
-        if rule == "k-seq":
+        if rule == "grid k-Seq":
             beside(node.chance[x : x + 1], 0, [x, worst], [*rejected, 0.5, 0.5])
             beside(node.chance[x : x + 1], 1, [worst, x], [*rejected, 0.5, 0.5])
         else:
@@ -194,12 +188,12 @@ def test_the_law_from_its_breakpoints(rule: str, device: str) -> None:
 
     options = {"rule": rule, "validate": False}
     rows = expanded(laws[0], 2), expanded(laws[1], 1)
-    expected = multi_draft_reference.verify_drafts(*rows, tokens, uniforms, **options)
-    given = (expanded(target, 2), expanded(draft, 1), tokens, uniforms)
-    found = multi_draft_triton.verify_drafts_from_logits(*(x.to(device) for x in given), **options)
-    for mine, other in zip(found, expected, strict=True):
+    expected = verify_probs(*rows, tokens, uniforms, **options)
+    inputs = (expanded(target, 2), expanded(draft, 1), tokens, uniforms)
+    outcome = verify_logits(*(x.to(device) for x in inputs), backend="triton", **options)
+    for mine, other in zip(outcome, expected, strict=True):
         assert mine.cpu().tolist() == other.tolist()
     # levels and slots need not decide anything
-    assert_decided_there(expected, uniforms, 0 if rule == "k-seq" else coin, size)
+    assert_decided_there(expected, uniforms, 0 if rule == "grid k-Seq" else coin, size)
     assert set(expected.tokens[:, 0].tolist()) == set(range(size))
     assert set(expected.accepted.tolist()) == {0, 1}

@@ -7,7 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels import baseline, reference  # noqa: E402
+from otm.kernels import verify_logits, verify_probs  # noqa: E402
+from otm.kernels.torch import baseline  # noqa: E402
 
 
 @pytest.mark.parametrize("one_hot", [False, True], ids=["drawn", "one-hot"])
@@ -25,21 +26,16 @@ def test_decisions_differ_near_edges_only(one_hot: bool, logits: bool) -> None:
     tokens[torch.arange(gamma) >= lengths[:, None]] = -1
     uniforms = torch.from_numpy(rng.random((batch, gamma + 2)))
     if logits:
-        arguments = (
-            target,
-            None if one_hot else draft,
-            tokens,
-            uniforms,
-            torch.full((batch,), 0.9),
-        )
-        found = baseline.verify_chain_from_logits(*arguments)
-        expected = reference.verify_chain_from_logits(*arguments)
+        arguments = (target, None if one_hot else draft, tokens, uniforms)
+        temperatures = torch.full((batch,), 0.9)
+        outcome = baseline.verify_from_logits(*arguments, temperatures)
+        expected = verify_logits(*arguments, temperature=temperatures)
     else:
         laws = (target.softmax(-1), None if one_hot else draft.softmax(-1))
-        found = baseline.verify_chain(*laws, tokens, uniforms)
-        expected = reference.verify_chain(*laws, tokens, uniforms)
+        outcome = baseline.verify(*laws, tokens, uniforms)
+        expected = verify_probs(*laws, tokens, uniforms)
     # about V · 2^-24 of the uniforms lie within rounding of an edge: here fewer than 1 in 10^5
-    assert (found.tokens != expected.tokens).any(1).sum() <= 1
+    assert (outcome.tokens != expected.tokens).any(1).sum() <= 1
     assert expected.accepted.unique().tolist() == [0, 1, 2, 3]
 
 
@@ -48,8 +44,8 @@ def test_degenerate_laws() -> None:
     laws = torch.tensor([[[0.0, 0.25, 0.75], [0.0, 0.0, 1.0]]])
     for u in (0.0, 0.5, 1 - 2.0**-53):
         uniforms = torch.tensor([[u, u, u]], dtype=torch.float64)
-        result = baseline.verify_chain(laws, laws[:, :1], torch.tensor([[1]]), uniforms)
+        result = baseline.verify(laws, laws[:, :1], torch.tensor([[1]]), uniforms)
         assert result.tokens.tolist() in ([[1, 2]], [[2, -1]])
     uniforms = torch.zeros(1, 3, dtype=torch.float64)
-    result = baseline.verify_chain(laws, None, torch.tensor([[0]]), uniforms)
+    result = baseline.verify(laws, None, torch.tensor([[0]]), uniforms)
     assert result.tokens.tolist() == [[1, -1]]  # u = 0, and the target cannot produce the draft

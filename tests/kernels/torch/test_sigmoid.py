@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.errors import InvalidDistributionError, InvalidParameterError  # noqa: E402
-from otm.kernels import sigmoid  # noqa: E402
+from otm.kernels import sigmoid_distance, verify_sigmoid  # noqa: E402
+from otm.kernels.torch.sigmoid import output_distribution  # noqa: E402
 
 LAST = 1 - 2.0**-53
 
@@ -26,7 +27,7 @@ def test_it_does_what_the_paper_says() -> None:
     rng = np.random.default_rng(3)
     tokens = rng.integers(0, 9, (300, 3))
     uniforms = rng.random((300, 5)) ** 0.2  # close to one, where sigmoids reject
-    found = sigmoid.verify_chain(
+    outcome = verify_sigmoid(
         target, draft, torch.from_numpy(tokens), torch.from_numpy(uniforms), (-10.0, 10.0)
     )
     t, d = (1 / (1 + np.exp(-(x.double().numpy() + 10) / 20)) for x in (target, draft))
@@ -41,21 +42,21 @@ def test_it_does_what_the_paper_says() -> None:
             weights, uniform = t[b, 3], uniforms[b, 4]
         law = weights / weights.sum()
         output.append((law.cumsum() <= uniform).sum())
-        assert found.tokens[b, : len(output)].tolist() == output
-    assert found.accepted.unique().tolist() == [0, 1, 2, 3]
+        assert outcome.tokens[b, : len(output)].tolist() == output
+    assert outcome.accepted.unique().tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_triton_decides_as_torch(chains: Callable[..., Any], device: str) -> None:
     rng = np.random.default_rng(4)
     for size, scale, dtype in [(9, 1e1, torch.float32), (17, 1e4, torch.bfloat16)]:
-        given = chains(rng, 4, 2, size).logits().to(dtype)
-        given.uniforms[:, :2] = LAST
-        expected = sigmoid.verify_chain(*given, (-scale, scale), validate=False)
-        found = sigmoid.verify_chain_triton(
-            *(x.to(device) for x in given), (-scale, scale), validate=False
+        inputs = chains(rng, 4, 2, size).logits().to(dtype)
+        inputs.uniforms[:, :2] = LAST
+        expected = verify_sigmoid(*inputs, (-scale, scale), validate=False)
+        outcome = verify_sigmoid(
+            *(x.to(device) for x in inputs), (-scale, scale), backend="triton", validate=False
         )
-        assert found.tokens.tolist() == expected.tokens.tolist()
+        assert outcome.tokens.tolist() == expected.tokens.tolist()
 
 
 def test_the_law_is_that_of_the_decisions() -> None:
@@ -69,26 +70,26 @@ def test_the_law_is_that_of_the_decisions() -> None:
             uniforms[:, 0] = grid if place == 0 else LAST
             uniforms[:, 1] = grid
             rows = (target.expand(1000, 2, 4), draft.expand(1000, 1, 4))
-            found = sigmoid.verify_chain(*rows, torch.full((1000, 1), x), uniforms, (-5.0, 5.0))
+            outcome = verify_sigmoid(*rows, torch.full((1000, 1), x), uniforms, (-5.0, 5.0))
             if place == 0:
-                accepted = (found.accepted == 1).double().mean()
+                accepted = (outcome.accepted == 1).double().mean()
                 law[x] += drawn * accepted
-            elif (found.accepted == 0).any():
-                tokens = found.tokens[:, 0].bincount(minlength=4)
+            elif (outcome.accepted == 0).any():
+                tokens = outcome.tokens[:, 0].bincount(minlength=4)
                 law += drawn * (1 - accepted) * tokens / 1000
-    assert abs(law - sigmoid.output_distribution(target, draft, (-5.0, 5.0))).max() < 3e-3
+    assert abs(law - output_distribution(target, draft, (-5.0, 5.0))).max() < 3e-3
 
 
 def test_it_is_far_from_the_target_and_says_so() -> None:
     target = logits(7, 32_000)
     draft = target + 0.5 * logits(8, 32_000)
     own = (target.double().softmax(0) - draft.double().softmax(0)).abs().sum() / 2
-    found = [sigmoid.distance_to_target(target, draft, (-(10.0**n), 10.0**n)) for n in (1, 3, 4, 5)]
+    distances = [sigmoid_distance(target, draft, (-(10.0**n), 10.0**n)) for n in (1, 3, 4, 5)]
     # the wider the scales, the closer to the draft's own law: everything is accepted
-    assert found[0] < found[1] <= found[2] + 1e-9
-    assert found == pytest.approx([float(own)] * 4, abs=0.1)
-    assert found[2] == pytest.approx(float(own), abs=1e-3)
-    assert sigmoid.distance_to_target(target, target) < 1e-12
+    assert distances[0] < distances[1] <= distances[2] + 1e-9
+    assert distances == pytest.approx([float(own)] * 4, abs=0.1)
+    assert distances[2] == pytest.approx(float(own), abs=1e-3)
+    assert sigmoid_distance(target, target) < 1e-12
 
 
 def test_what_it_refuses() -> None:
@@ -96,6 +97,6 @@ def test_what_it_refuses() -> None:
     rows = torch.zeros(1, 2, 3)
     for scales in [(1.0, 1.0), (2.0, 1.0), (-float("inf"), 1.0), (0.0, float("nan"))]:
         with pytest.raises(InvalidParameterError, match="scales"):
-            sigmoid.verify_chain(rows, rows[:, :1], *rest, scales)
+            verify_sigmoid(rows, rows[:, :1], *rest, scales)
     with pytest.raises(InvalidDistributionError, match="draft"):
-        sigmoid.verify_chain(rows, None, *rest)
+        verify_sigmoid(rows, None, *rest)

@@ -10,10 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from otm.kernels.k_seq_definition import at_least_once, find_split, k_seq
-from otm.kernels.levels_definition import levels
-from otm.kernels.multi_draft_checks import coins_of
-from otm.kernels.multi_draft_definition import verify_drafts
 
 from otm import Problem
 from otm.coupling import KSeq
@@ -23,7 +19,10 @@ from otm.errors import (
     InvalidInputError,
     InvalidUniformsError,
 )
-from otm.kernels import definition, k_seq_definition, multi_draft_definition
+from otm.kernels import verify_probs
+from otm.kernels.numpy import k_seq, levels
+from otm.kernels.numpy.k_seq import at_least_once, find_split
+from otm.kernels.registry import uniforms_per_position
 from otm.testing import paths
 
 F = Fraction
@@ -58,14 +57,14 @@ def random_model(rng: np.random.Generator, size: int, depth: int) -> Model:
     return {prefix: random_law(rng, size) for prefix in itertools.chain(*lengths)}
 
 
-def probability(model: Model, tokens: tuple[int, ...], given: int = 0) -> Fraction:
+def probability(model: Model, tokens: tuple[int, ...], known: int = 0) -> Fraction:
     """Probability of the tokens, given the first so many of them."""
-    factors = (model[tokens[:i]][tokens[i]] for i in range(given, len(tokens)))
+    factors = (model[tokens[:i]][tokens[i]] for i in range(known, len(tokens)))
     return math.prod(factors, start=F(1))
 
 
 def law_of_output(
-    target: Model, draft: Model, lengths: tuple[int, ...], size: int, rule: str = "k-seq"
+    target: Model, draft: Model, lengths: tuple[int, ...], size: int, rule: str = "grid k-Seq"
 ) -> Any:
     """Joint law of γ + 1 tokens: the output of chains of the lengths, continued by the target."""
     gamma = max(lengths)
@@ -82,20 +81,20 @@ def law_of_output(
         rubbish = [[F(2, size)] * size] * gamma
         rows = [([target[c[:i]] for i in range(len(c) + 1)] + rubbish)[: gamma + 1] for c in chains]
         laws = [([draft[c[:i]] for i in range(len(c))] + rubbish)[:gamma] for c in chains]
-        given = (array([rows]), array([laws]).reshape(1, len(chains), gamma, size), tokens)
+        inputs = (array([rows]), array([laws]).reshape(1, len(chains), gamma, size), tokens)
 
-        def verify(uniforms: np.ndarray, given: Any = given) -> Any:
-            output, accepted, chain = verify_drafts(*given, uniforms[None], rule=rule)
+        def verify(uniforms: np.ndarray, inputs: Any = inputs) -> Any:
+            output, accepted, chain = verify_probs(*inputs, uniforms[None], rule=rule)
             return tuple(output[0].tolist()), int(accepted[0]), int(chain[0])
 
-        for path in paths(verify, gamma * coins_of(rule, len(chains)) + 2):
+        for path in paths(verify, gamma * uniforms_per_position(rule, len(chains)) + 2):
             padded, accepted, chain = path.outcome
             output = padded[: accepted + 1]
             assert padded[accepted + 1 :] == (-1,) * (gamma - accepted)
             assert output[:-1] == chains[chain][:accepted]
             assert probability(target, output) > 0, "an impossible token, if only at u = 0"
             for rest in itertools.product(range(size), repeat=gamma - accepted):
-                continued = probability(target, output + rest, given=accepted + 1)
+                continued = probability(target, output + rest, known=accepted + 1)
                 law[output + rest] += mass * path.probability * continued
     return law
 
@@ -125,7 +124,7 @@ def test_the_joint_law_is_exactly_the_target_s(size: int, lengths: tuple[int, ..
 def test_the_joint_law_by_levels_is_exactly_the_target_s(
     lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(multi_draft_definition.CHOOSE, "levels", partial(levels, steps=1))
+    monkeypatch.setattr(levels, "select", partial(levels.select, steps=1))
     rng = np.random.default_rng(7)
     target, draft = random_model(rng, 2, 3), random_model(rng, 2, 2)
     found = law_of_output(target, draft, lengths, 2, "levels")
@@ -150,7 +149,7 @@ def test_the_law_at_one_node_is_exact_on_degenerate_laws(
     ],
 )
 def test_the_exact_law_sees_a_slip(slip: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(k_seq_definition, name, slip)
+    monkeypatch.setattr(k_seq, name, slip)
     target, draft = law_of([1, 2, 3]), law_of([4, 1, 1])
     model = {(): target, **{(x,): target for x in range(3)}}
     found = law_of_output(model, {(): draft}, (1, 1), 3)
@@ -165,9 +164,10 @@ def test_one_chain_is_chain_verification() -> None:
         draft = rng.dirichlet(np.full(size, 0.5), (1, gamma)).astype(np.float32)
         tokens = np.array([[rng.choice(np.flatnonzero(row)) for row in draft[0]]], dtype=np.int64)
         uniforms = rng.random((1, gamma + 2))
-        chain = definition.verify_chain(target, draft, tokens.reshape(1, gamma), uniforms)
-        found = verify_drafts(
-            target[:, None], draft[:, None], tokens.reshape(1, 1, gamma), uniforms
+        chain = verify_probs(target, draft, tokens.reshape(1, gamma), uniforms)
+        found = verify_probs(
+            *(target[:, None], draft[:, None], tokens.reshape(1, 1, gamma), uniforms),
+            rule="grid k-Seq",
         )
         assert found.tokens.tolist() == chain.tokens.tolist()
         assert found.accepted.tolist() == chain.accepted.tolist()
@@ -197,8 +197,8 @@ def test_an_equal_law_accepts_and_an_impossible_draft_is_rejected() -> None:
     law = np.array([0.25, 0.75, 0.0])
     for token in (0, 1):
         last = np.full(2, 1 - 2.0**-53)
-        assert k_seq(law, law, np.array([token, token]), last)[0] == 0
-    index, residual = k_seq(law, law[::-1], np.array([2, 2]), np.zeros(2))
+        assert k_seq.select(law, law, np.array([token, token]), last)[0] == 0
+    index, residual = k_seq.select(law, law[::-1], np.array([2, 2]), np.zeros(2))
     assert index == -1
     assert residual[2] == 0
 
@@ -228,6 +228,6 @@ def arguments() -> dict[str, np.ndarray]:
     ],
 )
 def test_what_is_refused(name: str, wrong: Any, error: type[Exception], words: str) -> None:
-    verify_drafts(**arguments())
+    verify_probs(rule="grid k-Seq", **arguments())
     with pytest.raises(error, match=words):
-        verify_drafts(**{**arguments(), name: wrong})
+        verify_probs(rule="grid k-Seq", **{**arguments(), name: wrong})

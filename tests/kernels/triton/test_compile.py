@@ -22,7 +22,7 @@ def test_every_kernel_compiles_without_spilling(tmp_path: Path) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     rows = json.loads(path.read_text(encoding="utf-8"))["results"]
     from_probabilities = ["add_up", "draw"]
-    of_rows = ["peaks_and_weights", "laws_of_rows"]
+    of_rows = ["peaks_and_weights", "finish_softmaxes"]
     k_seq = [*["add_up"] * 5, "draw"]
     levels = [*["add_up", "make_tables"] * 4, "add_up", "draw"]
     of_chain, of_block = from_probabilities, of_rows + from_probabilities

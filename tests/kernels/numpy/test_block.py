@@ -6,15 +6,18 @@ import inspect
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from otm.kernels import block_definition, definition
+from otm.kernels import verify_probs
+from otm.kernels.numpy import block
 from otm.testing import paths
 
 F = Fraction
+verify_block = partial(verify_probs, rule="block")
 Law = list[Fraction]
 Model = dict[tuple[int, ...], Law]  # the law of the next token after each prefix
 
@@ -29,9 +32,9 @@ def random_model(rng: np.random.Generator, size: int, depth: int, zeros: float) 
     return model
 
 
-def probability(model: Model, tokens: tuple[int, ...], given: int = 0) -> Fraction:
+def probability(model: Model, tokens: tuple[int, ...], known: int = 0) -> Fraction:
     """Probability of the tokens, given the first so many of them."""
-    factors = (model[tokens[:i]][tokens[i]] for i in range(given, len(tokens)))
+    factors = (model[tokens[:i]][tokens[i]] for i in range(known, len(tokens)))
     return math.prod(factors, start=F(1))
 
 
@@ -59,16 +62,16 @@ def joint_law(
         if drawn == 0:
             continue
         rows = as_rows([target[drafts[:i]] for i in range(length + 1)] + rubbish, size)
-        given = None
+        rows_of_draft = None
         if draft is not None:
-            given = as_rows([draft[drafts[:i]] for i in range(length)] + rubbish, size)
+            rows_of_draft = as_rows([draft[drafts[:i]] for i in range(length)] + rubbish, size)
         tokens = np.array([[*drafts, *[-1, 0, 0][: gamma - length]]], dtype=np.int64)
 
         def run(
-            uniforms: np.ndarray, arguments: tuple[object, ...] = (rows, given, tokens)
+            uniforms: np.ndarray, arguments: tuple[object, ...] = (rows, rows_of_draft, tokens)
         ) -> tuple[list[int], int]:
-            found = verify(*arguments, uniforms[None])  # type: ignore[operator]
-            return found.tokens[0].tolist(), int(found.accepted[0])
+            outcome = verify(*arguments, uniforms[None])  # type: ignore[operator]
+            return outcome.tokens[0].tolist(), int(outcome.accepted[0])
 
         for path in paths(run, gamma + 2):
             padded, accepted = path.outcome
@@ -95,9 +98,9 @@ def test_the_joint_law_is_the_target_s_and_no_shorter(size: int, gamma: int, zer
     for draft in (random_model(rng, size, gamma, zeros), None, target):
         for length in range(gamma + 1) if draft is not target else [gamma]:
             shape = (size, gamma, length)
-            law, mean = joint_law(block_definition.verify_block, target, draft, shape)
+            law, mean = joint_law(verify_block, target, draft, shape)
             assert law == {tokens: probability(target, tokens) for tokens in law}
-            chain = joint_law(definition.verify_chain, target, draft, shape)[1]
+            chain = joint_law(verify_probs, target, draft, shape)[1]
             assert mean >= chain
             longer |= mean > chain
     if gamma == 1:
@@ -108,20 +111,20 @@ def test_the_joint_law_is_the_target_s_and_no_shorter(size: int, gamma: int, zer
 
 MUTANTS = {
     "u <= h": ("weights[i])) < excess", "weights[i])) <= excess"),
-    "weight not capped": ("return int(weighted > 0)", "return weighted / offered"),
-    "weight of the step alone": ("weighted = weight * wanted", "weighted = wanted"),
+    "weight not capped": ("return int(weighted > 0)", "return weighted / draft"),
+    "weight of the step alone": ("weighted = weight * target", "weighted = target"),
     "residual without weight": ("mass(weights[i] * wide)", "mass(wide)"),
     "h without 1 − w": ("(excess + (1 - weights[i]))", "excess + 1 - excess"),
     "coin of the next draft": ("coins[i - 1]", "coins[i]"),
     "the end tested as a middle": ("< weights[length]:", "< weights[length] / 2:"),
     "stops early": ("for i in reversed(range(length))", "for i in reversed(range(1))"),
-    "bonus of the row before": ("mass(target[length])", "mass(target[length - 1])"),
+    "bonus of the row before": ("mass(target_probs[length])", "mass(target_probs[length - 1])"),
 }
 
 
 @pytest.mark.parametrize(("right", "wrong"), MUTANTS.values(), ids=MUTANTS)
 def test_a_slip_is_seen(right: str, wrong: str) -> None:
-    source = inspect.getsource(block_definition)
+    source = inspect.getsource(block)
     assert source.count(right) == 1
     module = ModuleType("mutant")
     exec(compile(source.replace(right, wrong), "mutant", "exec"), vars(module))
@@ -130,12 +133,10 @@ def test_a_slip_is_seen(right: str, wrong: str) -> None:
         target = random_model(rng, size, gamma + 1, 0.3)
         draft = random_model(rng, size, gamma, 0.3)
         try:
-            law, mean = joint_law(module.verify_block, target, draft, (size, gamma, gamma))
+            law, mean = joint_law(module.verify, target, draft, (size, gamma, gamma))
         except (AssertionError, IndexError):
             return
-        right_mean = joint_law(block_definition.verify_block, target, draft, (size, gamma, gamma))[
-            1
-        ]
+        right_mean = joint_law(verify_block, target, draft, (size, gamma, gamma))[1]
         if law != {tokens: probability(target, tokens) for tokens in law} or mean < right_mean:
             return
     pytest.fail("no instance shows the slip")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from otm.errors import InvalidInputError
-from otm.kernels import definition
+from otm.kernels import verify_probs
 from otm.testing import paths
 
 F = Fraction
+Verify = Callable[..., Any]
 Law = list[Fraction]
 Model = dict[tuple[int, ...], Law]  # the law of the next token after each prefix
 
@@ -32,9 +33,9 @@ def random_model(rng: np.random.Generator, size: int, depth: int, zeros: float) 
     return {prefix: random_law(rng, size, zeros) for prefix in itertools.chain(*lengths)}
 
 
-def probability(model: Model, tokens: Sequence[int], given: int = 0) -> Fraction:
+def probability(model: Model, tokens: Sequence[int], known: int = 0) -> Fraction:
     """Probability of the tokens, given the first so many of them."""
-    factors = (model[tuple(tokens[:i])][tokens[i]] for i in range(given, len(tokens)))
+    factors = (model[tuple(tokens[:i])][tokens[i]] for i in range(known, len(tokens)))
     return math.prod(factors, start=F(1))
 
 
@@ -61,7 +62,7 @@ class Instance(NamedTuple):
         return [(sequence, mass) for sequence, mass in drawn if mass]
 
     def arguments(self, drafts: tuple[int, ...]) -> list[np.ndarray | None]:
-        """Laws and drafts for `verify_chain`; beyond the end of the chain stands rubbish."""
+        """Laws and drafts for `verify_probs`; beyond the end of the chain stands rubbish."""
         beyond = self.gamma - self.length
         rubbish = [[F(-3)] * self.size] * beyond
         target = [self.target[drafts[:i]] for i in range(self.length + 1)] + rubbish
@@ -73,28 +74,28 @@ class Instance(NamedTuple):
         return [as_rows(target, self.size), draft, tokens]
 
 
-def assert_lossless(module: ModuleType, instance: Instance) -> None:
+def assert_lossless(verify: Verify, instance: Instance) -> None:
     """Assert that what is output, continued by the target, has the target's law.
 
-    All drafts are enumerated, and all paths through the comparisons of `verify_chain` itself.
+    All drafts are enumerated, and all paths through the comparisons of the verifier itself.
     """
     target, length = instance.target, instance.length
     law = dict.fromkeys(itertools.product(range(instance.size), repeat=length + 1), F(0))
     for drafts, drawn in instance.drafts():
         arguments = instance.arguments(drafts)
 
-        def verify(uniforms: np.ndarray, arguments: list[np.ndarray | None] = arguments) -> object:
-            tokens, accepted = module.verify_chain(*arguments, uniforms[None])
+        def decide(uniforms: np.ndarray, arguments: list[np.ndarray | None] = arguments) -> object:
+            tokens, accepted, _ = verify(*arguments, uniforms[None])
             return tokens[0].tolist(), int(accepted[0])
 
-        for path in paths(verify, instance.gamma + 2):
+        for path in paths(decide, instance.gamma + 2):
             padded, accepted = path.outcome
             tokens = tuple(padded[: accepted + 1])
             assert tokens[:-1] == drafts[:accepted]
             assert padded[accepted + 1 :] == [-1] * (instance.gamma - accepted)
             assert probability(target, tokens) > 0, "an impossible token, if only at u = 0"
             for rest in itertools.product(range(instance.size), repeat=length - accepted):
-                continued = probability(target, tokens + rest, given=accepted + 1)
+                continued = probability(target, tokens + rest, known=accepted + 1)
                 law[tokens + rest] += drawn * path.probability * continued
     assert law == {sequence: probability(target, sequence) for sequence in law}
 
@@ -113,19 +114,19 @@ def instances() -> list[Instance]:
 
 @pytest.mark.parametrize("instance", instances())
 def test_the_law_is_exactly_the_target_s(instance: Instance) -> None:
-    assert_lossless(definition, instance)
+    assert_lossless(verify_probs, instance)
 
 
 def test_the_law_is_exact_for_four_tokens_and_two_drafts() -> None:
     rng = np.random.default_rng(12)
     models = random_model(rng, 4, 3, 0.3), random_model(rng, 4, 2, 0.3)
-    assert_lossless(definition, Instance(*models, 4, 2, 2))
+    assert_lossless(verify_probs, Instance(*models, 4, 2, 2))
 
 
 def test_every_mutant_is_seen(mutant: ModuleType) -> None:
     for instance in instances():
         try:
-            assert_lossless(mutant, instance)
+            assert_lossless(mutant.verify, instance)
         except (AssertionError, InvalidInputError, IndexError):
             return
     pytest.fail("no instance shows the slip")
@@ -136,14 +137,14 @@ def test_sums_that_differ_cost_no_more_than_their_difference() -> None:
     for _ in range(30):
         target, draft = random_law(rng, 3, 0.3), random_law(rng, 3, 0.3)
         target_sum, draft_sum = F(int(rng.integers(8, 13)), 10), F(int(rng.integers(8, 13)), 10)
-        wanted = as_rows([[target_sum * t for t in target]] * 2, 3)
-        offered = as_rows([[draft_sum * d for d in draft]], 3)
+        target_probs = as_rows([[target_sum * t for t in target]] * 2, 3)
+        draft_probs = as_rows([[draft_sum * d for d in draft]], 3)
         law = [F(0)] * 3
         for x in np.flatnonzero(draft).tolist():
 
             def first_token(uniforms: np.ndarray, x: int = x) -> int:
-                arguments = (wanted, offered, np.array([[x]]), uniforms[None])  # noqa: B023
-                return int(definition.verify_chain(*arguments, validate=False).tokens[0, 0])
+                arguments = (target_probs, draft_probs, np.array([[x]]), uniforms[None])  # noqa: B023
+                return int(verify_probs(*arguments, validate=False).tokens[0, 0])
 
             for path in paths(first_token, 3):
                 law[path.outcome] += draft[x] * path.probability

@@ -11,9 +11,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels.multi_draft_checks import RULES  # noqa: E402
-
-import otm.kernels  # noqa: E402
 from otm.errors import (  # noqa: E402
     InvalidDistributionError,
     InvalidDraftsError,
@@ -21,90 +18,84 @@ from otm.errors import (  # noqa: E402
     InvalidParameterError,
     InvalidUniformsError,
 )
-from otm.kernels import (  # noqa: E402
-    multi_draft_definition,
-    multi_draft_reference,
-    multi_draft_triton,
-    reference,
-    softmax,
-)
+from otm.kernels import verify_logits, verify_probs  # noqa: E402
+from otm.kernels.registry import RULES  # noqa: E402
+from otm.kernels.torch import softmax  # noqa: E402
 
+SEVERAL = [rule for rule in RULES if RULES[rule].several]
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 SHAPES = {1: (2, 1), 2: (2, 1), 3: (3, 1), 5: (3, 2), 7: (1, 1), 9: (2, 1), 17: (2, 0)}
 """K and γ, by V: one token, blocks of four and of eight ± 1, three blocks, padded to four."""
 
-HEATS = torch.tensor([0.0, 0.7, 1.0, 1e-8, 2.0])
+TEMPERATURES = torch.tensor([0.0, 0.7, 1.0, 1e-8, 2.0])
 
 
-def as_logits(given: list[Any], dtype: Any = torch.float32) -> list[Any]:
+def as_logits(inputs: list[Any], dtype: Any = torch.float32) -> list[Any]:
     """Return the arguments with logits, of which those of impossible tokens are −∞."""
-    return [*(x.log().to(dtype) for x in given[:2]), *given[2:]]
+    return [*(x.log().to(dtype) for x in inputs[:2]), *inputs[2:]]
 
 
 def on(device: str, arguments: Any) -> list[Any]:
     return [x.to(device) for x in arguments]
 
 
-def assert_same(found: Any, expected: Any) -> None:
-    for mine, other in zip(found, expected, strict=True):
+def assert_same(outcome: Any, expected: Any) -> None:
+    for mine, other in zip(outcome, expected, strict=True):
         assert mine.dtype == torch.int64
         assert mine.cpu().tolist() == other.tolist()
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SEVERAL)
 def test_torch_decides_as_the_definition(rule: str, several: Callable[..., Any]) -> None:
     rng = np.random.default_rng(1)
     accepted = 0
     for count, gamma, size in [(1, 3, 5), (2, 0, 3), (2, 2, 3), (3, 3, 4), (5, 1, 9), (4, 2, 1)]:
-        given = as_logits(several(rng, 25, count, gamma, size, rule=rule))
-        given[3] = torch.from_numpy(rng.random(given[3].shape))  # none on an edge
-        heats = HEATS.double().repeat(5)
-        found = multi_draft_reference.verify_drafts_from_logits(*given, heats, rule=rule)
-        arrays = [x.numpy() for x in (*given, heats)]
-        assert_same(found, multi_draft_definition.verify_drafts_from_logits(*arrays, rule=rule))
-        accepted += int((found.accepted > 0).sum())
+        inputs = as_logits(several(rng, 25, count, gamma, size, rule=rule))
+        inputs[3] = torch.from_numpy(rng.random(inputs[3].shape))  # none on an edge
+        temperatures = TEMPERATURES.double().repeat(5)
+        outcome = verify_logits(*inputs, temperature=temperatures, rule=rule)
+        *arrays, temperature = (x.numpy() for x in (*inputs, temperatures))
+        assert_same(outcome, verify_logits(*arrays, temperature=temperature, rule=rule))
+        accepted += int((outcome.accepted > 0).sum())
     assert accepted > 30
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SEVERAL)
 @pytest.mark.parametrize("size", SHAPES)
 def test_triton_decides_as_torch(
     size: int, rule: str, several: Callable[..., Any], device: str, small_blocks: int
 ) -> None:
     # blocks of 8 tokens for the softmax and of 4 for the rest; greedy sequences beside sampled ones
     rng = np.random.default_rng(size)
-    given = as_logits(several(rng, 2, *SHAPES[size], size, rule=rule), TYPES[size % 3])
+    inputs = as_logits(several(rng, 2, *SHAPES[size], size, rule=rule), TYPES[size % 3])
     if size > 8:  # a whole block that is impossible
-        given[0][1, :, :, :8], given[0][1, :, :, 8] = -math.inf, 0.0
-    heats = HEATS.roll(-size)[:2]
+        inputs[0][1, :, :, :8], inputs[0][1, :, :, 8] = -math.inf, 0.0
+    temperatures = TEMPERATURES.roll(-size)[:2]
     options = {"rule": rule, "validate": False}
-    found = multi_draft_triton.verify_drafts_from_logits(
-        *on(device, given), heats.to(device), **options
+    outcome = verify_logits(
+        *on(device, inputs), temperature=temperatures.to(device), backend="triton", **options
     )
-    laws = softmax.laws_from_logits(*given[:3], heats, small_blocks)
-    assert_same(found, multi_draft_reference.verify_drafts(*laws, *given[2:], **options))
+    laws = softmax.probs_from_logits(*inputs[:3], temperatures, small_blocks)
+    assert_same(outcome, verify_probs(*laws, *inputs[2:], **options))
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SEVERAL)
 def test_greedy_chains_follow_the_largest_logit(
     rule: str, several: Callable[..., Any], device: str
 ) -> None:
-    given = as_logits(several(np.random.default_rng(3), 3, 2, 2, 5, rule=rule))
-    target, draft, tokens, _ = given
+    inputs = as_logits(several(np.random.default_rng(3), 3, 2, 2, 5, rule=rule))
+    target, draft, tokens, _ = inputs
     target[..., 1] = target[..., 2] = target.amax(-1) + 1  # of equal logits the first counts
     best = torch.ones_like(target[..., 0]).long()
     tokens[:] = 1 + (torch.arange(2) == torch.arange(3)[:, None, None]).long()
     draft[:] = math.nan  # not looked at
     drafted = tokens[:, 0] == best[:, 0, :2]
     accepted = drafted.cumprod(1).sum(1)
-    for verify, where in (
-        (multi_draft_reference.verify_drafts_from_logits, "cpu"),
-        (multi_draft_triton.verify_drafts_from_logits, device),
-    ):
-        found = verify(*on(where, given), 0.0, rule=rule)
-        assert found.accepted.tolist() == accepted.tolist()
-        for b, row in enumerate(found.tokens.tolist()):
+    for backend, where in (("torch", "cpu"), ("triton", device)):
+        outcome = verify_logits(*on(where, inputs), temperature=0.0, rule=rule, backend=backend)
+        assert outcome.accepted.tolist() == accepted.tolist()
+        for b, row in enumerate(outcome.tokens.tolist()):
             end = int(accepted[b]) + 1
             assert row == [*best[b, 0, :end].tolist(), *[-1] * (3 - end)]
     assert accepted.tolist() == [0, 1, 2]
@@ -113,36 +104,35 @@ def test_greedy_chains_follow_the_largest_logit(
 @pytest.mark.usefixtures("small_blocks")
 def test_one_chain_is_chain_verification(several: Callable[..., Any], device: str) -> None:
     rng = np.random.default_rng(4)
-    given = as_logits(several(rng, 4, 1, 2, 6))
-    uniforms = given[3] = torch.from_numpy(rng.random((4, 4)))
-    heats = torch.tensor([0.0, 0.7, 1.0, 2.0])
-    expected = reference.verify_chain_from_logits(*(x[:, 0] for x in given[:3]), uniforms, heats)
-    for verify, where in (
-        (multi_draft_reference.verify_drafts_from_logits, "cpu"),
-        (multi_draft_triton.verify_drafts_from_logits, device),
-    ):
-        assert_same(verify(*on(where, given), heats.to(where))[:2], expected)
+    inputs = as_logits(several(rng, 4, 1, 2, 6))
+    uniforms = inputs[3] = torch.from_numpy(rng.random((4, 4)))
+    temperatures = torch.tensor([0.0, 0.7, 1.0, 2.0])
+    expected = verify_logits(*(x[:, 0] for x in inputs[:3]), uniforms, temperature=temperatures)
+    for backend, where in (("torch", "cpu"), ("triton", device)):
+        options = {"rule": "grid k-Seq", "backend": backend}
+        outcome = verify_logits(*on(where, inputs), temperature=temperatures.to(where), **options)
+        assert_same(outcome[:2], expected[:2])
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SEVERAL)
 def test_every_backend_decides_the_same(
     rule: str, several: Callable[..., Any], device: str
 ) -> None:
     rng = np.random.default_rng(5)
-    given = as_logits(several(rng, 2, 2, 1, 6, rule=rule))
-    given[3] = torch.from_numpy(rng.random(given[3].shape))
+    inputs = as_logits(several(rng, 2, 2, 1, 6, rule=rule))
+    inputs[3] = torch.from_numpy(rng.random(inputs[3].shape))
     # laws that the chains share, in another order of the memory
-    tensors = [x[:, :1].to(device).expand(x.shape) for x in given[:2]] + on(device, given[2:])
-    for heat in (0.0, 0.8):
-        choice = {"rule": rule, "temperature": heat}
-        expected = otm.kernels.verify_drafts(*(x.numpy() for x in given), **choice)
+    tensors = [x[:, :1].to(device).expand(x.shape) for x in inputs[:2]] + on(device, inputs[2:])
+    for temperature in (0.0, 0.8):
+        choice = {"rule": rule, "temperature": temperature}
+        expected = verify_logits(*(x.numpy() for x in inputs), **choice)
         for backend in ("torch", "triton"):
-            found = otm.kernels.verify_drafts(*tensors, **choice, backend=backend)
-            assert_same(found, expected)
+            outcome = verify_logits(*tensors, **choice, backend=backend)
+            assert_same(outcome, expected)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SEVERAL)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter, about NaN
 @pytest.mark.usefixtures("small_blocks")
 def test_no_garbage_gives_a_token_outside_the_vocabulary(rule: str, device: str) -> None:
@@ -153,14 +143,14 @@ def test_no_garbage_gives_a_token_outside_the_vocabulary(rule: str, device: str)
     target[0] = -math.inf
     tokens = torch.from_numpy(rng.integers(-2, 18, (4, 2, 1)))
     uniforms = torch.from_numpy(rng.choice(values, (4, 7)))
-    heats = torch.tensor([1.0, math.nan, 0.0, -1.0])
-    given = on(device, [target, draft, tokens, uniforms, heats])
-    options = {"rule": rule, "validate": False}
-    found = multi_draft_triton.verify_drafts_from_logits(*given, **options)
-    kept = found.tokens.cpu()
+    temperatures = torch.tensor([1.0, math.nan, 0.0, -1.0])
+    *inputs, temperatures = on(device, [target, draft, tokens, uniforms, temperatures])
+    options = {"rule": rule, "backend": "triton", "validate": False}
+    outcome = verify_logits(*inputs, temperature=temperatures, **options)
+    kept = outcome.tokens.cpu()
     assert ((kept >= -1) & (kept < 9)).all()
-    assert ((kept >= 0).sum(1) == found.accepted.cpu() + 1).all()
-    assert ((found.chain >= 0) & (found.chain < 2)).all()
+    assert ((kept >= 0).sum(1) == outcome.accepted.cpu() + 1).all()
+    assert ((outcome.chain >= 0) & (outcome.chain < 2)).all()
 
 
 def test_nothing_waits_for_the_device() -> None:
@@ -169,9 +159,10 @@ def test_nothing_waits_for_the_device() -> None:
         return torch.empty(shape, dtype=dtype, device="meta")
 
     rest = on_meta(5, 3, 2, dtype=torch.int32), on_meta(5, 8, dtype=torch.float64)
-    given = (on_meta(5, 3, 3, 100), on_meta(5, 3, 2, 90), *rest)
-    for heat in (0.7, on_meta(5)):
-        result = multi_draft_reference.verify_drafts_from_logits(*given, heat, validate=False)
+    inputs = (on_meta(5, 3, 3, 100), on_meta(5, 3, 2, 90), *rest)
+    for temperature in (0.7, on_meta(5)):
+        options = {"rule": "grid k-Seq", "validate": False}
+        result = verify_logits(*inputs, temperature=temperature, **options)
         assert result.tokens.shape == (5, 3)
 
 
@@ -228,22 +219,23 @@ def at(name: str, index: tuple[int, ...], value: float) -> Any:
     ],
 )
 def test_what_is_refused(name: str, wrong: Any, error: type[Exception], words: str) -> None:
-    def tensors(given: dict[str, Any]) -> dict[str, Any]:
+    def tensors(inputs: dict[str, Any]) -> dict[str, Any]:
         return {
-            key: torch.from_numpy(x) if isinstance(x, np.ndarray) else x for key, x in given.items()
+            key: torch.from_numpy(x) if isinstance(x, np.ndarray) else x
+            for key, x in inputs.items()
         }
 
-    multi_draft_definition.verify_drafts_from_logits(**arguments())
-    given = {**arguments(), name: wrong}
+    verify_logits(**arguments(), rule="grid k-Seq")
+    inputs = {**arguments(), name: wrong}
     with pytest.raises(error, match=words):
-        multi_draft_definition.verify_drafts_from_logits(**given)
-    for module in (multi_draft_reference, multi_draft_triton):
+        verify_logits(**inputs, rule="grid k-Seq")
+    for backend in ("torch", "triton"):
         with pytest.raises(error, match=words):
-            module.verify_drafts_from_logits(**tensors(given))
+            verify_logits(**tensors(inputs), rule="grid k-Seq", backend=backend)
 
 
 def test_logits_of_a_greedy_draft_are_not_checked() -> None:
-    given = {**arguments(), "draft_logits": at("draft_logits", (0,), math.nan)}  # type: ignore[arg-type]
-    multi_draft_definition.verify_drafts_from_logits(**given)
+    inputs = {**arguments(), "draft_logits": at("draft_logits", (0,), math.nan)}  # type: ignore[arg-type]
+    verify_logits(**inputs, rule="grid k-Seq")
     with pytest.raises(InvalidDistributionError, match="logits of draft"):
-        multi_draft_definition.verify_drafts_from_logits(**{**given, "temperature": 1.0})
+        verify_logits(**{**inputs, "temperature": 1.0}, rule="grid k-Seq")

@@ -9,19 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from otm.kernels.definition import UNIT
-from otm.kernels.levels_definition import (
-    Table,
-    find_places,
-    level_masses,
-    levels,
-    make_table,
-    power_slopes,
-    ratio_grid,
-)
 
 import otm
-from otm.kernels import levels_definition
+from otm.kernels.numpy import levels
+from otm.kernels.numpy.distributions import UNIT
+from otm.kernels.numpy.levels import Table, at_node, power_slopes, select, winner
 from otm.testing import paths
 
 F = Fraction
@@ -52,7 +44,7 @@ def law_of_output(
         tokens = np.array(drafts)
 
         def choose(uniforms: np.ndarray, tokens: np.ndarray = tokens) -> Any:
-            index, residual = levels(target, draft, tokens, uniforms, steps)
+            index, residual = select(target, draft, tokens, uniforms, steps)
             return index, tuple(residual)
 
         for path in paths(choose, 2 * count + 1):
@@ -73,10 +65,10 @@ def law_of_output(
 )
 def test_the_law_is_exactly_the_target_s(draft: list[int], target: list[int], steps: int) -> None:
     for count in (1, 2):
-        wanted, offered = law_of(target), law_of(draft)
-        law, accepted = law_of_output(wanted, offered, count, steps)
-        assert law == wanted.tolist()
-        assert accepted <= otm.alpha(offered, wanted, count)
+        q, p = law_of(target), law_of(draft)
+        law, accepted = law_of_output(q, p, count, steps)
+        assert law == q.tolist()
+        assert accepted <= otm.alpha(p, q, count)
 
 
 def test_ratios_on_the_grid_lose_nothing() -> None:
@@ -84,32 +76,15 @@ def test_ratios_on_the_grid_lose_nothing() -> None:
     draft, target = law_of([1, 2, 1, 2]), law_of([0, 1, 1, 4])
     for count in (1, 2, 3):
         accepted = law_of_output(target, draft, count, 1)[1] if count < 3 else None
-        table = make_table_of(draft, target, count, 1)
-        by_table = sum(np.minimum(target, won(draft, target, table, count, 1)))
+        node = at_node(target, draft, count, count, 1)
+        by_table = sum(np.minimum(target, winner(draft, *node)))
         assert by_table == otm.alpha(draft, target, count)
         assert accepted in {None, by_table}
 
 
-def make_table_of(draft: np.ndarray, target: np.ndarray, count: int, steps: int) -> Table:
-    ratios = grid(count, steps, draft)
-    masses = level_masses(draft, find_places(target, draft, ratios), ratios.size)
-    return make_table(masses, ratios, count)
-
-
-def grid(count: int, steps: int, like: np.ndarray) -> np.ndarray:
-    ratios = np.array(ratio_grid(count, steps))
-    return ratios if like.dtype == object else ratios.astype(float)
-
-
-def won(draft: np.ndarray, target: np.ndarray, table: Table, count: int, steps: int) -> np.ndarray:
-    places = find_places(target, draft, grid(count, steps, draft))
-    lower, upper = table.win[places.lower], table.win[places.lower + 1]
-    return draft * (lower + places.share * (upper - lower))
-
-
 @pytest.mark.parametrize("slip", ["no swaps in the law", "no swaps"])
 def test_the_exact_law_sees_a_slip(slip: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = levels_definition.make_table
+    right = levels.make_table
 
     def wrong(masses: np.ndarray, ratios: np.ndarray, count: int) -> Table:
         table = right(masses, ratios, count)
@@ -117,7 +92,7 @@ def test_the_exact_law_sees_a_slip(slip: str, monkeypatch: pytest.MonkeyPatch) -
             return table._replace(last=table.first)
         return table._replace(win=power_slopes(np.cumsum(masses), count))
 
-    monkeypatch.setattr(levels_definition, "make_table", wrong)
+    monkeypatch.setattr(levels, "make_table", wrong)
     draft, target = law_of([1, 2, 1, 2]), law_of([0, 1, 1, 4])
     law, _ = law_of_output(target, draft, 2, 1)
     assert law != target.tolist()
@@ -135,11 +110,10 @@ def test_a_finer_grid_comes_closer_to_the_optimum(count: int) -> None:
     for noise in (0.3, 1.0, 2.0):
         draft, target = laws_like_real_ones(rng, 20_000, noise)
         best = float(otm.alpha(draft, target, count))
-        for steps, most in ((8, 1e-3), (32, 1e-4), (128, 1e-5)):
-            table = make_table_of(draft, target, count, steps)
-            law = won(draft, target, table, count, steps)
+        for steps, largest in ((8, 1e-3), (32, 1e-4), (128, 1e-5)):
+            law = winner(draft, *at_node(target, draft, count, count, steps))
             assert abs(law.sum() - 1) < 1e-12
-            assert -1e-12 < best - np.minimum(law, target).sum() < most
+            assert -1e-12 < best - np.minimum(law, target).sum() < largest
 
 
 def test_the_law_of_the_winner_is_that_of_the_slots() -> None:
@@ -147,7 +121,7 @@ def test_the_law_of_the_winner_is_that_of_the_slots() -> None:
     rng = np.random.default_rng(5)
     for count in (1, 2, 5):
         draft, target = laws_like_real_ones(rng, 400, 1.0)
-        table = make_table_of(draft, target, count, 16)
+        _, table = at_node(target, draft, count, count, 16)
         slots = power_slopes(np.cumsum(table.masses), count)
         law = table.masses / UNIT * slots
         for swap, low, high in zip(np.diff(table.swapped), table.low, table.high, strict=True):
@@ -156,41 +130,3 @@ def test_the_law_of_the_winner_is_that_of_the_slots() -> None:
         assert abs(law - table.win * table.masses / UNIT).sum() < 1e-13
         inside = [table.swapped[b] - table.swapped[a] for a, b in zip(*table[-2:], strict=True)]
         assert (np.array(inside) <= table.masses).all()
-
-
-def test_torch_decides_as_the_definition() -> None:
-    torch = pytest.importorskip("torch")
-    from otm.kernels import levels_reference
-
-    rng = np.random.default_rng(6)
-    accepted = rejected = 0
-    for _ in range(15):
-        batch, count, size = 5, int(rng.integers(1, 6)), int(rng.integers(1, 40))
-        target, draft = rng.dirichlet(np.full(size, rng.choice([0.1, 0.5, 3])), (2, batch))
-        draft[0] = target[0]
-        draft[1, ::2] *= rng.random() < 0.5
-        draft[1, 0] += 1e-3
-        dtype = rng.choice([np.float32, np.float64])
-        target, draft = target.astype(dtype), (draft / draft.sum(1, keepdims=True)).astype(dtype)
-        points = rng.random((batch, count, 1)) * draft.sum(1)[:, None, None]
-        tokens = (draft.cumsum(1)[:, None] <= points).sum(2).clip(max=size - 1)
-        tokens[rng.random(tokens.shape) < 0.2] = -1
-        uniforms = rng.random((batch, 2 * count + 1))
-        uniforms[rng.random(uniforms.shape) < 0.1] = 0
-        uniforms[rng.random(uniforms.shape) < 0.1] = 1 - 2.0**-53
-        steps = int(rng.choice([1, 3, 32]))
-        assert (
-            ratio_grid(count, steps)
-            == levels_reference.ratio_grid(count, steps, torch.zeros(1)).tolist()
-            or steps == 3
-        )
-        given = map(torch.from_numpy, (target, draft, tokens, uniforms))
-        found = levels_reference.levels(*given, steps)
-        for b in range(batch):
-            one = (target[b], draft[b], tokens[b], uniforms[b])
-            index, residual = levels(*one, steps)
-            assert int(found.index[b]) == index
-            if index < 0:
-                assert found.residual[b].tolist() == residual.tolist()
-            accepted, rejected = accepted + (index >= 0), rejected + (index < 0)
-    assert min(accepted, rejected) > 12

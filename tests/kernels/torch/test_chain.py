@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.kernels import definition
+from otm.kernels import verify_logits, verify_probs
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels import reference  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 
@@ -22,10 +21,14 @@ def tensors(*arrays: np.ndarray | None) -> list[Any]:
     return [None if array is None else torch.from_numpy(array) for array in arrays]
 
 
-def assert_same(found: Any, expected: Any) -> None:
-    assert found.tokens.dtype == found.accepted.dtype == torch.int64
-    np.testing.assert_array_equal(found.tokens.numpy(), expected.tokens)
-    np.testing.assert_array_equal(found.accepted.numpy(), expected.accepted)
+def list_of(*arrays: np.ndarray | None) -> list[Any]:
+    return list(arrays)
+
+
+def assert_same(outcome: Any, expected: Any) -> None:
+    assert outcome.tokens.dtype == outcome.accepted.dtype == torch.int64
+    np.testing.assert_array_equal(outcome.tokens.numpy(), expected.tokens)
+    np.testing.assert_array_equal(outcome.accepted.numpy(), expected.accepted)
 
 
 def random_laws(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -68,8 +71,8 @@ def test_torch_decides_as_the_definition(dtype: Any, one_hot: bool) -> None:
     for _ in range(80):
         target, draft, tokens, uniforms = random_chains(rng, dtype)
         laws = None if one_hot else draft
-        expected = definition.verify_chain(target, laws, tokens, uniforms)
-        assert_same(reference.verify_chain(*tensors(target, laws, tokens, uniforms)), expected)
+        expected = verify_probs(target, laws, tokens, uniforms)
+        assert_same(verify_probs(*tensors(target, laws, tokens, uniforms)), expected)
         chains += len(tokens)
         rejections += int((expected.accepted < (tokens >= 0).sum(axis=1)).sum())
         drawn = np.take_along_axis(expected.tokens, expected.accepted[:, None], axis=1)
@@ -83,9 +86,9 @@ def test_the_comparison_sees_every_mutant(mutant: ModuleType) -> None:
     rng = np.random.default_rng(21)
     for _ in range(200):
         target, draft, tokens, uniforms = random_chains(rng, np.float64)
-        right = reference.verify_chain(*tensors(target, draft, tokens, uniforms))
+        right = verify_probs(*tensors(target, draft, tokens, uniforms))
         try:
-            wrong = mutant.verify_chain(target, draft, tokens, uniforms)
+            wrong = mutant.verify(target, draft, tokens, uniforms)
         except IndexError:
             return
         if (wrong.tokens != right.tokens.numpy()).any():
@@ -101,13 +104,13 @@ def test_edges_belong_to_the_next_token_of_positive_weight() -> None:
     for u, token in zip([0.0, 0.25, LAST], residual, strict=True):
         uniforms = np.array([[0.0, u, 0.5]])  # u = 0 on a draft that the target cannot produce
         arrays = (target, draft, np.array([[0]]), uniforms)
-        assert definition.verify_chain(*arrays).tokens.tolist() == [[token, -1]]
-        assert_same(reference.verify_chain(*tensors(*arrays)), definition.verify_chain(*arrays))
+        assert verify_probs(*arrays).tokens.tolist() == [[token, -1]]
+        assert_same(verify_probs(*tensors(*arrays)), verify_probs(*arrays))
     for coin, token in [(0.5, 3), (np.nextafter(0.5, 0), 2)]:  # u · draft = target is a rejection
         target, draft = np.array([[[0, 0, 1, 3], [0, 0, 4, 0]]]) / 4, np.array([[[0, 0, 2, 2]]]) / 4
         arrays = (target, draft, np.array([[2]]), np.array([[coin, 0.9, 0.9]]))
-        assert definition.verify_chain(*arrays).tokens[0, 0] == token
-        assert_same(reference.verify_chain(*tensors(*arrays)), definition.verify_chain(*arrays))
+        assert verify_probs(*arrays).tokens[0, 0] == token
+        assert_same(verify_probs(*tensors(*arrays)), verify_probs(*arrays))
 
 
 def test_the_law_of_torch_in_floats() -> None:
@@ -122,15 +125,15 @@ def test_the_law_of_torch_in_floats() -> None:
         low, high = np.zeros(size, dtype=np.int64), np.full(size, 2**53)
         while (low < high).any():
             middle = (low + high) // 2
-            passed = test(middle * 2.0**-53)
-            low, high = np.where(passed, middle + 1, low), np.where(passed, high, middle)
+            passes = test(middle * 2.0**-53)
+            low, high = np.where(passes, middle + 1, low), np.where(passes, high, middle)
         return low * 2.0**-53
 
     def verify(tokens: np.ndarray, coin: Any, residual: Any) -> Any:
         uniforms = np.zeros((size, 3))
         uniforms[:, 0], uniforms[:, 1] = coin, residual
         arguments = tensors(rows.repeat(size, 0), draft.repeat(size, 0), tokens, uniforms)
-        return reference.verify_chain(*arguments, validate=False)
+        return verify_probs(*arguments, validate=False)
 
     every = np.arange(size)[:, None]
     accept = count(lambda u: verify(every, u, 0).accepted.numpy() == 1)
@@ -148,26 +151,26 @@ def test_half_precision_is_widened(dtype: str) -> None:
         target, draft, tokens, uniforms = tensors(*random_chains(rng))
         target, draft = (x.to(getattr(torch, dtype)) for x in (target, draft))
         kept = [x.numpy() for x in (target.float(), draft.float(), tokens, uniforms)]
-        found = reference.verify_chain(target, draft, tokens, uniforms, validate=False)
-        assert_same(found, definition.verify_chain(*kept, validate=False))
+        outcome = verify_probs(target, draft, tokens, uniforms, validate=False)
+        assert_same(outcome, verify_probs(*kept, validate=False))
 
 
 def test_a_chain_does_not_see_the_batch() -> None:
     rng = np.random.default_rng(24)
     for _ in range(10):
         target, draft, tokens, uniforms = tensors(*random_chains(rng))
-        whole = reference.verify_chain(target, draft, tokens, uniforms)
+        whole = verify_probs(target, draft, tokens, uniforms)
         for b in range(len(tokens)):
             one = slice(b, b + 1)
-            alone = reference.verify_chain(target[one], draft[one], tokens[one], uniforms[one])
+            alone = verify_probs(target[one], draft[one], tokens[one], uniforms[one])
             assert torch.equal(alone.tokens, whole.tokens[one])
-        heats = torch.arange(len(tokens)).double() % 3 / 2
+        temperatures = torch.arange(len(tokens)).double() % 3 / 2
         logits = (target.log(), draft.log())
-        whole = reference.verify_chain_from_logits(*logits, tokens, uniforms, heats)
-        for b, heat in enumerate(heats.tolist()):
+        whole = verify_logits(*logits, tokens, uniforms, temperature=temperatures)
+        for b, temperature in enumerate(temperatures.tolist()):
             one = slice(b, b + 1)
             part = (logits[0][one], logits[1][one], tokens[one], uniforms[one])
-            alone = reference.verify_chain_from_logits(*part, heat)
+            alone = verify_logits(*part, temperature=temperature)
             assert torch.equal(alone.tokens, whole.tokens[one])
 
 
@@ -175,17 +178,17 @@ def test_what_stands_beyond_the_end_of_a_chain_does_not_matter() -> None:
     rng = np.random.default_rng(25)
     for _ in range(10):
         target, draft, tokens, uniforms = tensors(*random_chains(rng))
-        clean = reference.verify_chain(target, draft, tokens, uniforms)
+        clean = verify_probs(target, draft, tokens, uniforms)
         ended = (tokens < 0).cumsum(1) > 0
         later = ended & (torch.cumsum(ended, 1) > 1)
         target, draft, tokens = target.clone(), draft.clone(), tokens.clone()
         target[:, 1:][ended] = math.nan
         draft[ended] = math.inf
         tokens[later] = 0
-        found = reference.verify_chain(target, draft, tokens, uniforms)
-        assert torch.equal(found.tokens, clean.tokens)
+        outcome = verify_probs(target, draft, tokens, uniforms)
+        assert torch.equal(outcome.tokens, clean.tokens)
         kept = [x.numpy() for x in (target, draft, tokens, uniforms)]
-        assert_same(clean, definition.verify_chain(*kept))
+        assert_same(clean, verify_probs(*kept))
 
 
 def test_strides_and_integer_types_do_not_matter() -> None:
@@ -193,48 +196,44 @@ def test_strides_and_integer_types_do_not_matter() -> None:
     target, draft, tokens, uniforms = tensors(*random_chains(rng))
     while tokens.shape[1] < 2 or len(tokens) < 2:
         target, draft, tokens, uniforms = tensors(*random_chains(rng))
-    plain = reference.verify_chain(target, draft, tokens, uniforms)
+    plain = verify_probs(target, draft, tokens, uniforms)
 
     def strided(x: Any) -> Any:
         return torch.stack([x, x], -1).transpose(0, 1).contiguous().transpose(0, 1)[..., 1]
 
     views = [strided(x) for x in (target, draft, tokens, uniforms)]
     assert not any(x.is_contiguous() for x in views)
-    assert torch.equal(reference.verify_chain(*views).tokens, plain.tokens)
-    assert torch.equal(
-        reference.verify_chain(target, draft, tokens.int(), uniforms).tokens, plain.tokens
-    )
+    assert torch.equal(verify_probs(*views).tokens, plain.tokens)
+    assert torch.equal(verify_probs(target, draft, tokens.int(), uniforms).tokens, plain.tokens)
     one = (target[:1], draft[:1], tokens[:1], uniforms[:1])
     expanded = [x.expand(5, *x.shape[1:]) for x in one]
-    assert torch.equal(reference.verify_chain(*expanded).tokens, plain.tokens[:1].expand(5, -1))
+    assert torch.equal(verify_probs(*expanded).tokens, plain.tokens[:1].expand(5, -1))
 
 
-@pytest.mark.parametrize("module", [definition, reference], ids=["numpy", "torch"])
-def test_degenerate_sizes(module: ModuleType) -> None:
-    wrap = tensors if module is reference else lambda *arrays: list(arrays)
+@pytest.mark.parametrize("wrap", [list_of, tensors], ids=["numpy", "torch"])
+def test_degenerate_sizes(wrap: Any) -> None:
     ones = np.ones((3, 1, 1), dtype=np.float32)
     no_drafts = wrap(ones, ones[:, :0], np.empty((3, 0), dtype=np.int64), np.zeros((3, 2)))
-    result = module.verify_chain(*no_drafts)
+    result = verify_probs(*no_drafts)
     assert result.tokens.tolist() == [[0]] * 3
     assert result.accepted.tolist() == [0] * 3
     nothing = [x[:0] for x in no_drafts]
-    assert tuple(module.verify_chain(*nothing).tokens.shape) == (0, 1)
-    result = module.verify_chain_from_logits(no_drafts[0], None, *no_drafts[2:], 0.5)
+    assert tuple(verify_probs(*nothing).tokens.shape) == (0, 1)
+    result = verify_logits(no_drafts[0], None, *no_drafts[2:], temperature=0.5)
     assert result.tokens.tolist() == [[0]] * 3
 
 
-@pytest.mark.parametrize("module", [definition, reference], ids=["numpy", "torch"])
-def test_an_empty_residual_gives_a_token_of_the_target(module: ModuleType) -> None:
-    wrap = tensors if module is reference else lambda *arrays: list(arrays)
+@pytest.mark.parametrize("wrap", [list_of, tensors], ids=["numpy", "torch"])
+def test_an_empty_residual_gives_a_token_of_the_target(wrap: Any) -> None:
     # the draft is nowhere below the target, and loses by rounding: of its sum, or of u · draft
     target = np.array([[[0.49999, 0.5, 0.0], [1, 0, 0]]], dtype=np.float32)
     draft = np.array([[[0.5, 0.5, 0.0]]], dtype=np.float32)
     for u, token in [(0.0, 0), (LAST, 1)]:
         arrays = wrap(target, draft, np.array([[0]]), np.array([[LAST, u, 0.0]]))
-        assert module.verify_chain(*arrays).tokens.tolist() == [[token, -1]]
+        assert verify_probs(*arrays).tokens.tolist() == [[token, -1]]
     tiny = np.array([[[5e-324, 1.0], [0.0, 1.0]]])
     arrays = wrap(tiny, tiny[:, :1], np.array([[0]]), np.array([[0.9, 0.5, 0.0]]))
-    assert module.verify_chain(*arrays).tokens.tolist() == [[1, -1]]
+    assert verify_probs(*arrays).tokens.tolist() == [[1, -1]]
 
 
 def test_a_draft_law_without_mass_takes_nothing_from_the_target() -> None:
@@ -243,8 +242,8 @@ def test_a_draft_law_without_mass_takes_nothing_from_the_target() -> None:
     for _ in range(20):
         target, draft, tokens, uniforms = random_chains(rng)
         arrays = (target, 0 * draft, tokens, uniforms)
-        expected = definition.verify_chain(*arrays, validate=False)
-        assert_same(reference.verify_chain(*tensors(*arrays), validate=False), expected)
+        expected = verify_probs(*arrays, validate=False)
+        assert_same(verify_probs(*tensors(*arrays), validate=False), expected)
         drafted = np.take_along_axis(target[:, :-1], np.maximum(tokens, 0)[..., None], axis=2)
         passes = (tokens >= 0) & (drafted[..., 0] > 0)
         assert (expected.accepted == passes.cumprod(axis=1).sum(axis=1)).all()
@@ -256,8 +255,8 @@ def test_a_small_draft_vocabulary_is_one_with_zeros() -> None:
         target, draft, tokens, uniforms = random_chains(rng)
         wide = np.zeros((*draft.shape[:2], target.shape[2]), dtype=draft.dtype)
         wide[..., : draft.shape[2]] = draft
-        small = reference.verify_chain(*tensors(target, draft, tokens, uniforms))
-        assert_same(small, definition.verify_chain(target, wide, tokens, uniforms))
+        small = verify_probs(*tensors(target, draft, tokens, uniforms))
+        assert_same(small, verify_probs(target, wide, tokens, uniforms))
 
 
 # --- Logits ---------------------------------------------------------------------------------------
@@ -272,14 +271,14 @@ def test_torch_decides_as_the_definition_from_logits(dtype: Any) -> None:
         uniforms = rng.random(uniforms.shape)
         with np.errstate(divide="ignore"):
             target, draft = ((np.log(x) + rng.normal()).astype(dtype) for x in (target, draft))
-        heat = rng.choice([0.0, 1e-8, 0.6, 1.0, 2.0], len(tokens))
+        temperature = rng.choice([0.0, 1e-8, 0.6, 1.0, 2.0], len(tokens))
         for laws in (draft, None):
             arrays = (target, laws, tokens, uniforms)
-            expected = definition.verify_chain_from_logits(*arrays, heat, validate=False)
-            found = reference.verify_chain_from_logits(
-                *tensors(*arrays), torch.from_numpy(heat), validate=False
+            expected = verify_logits(*arrays, temperature=temperature, validate=False)
+            outcome = verify_logits(
+                *tensors(*arrays), temperature=torch.from_numpy(temperature), validate=False
             )
-            assert_same(found, expected)
+            assert_same(outcome, expected)
 
 
 def test_logits_and_probabilities_agree() -> None:
@@ -291,25 +290,24 @@ def test_logits_and_probabilities_agree() -> None:
         draft = torch.from_numpy(rng.normal(size=(batch, gamma, 300)) * 3).bfloat16()
         laws = [(x.double() / 0.7).softmax(-1) for x in (target, draft)]
         rest = tensors(tokens, uniforms)
-        found = reference.verify_chain_from_logits(target, draft, *rest, 0.7)
-        assert torch.equal(found.tokens, reference.verify_chain(*laws, *rest).tokens)
+        outcome = verify_logits(target, draft, *rest, temperature=0.7)
+        assert torch.equal(outcome.tokens, verify_probs(*laws, *rest).tokens)
 
 
-@pytest.mark.parametrize("module", [definition, reference], ids=["numpy", "torch"])
-def test_cold_temperatures_and_huge_logits(module: ModuleType) -> None:
-    wrap = tensors if module is reference else lambda *arrays: list(arrays)
+@pytest.mark.parametrize("wrap", [list_of, tensors], ids=["numpy", "torch"])
+def test_cold_temperatures_and_huge_logits(wrap: Any) -> None:
     target = np.array([[[-1e38, 3e38, 1e38, -np.inf], [0.0, 1.0, 1.5, 1.5]]], dtype=np.float32)
     for temperature, accepted in [(0.0, 1), (1e-300, 1), (1e-8, 1)]:
         arrays = wrap(target, None, np.array([[1]]), np.array([[LAST, 0.5, 0.0]]))
-        result = module.verify_chain_from_logits(*arrays, temperature)
+        result = verify_logits(*arrays, temperature=temperature)
         assert result.tokens.tolist() == [[1, 2]]
         assert result.accepted.tolist() == [accepted]
         arrays = wrap(target, None, np.array([[2]]), np.array([[0.0, LAST, 0.0]]))
-        assert module.verify_chain_from_logits(*arrays, temperature).tokens.tolist() == [[1, -1]]
+        assert verify_logits(*arrays, temperature=temperature).tokens.tolist() == [[1, -1]]
     # greedy takes the first of two equal logits, whatever the uniforms and the draft's logits
     draft = np.full((1, 1, 4), -np.inf, dtype=np.float32)
     arrays = wrap(target, draft, np.array([[1]]), np.array([[LAST, LAST, LAST]]))
-    assert module.verify_chain_from_logits(*arrays, 0).tokens.tolist() == [[1, 2]]
+    assert verify_logits(*arrays, temperature=0).tokens.tolist() == [[1, 2]]
 
 
 def test_a_greedy_row_beside_sampled_ones() -> None:
@@ -317,8 +315,8 @@ def test_a_greedy_row_beside_sampled_ones() -> None:
     logits = torch.from_numpy(rng.normal(size=(1, 3, 50))).expand(64, 3, 50)
     draft, tokens = logits[:, :2] / 2, logits[:, :2].argmax(-1)
     uniforms = torch.from_numpy(rng.random((64, 4)))
-    heat = (torch.arange(64) % 2).double()
-    result = reference.verify_chain_from_logits(logits, draft, tokens, uniforms, heat)
+    temperature = (torch.arange(64) % 2).double()
+    result = verify_logits(logits, draft, tokens, uniforms, temperature=temperature)
     assert (result.tokens[::2] == logits[0].argmax(-1)).all()
     assert (result.tokens[1::2] != logits[0].argmax(-1)).any()
 
@@ -333,12 +331,12 @@ def test_nothing_waits_for_the_device() -> None:
 
     rest = (on_meta(5, 3, dtype=torch.int32), on_meta(5, 5, dtype=torch.float64))
     for draft in (on_meta(5, 3, 90), None):
-        for run in (reference.verify_chain, reference.verify_chain_from_logits):
+        for run in (verify_probs, verify_logits):
             result = run(on_meta(5, 4, 100), draft, *rest, validate=False)
             assert result.tokens.shape == (5, 4)
             assert result.accepted.shape == (5,)
     with pytest.raises((RuntimeError, NotImplementedError)):
-        reference.verify_chain(on_meta(5, 4, 100), None, *rest)
+        verify_probs(on_meta(5, 4, 100), None, *rest)
 
 
 def test_no_garbage_gives_a_token_outside_the_vocabulary() -> None:
@@ -351,7 +349,7 @@ def test_no_garbage_gives_a_token_outside_the_vocabulary() -> None:
         tokens = torch.from_numpy(rng.integers(-2, 2 * size, (20, 3)))
         uniforms = torch.from_numpy(rng.choice(values, (20, 5)))
         for laws in (draft, None):
-            for run in (reference.verify_chain, reference.verify_chain_from_logits):
+            for run in (verify_probs, verify_logits):
                 result = run(target, laws, tokens, uniforms, validate=False)
                 assert ((result.tokens >= -1) & (result.tokens < size)).all()
                 assert ((result.tokens >= 0).sum(1) == result.accepted + 1).all()

@@ -13,31 +13,22 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels.multi_draft_checks import RULES, coins_of  # noqa: E402
-
-from otm.kernels import (  # noqa: E402
-    Workspace,
-    block_reference,
-    block_triton,
-    chain_triton,
-    multi_draft_reference,
-    multi_draft_triton,
-    reference,
-    sigmoid,
-    softmax,
-    triton_,
-)
+from otm.kernels import Workspace, verify_logits, verify_probs, verify_sigmoid  # noqa: E402
+from otm.kernels.registry import RULES, uniforms_per_position  # noqa: E402
+from otm.kernels.torch import softmax  # noqa: E402
+from otm.kernels.triton.runtime import compiles  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
     pytest.mark.skipif(
-        not triton_.compiles(), reason="needs Triton, and TRITON_INTERPRET=0 (see the module)"
+        not compiles(), reason="needs Triton, and TRITON_INTERPRET=0 (see the module)"
     ),
 ]
 
+SEVERAL = [rule for rule in RULES if RULES[rule].several]
 SIZES = [1, 4095, 8193, 10_000, 128_256, 151_936]
 TYPES = [torch.float32, torch.float16, torch.bfloat16]
-HEATS = torch.tensor([0.0, 0.7, 1.0, 1.3, 1e-8])
+TEMPERATURES = torch.tensor([0.0, 0.7, 1.0, 1.3, 1e-8])
 
 
 class Logits(NamedTuple):
@@ -74,72 +65,72 @@ def on_gpu(arguments: Any) -> list[Any]:
     return [None if x is None else x.cuda() for x in arguments]
 
 
-def assert_same(found: Any, expected: Any) -> None:
-    assert found.tokens.tolist() == expected.tokens.tolist()
-    assert found.accepted.tolist() == expected.accepted.tolist()
+def assert_same(outcome: Any, expected: Any) -> None:
+    assert outcome.tokens.tolist() == expected.tokens.tolist()
+    assert outcome.accepted.tolist() == expected.accepted.tolist()
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("size", SIZES)
 def test_every_decision_is_the_reference_s(size: int, dtype: Any) -> None:
     for seed in range(3):
-        given = make(size, dtype, seed)
-        laws = given.laws(dtype)
-        kept = softmax.laws_from_logits(*given[:3], HEATS)
-        for triton_module, plain, rule in (
-            (chain_triton, reference, "verify_chain"),
-            (block_triton, block_reference, "verify_block"),
-        ):
-            verify = getattr(triton_module, rule)
-            compare = getattr(plain, rule)
-            expected = compare(*laws, validate=False)
-            assert_same(verify(*on_gpu(laws), validate=False), expected)
-            assert_same(compare(*on_gpu(laws), validate=False), expected)
+        inputs = make(size, dtype, seed)
+        laws = inputs.laws(dtype)
+        kept = softmax.probs_from_logits(*inputs[:3], TEMPERATURES)
+        for rule in ("chain", "block"):
+            options = {"rule": rule, "validate": False}
+            expected = verify_probs(*laws, **options)
+            for backend in ("triton", "torch"):
+                assert_same(verify_probs(*on_gpu(laws), backend=backend, **options), expected)
             one_hot = (laws[0], None, *laws[2:])
-            expected = compare(*one_hot, validate=False)
-            assert_same(verify(*on_gpu(one_hot), validate=False), expected)
-            from_logits = getattr(triton_module, f"{rule}_from_logits")
-            found = from_logits(*on_gpu(given), HEATS.cuda(), validate=False)
-            assert_same(found, compare(*kept, *given[2:], validate=False))
-        found = sigmoid.verify_chain_triton(*on_gpu(given), validate=False)
-        assert_same(found, sigmoid.verify_chain(*given, validate=False))
+            expected = verify_probs(*one_hot, **options)
+            assert_same(verify_probs(*on_gpu(one_hot), backend="triton", **options), expected)
+            options |= {"backend": "triton"}
+            outcome = verify_logits(*on_gpu(inputs), temperature=TEMPERATURES.cuda(), **options)
+            expected = verify_probs(*kept, *inputs[2:], rule=rule, validate=False)
+            assert_same(outcome, expected)
+        outcome = verify_sigmoid(*on_gpu(inputs), backend="triton", validate=False)
+        assert_same(outcome, verify_sigmoid(*inputs, validate=False))
 
 
 def test_the_softmax_has_the_same_bits() -> None:
-    logits, heat = make(128_256, torch.bfloat16).target, torch.full((5, 5), 0.7)
-    found = softmax.softmax(logits.cuda(), heat.cuda())
-    assert torch.equal(found.cpu(), softmax.softmax(logits, heat))
+    logits, temperature = make(128_256, torch.bfloat16).target, torch.full((5, 5), 0.7)
+    outcome = softmax.softmax(logits.cuda(), temperature.cuda())
+    assert torch.equal(outcome.cpu(), softmax.softmax(logits, temperature))
 
 
 @pytest.mark.parametrize("rule", ["chain", "block"])
 @pytest.mark.parametrize("logits", [False, True], ids=["probabilities", "logits"])
 def test_a_graph_replays_with_changed_inputs(rule: str, logits: bool) -> None:
-    module = chain_triton if rule == "chain" else block_triton
-    name = f"verify_{rule}" + ("_from_logits" if logits else "")
-    verify = getattr(module, name)
+    options = {"rule": rule, "backend": "triton", "validate": False}
+
+    def verify(*inputs: Any) -> Any:
+        if logits:
+            return verify_logits(*inputs[:4], temperature=inputs[4], **options)
+        return verify_probs(*inputs, **options)
 
     def arguments(seed: int) -> list[Any]:
-        given = make(10_000, torch.float32, seed)
-        heats = (HEATS.roll(seed),) if logits else ()
-        return on_gpu((*(given if logits else given.laws(torch.float32)), *heats))
+        inputs = make(10_000, torch.float32, seed)
+        temperatures = (TEMPERATURES.roll(seed),) if logits else ()
+        return on_gpu((*(inputs if logits else inputs.laws(torch.float32)), *temperatures))
 
     static = arguments(0)
-    verify(*static, validate=False)  # compiles
+    verify(*static)  # compiles
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        verify(*static, validate=False)
+        verify(*static)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = verify(*static, validate=False)
+        result = verify(*static)
     for seed in range(1, 6):
         fresh = arguments(seed)
         for old, new in zip(static, fresh, strict=True):
             old.copy_(new)
         graph.replay()
-        assert_same(result, verify(*fresh, validate=False))
+        assert_same(result, verify(*fresh))
 
 
 def several(size: int, dtype: Any, seed: int, rule: str, count: int = 4) -> list[Any]:
@@ -152,45 +143,46 @@ def several(size: int, dtype: Any, seed: int, rule: str, count: int = 4) -> list
     tokens[1, :, 1:] = tokens[1, :1, 1:].clone()
     tokens[:, 1, 2:], tokens[0, -1] = -1, -1
     uniforms = torch.rand(
-        batch, gamma * coins_of(rule, count) + 2, dtype=torch.float64, generator=rng
+        batch, gamma * uniforms_per_position(rule, count) + 2, dtype=torch.float64, generator=rng
     )
     laws = [x[:, None].expand(-1, count, -1, -1) for x in (target, draft)]
     return [*laws, tokens, uniforms]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SEVERAL)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("size", SIZES)
 def test_several_chains_are_decided_as_by_the_reference(size: int, dtype: Any, rule: str) -> None:
     for seed, count in enumerate((2, 4, 8)):
-        given = several(size, dtype, seed, rule, count)
-        expected = multi_draft_reference.verify_drafts(*given, rule=rule, validate=False)
-        for module in (multi_draft_triton, multi_draft_reference):
-            found = module.verify_drafts(*on_gpu(given), rule=rule, validate=False)
-            for mine, other in zip(found, expected, strict=True):
+        inputs = several(size, dtype, seed, rule, count)
+        expected = verify_probs(*inputs, rule=rule, validate=False)
+        for backend in ("triton", "torch"):
+            outcome = verify_probs(*on_gpu(inputs), rule=rule, backend=backend, validate=False)
+            for mine, other in zip(outcome, expected, strict=True):
                 assert mine.tolist() == other.tolist()
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("module", [multi_draft_triton, multi_draft_reference])
-def test_a_graph_of_several_chains_replays_with_changed_inputs(module: Any, rule: str) -> None:
+@pytest.mark.parametrize("rule", SEVERAL)
+@pytest.mark.parametrize("backend", ["triton", "torch"])
+def test_a_graph_of_several_chains_replays_with_changed_inputs(backend: str, rule: str) -> None:
+    options: dict[str, Any] = {"rule": rule, "validate": False}
     static = on_gpu(x.contiguous() for x in several(10_000, torch.float32, 0, rule))
-    module.verify_drafts(*static, rule=rule, validate=False)  # compiles
+    verify_probs(*static, backend=backend, **options)  # compiles
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        module.verify_drafts(*static, rule=rule, validate=False)
+        verify_probs(*static, backend=backend, **options)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = module.verify_drafts(*static, rule=rule, validate=False)
+        result = verify_probs(*static, backend=backend, **options)
     for seed in range(1, 6):
         fresh = on_gpu(several(10_000, torch.float32, seed, rule))
         for old, new in zip(static, fresh, strict=True):
             old.copy_(new)
         graph.replay()
-        expected = multi_draft_triton.verify_drafts(*fresh, rule=rule, validate=False)
+        expected = verify_probs(*fresh, backend="triton", **options)
         for mine, other in zip(result, expected, strict=True):
             assert mine.tolist() == other.tolist()
 
@@ -199,11 +191,11 @@ def several_logits(size: int, dtype: Any, seed: int, rule: str, count: int = 4) 
     """Draw what `several` does, from logits, with one chain for each greedy sequence."""
     logits = [x[:, None].expand(-1, count, -1, -1) for x in make(size, dtype, seed)[:2]]
     *_, tokens, uniforms = several(size, dtype, seed, rule, count)
-    tokens[HEATS == 0, 1:] = -1
-    return [*logits, tokens, uniforms, HEATS]
+    tokens[TEMPERATURES == 0, 1:] = -1
+    return [*logits, tokens, uniforms, TEMPERATURES]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SEVERAL)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("size", SIZES)
 def test_several_chains_from_logits_are_decided_as_by_the_reference(
@@ -211,46 +203,58 @@ def test_several_chains_from_logits_are_decided_as_by_the_reference(
 ) -> None:
     workspace, options = Workspace(), {"rule": rule, "validate": False}
     for seed, count in enumerate((2, 4, 8)):
-        given = several_logits(size, dtype, seed, rule, count)
-        laws = softmax.laws_from_logits(*given[:3], HEATS)
-        expected = multi_draft_reference.verify_drafts(*laws, *given[2:4], **options)
-        found = multi_draft_triton.verify_drafts_from_logits(
-            *on_gpu(given), **options, workspace=workspace
+        inputs = several_logits(size, dtype, seed, rule, count)
+        laws = softmax.probs_from_logits(*inputs[:3], TEMPERATURES)
+        expected = verify_probs(*laws, *inputs[2:4], **options)
+        *inputs, temperatures = on_gpu(inputs)
+        outcome = verify_logits(
+            *inputs, temperature=temperatures, backend="triton", workspace=workspace, **options
         )
-        for mine, other in zip(found, expected, strict=True):
+        for mine, other in zip(outcome, expected, strict=True):
             assert mine.tolist() == other.tolist()
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SEVERAL)
 def test_a_graph_with_a_workspace_replays_when_others_have_used_it(rule: str) -> None:
-    verify, workspace = multi_draft_triton.verify_drafts_from_logits, Workspace()
-    options = {"rule": rule, "validate": False, "workspace": workspace}
+    workspace = Workspace()
+
+    def verify(*inputs: Any, workspace: Workspace | None = workspace) -> Any:
+        return verify_logits(
+            *inputs[:4],
+            temperature=inputs[4],
+            rule=rule,
+            backend="triton",
+            validate=False,
+            workspace=workspace,
+        )
+
     static = on_gpu(x.contiguous() for x in several_logits(10_000, torch.float32, 0, rule))
-    verify(*static, **options)  # compiles, and takes the memory
+    verify(*static)  # compiles, and takes the memory
     torch.cuda.synchronize()
     held = workspace.nbytes
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = verify(*static, **options)
+        result = verify(*static)
     assert workspace.nbytes == held
-    verify(*on_gpu(several_logits(128_256, torch.float32, 1, rule)), **options)
+    verify(*on_gpu(several_logits(128_256, torch.float32, 1, rule)))
     assert workspace.nbytes > held  # the graph writes to the memory that was outgrown
     for seed in range(1, 4):
         fresh = on_gpu(several_logits(10_000, torch.float32, seed, rule))
         for old, new in zip(static, fresh, strict=True):
             old.copy_(new)
         graph.replay()
-        expected = verify(*fresh, rule=rule, validate=False)
+        expected = verify(*fresh, workspace=None)
         for mine, other in zip(result, expected, strict=True):
             assert mine.tolist() == other.tolist()
 
 
 def test_a_chain_does_not_see_the_batch() -> None:
-    given = on_gpu(make(32_000, torch.bfloat16, batch=65))
-    whole = chain_triton.verify_chain_from_logits(*given, 0.8, validate=False)
+    inputs = on_gpu(make(32_000, torch.bfloat16, batch=65))
+    options: dict[str, Any] = {"temperature": 0.8, "backend": "triton", "validate": False}
+    whole = verify_logits(*inputs, **options)
     for b in (0, 31, 64):
-        one = [x[b : b + 1] for x in given]
-        alone = chain_triton.verify_chain_from_logits(*one, 0.8, validate=False)
+        one = [x[b : b + 1] for x in inputs]
+        alone = verify_logits(*one, **options)
         assert alone.tokens.tolist() == whole.tokens[b : b + 1].tolist()
 
 
@@ -263,6 +267,7 @@ def test_rows_beyond_two_to_the_31_entries() -> None:
     target.scatter_(2, places[..., None], 1.0)  # one-hot, and another token for each row
     tokens = places[:, :gamma].contiguous()
     uniforms = torch.full((batch, gamma + 2), 0.5, dtype=torch.float64, device="cuda")
-    for verify in (chain_triton.verify_chain, block_triton.verify_block):
-        found = verify(target, target[:, :gamma], tokens, uniforms, validate=False)
-        assert torch.equal(found.tokens, places)
+    options: dict[str, Any] = {"backend": "triton", "validate": False}
+    for rule in ("chain", "block"):
+        outcome = verify_probs(target, target[:, :gamma], tokens, uniforms, rule=rule, **options)
+        assert torch.equal(outcome.tokens, places)

@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.errors import InvalidDistributionError  # noqa: E402
-from otm.kernels import reference, softmax  # noqa: E402
+from otm.kernels import verify_logits, verify_probs  # noqa: E402
+from otm.kernels.torch import softmax  # noqa: E402
 
 UNIT = 2**61
 
@@ -27,7 +28,7 @@ def test_the_exponential_is_within_two_roundings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spread", "heat", "dtype"),
+    ("spread", "temperature", "dtype"),
     [
         (0.5, 1.0, torch.float32),
         (3.0, 0.6, torch.bfloat16),
@@ -35,36 +36,36 @@ def test_the_exponential_is_within_two_roundings() -> None:
         (10.0, 2.0, torch.bfloat16),
     ],
 )
-def test_laws_at_full_vocabulary(spread: float, heat: float, dtype: torch.dtype) -> None:
+def test_laws_at_full_vocabulary(spread: float, temperature: float, dtype: torch.dtype) -> None:
     # the law of a drawn token and of a chain of one draft, from the masses that are added up
     rng = torch.Generator().manual_seed(2)
     size = 128_256
     draft = spread * torch.randn(size, generator=rng)
     target = (draft + 0.6 * torch.randn(size, generator=rng)).to(dtype)
     draft = draft.to(dtype)
-    wanted, offered = ((x.double() / heat).softmax(-1) for x in (target, draft))
-    warm = torch.full((), heat, dtype=torch.float64)
+    exact_target, exact_draft = ((x.double() / temperature).softmax(-1) for x in (target, draft))
+    warm = torch.full((), temperature, dtype=torch.float64)
     rounded = [softmax.softmax(x, warm) for x in (target, draft)]
-    mass, taken = ((x * UNIT).long() for x in rounded)
-    assert distance(mass.double() / mass.sum(), wanted) < 1e-6
+    mass, subtracted = ((x * UNIT).long() for x in rounded)
+    assert distance(mass.double() / mass.sum(), exact_target) < 1e-6
 
-    accepted = offered * (rounded[0].double() / rounded[1].double()).clamp(max=1)
-    left = (mass - taken).clamp(min=0)
+    accepted = exact_draft * (rounded[0].double() / rounded[1].double()).clamp(max=1)
+    left = (mass - subtracted).clamp(min=0)
     law = accepted + (1 - accepted.sum()) * left.double() / left.sum()
-    assert distance(law, wanted) < 1e-6
+    assert distance(law, exact_target) < 1e-6
 
 
 def test_rows_without_a_softmax_are_zero_and_cold_ones_a_token() -> None:
     rows = torch.tensor([[-math.inf] * 3, [math.nan] * 3, [0.0, -math.inf, 0.0], [3e38, -3e38, 0]])
-    heat = torch.tensor([1.0, 1.0, 1e-300, 1e-8])
-    found = softmax.softmax(rows, heat, block=2)
-    assert found.tolist() == [[0] * 3, [0] * 3, [0.5, 0, 0.5], [1, 0, 0]]
+    temperature = torch.tensor([1.0, 1.0, 1e-300, 1e-8])
+    outcome = softmax.softmax(rows, temperature, block=2)
+    assert outcome.tolist() == [[0] * 3, [0] * 3, [0.5, 0, 0.5], [1, 0, 0]]
     assert torch.equal(softmax.softmax(rows[3:], torch.tensor([1e300]))[0] > 0.3, rows[3] == 3e38)
 
 
 def test_greedy_laws_are_certain() -> None:
     target = torch.tensor([[[0.0, 2.0, 2.0], [1.0, 0.0, 0.0]]])
-    laws = softmax.laws_from_logits(target, target[:, :1] - 5, torch.tensor([[2]]), 0.0)
+    laws = softmax.probs_from_logits(target, target[:, :1] - 5, torch.tensor([[2]]), 0.0)
     assert laws[0].tolist() == [[[0, 1, 0], [1, 0, 0]]]
     assert laws[1].tolist() == [[[0, 0, 1]]]
 
@@ -75,12 +76,12 @@ def test_decisions_differ_from_float64_near_edges_only() -> None:
     draft = target[:, :3] + torch.randn(2000, 3, 50, generator=rng)
     tokens = torch.multinomial(draft.softmax(-1).flatten(0, 1), 1, generator=rng).view(2000, 3)
     uniforms = torch.rand(2000, 5, dtype=torch.float64, generator=rng)
-    heat = torch.tensor([0.0, 0.5, 1.0, 2.0]).repeat(500)
-    laws = softmax.laws_from_logits(target, draft, tokens, heat)
-    found = reference.verify_chain(*laws, tokens, uniforms, validate=False)
-    exact = reference.verify_chain_from_logits(target, draft, tokens, uniforms, heat)
+    temperature = torch.tensor([0.0, 0.5, 1.0, 2.0]).repeat(500)
+    laws = softmax.probs_from_logits(target, draft, tokens, temperature)
+    outcome = verify_probs(*laws, tokens, uniforms, validate=False)
+    exact = verify_logits(target, draft, tokens, uniforms, temperature=temperature)
     # about 10^-7 of the uniforms lie between the edges of the two: one of these 10^4 is unlikely
-    assert torch.equal(found.tokens, exact.tokens)
+    assert torch.equal(outcome.tokens, exact.tokens)
     assert exact.accepted.unique().tolist() == [0, 1, 2, 3]
 
 
