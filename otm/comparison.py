@@ -173,7 +173,11 @@ def compare(
         _, p, q = align(p, q)
     problem = Problem(p, q, k)
     if rules is None:  # all that take so many drafts
-        chosen = {name: rule for name, rule in chosen.items() if problem.k <= (RULES[name].max_k or problem.k)}
+        chosen = {
+            name: rule
+            for name, rule in chosen.items()
+            if problem.k <= (RULES[name].max_k or problem.k)
+        }
     compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
     compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)

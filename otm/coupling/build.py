@@ -26,7 +26,7 @@ def plan_class(rule: Rule) -> type[TransportPlan]:
 
 
 def _builder(rule: Rule) -> PlanBuilder:
-    """Class of a rule or, where its number of drafts is set or limited, a function that sees to it."""
+    """Class of a rule; a function where its number of drafts is set or limited."""
     cls, k, limit = plan_class(rule), rule.k, rule.max_k
     if k is not None:
         return lambda problem: cls(Problem(problem.draft, problem.target, k))

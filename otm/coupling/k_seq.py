@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from otm._core.arithmetic import Law, Number, as_number, at_least_once, at_most_one, read_only
-from otm._core.checks import Drafts
+from otm._core.arithmetic import Law, Number, read_only
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import TokenwisePlan
 from otm.errors import InvalidParameterError

@@ -1,4 +1,4 @@
-"""The optimum between fixed levels of the ratio q/p, as the kernels have it (docs/theory/levels.md)."""
+"""The optimum between fixed levels of the ratio q/p, as kernels have it (docs/theory/levels.md)."""
 
 from __future__ import annotations
 
