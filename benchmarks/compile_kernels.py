@@ -37,7 +37,7 @@ except ImportError as error:
     sys.exit()
 
 from otm.kernels import verify_logits, verify_probs
-from otm.kernels.registry import RULES, uniforms_per_position
+from otm.kernels.registry import names, uniforms_per_position
 from otm.kernels.triton import block, chain, distributions, multi_draft, runtime
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -116,7 +116,7 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
     uniforms = on_meta(batch, gamma + 2, dtype=torch.float64)
     target = on_meta(batch, gamma + 1, size, dtype=dtype)
     draft = on_meta(batch, gamma, size, dtype=dtype)
-    one_chain = [rule for rule in RULES if not RULES[rule].several]
+    one_chain = names(several=False, backend="triton")
     for drafts, rows in (("drawn", draft), ("one-hot", None)):
         arguments: Any = (target, rows, tokens, uniforms)
         for rule in one_chain:
@@ -134,7 +134,7 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
         on_meta(batch, count, gamma, size, dtype=dtype),
         on_meta(batch, count, gamma, dtype=torch.int64),
     )
-    for rule in [rule for rule in RULES if RULES[rule].several]:
+    for rule in names(several=True, backend="triton"):
         number = gamma * uniforms_per_position(rule, count) + 2
         arguments = (*rows, on_meta(batch, number, dtype=torch.float64))
         verify = partial(verify_probs, rule=rule, **options)

@@ -12,7 +12,7 @@ import numpy as np
 from otm.errors import InvalidInputError
 from otm.kernels.checks import check_name
 
-__all__ = ["BACKENDS", "RULES", "Rule", "choose_backend", "load", "uniforms_per_position"]
+__all__ = ["BACKENDS", "RULES", "Rule", "choose_backend", "load", "names", "uniforms_per_position"]
 
 BACKENDS = ("numpy", "torch", "triton")
 """Each a folder; numpy is the definition, and the others make its decisions."""
@@ -32,6 +32,13 @@ RULES = {
     "grid k-Seq": Rule("k_seq", several=True),
     "levels": Rule("levels", several=True),
 }
+
+
+def names(*, several: bool, backend: str = "numpy") -> list[str]:
+    """List the rules for several chains of a sequence, or for one, that a backend has."""
+    return [
+        name for name, rule in RULES.items() if rule.several == several and backend in rule.backends
+    ]
 
 
 def load(rule: str, backend: str) -> Any:

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import Workspace, verify_logits, verify_probs  # noqa: E402
-from otm.kernels.registry import RULES  # noqa: E402
+from otm.kernels.registry import names  # noqa: E402
 
 
 def on(device: str, arguments: Any) -> list[Any]:
@@ -57,7 +57,7 @@ def assert_repeats(rule: str, *inputs: Any) -> None:
     assert (addresses(workspace), workspace.nbytes) == held
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if not RULES[rule].several])
+@pytest.mark.parametrize("rule", names(several=False, backend="triton"))
 @pytest.mark.usefixtures("small_blocks")
 def test_chains(rule: str, chains: Callable[..., Any], device: str) -> None:
     inputs = on(device, chains(np.random.default_rng(1), 2, 2, 10).logits())
@@ -66,7 +66,7 @@ def test_chains(rule: str, chains: Callable[..., Any], device: str) -> None:
     assert_repeats(rule, *turned, torch.tensor([0.0, 0.7], device=device))
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if RULES[rule].several])
+@pytest.mark.parametrize("rule", names(several=True, backend="triton"))
 @pytest.mark.usefixtures("small_blocks")
 def test_several_chains(rule: str, several: Callable[..., Any], device: str) -> None:
     inputs = on(device, several(np.random.default_rng(2), 2, 2, 1, 9, rule=rule))

@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import verify_probs  # noqa: E402
-from otm.kernels.registry import RULES, uniforms_per_position  # noqa: E402
+from otm.kernels.registry import names, uniforms_per_position  # noqa: E402
 
-SEVERAL = [rule for rule in RULES if RULES[rule].several]
+SEVERAL = names(several=True, backend="torch")
 
 
 def typed(arguments: list[Any], dtype: Any) -> list[Any]:

@@ -13,9 +13,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import verify_probs  # noqa: E402
-from otm.kernels.registry import RULES, uniforms_per_position  # noqa: E402
+from otm.kernels.registry import names, uniforms_per_position  # noqa: E402
 
-SEVERAL = [rule for rule in RULES if RULES[rule].several]
+SEVERAL = names(several=True, backend="triton")
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 

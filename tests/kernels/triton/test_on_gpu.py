@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import Workspace, verify_logits, verify_probs, verify_sigmoid  # noqa: E402
-from otm.kernels.registry import RULES, uniforms_per_position  # noqa: E402
+from otm.kernels.registry import names, uniforms_per_position  # noqa: E402
 from otm.kernels.torch import softmax  # noqa: E402
 from otm.kernels.triton.runtime import compiles  # noqa: E402
 
@@ -25,7 +25,7 @@ pytestmark = [
     ),
 ]
 
-SEVERAL = [rule for rule in RULES if RULES[rule].several]
+SEVERAL = names(several=True, backend="triton")
 SIZES = [1, 4095, 8193, 10_000, 128_256, 151_936]
 TYPES = [torch.float32, torch.float16, torch.bfloat16]
 TEMPERATURES = torch.tensor([0.0, 0.7, 1.0, 1.3, 1e-8])
