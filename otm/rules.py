@@ -58,6 +58,8 @@ class Rule:
         Whether the output has the distribution of the target.
     parameters : tuple of str
         What must be given beside a problem.
+    backends : tuple of str
+        Folders of `otm.kernels` that have its kernel; none without a kernel.
 
     Examples
     --------
@@ -77,11 +79,11 @@ class Rule:
     max_k: int | None = None
     lossless: bool = True
     parameters: tuple[str, ...] = ()
+    backends: tuple[str, ...] = BACKENDS
 
-    @property
-    def backends(self) -> tuple[str, ...]:
-        """Backends that its kernel runs on; none if it has no kernel."""
-        return BACKENDS if self.kernel else ()
+    def __post_init__(self) -> None:
+        if not self.kernel:
+            object.__setattr__(self, "backends", ())
 
     @property
     def several(self) -> bool:
@@ -179,7 +181,7 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     """
     return tuple(
         rule.name
-        for rule in _LIST
+        for rule in RULES.values()
         if _has(rule, form) and rule.lossless and several in (None, rule.several)
     )
 
