@@ -21,7 +21,7 @@ from typing import Literal
 from otm._core.text import shown
 from otm.errors import UnknownMethodError
 
-__all__ = ["RULES", "Form", "Rule", "named", "names"]
+__all__ = ["RULES", "Rule", "named", "names"]
 
 Form = Literal["plan", "verifier", "kernel"]
 """What a rule may be asked for as."""

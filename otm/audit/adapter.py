@@ -21,8 +21,6 @@ from otm.decoding.reading import Path
 from otm.errors import ProblemTooLargeError
 from otm.models.table import TableModel
 
-__all__ = ["MAX_UNIFORMS", "Adapter", "Instance", "source_of"]
-
 MAX_UNIFORMS = 64
 """Most uniforms that a run of a verifier may take."""
 

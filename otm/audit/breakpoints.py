@@ -20,8 +20,6 @@ from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.running import CountedSource, Outcome, max_tokens, run_rows
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["UNSEEN", "by_breakpoints"]
-
 Row: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = npt.NDArray[np.float64]
 Answers: TypeAlias = npt.NDArray[np.int64]

@@ -19,8 +19,6 @@ from otm.audit.surroundings import undisturbed
 from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 
-__all__ = ["METHODS", "lossless"]
-
 METHODS: dict[str, Callable[[Adapter, Sequence[Instance], Effort], Findings]] = {
     "exact paths": by_paths,
     "breakpoints": by_breakpoints,

@@ -13,8 +13,6 @@ from otm.audit.running import Failure
 from otm.audit.sampling import Sampler
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["Diagnosis", "diagnose", "fitting", "same_law"]
-
 Same = Callable[[Observation, Observation], bool]
 """Whether a verifier, observed on an instance, can have the law of a known mistake there."""
 

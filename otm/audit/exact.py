@@ -15,8 +15,6 @@ from otm.audit.running import CountedSource, Failure, Outcome, max_tokens, run, 
 from otm.errors import ProblemTooLargeError
 from otm.testing.exact import paths
 
-__all__ = ["MAX_PATHS", "by_paths", "check_in_floats"]
-
 MAX_PATHS = 2_000
 """Most paths that are followed on one instance."""
 

@@ -16,8 +16,6 @@ from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, 
 from otm.audit.running import CRASHES
 from otm.decoding.reading import Path
 
-__all__ = ["Findings"]
-
 
 @dataclass(frozen=True)
 class Findings:

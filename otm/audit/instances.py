@@ -8,8 +8,6 @@ from fractions import Fraction
 from otm.audit.adapter import Instance
 from otm.models.table import TableModel
 
-__all__ = ["FOR_SAMPLING", "INSTANCES"]
-
 Rows = Sequence[int] | Mapping[tuple[int, ...], Sequence[int]]
 
 

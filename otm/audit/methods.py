@@ -17,8 +17,6 @@ from otm.audit.sampling import Sampler
 from otm.audit.search import Search
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["Effort", "by_breakpoints", "by_paths", "by_sampling"]
-
 Observe = Callable[[Instance], Observation]
 
 COSTLY = 5

@@ -19,8 +19,6 @@ from otm.decoding.reading import Path
 from otm.models.table import TableModel
 from otm.testing.sequences import continued_distribution, sequence_distribution
 
-__all__ = ["Observation", "UnsuitedError", "WorstPrefix", "distance", "laws_of"]
-
 
 class UnsuitedError(Exception):
     """A way to find laws does not work for a verifier; caught where another way is tried."""

@@ -15,8 +15,6 @@ from otm.audit.running import Failure, Outcome
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
-__all__ = ["LOSSLESS", "NOT_LOSSLESS", "UNDECIDED", "Counterexample", "Report"]
-
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
 UNDECIDED = "undecided"

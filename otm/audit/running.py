@@ -16,8 +16,6 @@ from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 
-__all__ = ["CRASHES", "CountedSource", "Failure", "Outcome", "max_tokens", "run", "run_rows"]
-
 
 @dataclass(frozen=True)
 class Failure:

@@ -18,8 +18,6 @@ from otm.decoding.reading import Path
 from otm.testing.sequences import sequence_distribution
 from otm.testing.statistics import Criterion, criterion_for_distribution, g_statistic
 
-__all__ = ["Sample", "Sampler"]
-
 LOOKS = (16, 4, 1)
 """A sample is judged after 1/16, 1/4 and all of its runs, so that large deviations end it early."""
 

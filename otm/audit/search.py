@@ -13,8 +13,6 @@ from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError
 from otm.models.table import TableModel
 
-__all__ = ["Search", "check_hypothesis"]
-
 KINDS = ("dense", "sparse", "one token", "ties")
 """Kinds of laws, of `otm.testing.strategies`, that do not depend on rounding."""
 

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from otm.cli.status import status_of
 from otm.errors import MissingDependencyError
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.

@@ -14,8 +14,6 @@ from otm._core.text import shown
 from otm.cli.output import print_json, print_table, working
 from otm.errors import InvalidInputError, UnknownMethodError
 
-__all__ = ["audit"]
-
 NOT_LOSSLESS = 1
 UNDECIDED = 3
 

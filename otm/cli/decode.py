@@ -13,8 +13,6 @@ import typer
 from otm.cli.output import print_json
 from otm.errors import InvalidInputError
 
-__all__ = ["decode"]
-
 
 def decode(context: typer.Context) -> None:
     """Decode a prompt with and without drafts; show what was accepted, and what it saves."""

@@ -16,8 +16,6 @@ from otm._core.text import shown
 from otm.errors import InvalidDistributionError, InvalidInputError, ProblemTooLargeError
 from otm.files import StoredArray, file_label, open_arrays, read_json
 
-__all__ = ["MAX_TOKENS", "check_exact_size", "read_distributions"]
-
 MAX_TOKENS = 2**24
 """Most tokens of a distribution in a file: a hundred times what vocabularies have."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from otm.gain import Latency, Summary
     from otm.gain.run import Progress
 
-__all__ = ["report"]
-
 
 _FILES = "arrays in files"
 _TEXT = "models that read a --text"

@@ -17,8 +17,6 @@ from otm.problem import Problem
 from otm.solution import Solution
 from otm.solve import solve as solve_problem
 
-__all__ = ["solve"]
-
 
 def solve(
     files: Annotated[

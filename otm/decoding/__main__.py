@@ -20,7 +20,7 @@ from otm._core.checks import as_positive
 from otm._core.text import shown
 from otm.decoding.checks import as_prompts, check_room
 from otm.decoding.generate import autoregressive, spectr, speculative
-from otm.decoding.rendering import legend, statistics, trace, wants_colour
+from otm.decoding.rendering import render_trace, statistics, trace_legend, wants_colour
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
 from otm.decoding.verifiers import tree_rules
@@ -29,8 +29,6 @@ from otm.models.base import LanguageModel
 from otm.models.gpt.model import SHIPPED, decode, load
 from otm.models.ngram import NGramModel
 from otm.rules import names
-
-__all__ = ["command_line", "compare_ways", "load_model", "main", "model_names", "ways_to_decode"]
 
 _T = TypeVar("_T")
 
@@ -115,7 +113,7 @@ def compare_ways(options: argparse.Namespace) -> None:
 
     colour = wants_colour(sys.stdout) if options.colour is None else options.colour
     width = shutil.get_terminal_size((100, 24)).columns
-    print(legend(colour=colour))
+    print(trace_legend(colour=colour))
     chain = _chain("chain")
     shown = {chain: generations[chain].steps}
     many = [k for k in options.k if k > 1]
@@ -124,7 +122,9 @@ def compare_ways(options: argparse.Namespace) -> None:
         shown[f"{name}, the first {STEPS_SHOWN} steps"] = generations[name].steps[:STEPS_SHOWN]
     for title, steps in shown.items():
         print(f"\n{title}\n")
-        for line in trace(steps, generations[chain].prompts, decode, width=width, colour=colour):
+        for line in render_trace(
+            steps, generations[chain].prompts, decode, width=width, colour=colour
+        ):
             print(line)
     print(
         f"\n{statistics(generations)}\n\nOne run of each, at one seed: another gives other numbers."

@@ -45,8 +45,6 @@ from otm.decoding.trace import Seconds
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 
-__all__ = ["Beams", "beam_search", "speculative_beam_search"]
-
 
 @dataclass(frozen=True)
 class Beams:

@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from otm._core.checks import as_draft_count
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
-__all__ = ["Branching", "as_branching", "children_at"]
-
 Branching: TypeAlias = int | tuple[int, ...]
 """Either a number K of chains, or for each level the number of children of a node there."""
 

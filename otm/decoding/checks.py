@@ -19,19 +19,6 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 
-__all__ = [
-    "as_end",
-    "as_paths",
-    "as_prompts",
-    "as_sampling",
-    "as_sources",
-    "as_stop",
-    "check_models",
-    "check_options",
-    "check_outputs",
-    "check_room",
-]
-
 
 def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
     """Return prompts as tuples of tokens, at least one in each."""

@@ -22,8 +22,6 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError
 from otm.models.base import LanguageModel
 
-__all__ = ["DraftNode", "Drafter", "ModelDrafter", "Randomness"]
-
 Randomness = Callable[[int], npt.NDArray[Any]]
 """m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
 

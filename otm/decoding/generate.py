@@ -17,8 +17,6 @@ from otm.decoding.verifiers import chain_verifier, tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 
-__all__ = ["autoregressive", "spectr", "speculative"]
-
 CHAINS = 8
 """Number of chains if nothing else is said."""
 

@@ -31,8 +31,6 @@ from otm.decoding.trace import FinishReason, Seconds, Step
 from otm.decoding.verification import Verifier, verify_chain
 from otm.models.base import LanguageModel
 
-__all__ = ["DecodingOptions", "Prompts", "stream"]
-
 Prompts = Sequence[Sequence[int]]
 LONGEST_HISTORY = 256
 """Most steps of a sequence that a policy for γ sees, the last ones."""

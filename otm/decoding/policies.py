@@ -26,19 +26,10 @@ import numpy as np
 
 from otm._core.checks import as_positive
 from otm._core.text import shown
-from otm.decoding.analysis import best_gamma
+from otm.decoding.analysis.choosing_gamma import best_gamma
 from otm.decoding.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError
-
-__all__ = [
-    "GammaPolicy",
-    "OnlineGamma",
-    "as_gamma",
-    "as_policy",
-    "best_gamma_policy",
-    "huggingface_heuristic",
-]
 
 FIRST_COST = 0.05
 """The c that is assumed before anything was timed: what [leviathan2023]_ give as a bound."""

@@ -16,8 +16,6 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError
 from otm.models.base import LanguageModel, Session
 
-__all__ = ["Context", "Laws", "Path", "Reader"]
-
 Context = tuple[int, ...]
 """All tokens of a sequence so far."""
 

@@ -23,8 +23,6 @@ from otm.decoding.dense_probs import dense_probs
 from otm.decoding.sparse_probs import sparse_probs
 from otm.errors import InvalidDistributionError, InvalidParameterError
 
-__all__ = ["SamplingParameters"]
-
 
 @dataclass(frozen=True)
 class SamplingParameters:

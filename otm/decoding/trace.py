@@ -9,8 +9,6 @@ from typing import Literal
 
 from otm.decoding.reading import Path
 
-__all__ = ["FinishReason", "Generation", "Seconds", "Step"]
-
 FinishReason = Literal["eos", "length", "stop"]
 """Why a sequence is finished: an end token, the limit of its length, or the user's own function."""
 

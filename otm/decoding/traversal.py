@@ -16,8 +16,6 @@ from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, locate
 
-__all__ = ["OpenNode", "verify_traversal"]
-
 
 def verify_traversal(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
     """Judge whole paths of drafts, from the leaves to the root ([weng2025]_).

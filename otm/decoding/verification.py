@@ -33,15 +33,6 @@ from otm.drafts.iid import IID
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.problem import Problem
 
-__all__ = [
-    "TargetProbs",
-    "Verifier",
-    "locate",
-    "plan_of_tree",
-    "spectr_verifier",
-    "verify_chain",
-]
-
 TargetProbs = Callable[[Path], SparseProbs]
 """The target's law of the token that follows a path of drafts."""
 

@@ -10,8 +10,6 @@ from otm.decoding.verification import Verifier, spectr_verifier
 from otm.errors import InvalidParameterError
 from otm.rules import Rule, named, names
 
-__all__ = ["chain_verifier", "tree_rules", "tree_verifier"]
-
 
 def tree_rules() -> tuple[str, ...]:
     """List the rules that verify several drafts of a token: those that `spectr` takes by name.

@@ -11,8 +11,6 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.files.opening import AnyPath, as_path, file_label, file_size, opened, read_exactly
 
-__all__ = ["parse_json", "read_json"]
-
 LARGEST = 2**24
 """Most bytes of a JSON file that is read as a whole."""
 

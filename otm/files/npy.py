@@ -14,8 +14,6 @@ from otm.errors import InvalidInputError
 from otm.files.opening import file_label, file_size, opened
 from otm.files.rows import StoredArray, check_shape
 
-__all__ = ["as_header", "npy_arrays", "read_header"]
-
 MAGIC = b"\x93NUMPY"
 
 LONGEST_HEADER = 4096

@@ -10,8 +10,6 @@ from otm.files.npy import as_header, read_header
 from otm.files.opening import file_label, file_size, opened, read_exactly
 from otm.files.rows import UNPACKING, StoredArray, unpacked
 
-__all__ = ["npz_arrays"]
-
 MAX_MEMBERS = 1000
 
 LONGEST_CONTENTS = 2**20

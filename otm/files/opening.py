@@ -12,8 +12,6 @@ from typing import BinaryIO, TypeAlias
 from otm._core.text import shown
 from otm.errors import InvalidInputError
 
-__all__ = ["AnyPath", "as_path", "file_label", "file_size", "opened", "read_exactly"]
-
 AnyPath: TypeAlias = str | os.PathLike[str]
 """What names a file or a folder."""
 

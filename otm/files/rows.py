@@ -20,8 +20,6 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.files.opening import file_label, opened, read_exactly
 
-__all__ = ["StoredArray", "check_shape", "unpacked"]
-
 LARGEST_ROW = 2**26
 """Most bytes of a row: one is always held whole, so that no header may ask for more."""
 

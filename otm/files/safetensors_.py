@@ -13,8 +13,6 @@ from otm.files.json_ import parse_json
 from otm.files.opening import file_label, file_size, opened, read_exactly
 from otm.files.rows import StoredArray, check_shape
 
-__all__ = ["safetensors_arrays"]
-
 LONGEST_HEADER = 2**20
 """Most bytes of a header, which takes some dozens of times as many when it is parsed."""
 

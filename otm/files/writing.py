@@ -9,8 +9,6 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.files.opening import file_label
 
-__all__ = ["check_place", "write_whole"]
-
 
 def check_place(path: Path) -> None:
     """Refuse a place where no file can be: better before the work than after it.

@@ -11,7 +11,7 @@ from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.latency import Latency, measure_latency
 from otm.gain.lossy_settings import Lenience, LossySetting, Typical
 from otm.gain.models import ModelPair, from_models
-from otm.gain.paired_means import Estimate, PairedMeans, Setup
+from otm.gain.paired_means import Estimate, PairedMeans, Setup, clustered_mean
 from otm.gain.recommendation import Candidate, Recommendation, recommend
 from otm.gain.recording import Recording, contexts_from, record
 from otm.gain.reports import read_latency, report
@@ -38,6 +38,7 @@ __all__ = [
     "TopLogprobs",
     "Typical",
     "block_efficiency",
+    "clustered_mean",
     "contexts_from",
     "first_step_acceptance",
     "from_files",

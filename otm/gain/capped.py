@@ -16,8 +16,6 @@ from otm._core.arithmetic import at_least_once
 from otm._core.ratio_order import RatioOrder
 from otm.optimum.cut import cap_of_value
 
-__all__ = ["CAPPED_RULES", "Accepted", "by_cut", "by_division_factor", "by_rounds"]
-
 Floats = npt.NDArray[np.float64]
 
 CAPPED_RULES = ("optimal", "k-Seq", "recursive rejection")

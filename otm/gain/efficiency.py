@@ -33,8 +33,6 @@ from otm.gain.paired_means import PairedMeans, Setup, as_level
 from otm.gain.recording import Recording, pruned
 from otm.problem import Problem
 
-__all__ = ["WITH_TRAVERSAL", "Rules", "block_efficiency", "first_step_acceptance"]
-
 Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
 """Names of rules; or functions from a problem to a plan by name, with None for traversal."""
 

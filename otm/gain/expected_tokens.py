@@ -23,8 +23,6 @@ from otm.decoding.drafting import DraftNode
 from otm.decoding.traversal import OpenNode
 from otm.decoding.verification import TargetProbs, plan_of_tree
 
-__all__ = ["tokens_by_rule", "tokens_by_traversal"]
-
 
 def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, depth: int) -> Law:
     """Mean number of tokens that Algorithm 3 of SpecTr outputs, given the drafts.

@@ -28,8 +28,6 @@ from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
 
-__all__ = ["Latency", "measure_latency"]
-
 
 @dataclass(frozen=True)
 class Latency:

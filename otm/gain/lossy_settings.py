@@ -17,8 +17,6 @@ from otm._core.arithmetic import at_least_once, power_slopes
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
-__all__ = ["Lenience", "LossySetting", "Typical", "typical"]
-
 Floats = npt.NDArray[np.float64]
 
 

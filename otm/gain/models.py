@@ -21,8 +21,6 @@ from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.gain.pairs import Pairs
 from otm.gain.sources import Bounds, Ints, split
 
-__all__ = ["ModelPair", "from_models"]
-
 LONGEST_TEXT = 2**28
 
 DIGEST_NUMBERS = 2**22

@@ -11,8 +11,6 @@ from otm.gain.paired_means import Estimate
 from otm.gain.plots import pictures
 from otm.gain.summary import Summary
 
-__all__ = ["check_page", "page"]
-
 SHOWN = 12
 """Candidates of a recommendation on the page; all are in the JSON file."""
 

@@ -19,8 +19,6 @@ from otm.gain.lossy_settings import Lenience, Typical, typical
 from otm.gain.settings import Settings
 from otm.problem import Problem
 
-__all__ = ["Kind", "Measured", "Pairs", "check_kind"]
-
 Floats = npt.NDArray[np.float64]
 
 Measured = dict[str, npt.NDArray[Any]]

@@ -10,8 +10,6 @@ from typing import Any
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm.gain.summary import Summary
 
-__all__ = ["pictures"]
-
 HEIGHT = 2.5
 """Inches."""
 

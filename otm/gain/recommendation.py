@@ -33,8 +33,6 @@ from otm.gain.paired_means import (
 from otm.gain.recording import record
 from otm.models.base import LanguageModel
 
-__all__ = ["Candidate", "Recommendation", "recommend"]
-
 
 @dataclass(frozen=True)
 class Candidate:

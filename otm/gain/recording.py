@@ -24,8 +24,6 @@ from otm.decoding.trace import Generation
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
 
-__all__ = ["Recording", "contexts_from", "pruned", "record"]
-
 BatchProgress = Callable[[Iterable[int]], Iterable[int]]
 """Passes numbers through and shows how far they are, as `tqdm.tqdm` does."""
 

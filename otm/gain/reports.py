@@ -28,9 +28,6 @@ from otm.gain.sources import Source
 from otm.gain.summary import Summary, summarise
 from otm.gain.top_lists import TopLogprobs
 
-__all__ = ["read_latency", "report"]
-
-
 MAX_GAMMA = 1000
 """Largest γ of a report: tokens of a step are computed for all γ up to it."""
 

@@ -31,8 +31,6 @@ from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
 from otm.gain.sources import BLOCK_BYTES, Block, Bounds, Source
 
-__all__ = ["Progress", "measure_all"]
-
 Progress = Callable[[int, int], None]
 """Told the number of blocks that are finished, and of all."""
 

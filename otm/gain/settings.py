@@ -12,8 +12,6 @@ from otm.gain.capped import CAPPED_RULES
 from otm.gain.lossy_settings import Lenience, LossySetting, Typical, check_lossy_settings
 from otm.rules import named
 
-__all__ = ["MAX_DRAFTS", "Settings"]
-
 MAX_DRAFTS = 1024
 """Largest k: recursive rejection and the tables take time and memory for each below it."""
 

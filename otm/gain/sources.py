@@ -18,8 +18,6 @@ from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.gain.pairs import Kind, Measured, Pairs, check_kind
 from otm.gain.settings import Settings
 
-__all__ = ["Block", "Bounds", "Source", "digest", "from_files"]
-
 Ints = npt.NDArray[np.int64]
 
 Bounds = tuple[int, int]

@@ -19,8 +19,6 @@ from otm.gain.settings import Settings
 from otm.gain.sources import Source
 from otm.gain.steps import steps_of_prompts
 
-__all__ = ["Summary", "summarise"]
-
 Floats = npt.NDArray[np.float64]
 Row = dict[str, Any]
 

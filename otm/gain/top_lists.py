@@ -24,8 +24,6 @@ from otm.gain.sources import Bounds, Ints, digest
 from otm.optimum.top_list_checks import as_size, as_slack
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs
 
-__all__ = ["TopLogprobs", "from_top_logprobs"]
-
 LONGEST_LINE = 2**22
 """Most bytes of a line, which is read as a whole."""
 

@@ -42,8 +42,6 @@ from otm.models.ngram_counts import Counts, NGramCounts, as_ids, as_sizes
 from otm.models.stateless import StatelessModel
 from otm.models.uniform import UniformModel
 
-__all__ = ["NGramModel"]
-
 Smoothing = Callable[[NGramCounts, Counts], tuple[Counts, Counts]]
 """From a table and the counts [..., V] after contexts to what is kept of these, and to what is
 reserved [..., 1] for the law of the next lower order."""

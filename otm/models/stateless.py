@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from otm.models.base import LanguageModel, Rows, Session
 
-__all__ = ["StatelessModel"]
-
 
 class StatelessModel(LanguageModel):
     """A model that finds the distribution of the next token from the context alone, at little cost.

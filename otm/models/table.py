@@ -17,8 +17,6 @@ from otm._core.text import shown
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
 from otm.models.stateless import StatelessModel
 
-__all__ = ["TableModel"]
-
 LARGEST_TABLE = 2**20
 """Most fractions of a table that is drawn at random."""
 

@@ -11,8 +11,6 @@ from otm._core.arithmetic import read_only
 from otm._core.checks import as_vocabulary
 from otm.models.stateless import StatelessModel
 
-__all__ = ["UniformModel"]
-
 
 class UniformModel(StatelessModel):
     """The uniform law after every context, the weakest drafter that there is.

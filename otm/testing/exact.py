@@ -20,16 +20,6 @@ from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidParameterError
 from otm.testing.symbolic import Region, SymbolicUniform
 
-__all__ = [
-    "Path",
-    "assert_lossless",
-    "exact_acceptance",
-    "exact_distribution",
-    "exact_distribution_of_select",
-    "exact_output_distribution",
-    "paths",
-]
-
 Outcome = TypeVar("Outcome")
 
 

@@ -28,8 +28,6 @@ from otm.testing.statistics import (
     criterion_for_probability,
 )
 
-__all__ = ["BUDGET", "Budget", "Control", "Sampler", "Verdict"]
-
 Sampler = Callable[[np.random.Generator, int], npt.NDArray[Any]]
 """Takes a generator and a number of draws, returns an array [draws] of independent draws."""
 

@@ -17,17 +17,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law
 from otm.errors import InvalidParameterError
 
-__all__ = [
-    "LEAST_DELTA",
-    "MISS_RATE",
-    "Criterion",
-    "criterion_for_distribution",
-    "criterion_for_mean",
-    "criterion_for_probability",
-    "g_limit",
-    "g_statistic",
-]
-
 LEAST_DELTA = 1e-9
 """Least deviation to be seen: it takes about 10^19 draws, more than can be counted in 64 bits."""
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 import runpy
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -73,7 +74,7 @@ def public_callables() -> Iterator[Documented]:
     for module, names in NAMES.items():
         for name in names:
             value = getattr(importlib.import_module(module), name)
-            if not callable(value):
+            if not callable(value) or typing.get_origin(value):  # a number, or an alias of a type
                 continue
             owner = value if inspect.isclass(value) else None
             yield Documented(f"{module}.{name}", value, owner, [inspect.getdoc(value) or ""])

@@ -3,7 +3,3 @@
 Those of plain functions are here; of libraries in `huggingface`, `vllm` and `flashinfer`, which are
 loaded when one is asked for; of this project in `otm_verifiers`.
 """
-
-from otm.audit.adapters.plain import chain, loop, token_rule
-
-__all__ = ["chain", "loop", "token_rule"]

@@ -14,8 +14,6 @@ from otm.audit.adapters.results import as_tokens
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
-__all__ = ["BatchVerifier", "Batched", "seed_of"]
-
 BatchVerifier = Callable[
     [npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[Any]], Any
 ]

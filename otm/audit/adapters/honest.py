@@ -15,8 +15,6 @@ from otm.decoding.reading import Path
 from otm.models.stateless import StatelessModel
 from otm.models.table import TableModel
 
-__all__ = ["InFloats", "chain_laws", "draw_chain", "models_for"]
-
 
 def draw_chain(instance: Instance, source: Randomness) -> Path:
     """Draw γ drafts of a chain, one after another, with a uniform each.

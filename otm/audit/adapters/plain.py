@@ -25,8 +25,6 @@ from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 
-__all__ = ["KINDS", "Chain", "Loop", "TokenRule", "as_adapter", "chain", "loop", "token_rule"]
-
 LARGEST_SEED = 2**31
 """Seeds stay below: `numpy.random.seed` takes 32 bits, and other generators signed ones."""
 

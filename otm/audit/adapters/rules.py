@@ -17,8 +17,6 @@ from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.problem import Problem
 
-__all__ = ["SelectionRule"]
-
 
 class SelectionRule(Adapter):
     """A rule from problems to plans, with drafts from the law that the plan asks for.

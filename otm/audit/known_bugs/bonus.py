@@ -8,8 +8,6 @@ from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, Uniforms
 from otm.decoding.reading import Path
 
-__all__ = ["BUGS"]
-
 
 class _FromTheDraft(Chain):
     def rows(self, instance: Instance, drafts: Path) -> Rows:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from otm.audit.adapter import Adapter
 
-__all__ = ["KnownBug"]
-
 
 @dataclass(frozen=True, eq=False)
 class KnownBug:

@@ -13,8 +13,6 @@ from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, normalised, one_hot
 from otm.decoding.reading import Path
 
-__all__ = ["BUGS"]
-
 
 class _StatedRaw(Chain):
     def stated(self, law: Law) -> Law:

@@ -12,8 +12,6 @@ from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Loop, Uniforms
 from otm.decoding.drafting import Randomness
 
-__all__ = ["BUGS"]
-
 
 class _SharedCoin(Chain):
     def uniforms(self, source: Randomness, gamma: int) -> Uniforms:

@@ -13,8 +13,6 @@ from otm.audit.known_bugs.steps import Chain, Siblings, draw
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
-__all__ = ["BUGS"]
-
 
 class _OneDraw(Siblings):
     def drafts(self, law: Law, uniforms: Any) -> tuple[list[int], list[Law]]:

@@ -19,19 +19,6 @@ from otm.audit.adapter import Adapter, Instance
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
-__all__ = [
-    "Block",
-    "Chain",
-    "Loop",
-    "Rows",
-    "Siblings",
-    "Uniforms",
-    "draw",
-    "excess",
-    "normalised",
-    "one_hot",
-]
-
 
 class Uniforms(NamedTuple):
     """Where the randomness of one run is used.

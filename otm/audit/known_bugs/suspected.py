@@ -9,8 +9,6 @@ from otm.audit.adapter import Adapter
 from otm.audit.known_bugs.steps import Chain, Rows, Uniforms, draw, excess, one_hot
 from otm.decoding.drafting import Randomness
 
-__all__ = ["SUSPECTED"]
-
 
 class _EqualityWithTheTarget(Chain):
     """A token is sampled from the target; the draft passes if it is this token."""

@@ -18,28 +18,3 @@ References
 .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
    Decoding", ICML 2023, section 3.
 """
-
-from otm.decoding.analysis.acceptance import acceptance_from_divergence, lk_divergence
-from otm.decoding.analysis.choosing_gamma import (
-    best_gamma,
-    oracle_speedup,
-    single_draft_improvement,
-)
-from otm.decoding.analysis.factors import (
-    expected_tokens,
-    memory_accesses_factor,
-    operations_factor,
-    walltime_improvement,
-)
-
-__all__ = [
-    "acceptance_from_divergence",
-    "best_gamma",
-    "expected_tokens",
-    "lk_divergence",
-    "memory_accesses_factor",
-    "operations_factor",
-    "oracle_speedup",
-    "single_draft_improvement",
-    "walltime_improvement",
-]

@@ -15,8 +15,6 @@ import numpy as np
 from otm._core.distribution import as_law_rows
 from otm.decoding.parameters import in_unit_interval, of_one_kind, result
 
-__all__ = ["acceptance_from_divergence", "lk_divergence"]
-
 
 def lk_divergence(draft: Any, target: Any) -> Any:
     """Divergence D_LK(p, q) = Σ abs(p − M), M = (p + q)/2 ([leviathan2023]_, Definition 3.2).

@@ -27,8 +27,6 @@ from otm.decoding.parameters import (
 )
 from otm.errors import InvalidParameterError
 
-__all__ = ["best_gamma", "oracle_speedup", "single_draft_improvement"]
-
 
 def single_draft_improvement(alpha: Any, cost: Any) -> Any:
     """Improvement (1 + α) / (1 + c) with a single draft ([leviathan2023]_, Corollary 3.9).

@@ -14,8 +14,6 @@ from otm.decoding.verification import Verifier, verify_chain
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
 
-__all__ = ["AcceleratedDrafter"]
-
 
 class AcceleratedDrafter(Drafter):
     """One chain of drafts of a model, in fewer runs of it than there are drafts.

@@ -17,8 +17,6 @@ from otm.decoding.reading import Context
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.models.ngram import NGramModel
 
-__all__ = ["Heads", "NonAutoregressiveDrafter", "skip_gram_heads"]
-
 Heads = Callable[[Sequence[Context], int], Sequence[Sequence[SparseProbs]]]
 """From contexts and a number γ to at most γ laws for each of them: the i-th is a law of the i-th
 token behind the context, whatever comes between."""

@@ -13,8 +13,6 @@ from otm._core.sparse import SparseProbs
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.reading import Context
 
-__all__ = ["PromptLookup"]
-
 LONGEST_COPY = 2**10
 """Most tokens that are copied at once, whatever number is asked for."""
 

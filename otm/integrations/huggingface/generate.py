@@ -32,8 +32,6 @@ from otm.integrations.huggingface.arguments import (
 )
 from otm.models.huggingface.model import HuggingFaceModel, check_loaded, check_same_vocabulary
 
-__all__ = ["AssistedDecoding", "patch_generate"]
-
 
 class AssistedDecoding:
     """A decoding loop for `generate` of transformers, given to it as `custom_generate`.

@@ -15,8 +15,6 @@ from otm.models.gpt.transformer import import_torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["read_weights", "write_weights"]
-
 HEADER = "otm.gpt"
 
 

@@ -12,7 +12,9 @@ import pytest
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq
 from otm.decoding.branching import Branching
-from otm.decoding.drafters import AcceleratedDrafter, NonAutoregressiveDrafter, PromptLookup
+from otm.decoding.drafters.accelerated import AcceleratedDrafter
+from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter
+from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path

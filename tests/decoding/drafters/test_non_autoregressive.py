@@ -12,7 +12,7 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.decoding.branching import Branching
-from otm.decoding.drafters import NonAutoregressiveDrafter, skip_gram_heads
+from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter, skip_gram_heads
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Context, Path

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from otm._core.sparse import SparseProbs
-from otm.decoding.drafters import PromptLookup
-from otm.decoding.drafters.prompt_lookup import LONGEST_COPY
+from otm.decoding.drafters.prompt_lookup import LONGEST_COPY, PromptLookup
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
