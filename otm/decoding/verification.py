@@ -43,7 +43,7 @@ OPTIMAL_FOR_ONE: tuple[PlanBuilder, ...] = (KSeq, OptimalPlan, RecursiveRejectio
 """Rules that are the maximal coupling for a single draft, which is done without building a plan."""
 
 
-def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
+def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Accept drafts one after another, up to the first that is rejected.
 
     Draft x is accepted with probability min(1, q(x)/p(x)); in place of the first that is rejected
@@ -54,7 +54,7 @@ def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
     ----------
     root : DraftNode
         A chain of drafts.
-    target : callable
+    target_probs : callable
         The target's law after each path of drafts; asked along the accepted drafts only.
     uniforms : callable
         Source of independent uniforms in [0, 1), which are not checked here.
@@ -92,11 +92,11 @@ def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
                 "chain, `spectr_verifier` and `verify_traversal` take trees"
             )
         (child,) = node.children
-        output = _judge(child.token, node.checked_draft_probs(), target(node.path), uniforms)
+        output = _judge(child.token, node.checked_draft_probs(), target_probs(node.path), uniforms)
         if output != child.token:
             return (*node.path, output)
         node = child
-    return (*node.path, _last(target(node.path), uniforms))
+    return (*node.path, _last(target_probs(node.path), uniforms))
 
 
 def _judge(draft: int, offered: SparseProbs, wanted: SparseProbs, uniforms: Randomness) -> int:
@@ -156,11 +156,11 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     (1, 1)
     """
 
-    def verify(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
+    def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
         path: Path = root.path
         nodes = [root]
         while drafts := [child for node in nodes for child in node.children]:
-            offered, wanted = _shared_law(nodes), target(path)
+            offered, wanted = _shared_law(nodes), target_probs(path)
             if len(drafts) == 1 and rule in OPTIMAL_FOR_ONE:
                 path = (*path, _judge(drafts[0].token, offered, wanted, uniforms))
             else:
@@ -168,7 +168,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
             nodes = [child for child in drafts if child.token == path[-1]]
             if not nodes:
                 return path
-        return (*path, _last(target(path), uniforms))
+        return (*path, _last(target_probs(path), uniforms))
 
     return verify
 

@@ -175,18 +175,18 @@ def problems(
     return Problem(draft, target, draw(st.integers(1, max_drafts)))
 
 
-def drafts(law: DraftDistribution) -> st.SearchStrategy[list[int]]:
-    """Drafts that can be drawn from a joint law, as lists of k tokens; not distributed like draws.
+def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
+    """Drafts that a joint distribution can give, as lists of k tokens; not distributed like draws.
 
     Parameters
     ----------
-    law : DraftDistribution
+    distribution : DraftDistribution
         Such as `plan.drafts`; small enough to enumerate, unless its drafts are i.i.d.
     """
-    if isinstance(law, IID):
-        support = np.flatnonzero(law.draftable).tolist()
-        return st.lists(st.sampled_from(support), min_size=law.k, max_size=law.k)
-    return st.sampled_from([list(drawn) for drawn, _ in law.tuples()])
+    if isinstance(distribution, IID):
+        support = np.flatnonzero(distribution.draftable).tolist()
+        return st.lists(st.sampled_from(support), min_size=distribution.k, max_size=distribution.k)
+    return st.sampled_from([list(drawn) for drawn, _ in distribution.tuples()])
 
 
 def uniforms(
