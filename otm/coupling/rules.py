@@ -35,11 +35,11 @@ Rule = Callable[[Problem], TransportPlan]
 
 
 def _one_draft(problem: Problem) -> TransportPlan:
-    return MaximalCoupling(Problem(problem.draft, problem.target, 1))
+    return MaximalCoupling(problem.with_k(1))
 
 
 def _two_drafts(problem: Problem) -> TransportPlan:
-    return SpecHub(Problem(problem.draft, problem.target, 2))
+    return SpecHub(problem.with_k(2))
 
 
 RULES: dict[str, Rule] = {

@@ -174,7 +174,7 @@ def drafts(law: DraftDistribution) -> st.SearchStrategy[list[int]]:
         Such as `plan.drafts`; small enough to enumerate, unless its drafts are i.i.d.
     """
     if isinstance(law, IID):
-        support = np.flatnonzero(law.draftable).tolist()
+        support = law.ids(np.flatnonzero(law.draftable)).tolist()
         return st.lists(st.sampled_from(support), min_size=law.k, max_size=law.k)
     return st.sampled_from([list(drawn) for drawn, _ in law.tuples()])
 

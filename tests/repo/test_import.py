@@ -32,7 +32,6 @@ FLOORS = [
     {"coupling"},
     {"proof"},
     {"solution"},
-    {"batch", "on_tokens"},
     {"solve"},
     {"comparison"},
     {"otm"},
