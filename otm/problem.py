@@ -164,7 +164,18 @@ class Problem(Frozen):
         return read_only(np.arange(self.n)) if self._tokens is None else self._tokens
 
     def ids(self, positions: npt.NDArray[np.int64]) -> Tokens:
-        """Token ids of positions in `tokens`, which are not checked: array of the same shape."""
+        """Token ids of positions in `tokens`.
+
+        Parameters
+        ----------
+        positions : int array [...]
+            Numbers in [0, n), which are not checked.
+
+        Returns
+        -------
+        int array [...]
+            Their ids; the array itself where positions are ids.
+        """
         return positions if self._tokens is None else self._tokens[positions]
 
     @cached_property
@@ -245,7 +256,13 @@ class Problem(Frozen):
         return self._with(self.draft, self.target, k)
 
     def to_exact(self) -> Problem:
-        """Return the same problem in fractions: p/Σp and q/Σq in rational arithmetic."""
+        """Return the same problem in fractions: p/Σp and q/Σq in rational arithmetic.
+
+        Raises
+        ------
+        InvalidInputError
+            If the problem has rows.
+        """
         self._check_single("a problem in fractions")
         if self.exact:
             return self
@@ -253,7 +270,13 @@ class Problem(Frozen):
         return self._with(to_exact(self.draft), to_exact(self.target), self.k, joint)
 
     def to_floats(self) -> Problem:
-        """Return the same problem in float64."""
+        """Return the same problem in float64.
+
+        Raises
+        ------
+        InvalidInputError
+            If the problem has rows.
+        """
         self._check_single("a problem in floats")
         if not self.exact:
             return self

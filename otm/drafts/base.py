@@ -271,7 +271,18 @@ class DraftDistribution(Frozen, ABC):
         return places
 
     def ids(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Token ids of positions in [0, n), which are not checked: array [...]."""
+        """Token ids of positions in `tokens`.
+
+        Parameters
+        ----------
+        positions : int array [...]
+            Numbers in [0, n), which are not checked.
+
+        Returns
+        -------
+        int array [...]
+            Their ids; the array itself where positions are ids.
+        """
         return positions if self.tokens is None else self.tokens[positions]
 
     def _check_tokens(self) -> None:
