@@ -9,8 +9,6 @@ from typing import Any
 from otm._core.text import shown
 from otm.errors import InvalidParameterError, MissingDependencyError
 
-__all__ = ["RANDOMNESS", "parameters_of", "randomness_of", "required", "torch_generator"]
-
 RANDOMNESS = ("uniforms", "rng", "generator", "seed")
 """Names of a parameter by which a function takes randomness; without one it draws for itself."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
-__all__ = ["BLOCK", "GPTConfig"]
-
 BLOCK = (
     "attention_norm",
     "queries_keys_values",

@@ -15,8 +15,6 @@ from otm.models.gpt.transformer import Attention, Transformer, import_torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["GPTSession"]
-
 LEAST_SLOTS = 64
 
 
