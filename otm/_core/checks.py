@@ -86,6 +86,38 @@ def as_draft_counts(k: Any) -> Counts:
     return counts
 
 
+def broadcast_counts(shape: tuple[int, ...], counts: Counts) -> tuple[int, ...]:
+    """Shape that rows of distributions of this leading shape and numbers of drafts broadcast to.
+
+    Raises
+    ------
+    InvalidDraftCountError
+        If they do not.
+    """
+    try:
+        return np.broadcast_shapes(shape, counts.shape)
+    except ValueError:
+        raise InvalidDraftCountError(
+            f"k of shape {counts.shape} for laws of leading shape {shape}; they must broadcast"
+        ) from None
+
+
+def place_of_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Place of one row as non-negative indices, one for each axis.
+
+    Raises
+    ------
+    IndexError
+        If there is no such row.
+    """
+    index = row if isinstance(row, tuple) else (row,)
+    if len(index) != len(shape) or not all(
+        -size <= i < size for i, size in zip(index, shape, strict=True)
+    ):
+        raise IndexError(f"there is no row {shown(row)}; give one index for each axis of {shape}")
+    return tuple(int(i) % size for i, size in zip(index, shape, strict=True))
+
+
 def name_row(row: tuple[int, ...]) -> str:
     """Row in words, for the beginning of a message; empty where there are no rows.
 
@@ -99,8 +131,8 @@ def name_row(row: tuple[int, ...]) -> str:
     return f"row {row[0] if len(row) == 1 else tuple(row)}: "
 
 
-def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
-    """Return drafts [..., k] of tokens in [0, n) as an integer array.
+def as_drafts(drafts: npt.ArrayLike, k: int, n: int | None) -> Drafts:
+    """Return drafts [..., k] of tokens in [0, n), or of any ids without n, as an integer array.
 
     Raises
     ------
@@ -114,10 +146,11 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
             "one selection"
         )
     if array.dtype.kind not in "iu":
+        which = "the ids of tokens" if n is None else f"in [0, {shown(n)})"
         raise InvalidDraftsError(
-            f"drafts of type {array.dtype}; draft tokens must be integers in [0, {shown(n)})"
+            f"drafts of type {array.dtype}; draft tokens must be integers {which}"
         )
-    if array.size and not (0 <= array.min() and array.max() < n):
+    if n is not None and array.size and not (0 <= array.min() and array.max() < n):
         bad = array[(array < 0) | (array >= n)].flat[0]
         raise InvalidDraftsError(
             f"draft token {bad}; draft tokens must be integers in [0, {shown(n)})"

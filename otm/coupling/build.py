@@ -29,7 +29,7 @@ def _builder(rule: Rule) -> PlanBuilder:
     """Class of a rule; a function where its number of drafts is set or limited."""
     cls, k, limit = plan_class(rule), rule.k, rule.max_k
     if k is not None:
-        return lambda problem: cls(Problem(problem.draft, problem.target, k))
+        return lambda problem: cls(problem.with_k(k))
     if limit is None:
         return cls
 

@@ -53,7 +53,7 @@ class GreedyRule(ResidualPlan):
     @cached_property
     def drafts(self) -> Greedy:
         """The most likely tokens, and one random draft from the rest."""
-        return Greedy(self.problem.draft, self.problem.k)
+        return self.problem.drafts_as(Greedy, self.problem.k)
 
     @property
     def uniforms_per_selection(self) -> int:

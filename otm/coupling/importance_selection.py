@@ -105,6 +105,7 @@ class ImportanceSelection(ResidualPlan):
     weights: Any = None
 
     def __post_init__(self) -> None:
+        self._check_problem()
         object.__setattr__(self, "weights", read_only(_checked(self.problem, self.weights)))
 
     @property

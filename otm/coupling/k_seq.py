@@ -55,6 +55,7 @@ class KSeq(TokenwisePlan):
     rho: Number | None = None
 
     def __post_init__(self) -> None:
+        self._check_problem()
         if self.rho is None:
             object.__setattr__(self, "rho", optimal_division_factor(self.problem))
             return

@@ -130,6 +130,7 @@ class LenientPlan(OptimalPlan):
     residual_of: Literal["closest", "paper"] = "closest"
 
     def __post_init__(self) -> None:
+        self._check_problem()
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
         if self.residual_of not in ("closest", "paper"):
             raise InvalidParameterError(
@@ -218,6 +219,7 @@ class ArgmaxLenientPlan(SequentialPlan):
     lenience: Number
 
     def __post_init__(self) -> None:
+        self._check_problem()
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
 
     @property

@@ -156,7 +156,7 @@ class ListCoupling(TransportPlan):
         clocks = -np.log1p(-check_uniforms(uniforms, shape, False, need))
         drafts = _first_ring(clocks, self.problem.draft)
         token = _first_ring(clocks.min(axis=-2), self.problem.target)
-        return drafts, token[()]
+        return self.drafts.ids(drafts), self.drafts.ids(token[()])
 
     @cached_property
     def _clocks(self) -> ExactClocks | FloatClocks:

@@ -47,6 +47,7 @@ class MaximalCoupling(KSeq):
     """
 
     def __post_init__(self) -> None:
+        self._check_problem()
         if self.problem.k != 1:
             raise InvalidParameterError(
                 f"the maximal coupling takes one draft, the problem has k = {self.problem.k}; "

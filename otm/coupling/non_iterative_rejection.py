@@ -56,6 +56,7 @@ class NonIterativeRejection(KSeq):
     rho: Number | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        self._check_problem()
         problem = self.problem
         undraftable = problem.target[problem.draft == 0].any()
         largest = math.inf if undraftable else as_number(problem.by_ratio.ratio[-1])

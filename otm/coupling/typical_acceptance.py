@@ -78,6 +78,7 @@ class TypicalAcceptance(ResidualPlan):
     otherwise: Literal["argmax", "target"] = "argmax"
 
     def __post_init__(self) -> None:
+        self._check_problem()
         for name in ("epsilon", "delta"):
             value = as_parameter(self.problem, getattr(self, name), name)
             if value < 0:

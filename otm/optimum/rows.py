@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import SUM_BLOCK, Law, at_least_once, is_exact, zeros
-from otm._core.checks import Counts, as_draft_counts
+from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_law_rows
-from otm.errors import InvalidDistributionError, InvalidDraftCountError
+from otm.errors import InvalidDistributionError
 
 __all__ = ["alpha_rows", "law_axes", "optimal_values"]
 
@@ -119,12 +119,7 @@ def _by_blocks(
 ) -> tuple[Law, Counts]:
     """`optimal_values` of laws [..., n] that are prepared, as [R, n], when their block is met."""
     laws = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
-    try:
-        shape = np.broadcast_shapes(laws, counts.shape)
-    except ValueError:
-        raise InvalidDraftCountError(
-            f"k of shape {counts.shape} for laws of leading shape {laws}; they must broadcast"
-        ) from None
+    shape = broadcast_counts(laws, counts)
     axes, rows, columns = law_axes(laws, shape)
     by_row = np.broadcast_to(counts, shape).transpose(axes).reshape(rows, columns)
     values = np.empty((rows, columns), dtype=object if is_exact(draft) else np.float64)

@@ -158,7 +158,7 @@ def exact_acceptance(plan: TransportPlan) -> Number:
     """
     acceptance: Number = 0 * plan.problem.draft.item(0)
     for drafts, probability in plan.drafts.tuples():
-        hit = plan.conditional(list(drafts))[sorted(set(drafts))].sum()
+        hit = plan.conditional(list(drafts))[_places(plan, drafts)].sum()
         acceptance = acceptance + probability * hit
     return acceptance
 
@@ -240,15 +240,16 @@ def assert_lossless(plan: TransportPlan) -> None:
         for (token, index), path_probability in exact_distribution_of_select(plan, drafts).items():
             first = drafts.index(token) if token in drafts else -1
             _require(index == first, f"drafts {drafts}, token {token}: index {index}, not {first}")
-            _require(target[token] > 0, f"drafts {drafts}: token {token} has target probability 0")
-            law[token] += path_probability
+            place = np.searchsorted(plan.problem.tokens, token)
+            _require(target[place] > 0, f"drafts {drafts}: token {token} has target probability 0")
+            law[place] += path_probability
         stated = plan.conditional(list(drafts))
         _require(
             (law == stated).all(),
             f"drafts {drafts}: select has the law {_text(law)}, conditional says {_text(stated)}",
         )
         output = output + probability * law
-        accepted += probability * law[sorted(set(drafts))].sum()
+        accepted += probability * law[_places(plan, drafts)].sum()
     _require(
         (output == target).all(),
         f"the output law is {_text(output)}, the target law {_text(target)}",
@@ -258,6 +259,11 @@ def assert_lossless(plan: TransportPlan) -> None:
         (stated == output).all(), f"output_distribution() says {_text(stated)}, not {_text(output)}"
     )
     _require(plan.acceptance == accepted, f"acceptance says {plan.acceptance}, not {accepted}")
+
+
+def _places(plan: TransportPlan, drafts: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Positions of the different drafts of a set."""
+    return np.unique(plan.drafts.positions(list(drafts)))
 
 
 def _require(condition: bool | np.bool_, message: str) -> None:

@@ -184,7 +184,7 @@ def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
         Such as `plan.drafts`; small enough to enumerate, unless its drafts are i.i.d.
     """
     if isinstance(distribution, IID):
-        support = np.flatnonzero(distribution.draftable).tolist()
+        support = distribution.ids(np.flatnonzero(distribution.draftable)).tolist()
         return st.lists(st.sampled_from(support), min_size=distribution.k, max_size=distribution.k)
     return st.sampled_from([list(drawn) for drawn, _ in distribution.tuples()])
 

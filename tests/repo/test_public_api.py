@@ -14,9 +14,8 @@ import otm.errors
 import otm.optimum.bounds
 import otm.optimum.cut
 from otm import Certificate, Interval, Problem, Solution, SparseProbs
-from otm.batch import SolutionRows
 from otm.coupling import PLANS, ResidualPlan, Selection, TransportPlan
-from otm.on_tokens import DraftsOnTokens, OnTokens, SparseSolution
+from otm.drafts import DraftDistribution
 
 NAMES = {
     "otm": [
@@ -64,10 +63,6 @@ NAMES = {
         "KNOWN_BUGS",
         "SUSPECTED",
         "KnownBug",
-    ],
-    "otm.batch": [
-        "SolutionRows",
-        "solve_rows",
     ],
     "otm.comparison": [
         "ComparedRule",
@@ -233,12 +228,6 @@ NAMES = {
         "split",
         "train",
     ],
-    "otm.on_tokens": [
-        "DraftsOnTokens",
-        "OnTokens",
-        "SparseSolution",
-        "on_tokens",
-    ],
     "otm.optimum.bounds": [
         "Bound",
         "bounds",
@@ -259,7 +248,6 @@ NAMES = {
     ],
     "otm.optimum.other_drafts": [
         "Optimum",
-        "optimal_value_of",
         "optimum_of",
     ],
     "otm.optimum.top_logprobs": [
@@ -304,13 +292,22 @@ NAMES = {
 
 ATTRIBUTES: dict[type, list[str]] = {
     Solution: [
-        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "solver_plan", "why",
+        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "sample", "select",
+        "why",
     ],
     Certificate: [
         "build", "cap", "check", "cut", "gap", "load", "lower", "method", "problem", "save",
         "to_document", "upper",
     ],
-    Problem: ["by_ratio", "draft", "drafts", "exact", "k", "n", "target", "to_exact"],
+    Problem: [
+        "by_ratio", "draft", "drafts", "drafts_as", "exact", "ids", "iid", "k", "n", "shape",
+        "target", "to_exact", "to_floats", "tokens", "with_k",
+    ],
+    DraftDistribution: [
+        "check", "distribution_of_last", "distribution_of_one", "draftable", "draw", "exact", "ids",
+        "missed", "n", "position_tuples", "positions", "sample", "to_exact", "to_floats", "tokens",
+        "tuple_count", "tuples", "uniforms_per_draw",
+    ],
     TransportPlan: [
         "acceptance", "acceptance_bounds", "conditional", "drafts", "lossless",
         "output_distribution", "problem", "sample", "select", "uniforms_per_selection",
@@ -324,18 +321,6 @@ ATTRIBUTES: dict[type, list[str]] = {
     Interval: ["exact", "gap", "lower", "upper"],
     SparseProbs: [
         "dense", "draw", "from_dense", "from_support", "of", "probabilities", "tokens",
-    ],
-    SolutionRows: ["alpha", "draft", "k", "sample", "select", "shape", "target"],
-    DraftsOnTokens: [
-        "check", "draw", "k", "law", "positions", "sample", "tokens", "uniforms_per_draw",
-    ],
-    OnTokens: [
-        "acceptance", "acceptance_bounds", "conditional", "drafts", "lossless",
-        "output_distribution", "plan", "sample", "select", "tokens", "uniforms_per_selection",
-    ],
-    SparseSolution: [
-        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "solution", "tokens",
-        "why",
     ],
 }  # fmt: skip
 
@@ -359,7 +344,7 @@ def test_the_public_names_of_a_module(module: str) -> None:
 
 @pytest.mark.parametrize("cls", ATTRIBUTES, ids=lambda cls: cls.__name__)
 def test_the_public_attributes_of_a_class(cls: type) -> None:
-    fields = {field.name for field in dataclasses.fields(cls)}
+    fields = {field.name for field in getattr(cls, "__dataclass_fields__", {}).values()}
     names = {name for name in (*dir(cls), *fields) if not name.startswith("_")}
     assert sorted(names) == ATTRIBUTES[cls]
 
@@ -388,7 +373,7 @@ def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters()
         "OptimalPlan": winner,
         "RecursiveRejection": {"rounds"},
         "RecursiveRejectionWithoutReplacement": {"acceptance_given"},
-        "TablePlan": {"accept", "from_linear_program", "from_rule"},
+        "TablePlan": {"accept", "from_linear_program", "from_max_flow", "from_rule"},
         "TypicalAcceptance": {"delta", "epsilon", "otherwise", "threshold"},
     }
     classes = {name: getattr(otm.coupling, name) for name in otm.coupling.__all__}

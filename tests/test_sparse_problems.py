@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import otm
-from otm._core.sparse import SparseProbs, align
+from otm import Problem, SparseProbs
+from otm._core.sparse import align
 from otm.coupling import (
     RULES,
     KSeq,
@@ -24,9 +25,9 @@ from otm.coupling import (
     TypicalAcceptance,
 )
 from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError
-from otm.on_tokens import OnTokens, SparseSolution, on_tokens
 from otm.optimum.solvers.highs import solve_highs
 from otm.optimum.solvers.linear_program import packing_form
+from otm.testing import assert_lossless
 from otm.testing.strategies import pairs
 
 F = Fraction
@@ -34,7 +35,7 @@ HUGE = 10**12
 IDS = [7, 8, 1000, 150_000, HUGE]
 
 
-def by_linear_program(problem: otm.Problem) -> TablePlan:
+def by_linear_program(problem: Problem) -> TablePlan:
     return TablePlan.from_linear_program(solve_highs(packing_form(problem)))
 
 
@@ -49,13 +50,12 @@ def spread(pair: Any) -> list[SparseProbs]:
 @pytest.mark.parametrize("rule", SOME_RULES)
 @given(pair=pairs(max_tokens=4, exact=True), k=st.integers(1, 3))
 def test_the_laws_are_those_of_the_dense_rule(rule: Callable[..., Any], pair: Any, k: int) -> None:
-    problem = otm.Problem(*pair, k)
-    dense, plan = rule(problem), on_tokens(rule, *spread(pair), k)
+    problem = Problem(*pair, k)
+    dense, plan = rule(problem), rule(Problem(*spread(pair), k))
     assert plan.acceptance == pytest.approx(dense.acceptance, abs=1e-12)
-    law = plan.output_distribution()
-    expected = SparseProbs.from_dense(problem.target)
-    assert law.tokens.tolist() == [IDS[token] for token in expected.tokens]
-    assert law.probabilities.tolist() == expected.probabilities.tolist()
+    possible = [i for i in range(problem.n) if problem.draft[i] or problem.target[i]]
+    assert plan.problem.tokens.tolist() == [IDS[i] for i in possible]
+    assert plan.output_distribution().tolist() == problem.target[possible].tolist()
     for drafts, _ in problem.drafts.tuples():
         conditional = plan.conditional([IDS[token] for token in drafts])
         assert conditional.sum() == 1
@@ -74,8 +74,8 @@ def test_selections_are_those_of_the_dense_rule(rule: Callable[..., Any]) -> Non
     n, k, ids = 300, 2, np.array([11, 40, 41, 290])
     draft, target = np.zeros(n), np.zeros(n)
     draft[ids[:3]], target[ids[1:]] = [0.5, 0.3, 0.2], [0.2, 0.5, 0.3]
-    plan = on_tokens(rule, SparseProbs.from_dense(draft), SparseProbs.from_dense(target), k)
-    dense = rule(otm.Problem(draft, target, k))
+    plan = rule(Problem(SparseProbs.from_dense(draft), SparseProbs.from_dense(target), k))
+    dense = rule(Problem(draft, target, k))
     drafts = rng.choice(n, p=draft, size=(50, 4, k))
     uniforms = rng.random((50, 4, plan.uniforms_per_selection))
     token, index = plan.select(drafts, uniforms)
@@ -93,36 +93,39 @@ def test_selections_are_those_of_the_dense_rule(rule: Callable[..., Any]) -> Non
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_every_rule_draws_and_selects_original_ids(rule: Callable[..., Any]) -> None:
     """Catches drafts in positions, and rules whose drafts are not i.i.d. or fewer than k."""
-    plan = on_tokens(
-        rule,
-        SparseProbs(IDS[:4], [0.4, 0.3, 0.2, 0.1]),
-        SparseProbs(IDS, [0.2] * 5),
-        2,
+    plan = rule(
+        Problem(
+            SparseProbs(IDS[:4], [0.4, 0.3, 0.2, 0.1]),
+            SparseProbs(IDS, [0.2] * 5),
+            2,
+        )
     )
     drafts = plan.drafts.sample(np.random.default_rng(0), size=(20, 3))
     assert drafts.shape == (20, 3, plan.drafts.k)
-    assert plan.drafts.k == plan.plan.drafts.k
-    positions = plan.plan.drafts.sample(np.random.default_rng(0), size=(20, 3))
+    on_union = rule(Problem(plan.problem.draft, plan.problem.target, 2))
+    assert plan.drafts.k == on_union.drafts.k
+    positions = on_union.drafts.sample(np.random.default_rng(0), size=(20, 3))
     assert drafts.tolist() == np.array(IDS)[positions].tolist()
+    assert plan.drafts.positions(drafts).tolist() == positions.tolist()
     assert plan.drafts.check(drafts).tolist() == drafts.tolist()
     token, index = plan.sample(drafts, np.random.default_rng(1))
     assert np.isin(token, IDS).all()
     found = np.take_along_axis(drafts, index[..., None], -1)[..., 0]
     assert (found == token)[index >= 0].all()
     assert plan.lossless
-    assert plan.acceptance_bounds.lower == plan.plan.acceptance_bounds.lower
+    assert plan.acceptance_bounds.lower == on_union.acceptance_bounds.lower
 
 
 def test_a_rule_that_is_not_lossless_says_so() -> None:
     law = SparseProbs([3, HUGE], [0.5, 0.5])
-    assert not on_tokens(TypicalAcceptance, law, law, 2).lossless
+    assert not TypicalAcceptance(Problem(law, law, 2)).lossless
 
 
 def test_the_cost_is_that_of_the_supports() -> None:
     """Catches an array as long as the largest id."""
     law = SparseProbs([3, HUGE], [0.5, 0.5])
-    plan = on_tokens(OptimalPlan, law, law, 64)
-    assert plan.plan.problem.n == 2
+    plan = OptimalPlan(Problem(law, law, 64))
+    assert plan.problem.n == 2
     assert plan.select([HUGE] * 64, [0.5] * plan.uniforms_per_selection).token == HUGE
 
 
@@ -139,11 +142,12 @@ def test_the_cost_is_that_of_the_supports() -> None:
     ],
 )
 def test_errors_name_original_ids(drafts: Any, says: str) -> None:
-    plan = on_tokens(
-        OptimalPlan,
-        SparseProbs([7, 1000], [0.5, 0.5]),
-        SparseProbs([8, 7], [0.5, 0.5]),
-        2,
+    plan = OptimalPlan(
+        Problem(
+            SparseProbs([7, 1000], [0.5, 0.5]),
+            SparseProbs([8, 7], [0.5, 0.5]),
+            2,
+        )
     )
     with pytest.raises(InvalidDraftsError) as caught:
         plan.conditional(drafts)
@@ -153,13 +157,16 @@ def test_errors_name_original_ids(drafts: Any, says: str) -> None:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_errors_of_every_rule_name_original_ids(rule: Callable[..., Any]) -> None:
     """Catches drafts that each can be drawn, but not together, named by their positions."""
-    plan = on_tokens(
-        rule,
-        SparseProbs([7, 8, 1000], [0.5, 0.3, 0.2]),
-        SparseProbs([9, 7], [0.5] * 2),
-        2,
+    plan = rule(
+        Problem(
+            SparseProbs([7, 8, 1000], [0.5, 0.3, 0.2]),
+            SparseProbs([9, 7], [0.5] * 2),
+            2,
+        )
     )
-    possible = {tuple(plan.tokens[[*drafts]]) for drafts, _ in plan.plan.drafts.tuples()}
+    possible = {drafts for drafts, _ in plan.drafts.tuples()}
+    names = plan.problem.tokens
+    assert possible == {tuple(names[[*x]].tolist()) for x, _ in plan.drafts.position_tuples()}
     uniforms = [0.5] * plan.uniforms_per_selection
     for drafts in itertools.product([7, 8, 9, 10, 1000], repeat=plan.drafts.k):
         if drafts in possible:
@@ -190,7 +197,7 @@ def test_a_seed_is_no_generator() -> None:
 
 
 def test_uniforms_are_checked_by_the_plan() -> None:
-    plan = on_tokens(KSeq, SparseProbs([7], [1.0]), SparseProbs([7], [1.0]), 2)
+    plan = KSeq(Problem(SparseProbs([7], [1.0]), SparseProbs([7], [1.0]), 2))
     with pytest.raises(InvalidUniformsError):
         plan.select([7, 7], [0.5])
 
@@ -198,14 +205,15 @@ def test_uniforms_are_checked_by_the_plan() -> None:
 @given(pairs(max_tokens=5, exact=True), st.integers(1, 3))
 def test_a_solution_speaks_of_original_ids(pair: Any, k: int) -> None:
     draft, target = spread(pair)
-    tokens, *aligned = align(draft, target)
-    solution = SparseSolution(otm.solve(*aligned, k), tokens)
+    tokens, *_ = align(draft, target)
+    solution = otm.solve(draft, target, k)
+    assert solution.problem.tokens.tolist() == tokens.tolist()
     assert solution.alpha == otm.alpha(*pair, k) == solution.plan.acceptance
     in_cut = np.isin(IDS[: pair[0].size], solution.cut.tokens)
     assert pair[1][in_cut].sum() + 1 - pair[0][in_cut].sum() ** k == solution.alpha
-    assert isinstance(solution.plan, OnTokens)
-    solution.solution.certificate.check()
-    assert "original ids" in repr(solution)
+    assert isinstance(solution.plan, OptimalPlan)
+    solution.certificate.check()
+    assert f"n = {tokens.size} tokens" in repr(solution)
 
 
 def test_a_solution_does_what_any_solution_does(tmp_path: Path) -> None:
@@ -214,19 +222,27 @@ def test_a_solution_does_what_any_solution_does(tmp_path: Path) -> None:
         SparseProbs(IDS[:3], [0.5, 0.25, 0.25]),
         SparseProbs(IDS[1:4], [0.25, 0.5, 0.25]),
     )
-    found = otm.solve(draft, target, 2)
+    solution = otm.solve(draft, target, 2)
     tokens, *aligned = align(draft, target)
     alone = otm.solve(*aligned, 2)
-    found.certificate.check()
-    assert found.certificate is found.certificate
-    found.certificate.save(tmp_path / "proof.json")
+    solution.certificate.check()
+    assert solution.certificate is solution.certificate
+    solution.certificate.save(tmp_path / "proof.json")
     assert otm.Certificate.load(tmp_path / "proof.json").upper == alone.certificate.upper
-    assert found.problem.draft.tolist() == alone.problem.draft.tolist()
-    assert found.problem.n == tokens.size == 4
-    assert [bound.value for bound in found.bounds] == [bound.value for bound in alone.bounds]
-    assert (found.method, found.why) == (alone.method, alone.why)
+    assert solution.problem.draft.tolist() == alone.problem.draft.tolist()
+    assert solution.problem.n == tokens.size == 4
+    assert [bound.value for bound in solution.bounds] == [bound.value for bound in alone.bounds]
+    assert (solution.method, solution.why) == (alone.method, alone.why)
     assert otm.solve(draft, target, 2, method="lp-highs").method == "lp-highs"
-    drafts = found.plan.drafts.sample(np.random.default_rng(0))
-    assert found.plan.select(drafts, [0.5] * found.plan.uniforms_per_selection).token in IDS
-    missing = {name for name in dir(alone) if name[0] != "_"} - set(dir(found)) - {"solver_plan"}
-    assert not missing
+    drafts = solution.plan.drafts.sample(np.random.default_rng(0))
+    assert solution.plan.select(drafts, [0.5] * solution.plan.uniforms_per_selection).token in IDS
+    assert repr(solution) == repr(alone)
+    assert solution._repr_html_() == alone._repr_html_()
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_every_rule_is_lossless_on_token_ids(rule: Callable[..., Any]) -> None:
+    """In fractions, along every path of its decisions."""
+    draft = SparseProbs(IDS[:2], [F(2, 3), F(1, 3)])
+    target = SparseProbs(IDS[1:3], [F(1, 4), F(3, 4)])
+    assert_lossless(rule(Problem(draft, target, 2)))
