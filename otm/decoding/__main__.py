@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.resources import files
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
 
 from otm._core.checks import as_positive
+from otm._core.optional import is_installed, optional
 from otm._core.text import shown
 from otm.decoding.checks import as_prompts, check_room
 from otm.decoding.generate import (
@@ -177,7 +177,7 @@ def _spectr(rule: str, k: int) -> str:
 
 def model_names(options: argparse.Namespace) -> tuple[str, str]:
     """Names of the two models; those that are not given depend on what is installed."""
-    if find_spec("torch") and find_spec("safetensors"):
+    if is_installed("torch") and is_installed("safetensors"):
         target, draft = "target", "small"
     else:
         target, draft = "ngram-5", "ngram-3"
@@ -208,11 +208,10 @@ def load_model(name: str) -> LanguageModel:
 
 def _progress(methods: Iterable[_T]) -> Iterable[_T]:
     """Show on a terminal how many methods have run, if tqdm is installed."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
+    tqdm = optional("tqdm")
+    if tqdm is None:
         return methods
-    bar: Iterable[_T] = tqdm(methods, disable=None, leave=False, unit="method")
+    bar: Iterable[_T] = tqdm.tqdm(methods, disable=None, leave=False, unit="method")
     return bar
 
 

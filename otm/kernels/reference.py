@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from otm.errors import MissingDependencyError
+from otm._core.optional import require
 from otm.kernels.checks import check_chain
 from otm.kernels.definition import UNIT, ChainResult
 
@@ -165,14 +165,8 @@ def verify_chain_from_logits(
 
 def import_torch() -> ModuleType:
     """Return the module torch, or say which extra brings it."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError(
-            'torch is not installed; to verify on tensors: pip install "otm[torch]" (or use '
-            "otm.kernels.definition on NumPy arrays)"
-        ) from error
-    return torch  # type: ignore[no-any-return]
+    torch: ModuleType = require("torch", advice="or use otm.kernels.definition on NumPy arrays")
+    return torch
 
 
 def laws_from_logits(

@@ -11,12 +11,13 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from otm.errors import InvalidInputError, MissingDependencyError
+from otm._core.optional import is_installed, not_installed
+from otm.errors import InvalidInputError
 
-try:
+if TYPE_CHECKING or is_installed("triton"):
     import triton
     import triton.language as tl
-except ImportError:
+else:
     triton = tl = None
 
 if TYPE_CHECKING:
@@ -61,10 +62,10 @@ def check_device(tensor: Tensor) -> None:
         If the tensor is not on a CUDA device and kernels are not interpreted.
     """
     if triton is None:
-        raise MissingDependencyError(
-            'Triton is not installed; to run the kernels: pip install "otm[torch]" (it comes with '
-            "torch's builds for CUDA, for Linux only; elsewhere use otm.kernels.reference, or "
-            "backend='torch')"
+        raise not_installed(
+            "triton",
+            "it comes with torch's builds for CUDA, for Linux only; elsewhere use "
+            "otm.kernels.reference, or backend='torch'",
         )
     if tensor.device.type != "cuda" and not interpreted():
         raise InvalidInputError(

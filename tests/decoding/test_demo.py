@@ -93,7 +93,7 @@ def test_every_rule_that_is_offered_is_taken(capsys: pytest.CaptureFixture[str])
 def test_without_torch_it_says_so_and_takes_ngrams(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("otm.decoding.__main__.find_spec", lambda name: None)
+    monkeypatch.setattr("otm.decoding.__main__.is_installed", lambda name: None)
     assert main(["--tokens", "2", "--k", "1", "--rule", "k-Seq"]) == 0
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first.startswith("torch is not installed")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from otm._core.drawing import journal_style
+from otm._core.optional import require
 from otm.decoding import autoregressive
 from otm.figures.drawing.tables import table_figure
 from otm.figures.progress import progress
@@ -26,7 +27,6 @@ from otm.figures.table import Cell, Table
 from otm.figures.wagner.outputs import SOFTMAX, distance, outputs, weights
 from otm.gain.paired_means import clustered_mean
 from otm.kernels import baseline, reference, sigmoid
-from otm.kernels.reference import import_torch
 from otm.models import load
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _chains(name: str, contexts: Any) -> tuple[Any, Any, Any]:
 
 def _verify(given: Any, wanted: Any, offered: Any, gamma: int) -> dict[str, Any]:
     """Count the accepted drafts [coins, chains] of each method, for the same uniforms."""
-    torch = import_torch()
+    torch = require("torch")
     target, draft = (
         torch.from_numpy(x).float() for x in (wanted[:, : gamma + 1], offered[:, :gamma])
     )

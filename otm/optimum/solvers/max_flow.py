@@ -15,8 +15,9 @@ import numpy as np
 
 from otm._core.arithmetic import Law, Number, as_integers
 from otm._core.distribution import to_exact
+from otm._core.optional import require
 from otm.drafts import IID, DraftDistribution
-from otm.errors import MissingDependencyError, ProblemTooLargeError
+from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import Cut
 from otm.optimum.multisets import scientific
 from otm.problem import Problem
@@ -81,12 +82,7 @@ def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Law) -> Cut:
     >>> minimum_cut_by_max_flow(Joint({(0, 1): 0.5, (0, 0): 0.5}, n=2), np.array([0.25, 0.75]))
     Cut(value=Fraction(3, 4), tokens=array([0]))
     """
-    try:
-        import networkx
-    except ImportError as error:
-        raise MissingDependencyError(
-            'networkx is not installed; to compute the maximum flow: pip install "otm[flow]"'
-        ) from error
+    networkx = require("networkx")
     _check_size(drafts)
     wanted, target_unit = as_integers(to_exact(target))
     sets, sets_unit = _law_of_draft_sets(drafts.to_exact())

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from otm._core.optional import require
 from otm.errors import (
     InvalidParameterError,
-    MissingDependencyError,
     ProblemTooLargeError,
     SolverError,
 )
@@ -77,12 +77,7 @@ def solve_sinkhorn(
     weight = float(as_parameter(problem, regularisation, "regularisation"))
     if weight <= 0:
         raise InvalidParameterError(f"regularisation = {weight}; it must be above 0")
-    try:
-        from ot.bregman import sinkhorn_log
-    except ImportError as error:
-        raise MissingDependencyError(
-            'POT is not installed; to iterate as Sinkhorn did: pip install "otm[sinkhorn]"'
-        ) from error
+    sinkhorn_log = require("ot.bregman", "sinkhorn_log")
     _check_dense_size(problem, memory_limit)
     program = packing_form(problem, memory_limit)
     sets, tokens = len(program.sets), program.tokens.size
