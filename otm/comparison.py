@@ -11,12 +11,13 @@ import numpy as np
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
+from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs, align
 from otm._core.text import shown, text_table
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
 from otm.coupling.rules import RULES, Rule, named_rules
-from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
+from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.optimum.other_drafts import optimal_value_of
 from otm.problem import Problem
 
@@ -81,11 +82,8 @@ class Comparison:
         return iter(self.rules)
 
     def __getitem__(self, name: str) -> ComparedRule:
-        for rule in self.rules:
-            if rule.name == name:
-                return rule
-        names = ", ".join(rule.name for rule in self.rules)
-        raise UnknownMethodError(f"rule {shown(name)}; the comparison has {names}")
+        rules = {rule.name: rule for rule in self.rules}
+        return rules[check_name("rule", name, rules)]
 
     @cached_property
     def _table(self) -> list[tuple[str, ...]]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from otm._core.arithmetic import Frozen, Law, Number, is_exact
+from otm._core.arithmetic import Frozen, Law, is_exact
 from otm._core.checks import as_draft_count
 from otm._core.distribution import as_law_pair, to_exact
 from otm._core.ratio_order import RatioOrder
-from otm._core.text import shown
 from otm.drafts.iid import IID
-from otm.errors import InvalidParameterError
 
-__all__ = ["Problem", "as_parameter"]
+__all__ = ["Problem"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -102,22 +97,3 @@ class Problem(Frozen):
         if self.exact:
             return self
         return Problem(to_exact(self.draft), to_exact(self.target), self.k)
-
-
-def as_parameter(problem: Problem, value: Any, name: str) -> Number:
-    """Return a rule's parameter in the numbers of the problem: float, or Fraction in exact mode.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not a finite real number.
-    """
-    try:
-        finite = isinstance(value, numbers.Real) and math.isfinite(value)
-    except OverflowError:  # a rational number that no float can hold
-        finite = problem.exact
-    if not finite:
-        raise InvalidParameterError(f"{name} = {shown(value)}; it must be a finite real number")
-    if problem.exact:
-        return Fraction(value) if isinstance(value, numbers.Rational) else Fraction(float(value))
-    return float(value)

@@ -11,6 +11,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
+from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs, align
 from otm._core.tensors import is_tensor
 from otm._core.text import shown
@@ -19,7 +20,6 @@ from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,
     InvalidParameterError,
-    UnknownMethodError,
 )
 from otm.optimum.cut import minimum_cut, optimal_value
 from otm.optimum.multisets import MEMORY_LIMIT
@@ -126,10 +126,7 @@ def solve(
     >>> solve(SparseProbs([7, 900], [0.75, 0.25]), SparseProbs([7, 900], [0.25, 0.75]), k=2).alpha
     0.6875
     """
-    given: object = method  # which may be anything
-    solve_by = _METHODS.get(given) if isinstance(given, str) else None
-    if solve_by is None:
-        raise UnknownMethodError(f"method {shown(method)}; known methods are {', '.join(_METHODS)}")
+    solve_by = _METHODS[check_name("method", method, _METHODS)]
     if not (isinstance(memory_limit, Real) and memory_limit >= 0):
         raise InvalidParameterError(
             f"memory_limit = {shown(memory_limit)}; give a number of bytes, at least 0"

@@ -8,11 +8,11 @@ from functools import cached_property
 
 from otm._core.arithmetic import Law, Number, as_number, at_least_once, at_most_one, read_only
 from otm._core.checks import Drafts
+from otm._core.numbers import as_parameter
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.errors import InvalidParameterError
 from otm.optimum.division_factor import excess, optimal_division_factor
-from otm.problem import as_parameter
 
 __all__ = ["KSeq"]
 
@@ -59,7 +59,7 @@ class KSeq(SequentialPlan):
         if self.rho is None:
             object.__setattr__(self, "rho", optimal_division_factor(self.problem))
             return
-        given = as_parameter(self.problem, self.rho, "rho")
+        given = as_parameter(self.rho, "rho", exact=self.problem.exact)
         tolerance = 0 if self.problem.exact else VALIDITY_TOLERANCE
         if not (given >= 1 and excess(self.problem, given) <= tolerance):
             raise InvalidParameterError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.importance_selection import ImportanceSelection
@@ -23,7 +24,7 @@ from otm.coupling.recursive_rejection_without_replacement import (
     RecursiveRejectionWithoutReplacement,
 )
 from otm.coupling.spec_hub import SpecHub
-from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.errors import InvalidParameterError
 from otm.problem import Problem
 
 __all__ = ["RULES", "Rule", "named_rules"]
@@ -91,9 +92,5 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
     several = isinstance(rules, Iterable) and not isinstance(rules, str)
     names = list(rules) if several else [rules]
     for name in names:
-        if not isinstance(name, str) or name not in known:
-            raise UnknownMethodError(
-                f"rule {shown(name)}; known rules are {', '.join(known)}; others are given by a "
-                "mapping from names to functions of a problem"
-            )
+        check_name("rule", name, known, advice="give others by a mapping from names to functions")
     return {name: known[name] for name in names}

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive, check_name
 from otm._core.optional import is_installed, optional
-from otm._core.text import shown
 from otm.decoding.checks import as_prompts, check_room
 from otm.decoding.generate import (
     CHAIN_VERIFIERS,
@@ -29,7 +28,7 @@ from otm.decoding.generate import (
 from otm.decoding.rendering import legend, statistics, trace, wants_colour
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
-from otm.errors import OTMError, UnknownMethodError
+from otm.errors import OTMError
 from otm.models.base import LanguageModel
 from otm.models.gpt.model import SHIPPED, decode, load
 from otm.models.ngram import NGramModel
@@ -195,11 +194,7 @@ def load_model(name: str) -> LanguageModel:
         text = files("otm.models") / "data" / "king_james_bible_excerpt.txt"
         tokens = np.frombuffer(text.read_bytes(), np.uint8)
         return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
-    if name not in SHIPPED:
-        raise UnknownMethodError(
-            f"there is no model {shown(name)}; there are: {', '.join(SHIPPED + NGRAMS)}"
-        )
-    model = load(name)
+    model = load(check_name("model", name, SHIPPED + NGRAMS))
     import torch
 
     torch.set_num_threads(1)  # threads that wait for each other make models so small slower

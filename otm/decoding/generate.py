@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Unpack
 
+from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.coupling.rules import RULES, Rule
 from otm.decoding.branching import Branching
@@ -17,7 +18,7 @@ from otm.decoding.trace import Generation
 from otm.decoding.traversal import verify_traversal
 from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
 from otm.drafts.iid import IID
-from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 from otm.problem import Problem
 
@@ -124,12 +125,7 @@ def speculative(
     >>> 2.5 < generation.block_efficiency < 3  # 1 + α + α² + α³ = 2.73 for α = 3/4
     True
     """
-    if verification not in list(CHAIN_VERIFIERS):
-        raise UnknownMethodError(
-            f"there is no verification {shown(verification)}; there are "
-            f"{', '.join(CHAIN_VERIFIERS)}"
-        )
-    verifier = CHAIN_VERIFIERS[verification]
+    verifier = CHAIN_VERIFIERS[check_name("verification", verification, CHAIN_VERIFIERS)]
     drafter = _as_drafter(draft, 1, draft_sampling, options)
     return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
 
@@ -244,11 +240,12 @@ def verifier_of(rule: str | Rule) -> Verifier:
             f"rule = {shown(rule)}; give a name, one of {', '.join(tree_rules())}, or a function "
             "from a problem to a plan"
         )
-    known = f"trees of drafts are judged by {', '.join(tree_rules())}"
-    if rule not in RULES and rule != "traversal":
-        raise UnknownMethodError(f"there is no rule {shown(rule)}; {known}")
-    if rule not in tree_rules():
-        raise InvalidParameterError(f"{rule!r} is for drafts that are not independent; {known}")
+    if rule in set(RULES) - set(tree_rules()):
+        raise InvalidParameterError(
+            f"{rule!r} is for drafts that are not independent; for trees of drafts there are "
+            f"{', '.join(tree_rules())}"
+        )
+    check_name("rule", rule, tree_rules())
     return verify_traversal if rule == "traversal" else spectr_verifier(RULES[rule])
 
 

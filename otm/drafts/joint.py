@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,15 +13,14 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, scatter_sum, zeros
 from otm._core.checks import Drafts, Uniforms, as_drafts
 from otm._core.distribution import as_law, to_exact
+from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
-from otm._core.text import shown
 from otm.drafts.base import DraftDistribution
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
-    InvalidParameterError,
 )
 
 __all__ = ["Joint"]
@@ -93,7 +91,7 @@ class Joint(DraftDistribution):
     def _fill(self, tuples: Any, weights: Any, n: int) -> None:
         """Check the tuples [R, k] and their weights [R], and hold them."""
         law = as_law(weights, "joint draft")
-        size = _as_vocabulary_size(n)
+        size = as_integer(n, "n", 1)
         drafts = as_drafts(tuples, len(tuples[0]), size)
         if drafts.shape[1] == 0:
             raise InvalidDraftsError("the draft tuples are empty; at least one draft is needed")
@@ -229,15 +227,3 @@ class Joint(DraftDistribution):
     @cached_property
     def _cdf(self) -> InverseCdf:
         return InverseCdf.from_weights(self.probabilities)
-
-
-def _as_vocabulary_size(n: Any) -> int:
-    try:
-        if isinstance(n, bool | np.bool_):
-            raise TypeError
-        size = operator.index(n)
-    except TypeError:
-        raise InvalidParameterError(
-            f"n = {shown(n)} of type {type(n).__name__}; the size of the vocabulary is an integer"
-        ) from None
-    return size

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
 from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import InvalidInputError

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_integer
 from otm._core.digest import digest_of
+from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import (

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from otm._core.checks import as_draft_count
-from otm._core.text import shown
+from otm._core.numbers import check_name
 from otm.coupling.rules import RULES
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.errors import InvalidParameterError
 from otm.gain.capped import CAPPED_RULES
 from otm.gain.lossy_settings import Lenience, LossySetting, Typical, check_knobs
 
@@ -68,8 +68,7 @@ class Settings:
         if ks[-1] > MOST_DRAFTS:
             raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MOST_DRAFTS}")
         for name in self.rules:
-            if name not in RULES:
-                raise UnknownMethodError(f"rule {shown(name)}; known rules are {', '.join(RULES)}")
+            check_name("rule", name, RULES)
         if not self.rules:
             raise InvalidParameterError("there is nothing to compute; give at least one rule")
         temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)

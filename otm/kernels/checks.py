@@ -6,7 +6,6 @@ verifiers are therefore told not to.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from types import ModuleType
 from typing import Any
 
@@ -18,10 +17,9 @@ from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
     InvalidUniformsError,
-    UnknownMethodError,
 )
 
-__all__ = ["check_chain", "check_name", "check_temperature"]
+__all__ = ["check_chain", "check_temperature"]
 
 SUM_TOLERANCE = {
     "float16": 1e-2,
@@ -159,19 +157,6 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
             f"uniforms of type {_type(uniforms)}; they must be drawn as float64: 24 bits are too "
             "few to locate a token in a large vocabulary"
         )
-
-
-def check_name(what: str, name: object, names: Collection[str]) -> None:
-    """Check the name of a rule or a backend.
-
-    Raises
-    ------
-    UnknownMethodError
-        If it is none of these names.
-    """
-    if not isinstance(name, str) or name not in names:
-        given = f"{name!r:.60}" if isinstance(name, str) else f"of type {type(name).__name__}"
-        raise UnknownMethodError(f"there is no {what} {given}; there are {', '.join(names)}")
 
 
 def check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:

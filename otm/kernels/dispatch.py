@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from otm._core.numbers import check_name
 from otm.errors import InvalidInputError, UnknownMethodError
 from otm.kernels import (
     block_definition,
@@ -17,7 +18,6 @@ from otm.kernels import (
     multi_draft_reference,
     reference,
 )
-from otm.kernels.checks import check_name
 from otm.kernels.definition import ChainResult
 from otm.kernels.multi_draft_checks import RULES as RULES_OF_DRAFTS
 from otm.kernels.multi_draft_definition import DraftsResult

@@ -5,13 +5,14 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from otm._core.numbers import check_name
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
     InvalidUniformsError,
 )
-from otm.kernels.checks import check_chain, check_name, check_temperature
+from otm.kernels.checks import check_chain, check_temperature
 
 __all__ = ["RULES", "check_drafts", "coins_of"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,22 @@ from otm.errors import MissingDependencyError
 
 
 @pytest.fixture
-def networkx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder of an empty package, which stands for one of the table."""
-    for name in list(sys.modules):
-        if name.partition(".")[0] == "networkx":
-            monkeypatch.delitem(sys.modules, name)
+def networkx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Folder of a small package, which stands for one of the table."""
+    real = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_networkx(name)}
     monkeypatch.syspath_prepend(tmp_path)
     folder = tmp_path / "networkx"
     folder.mkdir()
     (folder / "__init__.py").write_text("VALUE = 3\n")
-    return folder
+    yield folder
+    for name in list(sys.modules):
+        if _is_networkx(name):
+            del sys.modules[name]
+    sys.modules.update(real)
+
+
+def _is_networkx(module: str) -> bool:
+    return module.partition(".")[0] == "networkx"
 
 
 def test_what_is_there_is_returned(networkx: Path) -> None:

@@ -52,12 +52,12 @@ def test_the_same_seed_prints_the_same_text(capsys: pytest.CaptureFixture[str]) 
         (["--prompt", ""], "prompt 0 is empty"),
         (["--gamma", "-1"], "γ = -1"),
         (["--k", "0"], "k = 0"),
-        (["--rule", "nonsense"], "'nonsense'; trees of drafts are judged by traversal"),
+        (["--rule", "nonsense"], "there is no rule 'nonsense'; there are traversal"),
         (["--rule", "greedy"], "'greedy' is for drafts that are not independent"),
         (["--tokens", "0"], "max_tokens = 0"),
         (["--temperature", "-1"], "temperature = -1.0"),
         (["--seed", "-1"], "seed = -1"),
-        (["--target", "nonsense"], "there is no model 'nonsense'; there are: target, large"),
+        (["--target", "nonsense"], "there is no model 'nonsense'; there are target, large"),
     ],
 )
 def test_a_bad_option_is_one_line_and_status_2(

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import otm
+from otm._core import digest as sources
 from otm.coupling import RULES
 from otm.errors import InvalidInputError, ProblemTooLargeError
-from otm.figures import sources
 from otm.gain import Lenience, Settings, Typical, from_files
 from otm.gain.pairs import Measured
 from otm.gain.run import measure_all

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs
 from otm.audit.adapters.batched import Batched
 from otm.audit.adapters.honest import models_for
@@ -21,7 +22,6 @@ from otm.decoding.generate import CHAIN_VERIFIERS, verifier_of
 from otm.decoding.reading import Path
 from otm.decoding.verification import plan_of_tree
 from otm.kernels import verify, verify_drafts
-from otm.kernels.checks import check_name
 from otm.kernels.multi_draft_checks import coins_of
 
 __all__ = ["chain_kernel", "decoding", "drafts_kernel", "trees"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.checks import as_integer
+from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
