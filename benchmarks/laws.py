@@ -25,8 +25,8 @@ import otm
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm import Problem
-from otm.coupling import RULES, TransportPlan
-from otm.testing import exact_acceptance, exact_output_law
+from otm.coupling import PLANS, TransportPlan
+from otm.testing import exact_acceptance, exact_output_distribution
 
 RESULTS = Path(__file__).parent / "results" / "laws.json"
 TOLERANCE = 1e-12
@@ -110,7 +110,7 @@ def check(name: str, plan: TransportPlan, rng: np.random.Generator) -> dict[str,
     law = plan.output_distribution()
     optimum = otm.alpha(plan.drafts, problem.target)
     if problem.exact:
-        enumerated = exact_output_law(plan)
+        enumerated = exact_output_distribution(plan)
         require(law.tolist() == enumerated.tolist() == problem.target.tolist(), name, problem)
         require(plan.acceptance == exact_acceptance(plan) <= optimum, name, problem)
         if name in {"optimal", "greedy", "SpecHub", "maximal coupling"}:
@@ -145,11 +145,11 @@ def require(condition: bool, name: str, where: Any) -> None:
 def run(title: str, instances: Iterator[Problem]) -> dict[str, Any]:
     """Check all rules on all instances, and return the largest errors."""
     rng = np.random.default_rng(0)
-    worst: dict[str, dict[str, float]] = {name: {"law": 0.0, "acceptance": 0.0} for name in RULES}
+    worst: dict[str, dict[str, float]] = {name: {"law": 0.0, "acceptance": 0.0} for name in PLANS}
     start, count = time.perf_counter(), 0
     for count, problem in zip(itertools.count(1), instances, strict=False):  # noqa: B007
         acceptance = {}
-        for name, rule in RULES.items():
+        for name, rule in PLANS.items():
             plan = rule(problem)
             errors = check(name, plan, rng)
             acceptance[name] = plan.acceptance

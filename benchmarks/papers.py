@@ -31,7 +31,7 @@ from benchmarks.loops.turns import Way, in_turns, ratio
 from benchmarks.machine import machine
 from otm.decoding import Generation, SamplingParameters, autoregressive, spectr, speculative
 from otm.figures.shipped_pairs import DRAFTS, prompts_of_text, shipped_laws
-from otm.gain import measure
+from otm.gain import measure_latency
 from otm.gain.paired_means import clustered_mean
 from otm.models import GPT, load
 
@@ -107,7 +107,7 @@ def chains(
     rows = []
     drafts = {name: load(name) for name in DRAFTS}
     times = {
-        name: measure(target, draft, PROMPT + tokens // 2, GAMMAS, [1], repeats=2 * turns)
+        name: measure_latency(target, draft, PROMPT + tokens // 2, GAMMAS, [1], repeats=2 * turns)
         for name, draft in drafts.items()
     }
     for temperature in TEMPERATURES:
@@ -128,8 +128,9 @@ def chains(
                 "temperature": temperature,
                 "gamma": gamma,
                 "alpha": rates[name, temperature],
-                "c": times[name].draft[0] / times[name].alone,
-                "judging": times[name].target[1 + GAMMAS.index(gamma)][0] / times[name].alone,
+                "c": times[name].draft[0] / times[name].autoregressive_time,
+                "judging": times[name].target[1 + GAMMAS.index(gamma)][0]
+                / times[name].autoregressive_time,
                 "speed": ratio(alone, [run.seconds / run.tokens for run in made]),
             }
             rows.append(row)

@@ -22,7 +22,7 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import pair_of_laws, settle_allocator
 from otm import Problem
-from otm.coupling import RULES, RecursiveRejectionWithoutReplacement, TransportPlan
+from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement, TransportPlan
 from otm.figures.language_models import next_token_laws
 
 RESULTS = Path(__file__).parent / "results" / "rules.json"
@@ -35,12 +35,12 @@ LARGEST_EXACT = 2  # most drafts without replacement whose paths can be summed o
 
 def acceptance(contexts: int) -> dict[str, dict[int, float]]:
     """Mean acceptance probability by rule and number of drafts that it takes."""
-    values: dict[str, dict[int, list[float]]] = {name: {k: [] for k in DRAFTS} for name in RULES}
+    values: dict[str, dict[int, list[float]]] = {name: {k: [] for k in DRAFTS} for name in PLANS}
     rng = np.random.default_rng(SEED)
     for draft, target, _ in tqdm(next_token_laws(contexts, SEED), total=contexts, disable=None):
         for k in DRAFTS:
             problem = Problem(draft, target, k)
-            for name, rule in RULES.items():
+            for name, rule in PLANS.items():
                 plan = rule(problem)
                 if plan.drafts.k != k:
                     continue
@@ -60,7 +60,7 @@ def cost(n: int, k: int, rounds: int, sets: int) -> dict[str, dict[str, float]]:
     """Milliseconds to build, microseconds of one selection, and of one among many."""
     problem = Problem(*pair_of_laws("language model", n), k)
     found = {}
-    for name, rule in RULES.items():
+    for name, rule in PLANS.items():
         plan = rule(problem)
         rng = np.random.default_rng(SEED)
         drafts = plan.drafts.draw(rng.random((sets, plan.drafts.uniforms_per_draw)))
@@ -79,7 +79,7 @@ def build_time(problem: Problem, name: str, drafts: Any, uniforms: Any, n: int) 
     for _ in range(n):
         fresh = Problem(problem.draft, problem.target, problem.k)
         start = time.perf_counter()
-        RULES[name](fresh).select(drafts, uniforms)
+        PLANS[name](fresh).select(drafts, uniforms)
         times.append(time.perf_counter() - start)
     return statistics.median(times)
 

@@ -29,7 +29,7 @@ from benchmarks.machine import machine
 from otm.decoding import autoregressive, spectr, speculative
 from otm.models import TableModel
 from otm.testing import BUDGET, Control
-from otm.testing.sequences import sequence_law
+from otm.testing.sequences import sequence_distribution
 
 __all__ = ["WAYS", "Readings", "judge"]
 
@@ -46,7 +46,7 @@ WAYS: dict[str, Callable[..., Any]] = {
     ),
     "chain": partial(speculative, gamma=4),
     "chain, γ by step": partial(speculative, gamma=lambda steps: (3 * len(steps)) % 5),
-    "block": partial(speculative, gamma=4, verification="block"),
+    "block": partial(speculative, gamma=4, rule="block"),
     "k-Seq": partial(spectr, k=3, gamma=3, rule="k-Seq"),
     "optimal": partial(spectr, k=3, gamma=3, rule="optimal"),
     "optimal, prefix tree": partial(spectr, k=(2, 2, 1), gamma=3, rule="optimal"),
@@ -69,11 +69,11 @@ def in_floats(model: dict[tuple[int, ...], list[Fraction]]) -> TableModel:
 
 EXACT = laws(1), laws(2)
 TARGET, DRAFT = map(in_floats, EXACT)
-OUTCOMES = sorted(sequence_law(TableModel(EXACT[0]), (0,), READ, END))
+OUTCOMES = sorted(sequence_distribution(TableModel(EXACT[0]), (0,), READ, END))
 INDEX = {outcome: place for place, outcome in enumerate(OUTCOMES)}
 TARGET_LAW, DRAFT_LAW = (
     [float(law[outcome]) for outcome in OUTCOMES]
-    for law in (sequence_law(TableModel(model), (0,), READ, END) for model in EXACT)
+    for law in (sequence_distribution(TableModel(model), (0,), READ, END) for model in EXACT)
 )
 
 
@@ -107,7 +107,7 @@ class Readings:
         found: list[int] = []
         while len(found) < draws:
             seed = int(rng.integers(2**62))
-            options = {"max_tokens": LENGTH, "end": END, "seed": seed}
+            options = {"max_tokens": LENGTH, "eos_token_id": END, "seed": seed}
             generation = self._decode(*self._models, [[0]] * BATCH, **options)
             self.steps += len(generation.steps)
             for sequence in generation.sequences:
@@ -134,7 +134,7 @@ def judge(name: str, delta: float, watch: Callable[[float], None] = lambda share
     """Check one way of decoding; its readings, those of its control, and the verdict."""
     right = Readings(WAYS[name], watch=watch)
     wrong = Readings(WAYS[name], DRAFT, TARGET)
-    verdict = BUDGET.check_law(
+    verdict = BUDGET.check_distribution(
         f"soak: {name}", right, TARGET_LAW, delta=delta, control=Control(wrong, DRAFT_LAW)
     )
     return right, wrong, verdict

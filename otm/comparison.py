@@ -13,11 +13,11 @@ from otm._core.arithmetic import Number
 from otm._core.interval import Interval
 from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs, align
-from otm._core.text import shown, text_table
+from otm._core.text import text_table
+from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
-from otm.coupling.rules import RULES, Rule, named_rules
-from otm.errors import InvalidParameterError, ProblemTooLargeError
+from otm.errors import ProblemTooLargeError
 from otm.optimum.other_drafts import optimal_value_of
 from otm.problem import Problem
 
@@ -87,7 +87,7 @@ class Comparison:
 
     @cached_property
     def _table(self) -> list[tuple[str, ...]]:
-        heading = ("rule", "drafts", "acceptance", "optimum", "output law")
+        heading = ("rule", "drafts", "acceptance", "optimum", "output distribution")
         rows = [
             (rule.name, str(rule.plan.drafts), _text(rule.acceptance), _text(rule.optimum),
              "exact" if rule.distance is None else f"TV {float(rule.distance.total_variation):.2g}")
@@ -116,7 +116,7 @@ def compare(
     q: Any,
     k: int,
     *,
-    rules: Iterable[str] | Mapping[str, Rule] | None = None,
+    rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None,
 ) -> Comparison:
     """Compare selection rules on a pair of laws by their exact acceptance probabilities.
 
@@ -128,10 +128,9 @@ def compare(
         Number of drafts, at least 1.  Rules that need more are left out; some take fewer whatever
         k is: see their drafts.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.coupling.RULES`, or functions from a problem to a plan, such as the classes of
-        `otm.coupling` or one's own; all of `otm.coupling.RULES`, the lossless rules of the
-        literature, if left out.  For laws in fractions the rules for which exact sums would take
-        too long are compared in floats.
+        Names in `otm.rules.RULES`, or functions from a problem to a plan, such as the classes of
+        `otm.coupling` or one's own; all lossless rules that have a plan, if left out. For laws in
+        fractions the rules for which exact sums would take too long are compared in floats.
 
     Returns
     -------
@@ -161,12 +160,12 @@ def compare(
     >>> lenient = partial(LenientPlan, lenience=0.5)
     >>> compare([0.75, 0.25], [0.25, 0.75], 2, rules={"k-Seq": KSeq, "lenient": lenient})
     One token out of 2, from at most 2 drafts
-    rule     drafts    acceptance  optimum  output law
-    -------  --------  ----------  -------  ----------
+    rule     drafts    acceptance  optimum  output distribution
+    -------  --------  ----------  -------  -------------------
     k-Seq    2 i.i.d.  0.6483      0.6875   exact
     lenient  2 i.i.d.  0.9375      0.6875   TV 0.25
     """
-    chosen = RULES if rules is None else named_rules(rules, RULES)
+    chosen = PLANS if rules is None else named_rules(rules, PLANS)
     if isinstance(p, SparseProbs) or isinstance(q, SparseProbs):
         _, p, q = align(p, q)
     problem = Problem(p, q, k)
@@ -182,12 +181,8 @@ def _rank(rule: ComparedRule) -> tuple[bool, float]:
     return rule.distance is not None, -round(float(_bounds(rule.acceptance).lower), 12)
 
 
-def _compared(name: str, rule: Rule, problem: Problem) -> ComparedRule:
-    plan = rule(problem)
-    if not isinstance(plan, TransportPlan):
-        raise InvalidParameterError(
-            f"rule {shown(name)} gave a {type(plan).__name__}; a rule gives a TransportPlan"
-        )
+def _compared(name: str, rule: PlanBuilder, problem: Problem) -> ComparedRule:
+    plan = build_plan(rule, problem, name)
     try:
         optimum = optimal_value_of(plan.drafts, plan.problem.target)
         bounds, best = plan.acceptance_bounds, _bounds(optimum)

@@ -21,7 +21,7 @@ from otm.errors import (
     InvalidParameterError,
     InvalidUniformsError,
 )
-from otm.testing.strategies import laws, problems
+from otm.testing.strategies import distributions, problems
 
 F = Fraction
 P = [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.0, 0.5]]
@@ -60,7 +60,11 @@ def test_rows_are_single_solutions_bit_for_bit(drawn: list[otm.Problem]) -> None
 
 
 @settings(max_examples=settings.default.max_examples // 4)
-@given(laws(3, 3, exact=True), laws(3, 3, exact=True), laws(3, 3, exact=True))
+@given(
+    distributions(3, 3, exact=True),
+    distributions(3, 3, exact=True),
+    distributions(3, 3, exact=True),
+)
 def test_fractions_give_exact_rows(a: Any, b: Any, c: Any) -> None:
     rows = solve_rows([a, b], [c, c], 2)
     assert rows.alpha.tolist() == [otm.alpha(a, c, 2), otm.alpha(b, c, 2)]

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from otm._core.sampling import InverseCdf
-from otm.coupling import RULES
-from otm.coupling.rules import Rule
+from otm.coupling import PLANS
+from otm.coupling.build import PlanBuilder
 from otm.files import open_arrays
 from otm.problem import Problem
 
@@ -244,12 +244,12 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
     "files and command line": {
         "pickles are refused": [
             "test_files.py::test_hostile_files_are_refused_in_one_line",
-            "cli/test_laws.py::test_pickles_in_archives_are_refused",
+            "cli/test_distributions.py::test_pickles_in_archives_are_refused",
             "models/test_gpt_files.py::test_files_that_are_no_models_are_refused_in_one_line",
         ],
         "JSON with NaN or a key twice: one line, no traceback": [
             "test_files.py::test_json_that_readers_take_in_different_ways_is_refused",
-            "cli/test_laws.py::test_a_bad_file_is_refused_in_one_line",
+            "cli/test_distributions.py::test_a_bad_file_is_refused_in_one_line",
         ],
         "names in archives that lead elsewhere write nothing": [
             f"{HERE}::test_names_in_an_archive_lead_nowhere",
@@ -299,10 +299,10 @@ def test_the_check_can_fail() -> None:
 
 
 @pytest.mark.parametrize("up", [0, 1])
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", PLANS)
 def test_laws_one_ulp_apart_give_a_token_of_the_support(name: str, up: int) -> None:
     """Bug: a residual of one ulp, or none at all, that is divided by its sum."""
-    rule: Rule = RULES[name]
+    rule: PlanBuilder = PLANS[name]
     p = np.array([0.25, 0.5, 0.25, 0.0])
     q = p.copy()
     q[up], q[2] = np.nextafter(q[up], 1), np.nextafter(q[2], 0)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import otm
 from otm._core.interval import Interval
-from otm.coupling import RULES, KSeq, LenientPlan, OptimalPlan
+from otm.coupling import PLANS, KSeq, LenientPlan, OptimalPlan
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,
@@ -33,9 +33,9 @@ P, Q = [0.50, 0.25, 0.15, 0.10], [0.20, 0.30, 0.10, 0.40]
 def test_every_number_is_that_of_the_rule(problem: Problem) -> None:
     comparison = otm.compare(problem.draft, problem.target, problem.k)
     left_out = {"SpecHub"} if problem.k == 1 and np.count_nonzero(problem.draft) > 1 else set()
-    assert {rule.name for rule in comparison} == set(RULES) - left_out
+    assert {rule.name for rule in comparison} == set(PLANS) - left_out
     for rule in comparison:
-        plan = RULES[rule.name](problem)
+        plan = PLANS[rule.name](problem)
         assert rule.acceptance == plan.acceptance <= rule.optimum
         assert rule.optimum == otm.alpha(plan.drafts, problem.target)
         assert rule.distance is None
@@ -116,5 +116,5 @@ def test_laws_by_their_support_are_compared_on_the_union() -> None:
 
 def test_a_notebook_shows_the_same_cells() -> None:
     html = otm.compare(P, Q, 2)._repr_html_()
-    assert html.count("<tr>") == len(RULES) + 1
+    assert html.count("<tr>") == len(PLANS) + 1
     assert "0.7900" in html

@@ -18,7 +18,7 @@ import pytest
 
 import otm
 from otm import SparseProbs, batch
-from otm.coupling import RULES
+from otm.coupling import PLANS
 from otm.drafts import Greedy, HubPairs, Independent, Joint, WithoutReplacement
 from otm.problem import Problem
 from otm.testing.instances import instance
@@ -46,7 +46,7 @@ THINGS: dict[str, Callable[[], Any]] = {
     "different drafts": lambda: WithoutReplacement(P, 2),
     **{
         f"plan: {name}": (lambda rule=rule: rule(instance("three drafts", exact=False)))
-        for name, rule in RULES.items()
+        for name, rule in PLANS.items()
     },
 }
 
@@ -112,17 +112,17 @@ def test_what_cannot_be_changed_cannot_be_changed_in_a_copy(
         assert array.tolist() == copied.tolist()
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", PLANS)
 def test_a_plan_decides_alike_in_many_threads(name: str) -> None:
     """Bug: a table that a thread sees half built, or a buffer that all of them share."""
     rng = np.random.default_rng(5)
     p, q = rng.dirichlet(np.ones(40), 2)
     problem = Problem(p, q, 2)
-    plan = RULES[name](problem)
+    plan = PLANS[name](problem)
     drafts = plan.drafts.draw(rng.random((200, plan.drafts.uniforms_per_draw)))
     uniforms = rng.random((200, plan.uniforms_per_selection))
     expected = plan.select(drafts, uniforms)
-    fresh = RULES[name](problem)
+    fresh = PLANS[name](problem)
 
     def work(number: int) -> Any:
         if number % 2:

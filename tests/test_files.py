@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from otm.errors import InvalidInputError
-from otm.files import file_size, named, open_arrays, parse_json, read_json
+from otm.files import file_label, file_size, open_arrays, parse_json, read_json
 from otm.files.writing import check_place
 
 NUMBERS = np.random.default_rng(0).normal(size=(37, 11))
@@ -307,7 +307,7 @@ def test_paths_may_be_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert open_arrays("laws.npy")[""].read(1, 2).tolist() == [[2.0, 3.0]]
     assert read_json("one.json") == [1]
     assert file_size("one.json") == 3
-    assert named("folder/one.json") == "file 'one.json'"
-    for function in (open_arrays, read_json, file_size, named):
+    assert file_label("folder/one.json") == "file 'one.json'"
+    for function in (open_arrays, read_json, file_size, file_label):
         with pytest.raises(InvalidInputError, match="3 is no path; give that of a file"):
             function(3)  # type: ignore[arg-type]

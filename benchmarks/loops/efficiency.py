@@ -4,7 +4,7 @@ from typing import Any
 
 from otm.decoding import ModelDrafter, spectr
 from otm.figures.shipped_pairs import prompts_of_text
-from otm.gain import block_efficiency, contexts_of, first_step_acceptance, record
+from otm.gain import block_efficiency, contexts_from, first_step_acceptance, record
 from otm.models import load
 
 __all__ = ["efficiency"]
@@ -23,7 +23,7 @@ def efficiency(prompts: int, tokens: int) -> dict[str, Any]:
         draft = load(name)
         given = prompts_of_text(prompts, 64)
         loop = spectr(target, draft, given, k=4, gamma=GAMMA, max_tokens=tokens, seed=0)
-        contexts = contexts_of(loop)
+        contexts = contexts_from(loop)
         recordings = record(target, ModelDrafter(draft, CHAINS), contexts, GAMMA, seed=1)
         first = first_step_acceptance(recordings, RULES, KS)
         made = block_efficiency(recordings, (*RULES, "traversal"), KS, (GAMMA,))

@@ -41,8 +41,8 @@ def overhead(
     """Milliseconds of a step in both models and outside of them, for one chain and for eight."""
     options: dict[str, Any] = {"gamma": GAMMA, "max_tokens": tokens, "sampling": sampling}
     ways: dict[tuple[str, int], Callable[..., Generation]] = {
-        ("chain", 1): partial(speculative, verification="chain"),
-        ("block", 1): partial(speculative, verification="block"),
+        ("chain", 1): partial(speculative, rule="chain"),
+        ("block", 1): partial(speculative, rule="block"),
         **{(rule, CHAINS): partial(spectr, k=CHAINS, rule=rule) for rule in RULES},
     }
     rows = []

@@ -79,7 +79,7 @@ def contestants(
     """`generate` alone, with an assistant, and with an assistant in our loop."""
     import torch
 
-    from otm.integrations.huggingface.plug import AssistedDecoding
+    from otm.integrations.huggingface import AssistedDecoding
 
     options = {
         "do_sample": sampled,

@@ -5,7 +5,7 @@ from typing import Any
 
 from otm.decoding import Generation, autoregressive, spectr, speculative, walltime_improvement
 from otm.figures.shipped_pairs import prompts_of_text
-from otm.gain import measure
+from otm.gain import measure_latency
 from otm.models import load
 
 __all__ = ["speed"]
@@ -37,7 +37,7 @@ def speed(tokens: int, rounds: int) -> list[dict[str, Any]]:
                 seconds[0] += middle - begun
                 seconds[1] += time.perf_counter() - middle
         found = sum(made.tokens for made in drafting) / sum(len(made.steps) for made in drafting)
-        times = measure(
+        times = measure_latency(
             target,
             draft,
             LENGTH + tokens // 2,
@@ -45,9 +45,9 @@ def speed(tokens: int, rounds: int) -> list[dict[str, Any]]:
             [k],
             repeats=50,
             overhead=outside(drafting),
-            overhead_alone=outside(alone),
+            autoregressive_overhead=outside(alone),
         )
-        cost = times.draft[0] / times.alone
+        cost = times.draft[0] / times.autoregressive_time
         rate = sum(made.acceptance_rate for made in drafting) / len(drafting)
         row = {
             "draft": name,

@@ -109,7 +109,7 @@ def judge(target: GPT, draft: GPT, tokens: Tensor) -> dict[str, tuple[np.ndarray
         made = spectr(
             target, draft, prompts, k=k, gamma=GAMMA, rule="optimal", max_tokens=TOKENS, seed=1
         )
-        steps = [[len(step.output) for step in made.of(b)] for b in range(PROMPTS)]
+        steps = [[len(step.output) for step in made.steps_of(b)] for b in range(PROMPTS)]
         of_prompt = np.repeat(np.arange(PROMPTS), [len(row) for row in steps])
         found[f"tokens, K = {k}"] = np.concatenate(steps), of_prompt
     return found

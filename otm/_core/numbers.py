@@ -15,31 +15,12 @@ from otm._core.arithmetic import Number, as_fraction
 from otm._core.text import shown
 from otm.errors import InvalidParameterError, UnknownMethodError
 
-__all__ = [
-    "LARGEST_VOCABULARY",
-    "as_integer",
-    "as_level",
-    "as_parameter",
-    "as_positive",
-    "as_real",
-    "as_vocabulary",
-    "check_name",
-    "is_real",
-    "whole",
-]
-
 LARGEST_VOCABULARY = 2**24
 """Most tokens of a model that holds whole laws, far above any tokenizer's."""
 
 
 def whole(value: Any) -> int | None:
-    """Return an integer of any type as Python's own; None for all else, booleans among it.
-
-    Examples
-    --------
-    >>> whole(np.int8(3)), whole(3.0), whole(True)
-    (3, None, None)
-    """
+    """Return an integer of any type as Python's own; None for all else, booleans among it."""
     try:
         return None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
@@ -54,14 +35,9 @@ def is_real(value: Any) -> bool:
 def as_integer(
     value: Any, name: str, least: int, most: int | None = None, *, advice: str = ""
 ) -> int:
-    """Return an integer between two bounds, which may be reached.
+    """Return an integer between two bounds, which may be reached; booleans are refused too.
 
     The advice ends the message, after a comma.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none; booleans are refused too.
     """
     number = whole(value)
     if number is None or number < least or (most is not None and number > most):
@@ -95,29 +71,12 @@ class Bounds(TypedDict, total=False):
 
 
 def as_real(value: Any, name: str, **bounds: Unpack[Bounds]) -> float:
-    """Return a finite real number within bounds as a float.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none; booleans are refused too.
-
-    Examples
-    --------
-    >>> as_real(1, "lenience", above=0, most=1)
-    1.0
-    """
+    """Return a finite real number within bounds as a float; booleans are refused."""
     return float(as_parameter(value, name, exact=False, **bounds))
 
 
 def as_parameter(value: Any, name: str, *, exact: bool, **bounds: Unpack[Bounds]) -> Number:
-    """Return a finite real number within bounds as a float, or as a fraction in exact mode.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none; booleans are refused too.
-    """
+    """Return a number as `as_real` does, but as a fraction in exact mode."""
     number: Number = math.nan
     if is_real(value):
         try:
@@ -162,15 +121,17 @@ def check_name(what: str, name: object, names: Iterable[str], *, advice: str = "
     """Return a name that is one of a list: of a rule, a method, a backend.
 
     The advice ends the message, after a semicolon.
-
-    Raises
-    ------
-    UnknownMethodError
-        If it is none of them.
     """
     known = list(names)
     if isinstance(name, str) and name in known:
         return name
+    raise no_such_name(what, name, known, advice=advice)
+
+
+def no_such_name(
+    what: str, name: object, names: Iterable[str], *, advice: str = ""
+) -> UnknownMethodError:
+    """Make the error about a name that is none of a list."""
     given = shown(name) if isinstance(name, str) else f"of type {type(name).__name__}"
     end = f"; {advice}" if advice else ""
-    raise UnknownMethodError(f"there is no {what} {given}; there are {', '.join(known)}{end}")
+    return UnknownMethodError(f"there is no {what} {given}; there are {', '.join(names)}{end}")

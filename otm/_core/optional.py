@@ -14,16 +14,6 @@ from typing import Any, NamedTuple
 
 from otm.errors import MissingDependencyError
 
-__all__ = [
-    "PACKAGES",
-    "Package",
-    "check_installed",
-    "is_installed",
-    "not_installed",
-    "optional",
-    "require",
-]
-
 
 class Package(NamedTuple):
     """What the error about a missing package says."""
@@ -62,21 +52,9 @@ PACKAGES = {
 
 
 def require(module: str, attribute: str | None = None, advice: str = "") -> Any:
-    """Import a module of an optional package, or take one of its attributes.
+    """Import a module of an optional package by its whole name, or take one of its attributes.
 
-    Parameters
-    ----------
-    module : str
-        Its whole name, such as "ot.bregman".
-    attribute : str, optional
-        What to take from it.
-    advice : str, optional
-        What to do instead, for the message.
-
-    Raises
-    ------
-    MissingDependencyError
-        If the package is not installed, or in a version without this module or attribute.
+    The advice, what to do instead, ends the message.
     """
     try:
         imported = import_module(module)
@@ -119,13 +97,7 @@ def is_installed(package: str) -> bool:
 
 
 def check_installed(*packages: str, advice: str = "") -> None:
-    """Refuse to begin work that would lack a package in the end; nothing is imported.
-
-    Raises
-    ------
-    MissingDependencyError
-        For the first that is not installed.
-    """
+    """Refuse to begin work that would lack a package in the end; nothing is imported."""
     for package in packages:
         if not is_installed(package):
             raise not_installed(package, advice)

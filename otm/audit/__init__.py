@@ -1,7 +1,7 @@
 """The audit, which answers whether a verifier is lossless.
 
 `lossless` takes a function, such as a rule for one token, a verifier of chains or a whole decoding
-loop, and returns a `Report`.  `otm.audit.adapters` make a `Subject` of what other libraries have,
+loop, and returns a `Report`.  `otm.audit.adapters` make an `Adapter` of what other libraries have,
 `otm.audit.known_bugs` are the mistakes that a report can name.
 
 >>> from otm.audit import lossless
@@ -11,20 +11,20 @@ loop, and returns a `Report`.  `otm.audit.adapters` make a `Subject` of what oth
 'not lossless'
 """
 
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.plain import chain, loop, token_rule
 from otm.audit.check import METHODS, lossless
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
-from otm.audit.subject import Instance, Subject
 
 __all__ = [
     "LOSSLESS",
     "METHODS",
     "NOT_LOSSLESS",
     "UNDECIDED",
+    "Adapter",
     "Counterexample",
     "Instance",
     "Report",
-    "Subject",
     "chain",
     "loop",
     "lossless",

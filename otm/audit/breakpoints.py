@@ -15,12 +15,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from otm.audit.adapter import MAX_UNIFORMS, Adapter, Instance
 from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.running import CountedSource, Outcome, max_tokens, run_rows
-from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
 from otm.errors import ProblemTooLargeError
-
-__all__ = ["UNSEEN", "by_breakpoints"]
 
 Row: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = npt.NDArray[np.float64]
@@ -39,7 +37,7 @@ Besides them stand both edges: drafts show where all coins are 0, which accept t
 RESOLUTION = 2.0**-34
 """How closely a breakpoint is located."""
 
-MOST_PIECES = 64
+MAX_PIECES = 64
 """Most pieces of one uniform; a generator that is seeded by it has no end of them."""
 
 CHECKS = 400
@@ -50,13 +48,13 @@ UNSEEN = 1 - 1e-3 ** (1 / CHECKS)
 
 
 def by_breakpoints(
-    subject: Subject, instance: Instance, rng: np.random.Generator, max_runs: int
+    adapter: Adapter, instance: Instance, rng: np.random.Generator, max_runs: int
 ) -> Observation:
-    """Law of what a subject outputs, from the breakpoints of all its uniforms.
+    """Law of what a verifier outputs, from the breakpoints of all its uniforms.
 
     Parameters
     ----------
-    subject : Subject
+    adapter : Adapter
         All its randomness must come from its source.
     instance : Instance
         The models.
@@ -74,24 +72,24 @@ def by_breakpoints(
     Raises
     ------
     UnsuitedError
-        If the subject does not repeat itself or has too many pieces, or the pieces fail to predict
+        If the verifier does not repeat itself or has too many pieces, or the pieces fail to predict
         what it does at random uniforms.
     ProblemTooLargeError
         If that takes too many runs, or a run too many uniforms.
     """
-    if not subject.repeatable:
+    if not adapter.repeatable:
         raise UnsuitedError("it draws random numbers of its own")
-    tries = rng.random((MOST_UNIFORMS, MOST_UNIFORMS))
-    answers = _Answers(subject, instance, max_runs)
+    tries = rng.random((MAX_UNIFORMS, MAX_UNIFORMS))
+    answers = _Answers(adapter, instance, max_runs)
     if (answers(tries) != answers(tries)).any():
         raise UnsuitedError("the same uniforms do not always give the same output")
-    depth = _uniforms_taken(subject, instance, tries)
-    edges = np.repeat([[0.0], [LARGEST]], MOST_UNIFORMS, axis=1)
+    depth = _uniforms_taken(adapter, instance, tries)
+    edges = np.repeat([[0.0], [LARGEST]], MAX_UNIFORMS, axis=1)
     for number in PROBES:
-        pieces = _Pieces(answers, np.append(edges, rng.random((number, MOST_UNIFORMS)), axis=0))
+        pieces = _Pieces(answers, np.append(edges, rng.random((number, MAX_UNIFORMS)), axis=0))
         for place in range(depth):
             pieces.split(place)
-        checks = rng.random((CHECKS, MOST_UNIFORMS))
+        checks = rng.random((CHECKS, MAX_UNIFORMS))
         if (answers(checks) == pieces.predict(checks)).all():
             break
     else:
@@ -105,7 +103,7 @@ def by_breakpoints(
     return Observation(
         instance,
         dict(law),
-        max_tokens(subject, instance),
+        max_tokens(adapter, instance),
         examples,
         error=pieces.error,
         runs=answers.runs,
@@ -113,10 +111,10 @@ def by_breakpoints(
 
 
 class _Answers:
-    """A subject as a function from rows of uniforms to numbers of outcomes."""
+    """A verifier as a function from rows of uniforms to numbers of outcomes."""
 
-    def __init__(self, subject: Subject, instance: Instance, max_runs: int) -> None:
-        self._subject, self._instance, self._most_runs = subject, instance, max_runs
+    def __init__(self, adapter: Adapter, instance: Instance, max_runs: int) -> None:
+        self._adapter, self._instance, self._most_runs = adapter, instance, max_runs
         self._numbers: dict[Outcome, int] = {}
         self.runs = 0
 
@@ -131,13 +129,13 @@ class _Answers:
             raise ProblemTooLargeError(
                 f"its breakpoints take more than the {self._most_runs:,} runs that are left"
             )
-        outcomes = run_rows(self._subject, self._instance, rows) if len(rows) else []
+        outcomes = run_rows(self._adapter, self._instance, rows) if len(rows) else []
         numbers = self._numbers
         return np.array([numbers.setdefault(o, len(numbers)) for o in outcomes], dtype=np.int64)
 
 
 class _Pieces:
-    """Pieces of the unit cube, found coordinate by coordinate, and what the subject gives there.
+    """Pieces of the unit cube, found coordinate by coordinate, and what the verifier gives there.
 
     Attributes
     ----------
@@ -155,15 +153,15 @@ class _Pieces:
 
     @property
     def answers(self) -> Answers:
-        """What the subject gives on each piece."""
+        """What the verifier gives on each piece."""
         return self._ask(self.points)
 
     def split(self, place: int) -> None:
         """Divide all pieces along one uniform."""
         cuts = self._cuts(place)
         counts = np.array([len(c) + 1 for c in cuts])
-        if counts.max() > MOST_PIECES:
-            raise UnsuitedError(f"its output has more than {MOST_PIECES} steps in one uniform")
+        if counts.max() > MAX_PIECES:
+            raise UnsuitedError(f"its output has more than {MAX_PIECES} steps in one uniform")
         self.error += float((self.weights * (counts - 1)).sum()) * RESOLUTION
         firsts = np.cumsum(counts) - counts
         self._levels.append((cuts, firsts))
@@ -178,7 +176,7 @@ class _Pieces:
         self.depth = place + 1
 
     def predict(self, rows: Rows) -> Answers:
-        """Tell what the subject gives at other points of the pieces."""
+        """Tell what the verifier gives at other points of the pieces."""
         node = np.zeros(len(rows), dtype=np.int64)
         for place, (cuts, firsts) in enumerate(self._levels):
             node = np.array(
@@ -206,8 +204,8 @@ class _Pieces:
                 return [np.array(sorted(cuts)) for cuts in found]
             piece, low, high = piece[open_], low[open_], high[open_]
             below, above = below[open_], above[open_]
-            if max(map(len, found)) > MOST_PIECES:
-                raise UnsuitedError(f"its output has more than {MOST_PIECES} steps in one uniform")
+            if max(map(len, found)) > MAX_PIECES:
+                raise UnsuitedError(f"its output has more than {MAX_PIECES} steps in one uniform")
             left, right = self._bisect(place, piece, low, high, (below, above))
             for i, cut in zip(piece.tolist(), right.tolist(), strict=True):
                 found[i].append(cut)
@@ -246,12 +244,12 @@ class _Pieces:
         return self._ask(rows).reshape(-1, len(self._probes))
 
 
-def _uniforms_taken(subject: Subject, instance: Instance, tries: Rows) -> int:
-    """Most uniforms that the subject takes in some runs."""
+def _uniforms_taken(adapter: Adapter, instance: Instance, tries: Rows) -> int:
+    """Most uniforms that the verifier takes in some runs."""
     most = 0
     for row in tries:
         source = CountedSource(row)
         with suppress(Exception):  # what the run gives is looked at elsewhere
-            subject.output(instance, source)
+            adapter.output(instance, source)
         most = max(most, source.taken)
     return most

@@ -6,21 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
-from otm.audit.adapters.plain import as_subject
+from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.plain import as_adapter
 from otm.audit.findings import Findings
 from otm.audit.instances import FOR_SAMPLING, INSTANCES
 from otm.audit.methods import Effort, by_breakpoints, by_paths, by_sampling
 from otm.audit.observation import UnsuitedError
 from otm.audit.report import Report
 from otm.audit.search import check_hypothesis
-from otm.audit.subject import Instance, Subject
 from otm.audit.surroundings import undisturbed
 from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 
-__all__ = ["METHODS", "lossless"]
-
-METHODS: dict[str, Callable[[Subject, Sequence[Instance], Effort], Findings]] = {
+METHODS: dict[str, Callable[[Adapter, Sequence[Instance], Effort], Findings]] = {
     "exact paths": by_paths,
     "breakpoints": by_breakpoints,
     "Monte Carlo": by_sampling,
@@ -35,7 +33,7 @@ def lossless(
     method: str | None = None,
     instances: Sequence[Instance] | None = None,
     examples: int = 50,
-    level: float = 1e-6,
+    false_alarms: float = 1e-6,
     delta: float = 0.03,
     max_runs: int = 1_000_000,
     tolerance: float = 1e-6,
@@ -52,7 +50,7 @@ def lossless(
 
     Parameters
     ----------
-    verifier : callable or Subject
+    verifier : callable or Adapter
         A function as `otm.audit.adapters.chain`, `token_rule` or `loop` take it, or what these and
         the adapters of other libraries return.
     kind : str, optional
@@ -65,7 +63,7 @@ def lossless(
     examples : int, optional
         Number of pairs of models to search through; 0 to leave the search out.  Monte Carlo never
         searches: the search would select for noise.
-    level : float, optional
+    false_alarms : float, optional
         Bound on the probability that Monte Carlo rejects a lossless verifier, on all instances
         together.
     delta : float, optional
@@ -104,11 +102,11 @@ def lossless(
       distance to the target (TV), at worst: 0
       This is evidence, not a proof: other models were not tried, none of more than 4 tokens, ...
     """
-    subject = as_subject(verifier, kind)
+    adapter = as_adapter(verifier, kind)
     seed = as_integer(seed, "seed", 0)
     effort = Effort(
         examples=as_integer(examples, "examples", 0),
-        level=as_level(level),
+        false_alarms=as_level(false_alarms, "false_alarms"),
         delta=as_real(delta, "delta", above=LEAST_DELTA, below=1),
         max_runs=as_positive(max_runs, "max_runs"),
         tolerance=as_level(tolerance, "tolerance"),
@@ -120,30 +118,30 @@ def lossless(
         check_hypothesis()
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
-        chosen = _instances(subject, instances, few=name == "Monte Carlo")
+        chosen = _instances(adapter, instances, few=name == "Monte Carlo")
         try:
             with undisturbed(seed):
-                findings = METHODS[name](subject, chosen, effort)
-                return findings.report(subject, name, tuple(why_not))
+                findings = METHODS[name](adapter, chosen, effort)
+                return findings.report(adapter, name, tuple(why_not))
         except UnsuitedError as reason:
             why_not.append(f"{name}: {reason}")
     raise InvalidParameterError(
-        f"{subject.name} cannot be audited by {'; by '.join(why_not)}; choose another method or "
+        f"{adapter.name} cannot be audited by {'; by '.join(why_not)}; choose another method or "
         "smaller instances"
     )
 
 
 def _instances(
-    subject: Subject, given: Sequence[Instance] | None, *, few: bool
+    adapter: Adapter, given: Sequence[Instance] | None, *, few: bool
 ) -> Sequence[Instance]:
-    """Choose the instances that a subject takes."""
+    """Choose the instances that a verifier takes."""
     if given is None:
         given = [INSTANCES[name] for name in (FOR_SAMPLING if few else INSTANCES)]
     if not given or not all(isinstance(instance, Instance) for instance in given):
         raise InvalidParameterError("`instances` must hold Instance objects, at least one")
-    taken = [instance for instance in given if subject.takes(instance)]
+    taken = [instance for instance in given if adapter.supports(instance)]
     if not taken:
         raise InvalidParameterError(
-            f"{subject.name} takes none of the {len(given)} instances; give `instances` of its own"
+            f"{adapter.name} takes none of the {len(given)} instances; give `instances` of its own"
         )
     return taken

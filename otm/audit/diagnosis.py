@@ -6,22 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.exact import by_paths
 from otm.audit.observation import Observation, UnsuitedError, distance
-from otm.audit.running import Wrong
+from otm.audit.running import Failure
 from otm.audit.sampling import Sampler
-from otm.audit.subject import Instance, Subject
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["Diagnosis", "diagnose", "fitting", "same_law"]
-
 Same = Callable[[Observation, Observation], bool]
-"""Whether a subject, observed on an instance, can have the law of a known mistake there."""
+"""Whether a verifier, observed on an instance, can have the law of a known mistake there."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A known mistake that has the laws of the subject on all instances tried.
+    """A known mistake that has the laws of the verifier on all instances tried.
 
     Attributes
     ----------
@@ -34,7 +32,7 @@ class Diagnosis:
     threads : tuple of str
         Where it was reported.
     partly : bool
-        Whether the laws were compared only where the subject returns tokens at all uniforms: how
+        Whether the laws were compared only where the verifier returns tokens at all uniforms: how
         a verifier fails where its mistake leaves nothing to draw differs from one to another.
     """
 
@@ -51,7 +49,7 @@ def diagnose(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis
     Parameters
     ----------
     observations : sequence of Observation
-        Of one subject, those that tell most first.
+        Of one verifier, those that tell most first.
     same : callable
         How laws are compared.
 
@@ -63,7 +61,7 @@ def diagnose(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis
     found = _named(observations, same)
     if found:
         return found
-    sound = [seen for seen in observations if not any(isinstance(o, Wrong) for o in seen.law)]
+    sound = [seen for seen in observations if not any(isinstance(o, Failure) for o in seen.law)]
     if not 0 < len(sound) < len(observations):
         return ()
     return tuple(replace(diagnosis, partly=True) for diagnosis in _named(sound, same))
@@ -73,7 +71,7 @@ def _named(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, 
     return tuple(
         Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
         for bug in _known_bugs()
-        if _explains(bug.subject, observations, same)
+        if _explains(bug.verifier, observations, same)
     )
 
 
@@ -93,31 +91,33 @@ def fitting(sampler: Sampler) -> Same:
     """Compare frequencies with a law by the test that compares them with the target."""
 
     def same(seen: Observation, known: Observation) -> bool:
-        if seen.length != known.length or any(isinstance(outcome, Wrong) for outcome in known.law):
+        if seen.length != known.length or any(
+            isinstance(outcome, Failure) for outcome in known.law
+        ):
             return False
         return sampler.fits(seen, known.sequences)
 
     return same
 
 
-def _explains(subject: Subject, observations: Sequence[Observation], same: Same) -> bool:
-    """Whether a mistake has the laws of the subject wherever it can be made, and is one there."""
+def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same) -> bool:
+    """Whether a mistake has the laws of the verifier wherever it can be made, and is one there."""
     shows = False
     for seen in observations:
-        known = _law(subject, seen.instance)
+        known = _law(adapter, seen.instance)
         if known is None:
             continue
         if not same(seen, known):
             return False
-        shows = shows or known.tv > 0 or known.impossible is not None
+        shows = shows or known.tv_distance > 0 or known.impossible is not None
     return shows
 
 
-def _law(subject: Subject, instance: Instance) -> Observation | None:
-    if not subject.takes(instance):
+def _law(adapter: Adapter, instance: Instance) -> Observation | None:
+    if not adapter.supports(instance):
         return None
     try:
-        return by_paths(subject, instance)
+        return by_paths(adapter, instance)
     except (UnsuitedError, ProblemTooLargeError):
         return None
 

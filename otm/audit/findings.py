@@ -9,26 +9,24 @@ import numpy as np
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
+from otm.audit.adapter import Adapter, Instance, source_of
 from otm.audit.diagnosis import Same, diagnose
 from otm.audit.observation import Observation
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
 from otm.audit.running import CRASHES
-from otm.audit.subject import Instance, Subject, source_of
 from otm.decoding.reading import Path
-
-__all__ = ["Findings"]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Observations of a subject.
+    """Observations of a verifier.
 
     Attributes
     ----------
     observations : sequence of Observation
         On each instance.
     deviating : sequence of Observation
-        Those that no lossless subject gives.
+        Those that no lossless verifier gives.
     smallest : Observation or None
         One found by search that deviates, the smallest.
     same : callable
@@ -39,7 +37,7 @@ class Findings:
         Instances and runs that the search took beyond the observations.
     skipped : int
         Instances that were too large.
-    level, delta : float
+    false_alarms, delta : float
         As in the report.
     enough : bool
         Whether all runs were made that the level and delta asked for.
@@ -55,38 +53,38 @@ class Findings:
     tried: int = 0
     runs: int = 0
     skipped: int = 0
-    level: float = 0.0
+    false_alarms: float = 0.0
     delta: float = 0.0
     enough: bool = True
     tolerance: float = 0.0
 
-    def report(self, subject: Subject, method: str, why_not_exact: tuple[str, ...]) -> Report:
+    def report(self, adapter: Adapter, method: str, why_not_exact: tuple[str, ...]) -> Report:
         """Sum it up."""
         seen = [*self.observations, *([self.smallest] if self.smallest else [])]
-        worst = max(seen, key=lambda observation: observation.tv)
+        worst = max(seen, key=lambda observation: observation.tv_distance)
         example = self._example()
         error = self.radius + worst.error
-        interval = Interval(worst.tv, worst.tv)
+        interval = Interval(worst.tv_distance, worst.tv_distance)
         if error:
-            tv = float(worst.tv)
+            tv = float(worst.tv_distance)
             interval = Interval(max(tv - error, 0.0), min(tv + error, 1.0))
         verdict = NOT_LOSSLESS if example else LOSSLESS if self.enough else UNDECIDED
         return Report(
-            subject=subject.name,
+            verifier=adapter.name,
             verdict=verdict,
             method=method,
             why_not_exact=why_not_exact,
-            tv=worst.tv,
+            tv_distance=worst.tv_distance,
             tv_interval=interval,
             instances=len(self.observations) + self.tried,
             runs=sum(observation.runs for observation in self.observations) + self.runs,
             skipped=self.skipped,
-            largest=_largest([observation.instance for observation in seen]),
-            level=self.level,
+            largest_instance=_largest([observation.instance for observation in seen]),
+            false_alarms=self.false_alarms,
             delta=self.delta,
             tolerance=self.tolerance,
             worst_prefix=example.worst_prefix() if example else None,
-            counterexample=_counterexample(subject, example) if example else None,
+            counterexample=_counterexample(adapter, example) if example else None,
             diagnoses=diagnose(self._most_telling_first(example), self.same) if example else (),
         )
 
@@ -94,7 +92,9 @@ class Findings:
         """Choose the smallest instance that deviates, and of equal ones the farthest."""
         if self.smallest is not None:
             return self.smallest
-        return min(self.deviating, key=lambda o: (*_size(o.instance), -float(o.tv)), default=None)
+        return min(
+            self.deviating, key=lambda o: (*_size(o.instance), -float(o.tv_distance)), default=None
+        )
 
     def _most_telling_first(self, example: Observation) -> list[Observation]:
         right = [seen for seen in self.observations if seen not in self.deviating]
@@ -114,29 +114,29 @@ def _largest(instances: Sequence[Instance]) -> tuple[int, int, int]:
     )
 
 
-def _counterexample(subject: Subject, seen: Observation) -> Counterexample:
+def _counterexample(adapter: Adapter, seen: Observation) -> Counterexample:
     output = seen.likeliest_excess() if seen.impossible is None else seen.impossible
     uniforms = seen.examples.get(output)
     return Counterexample(
         seen.instance,
-        seen.tv,
+        seen.tv_distance,
         output,
         seen.law[output],
         impossible=seen.impossible is not None,
-        drafts=_drafts(subject, seen.instance, uniforms),
+        drafts=_drafts(adapter, seen.instance, uniforms),
         uniforms=uniforms,
     )
 
 
 def _drafts(
-    subject: Subject, instance: Instance, uniforms: tuple[Number, ...] | None
+    adapter: Adapter, instance: Instance, uniforms: tuple[Number, ...] | None
 ) -> Path | None:
-    """Drafts of a run, if the subject tells them."""
-    drafted = getattr(subject, "drafted", None)
+    """Drafts of a run, if the verifier tells them."""
+    drafted = getattr(adapter, "drafted", None)
     if drafted is None or uniforms is None:
         return None
     try:
         drafts: Path = drafted(instance, source_of(np.array(uniforms)))
-    except CRASHES:  # of a subject that crashes before it has drafts
+    except CRASHES:  # of a verifier that crashes before it has drafts
         return None
     return drafts

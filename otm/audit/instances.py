@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from otm.audit.subject import Instance
+from otm.audit.adapter import Instance
 from otm.models.table import TableModel
-
-__all__ = ["FOR_SAMPLING", "INSTANCES"]
 
 Rows = Sequence[int] | Mapping[tuple[int, ...], Sequence[int]]
 

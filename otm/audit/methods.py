@@ -1,4 +1,4 @@
-"""The three ways to audit: each observes a subject on all instances and says what deviates."""
+"""The three ways to audit: each observes a verifier on all instances and says what deviates."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from otm.audit import breakpoints, exact
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.diagnosis import fitting, same_law
 from otm.audit.findings import Findings
 from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.sampling import Sampler
 from otm.audit.search import Search
-from otm.audit.subject import Instance, Subject
 from otm.errors import ProblemTooLargeError
-
-__all__ = ["Effort", "by_breakpoints", "by_paths", "by_sampling"]
 
 Observe = Callable[[Instance], Observation]
 
@@ -30,26 +28,26 @@ class Effort:
     """How much an audit does, and what it lets pass: as in `otm.audit.lossless`."""
 
     examples: int
-    level: float
+    false_alarms: float
     delta: float
     max_runs: int
     tolerance: float
     seed: int
 
 
-def by_paths(subject: Subject, instances: Sequence[Instance], effort: Effort) -> Findings:
+def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
     """Audit in fractions."""
     rng = np.random.default_rng(effort.seed)
 
     def observe(instance: Instance) -> Observation:
-        seen = exact.by_paths(subject, instance)
-        exact.check_in_floats(subject, seen, rng)
+        seen = exact.by_paths(adapter, instance)
+        exact.check_in_floats(adapter, seen, rng)
         return seen
 
-    return _by_laws(subject, instances, effort, observe, effort.examples)
+    return _by_laws(adapter, instances, effort, observe, effort.examples)
 
 
-def by_breakpoints(subject: Subject, instances: Sequence[Instance], effort: Effort) -> Findings:
+def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
     """Audit in floats."""
     rng = np.random.default_rng(effort.seed)
     left = effort.max_runs
@@ -57,27 +55,27 @@ def by_breakpoints(subject: Subject, instances: Sequence[Instance], effort: Effo
     def observe(instance: Instance) -> Observation:
         nonlocal left
         try:
-            seen = breakpoints.by_breakpoints(subject, instance, rng, left)
+            seen = breakpoints.by_breakpoints(adapter, instance, rng, left)
         except ProblemTooLargeError:
             left = 0  # the small ones come first
             raise
         left -= seen.runs
         return seen
 
-    findings = _by_laws(subject, instances, effort, observe, effort.examples // COSTLY)
+    findings = _by_laws(adapter, instances, effort, observe, effort.examples // COSTLY)
     return dataclasses.replace(findings, delta=breakpoints.UNSEEN)
 
 
-def by_sampling(subject: Subject, instances: Sequence[Instance], effort: Effort) -> Findings:
+def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
     """Audit by Monte Carlo; the level is shared by the instances."""
     each = len(instances)
     sampler = Sampler(
-        effort.level / each,
+        effort.false_alarms / each,
         effort.delta,
         max(effort.max_runs // each, 1),
         np.random.default_rng(effort.seed),
     )
-    samples = [sampler.sample(subject, instance) for instance in instances]
+    samples = [sampler.sample(adapter, instance) for instance in instances]
     delta = max(sample.delta for sample in samples)
     return Findings(
         [sample.observation for sample in samples],
@@ -85,14 +83,14 @@ def by_sampling(subject: Subject, instances: Sequence[Instance], effort: Effort)
         smallest=None,
         same=fitting(sampler),
         radius=max(sample.radius for sample in samples),
-        level=effort.level,
+        false_alarms=effort.false_alarms,
         delta=delta,
         enough=delta <= effort.delta,
     )
 
 
 def _by_laws(
-    subject: Subject,
+    adapter: Adapter,
     instances: Sequence[Instance],
     effort: Effort,
     observe: Observe,
@@ -111,7 +109,9 @@ def _by_laws(
         raise UnsuitedError(str(too_much))
 
     def deviates(seen: Observation) -> bool:
-        return seen.impossible is not None or float(seen.tv) > seen.error + effort.tolerance
+        return (
+            seen.impossible is not None or float(seen.tv_distance) > seen.error + effort.tolerance
+        )
 
     def holds(instance: Instance) -> bool:
         nonlocal tried, runs
@@ -123,7 +123,7 @@ def _by_laws(
         runs += seen.runs
         return deviates(seen)
 
-    search = Search(subject, holds, examples, effort.seed)
+    search = Search(adapter, holds, examples, effort.seed)
     smallest = search.smallest() if examples else None
     return Findings(
         observations,

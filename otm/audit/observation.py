@@ -1,4 +1,4 @@
-"""What was seen of a subject on one instance, and how far that is from the target."""
+"""What was seen of a verifier on one instance, and how far that is from the target."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Law, Number
-from otm.audit.running import Outcome, Wrong
-from otm.audit.subject import Instance
+from otm.audit.adapter import Instance
+from otm.audit.running import Failure, Outcome
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
-from otm.testing.sequences import continued, sequence_law
-
-__all__ = ["Observation", "UnsuitedError", "WorstPrefix", "distance", "laws_of"]
+from otm.testing.sequences import continued_distribution, sequence_distribution
 
 
 class UnsuitedError(Exception):
-    """A way to find laws does not work for a subject; caught where another way is tried."""
+    """A way to find laws does not work for a verifier; caught where another way is tried."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +32,21 @@ class WorstPrefix:
     ----------
     prefix : tuple of int
         The tokens output so far.
-    weight : float or Fraction
+    probability : float or Fraction
         Probability of the prefix in the output.
-    law, target : array [V]
-        Law of the next token in the output, and that of the target model.
+    output_probs, target_probs : array [V]
+        Distribution of the next token in the output, and that of the target model.
     """
 
     prefix: Path
-    weight: Number
-    law: Law
-    target: Law
+    probability: Number
+    output_probs: Law
+    target_probs: Law
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """The law of what a subject outputs on an instance.
+    """The law of what a verifier outputs on an instance.
 
     Attributes
     ----------
@@ -65,7 +63,7 @@ class Observation:
     counts : Counter or None
         How often each outcome was seen, for a law that is a frequency.
     runs : int
-        Runs of the subject that it took.
+        Runs of the verifier that it took.
     """
 
     instance: Instance
@@ -84,15 +82,17 @@ class Observation:
     @cached_property
     def target(self) -> dict[Path, Fraction]:
         """Law that the sequences should have."""
-        return sequence_law(self.instance.target, self.instance.prompt, self.length)
+        return sequence_distribution(self.instance.target, self.instance.prompt, self.length)
 
     def continued(self, length: int) -> dict[Path, Number]:
         """Law of the output, continued by the target to a length that no output exceeds."""
-        outputs: Any = {path: p for path, p in self.law.items() if not isinstance(path, Wrong)}
-        return dict(continued(outputs, self.instance.target, self.instance.prompt, length))
+        outputs: Any = {path: p for path, p in self.law.items() if not isinstance(path, Failure)}
+        return dict(
+            continued_distribution(outputs, self.instance.target, self.instance.prompt, length)
+        )
 
     @cached_property
-    def tv(self) -> Number:
+    def tv_distance(self) -> Number:
         """Total variation distance of the two; what went wrong counts as output by mistake."""
         return distance(self.sequences, self.target)
 
@@ -103,7 +103,7 @@ class Observation:
         bad = [
             outcome
             for outcome in self.law
-            if isinstance(outcome, Wrong) or not _possible(model, prompt, outcome)
+            if isinstance(outcome, Failure) or not _possible(model, prompt, outcome)
         ]
         return max(bad, key=lambda outcome: self.law[outcome], default=None)
 
@@ -111,9 +111,9 @@ class Observation:
         """All outcomes that the target cannot give, written out."""
         prompt, model = self.instance.prompt, self.instance.target
         return {
-            "crashed" if isinstance(outcome, Wrong) and outcome.crashed else str(outcome)
+            "crashed" if isinstance(outcome, Failure) and outcome.crashed else str(outcome)
             for outcome in self.law
-            if isinstance(outcome, Wrong) or not _possible(model, prompt, outcome)
+            if isinstance(outcome, Failure) or not _possible(model, prompt, outcome)
         }
 
     def likeliest_excess(self) -> Outcome:
@@ -122,7 +122,7 @@ class Observation:
         for path, probability in self.sequences.items():
             excess[path] = probability - self.target.get(path, 0)  # type: ignore[assignment]
         (worst, _), *_ = excess.most_common(1)
-        prefixes = [path for path in self.law if not isinstance(path, Wrong)]
+        prefixes = [path for path in self.law if not isinstance(path, Failure)]
         fitting = [path for path in prefixes if worst[: len(path)] == path]
         return max(fitting, key=lambda path: self.law[path])
 
@@ -140,7 +140,7 @@ class Observation:
                 continue
             after = [masses.get((*prefix, token), 0) / weight for token in range(vocabulary)]
             law = np.array(after, dtype=object if isinstance(weight, Fraction) else float)
-            wanted = self.instance.target.law(self.instance.prompt + prefix)
+            wanted = self.instance.target.probs(self.instance.prompt + prefix)
             off = float(weight * abs(law - wanted).sum() / 2)
             if best is None or off > best[0]:
                 best = off, WorstPrefix(prefix, weight, law, wanted)
@@ -160,11 +160,11 @@ def laws_of(model: TableModel, prompt: Path, length: int) -> dict[Path, Law]:
     laws: dict[Path, Law] = {}
     for size in range(length):
         for path in itertools.product(range(model.vocabulary), repeat=size):
-            law = model.law(prompt + path)
-            if not path or (law != model.law(prompt + path[1:])).any():
+            law = model.probs(prompt + path)
+            if not path or (law != model.probs(prompt + path[1:])).any():
                 laws[path] = law
     return laws
 
 
 def _possible(model: TableModel, prompt: Path, path: Path) -> bool:
-    return all(model.law(prompt + path[:i])[token] > 0 for i, token in enumerate(path))
+    return all(model.probs(prompt + path[:i])[token] > 0 for i, token in enumerate(path))

@@ -8,14 +8,12 @@ from typing import Any
 
 from otm._core.arithmetic import Law, Number
 from otm._core.interval import Interval
+from otm.audit.adapter import Instance
 from otm.audit.diagnosis import Diagnosis
 from otm.audit.observation import WorstPrefix, laws_of
-from otm.audit.running import Outcome, Wrong
-from otm.audit.subject import Instance
+from otm.audit.running import Failure, Outcome
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
-
-__all__ = ["LOSSLESS", "NOT_LOSSLESS", "UNDECIDED", "Counterexample", "Report"]
 
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
@@ -30,16 +28,16 @@ class Counterexample:
     ----------
     instance : Instance
         The models, in fractions.
-    tv : float or Fraction
+    tv_distance : float or Fraction
         Distance (TV) of the two laws there, in [0, 1].
-    output : tuple of int or Wrong
+    output : tuple of int or Failure
         An output that comes too often, or that must never come.
     probability : float or Fraction
         Probability of this output; 0 if isolated values of a uniform give it.
     impossible : bool
         Whether the target never gives this output.
     drafts : tuple of int or None
-        The drafts of the run, if the subject tells them.
+        The drafts of the run, if the verifier tells them.
     uniforms : tuple of numbers or None
         Uniforms that give it, if they are an argument.
 
@@ -49,12 +47,12 @@ class Counterexample:
     >>> def accept_all(target_probs, draft_probs, draft_tokens, uniforms):
     ...     return [*draft_tokens, 0]
     >>> example = lossless(accept_all, examples=0).counterexample
-    >>> example.output, example.probability, str(example.tv)
+    >>> example.output, example.probability, str(example.tv_distance)
     ((0, 0), Fraction(3, 4), '3/4')
     """
 
     instance: Instance
-    tv: Number
+    tv_distance: Number
     output: Outcome
     probability: Number
     impossible: bool
@@ -68,8 +66,8 @@ class Report:
 
     Attributes
     ----------
-    subject : str
-        Its name.
+    verifier : str
+        The name of the verifier.
     verdict : str
         "lossless on everything tried", "not lossless", or "undecided": nothing was found, but too
         few runs were allowed to see deviations of the size asked for.
@@ -77,21 +75,21 @@ class Report:
         "exact paths", "breakpoints" or "Monte Carlo".
     why_not_exact : tuple of str
         Why the methods before it did not serve.
-    tv : float or Fraction
+    tv_distance : float or Fraction
         Distance (TV) of the output from the target on the instance where it is largest.
     tv_interval : Interval
         Where that distance lies: certain for exact paths; up to bisection for breakpoints; for
-        Monte Carlo at confidence 1 − `level`, on all instances at once.
+        Monte Carlo at confidence 1 − `false_alarms`, on all instances at once.
     instances : int
         Number of pairs of models on which it was run.
     runs : int
         Number of runs.
     skipped : int
         Number of pairs that were too large for the method.
-    largest : tuple of int
-        Most tokens, most drafts γ of a chain and most chains k of a pair.
-    level : float
-        Bound on the probability that Monte Carlo rejects a lossless subject; 0 if nothing was left
+    largest_instance : tuple of int
+        Largest vocabulary, number of drafts γ of a chain and number of chains k of an instance.
+    false_alarms : float
+        Bound on the probability that Monte Carlo rejects a lossless verifier; 0 if nothing was left
         to chance.
     delta : float
         A deviation (TV) of this size on an instance is missed with probability at most 10^−3: by
@@ -110,21 +108,21 @@ class Report:
     >>> from otm.audit import lossless
     >>> from otm.coupling import KSeq
     >>> report = lossless(KSeq, examples=0)
-    >>> report.lossless, report.method, report.tv
+    >>> report.lossless, report.method, report.tv_distance
     (True, 'exact paths', Fraction(0, 1))
     """
 
-    subject: str
+    verifier: str
     verdict: str
     method: str
     why_not_exact: tuple[str, ...]
-    tv: Number
+    tv_distance: Number
     tv_interval: Interval
     instances: int
     runs: int
     skipped: int
-    largest: tuple[int, int, int]
-    level: float
+    largest_instance: tuple[int, int, int]
+    false_alarms: float
     delta: float
     tolerance: float
     worst_prefix: WorstPrefix | None
@@ -140,17 +138,17 @@ class Report:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterable[str]:
-        yield f"{self.subject}: {self.verdict}"
+        yield f"{self.verifier}: {self.verdict}"
         left_out = f" (left out as too large: {self.skipped})" if self.skipped else ""
         pairs = f"{self.instances} pairs of models"
         yield f"  method: {self.method}, {pairs}, {self.runs:,} runs{left_out}"
         yield from (f"  not by {reason}" for reason in self.why_not_exact)
         low, high = (float(end) for end in (self.tv_interval.lower, self.tv_interval.upper))
         between = "" if low == high else f", between {low:.3g} and {high:.3g}"
-        yield f"  distance to the target (TV), at worst: {_number(self.tv)}{between}"
-        if self.level:
+        yield f"  distance to the target (TV), at worst: {_number(self.tv_distance)}{between}"
+        if self.false_alarms:
             yield (
-                f"  false alarms: probability at most {self.level:g}; a distance of "
+                f"  false alarms: probability at most {self.false_alarms:g}; a distance of "
                 f"{self.delta:.3g} is missed with probability 0.001"
             )
         elif self.delta and self.lossless:
@@ -158,14 +156,15 @@ class Report:
                 f"  breakpoints: what happens in fewer than {self.delta:.2g} of the runs may have "
                 "been missed"
             )
-        if self.lossless and 0 < self.tv <= self.tolerance:
+        if self.lossless and 0 < self.tv_distance <= self.tolerance:
             yield f"  A distance up to {self.tolerance:g} is taken for rounding."
         if self.counterexample is not None:
             yield from self._example(self.counterexample)
         if (worst := self.worst_prefix) is not None:
-            yield f"  worst prefix: {_tokens(worst.prefix)} (probability {_number(worst.weight)})"
-            yield f"    next token: {_law(worst.law)}"
-            yield f"    the target: {_law(worst.target)}"
+            probability = _number(worst.probability)
+            yield f"  worst prefix: {_tokens(worst.prefix)} (probability {probability})"
+            yield f"    next token: {_law(worst.output_probs)}"
+            yield f"    the target: {_law(worst.target_probs)}"
         if self.verdict == NOT_LOSSLESS:
             if not self.diagnoses:
                 yield "  no known mistake has this law"
@@ -176,7 +175,7 @@ class Report:
             if len(self.diagnoses) > 4:
                 yield f"  and as {len(self.diagnoses) - 4} other known bugs"
         elif self.verdict == LOSSLESS:
-            tokens, gamma, k = self.largest
+            tokens, gamma, k = self.largest_instance
             yield (
                 "  This is evidence, not a proof: other models were not tried, none of more than "
                 f"{tokens} tokens, γ = {gamma}, k = {k}."
@@ -196,7 +195,7 @@ class Report:
             yield f"    uniforms: {', '.join(map(_number, example.uniforms))}"
         if example.drafts is not None:
             yield f"    drafts: {_tokens(example.drafts)}"
-        if isinstance(example.output, Wrong):
+        if isinstance(example.output, Failure):
             yield f"    {example.output.text} (probability {_number(example.probability)})"
         elif example.impossible:
             yield (
@@ -204,7 +203,8 @@ class Report:
                 f"{_number(example.probability)})"
             )
         else:
-            yield f"    output: {_tokens(example.output)}, too often; TV {_number(example.tv)}"
+            tv = _number(example.tv_distance)
+            yield f"    output: {_tokens(example.output)}, too often; TV {tv}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as numbers, strings, lists and dicts, for JSON.
@@ -213,25 +213,27 @@ class Report:
         """
         example, worst = self.counterexample, self.worst_prefix
         return {
-            "subject": self.subject,
+            "verifier": self.verifier,
             "verdict": self.verdict,
             "method": self.method,
             "why_not_exact": list(self.why_not_exact),
-            "tv": float(self.tv),
+            "tv_distance": float(self.tv_distance),
             "tv_interval": [float(self.tv_interval.lower), float(self.tv_interval.upper)],
             "instances": self.instances,
             "runs": self.runs,
             "skipped": self.skipped,
-            "largest": dict(zip(("tokens", "gamma", "k"), self.largest, strict=True)),
-            "level": self.level,
+            "largest_instance": dict(
+                zip(("vocabulary", "gamma", "k"), self.largest_instance, strict=True)
+            ),
+            "false_alarms": self.false_alarms,
             "delta": self.delta,
             "tolerance": self.tolerance,
             "worst_prefix": worst
             and {
                 "prefix": list(worst.prefix),
-                "probability": str(worst.weight),
-                "law": list(map(str, worst.law)),
-                "target": list(map(str, worst.target)),
+                "probability": str(worst.probability),
+                "output_probs": list(map(str, worst.output_probs)),
+                "target_probs": list(map(str, worst.target_probs)),
             },
             "counterexample": example
             and {
@@ -240,9 +242,9 @@ class Report:
                 "prompt": list(example.instance.prompt),
                 "target": _rows(example.instance.target, example.instance),
                 "draft": _rows(example.instance.draft, example.instance),
-                "tv": str(example.tv),
+                "tv_distance": str(example.tv_distance),
                 "output": example.output.text
-                if isinstance(example.output, Wrong)
+                if isinstance(example.output, Failure)
                 else list(example.output),
                 "probability": str(example.probability),
                 "impossible": example.impossible,

@@ -1,4 +1,4 @@
-"""Runs of a subject: what they return is checked, and what goes wrong is an outcome like others."""
+"""Runs of a verifier: what they return is checked, and a failure is an outcome like others."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.text import shown
-from otm.audit.subject import Instance, Subject, source_of
+from otm.audit.adapter import Adapter, Instance, source_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 
-__all__ = ["CRASHES", "CountedSource", "Outcome", "Wrong", "max_tokens", "run", "run_rows"]
-
 
 @dataclass(frozen=True)
-class Wrong:
+class Failure:
     """What a run gave instead of tokens.
 
     Attributes
@@ -35,7 +33,7 @@ class Wrong:
     crashed: bool = False
 
 
-Outcome: TypeAlias = Path | Wrong
+Outcome: TypeAlias = Path | Failure
 """What a run gave."""
 
 
@@ -64,49 +62,49 @@ class CountedSource:
 
 
 CRASHES = (Exception, SystemExit, GeneratorExit)
-"""What a subject may raise; SystemExit would end the audit with whatever status it has."""
+"""What a verifier may raise; SystemExit would end the audit with whatever status it has."""
 
-NOT_OF_THE_SUBJECT = (MissingDependencyError, ProblemTooLargeError)
-"""Errors that say nothing about a subject, and go on to the caller."""
+NOT_OF_THE_VERIFIER = (MissingDependencyError, ProblemTooLargeError)
+"""Errors that say nothing about a verifier, and go on to the caller."""
 
 
-def max_tokens(subject: Subject, instance: Instance) -> int:
+def max_tokens(adapter: Adapter, instance: Instance) -> int:
     """Most tokens that a run may return."""
-    return instance.gamma + 1 if subject.max_tokens is None else subject.max_tokens
+    return instance.gamma + 1 if adapter.max_tokens is None else adapter.max_tokens
 
 
-def run(subject: Subject, instance: Instance, source: Randomness) -> Outcome:
+def run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:
     """Run once, whatever happens."""
     try:
-        output = subject.output(instance, source)
-    except NOT_OF_THE_SUBJECT:
+        output = adapter.output(instance, source)
+    except NOT_OF_THE_VERIFIER:
         raise
     except CRASHES as error:  # whatever code of others raises is what the audit reports
         return _crash(error)
-    return _checked(subject, instance, output)
+    return _checked(adapter, instance, output)
 
 
 def run_rows(
-    subject: Subject, instance: Instance, uniforms: npt.NDArray[np.float64]
+    adapter: Adapter, instance: Instance, uniforms: npt.NDArray[np.float64]
 ) -> list[Outcome]:
     """Run on each row of uniforms, whatever happens."""
     try:
-        outputs: Sequence[Path] = subject.outputs(instance, uniforms)
-    except NOT_OF_THE_SUBJECT:
+        outputs: Sequence[Path] = adapter.outputs(instance, uniforms)
+    except NOT_OF_THE_VERIFIER:
         raise
     except CRASHES as error:  # of one of the rows, which has to be found
         if len(uniforms) == 1:
             return [_crash(error)]
-        return [run_rows(subject, instance, row[None])[0] for row in uniforms]
-    return [_checked(subject, instance, output) for output in outputs]
+        return [run_rows(adapter, instance, row[None])[0] for row in uniforms]
+    return [_checked(adapter, instance, output) for output in outputs]
 
 
-def _crash(error: BaseException) -> Wrong:
+def _crash(error: BaseException) -> Failure:
     try:
         text = " ".join(_without_address(str(error)).split())
     except Exception:  # its own
         text = "(its message cannot be read)"
-    return Wrong(f"crashed with {type(error).__name__}: {text:.150}", crashed=True)
+    return Failure(f"crashed with {type(error).__name__}: {text:.150}", crashed=True)
 
 
 def _without_address(text: str) -> str:
@@ -114,20 +112,20 @@ def _without_address(text: str) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
-def _checked(subject: Subject, instance: Instance, output: Any) -> Outcome:
+def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
     """Check that an output is one or more tokens of the vocabulary, and not too many."""
     if not isinstance(output, Sequence) or isinstance(output, str):
         text = _without_address(shown(output))
-        return Wrong(f"returned {text} of type {type(output).__name__}, not tokens")
+        return Failure(f"returned {text} of type {type(output).__name__}, not tokens")
     if not output:
-        return Wrong("returned no token")
-    most = max_tokens(subject, instance)
+        return Failure("returned no token")
+    most = max_tokens(adapter, instance)
     if len(output) > most:
-        return Wrong(f"returned {len(output)} tokens; at most {most} can follow from one run")
+        return Failure(f"returned {len(output)} tokens; at most {most} can follow from one run")
     for token in output:
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
             text = _without_address(shown(token))
-            return Wrong(f"returned {text} of type {type(token).__name__} as a token")
+            return Failure(f"returned {text} of type {type(token).__name__} as a token")
         if not 0 <= token < instance.vocabulary:
-            return Wrong(f"returned token {shown(token)} of {instance.vocabulary}")
+            return Failure(f"returned token {shown(token)} of {instance.vocabulary}")
     return tuple(map(int, output))

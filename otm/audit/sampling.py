@@ -1,4 +1,4 @@
-"""The law of a subject by running it often: one test with a stated level and power an instance."""
+"""The law of a verifier by running it often: one test with a stated level and power an instance."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number
+from otm.audit.adapter import MAX_UNIFORMS, Adapter, Instance
 from otm.audit.observation import Observation
-from otm.audit.running import Outcome, Wrong, max_tokens, run_rows
-from otm.audit.subject import MOST_UNIFORMS, Instance, Subject
+from otm.audit.running import Failure, Outcome, max_tokens, run_rows
 from otm.decoding.reading import Path
-from otm.testing.sequences import sequence_law
-from otm.testing.statistics import Criterion, criterion_for_law, g_statistic
-
-__all__ = ["Sample", "Sampler"]
+from otm.testing.sequences import sequence_distribution
+from otm.testing.statistics import Criterion, criterion_for_distribution, g_statistic
 
 LOOKS = (16, 4, 1)
 """A sample is judged after 1/16, 1/4 and all of its runs, so that large deviations end it early."""
@@ -29,14 +27,14 @@ BATCH = 4096
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Runs of a subject on one instance, and what they show.
+    """Runs of a verifier on one instance, and what they show.
 
     Attributes
     ----------
     observation : Observation
         The frequencies.
     rejected : bool
-        Whether a lossless subject would give such runs with less than the level's probability.
+        Whether a lossless verifier would give such runs with less than the level's probability.
     radius : float
         The TV of the observation is that close to the truth, but for the level's probability.
     delta : float
@@ -56,7 +54,7 @@ class Sampler:
     Attributes
     ----------
     level : float
-        Probability with which one sample may be rejected although the subject is lossless.
+        Probability with which one sample may be rejected although the verifier is lossless.
     delta : float
         The deviation (TV) that a sample must see.
     max_runs : int
@@ -70,10 +68,10 @@ class Sampler:
     max_runs: int
     rng: np.random.Generator
 
-    def sample(self, subject: Subject, instance: Instance) -> Sample:
-        """Run a subject until it is rejected or the runs are done."""
-        length = max_tokens(subject, instance)
-        target = sequence_law(instance.target, instance.prompt, length)
+    def sample(self, adapter: Adapter, instance: Instance) -> Sample:
+        """Run a verifier until it is rejected or the runs are done."""
+        length = max_tokens(adapter, instance)
+        target = sequence_distribution(instance.target, instance.prompt, length)
         places = {path: i for i, path in enumerate(target)}
         law = np.array([float(p) for p in target.values()])
         level = self.level / len(LOOKS)
@@ -83,7 +81,7 @@ class Sampler:
         continued = np.zeros(law.size + 1, dtype=np.int64)
         done = 0
         for look in LOOKS:
-            new = self._run(subject, instance, math.ceil(draws / look) - done)
+            new = self._run(adapter, instance, math.ceil(draws / look) - done)
             done += new.total()
             counts += new
             continued += self._continued(new, instance, places, length)
@@ -108,12 +106,12 @@ class Sampler:
         criterion = _criterion(max(expected.size, 2), self.delta, self.level)
         return g_statistic(drawn, np.append(expected, 0)) <= criterion.limit
 
-    def _run(self, subject: Subject, instance: Instance, runs: int) -> Counter[Outcome]:
+    def _run(self, adapter: Adapter, instance: Instance, runs: int) -> Counter[Outcome]:
         counts: Counter[Outcome] = Counter()
         while counts.total() < runs:
             size = min(BATCH, runs - counts.total())
-            uniforms = self.rng.random((size, MOST_UNIFORMS))
-            counts.update(run_rows(subject, instance, uniforms))
+            uniforms = self.rng.random((size, MAX_UNIFORMS))
+            counts.update(run_rows(adapter, instance, uniforms))
         return counts
 
     def _continued(
@@ -126,11 +124,11 @@ class Sampler:
         """Count sequences, continued by the target at random; what is in no place comes last."""
         drawn = np.zeros(len(places) + 1, dtype=np.int64)
         for outcome in sorted(counts, key=str):
-            if isinstance(outcome, Wrong):
+            if isinstance(outcome, Failure):
                 drawn[-1] += counts[outcome]
                 continue
             prompt = instance.prompt + outcome
-            rests = sequence_law(instance.target, prompt, length - len(outcome))
+            rests = sequence_distribution(instance.target, prompt, length - len(outcome))
             split = self.rng.multinomial(counts[outcome], [float(p) for p in rests.values()])
             for rest, count in zip(rests, split.tolist(), strict=True):
                 drawn[places.get(outcome + rest, -1)] += count
@@ -140,7 +138,7 @@ class Sampler:
 @cache
 def _criterion(categories: int, delta: float, level: float) -> Criterion:
     """Criterion for any law with so many possible sequences: it does not depend on which."""
-    return criterion_for_law(np.full(categories, 1 / categories), delta, level)
+    return criterion_for_distribution(np.full(categories, 1 / categories), delta, level)
 
 
 def _radius(categories: int, draws: int, level: float) -> float:

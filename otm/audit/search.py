@@ -1,4 +1,4 @@
-"""The smallest instance on which a subject deviates, found and shrunk by Hypothesis."""
+"""The smallest instance on which a verifier deviates, found and shrunk by Hypothesis."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from fractions import Fraction
 from random import Random
 
 from otm._core.optional import check_installed
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.observation import laws_of
-from otm.audit.subject import Instance, Subject
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
-
-__all__ = ["Search", "check_hypothesis"]
 
 KINDS = ("dense", "sparse", "one token", "ties")
 """Kinds of laws, of `otm.testing.strategies`, that do not depend on rounding."""
@@ -26,7 +24,7 @@ SHAPES = [
 ]
 """Numbers of tokens, drafts of a chain, and chains, the preferred ones first."""
 
-MOST_SHRINKING = 400
+MAX_SHRINKING = 400
 """Most instances that are tried on the way from a deviation to the smallest one."""
 
 
@@ -35,7 +33,7 @@ class Search:
 
     Parameters
     ----------
-    subject : Subject
+    adapter : Adapter
         Says which instances it takes.
     deviates : callable
         Whether it deviates on an instance.
@@ -46,9 +44,9 @@ class Search:
     """
 
     def __init__(
-        self, subject: Subject, deviates: Callable[[Instance], bool], examples: int, seed: int
+        self, adapter: Adapter, deviates: Callable[[Instance], bool], examples: int, seed: int
     ) -> None:
-        self._subject, self._deviates = subject, deviates
+        self._adapter, self._deviates = adapter, deviates
         self._examples, self._seed = examples, seed
         self._known: dict[str, bool] = {}
         self._tried = 0
@@ -60,13 +58,13 @@ class Search:
 
         from otm.testing import strategies as ours
 
-        shapes = [shape for shape in SHAPES if self._subject.takes(_plain(*shape))]
+        shapes = [shape for shape in SHAPES if self._adapter.supports(_plain(*shape))]
         if not shapes:
             return None
 
         @st.composite
         def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
-            laws = ours.laws(vocabulary, vocabulary, exact=True, kinds=KINDS)
+            laws = ours.distributions(vocabulary, vocabulary, exact=True, kinds=KINDS)
             contexts: list[Path] = [(), (1,), (0, 0), *((token,) for token in range(2, vocabulary))]
             return TableModel({context: draw(laws) for context in contexts[:rows]})
 
@@ -94,12 +92,12 @@ class Search:
 
     def _holds(self, instance: Instance) -> bool:
         """Judge an instance, each one once and not too many of them."""
-        if not self._subject.takes(instance):
+        if not self._adapter.supports(instance):
             return False
         tables = [_table(model, instance.prompt) for model in (instance.target, instance.draft)]
         key = repr((instance.gamma, instance.k, tables))
         if key not in self._known:
-            if self._tried >= self._examples + MOST_SHRINKING:
+            if self._tried >= self._examples + MAX_SHRINKING:
                 return False
             self._tried += 1
             self._known[key] = self._deviates(instance)

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-__all__ = ["undisturbed"]
-
 
 @contextmanager
 def undisturbed(seed: int) -> Iterator[None]:

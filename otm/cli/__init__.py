@@ -1,8 +1,8 @@
 """The command `otm`: solve, audit, report, decode and draw from a shell.
 
 Importing this loads neither typer nor rich; `main` does.  Each command is in a file of its own,
-`laws` reads what `solve` is given, `output` writes what they found (tables on a terminal, plain
-text in a pipe, or JSON), and `status` turns errors into one line and a number.
+`distributions` reads what `solve` is given, `output` writes the results (tables on a terminal,
+plain text in a pipe, or JSON), and `status` turns errors into one line and a number.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from otm._core.optional import require
 from otm.cli.status import status_of
-
-__all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

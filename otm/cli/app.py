@@ -13,8 +13,6 @@ from otm.cli import audit, decode, figures, report, solve
 from otm.cli.status import status_of
 from otm.errors import InvalidInputError
 
-__all__ = ["app", "run"]
-
 HELP = "Lossless speculative decoding: solve, audit, report, decode, draw."
 STATUS = (
     "Exit status: 0 if all went well, 2 if the command line or its input is wrong, 70 after a "

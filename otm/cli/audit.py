@@ -15,8 +15,6 @@ from otm._core.text import shown
 from otm.cli.output import print_json, print_table, working
 from otm.errors import InvalidInputError
 
-__all__ = ["audit"]
-
 NOT_LOSSLESS = 1
 UNDECIDED = 3
 
@@ -40,7 +38,7 @@ def audit(
         str | None,
         typer.Option(help='"exact paths", "breakpoints" or "Monte Carlo"; the first that serves.'),
     ] = None,
-    level: Annotated[
+    false_alarms: Annotated[
         float, typer.Option(help="Bound on the probability that a lossless verifier is rejected.")
     ] = 1e-6,
     delta: Annotated[
@@ -49,19 +47,19 @@ def audit(
     examples: Annotated[
         int, typer.Option(help="Number of pairs of models to search through.")
     ] = 50,
-    runs: Annotated[int, typer.Option(help="Most runs of the verifier.")] = 1_000_000,
+    max_runs: Annotated[int, typer.Option(help="Most runs of the verifier.")] = 1_000_000,
     seed: Annotated[int, typer.Option(help="Of all that is random in the audit.")] = 0,
     known_bugs: Annotated[
         bool, typer.Option("--known-bugs", help="List the known bugs, or audit the one named.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Find out whether a verifier is lossless: whether its output has the law of the target.
+    """Find out whether a verifier is lossless: whether its output is distributed as the target.
 
     A chain is a function of target_probs, draft_probs, draft_tokens and uniforms; a token rule one
-    of target_law, draft_law, drafts and uniforms, or a rule of otm.coupling; a loop one of target,
-    draft, prompt, gamma, max_tokens and uniforms. In place of uniforms there may be rng, generator
-    or seed; what takes none of them draws for itself.
+    of target_probs, draft_probs, drafts and uniforms, or a rule of otm.coupling; a loop one of
+    target, draft, prompt, gamma, max_tokens and uniforms. In place of uniforms there may be rng,
+    generator or seed; what takes none of them draws for itself.
 
     The module is imported, which runs it.
 
@@ -79,15 +77,15 @@ def audit(
         return 0
     # whatever the verifier prints must not end up in the report
     with contextlib.redirect_stdout(sys.stderr), working(f"auditing {verifier}"):
-        subject = _known_bug(verifier) if known_bugs else _imported(verifier)
+        adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
         report = lossless(
-            subject,
+            adapter,
             kind=kind,
             method=method,
             examples=examples,
-            level=level,
+            false_alarms=false_alarms,
             delta=delta,
-            max_runs=runs,
+            max_runs=max_runs,
             seed=seed,
         )
     if json:
@@ -127,7 +125,7 @@ def _imported(name: str) -> Any:
 def _known_bug(name: str) -> Any:
     from otm.audit.known_bugs import KNOWN_BUGS
 
-    by_name = {bug.name: bug.subject for bug in KNOWN_BUGS}
+    by_name = {bug.name: bug.verifier for bug in KNOWN_BUGS}
     return by_name[check_name("known bug", name, by_name)]
 
 

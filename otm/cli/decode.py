@@ -13,8 +13,6 @@ import typer
 from otm.cli.output import print_json
 from otm.errors import InvalidInputError
 
-__all__ = ["decode"]
-
 
 def decode(context: typer.Context) -> None:
     """Decode a prompt with and without drafts; show what was accepted, and what it saves."""
@@ -46,7 +44,7 @@ def _document(options: Any) -> dict[str, Any]:
     with contextlib.redirect_stdout(sys.stderr):  # it may say that torch is missing
         target, draft = demo.model_names(options)
     methods = demo.ways_to_decode(options, demo.load_model(target), demo.load_model(draft))
-    generations = {name: method(max_tokens=options.tokens) for name, method in methods.items()}
+    generations = {name: method(max_tokens=options.max_tokens) for name, method in methods.items()}
     ways = [
         {
             "way": name,

@@ -9,8 +9,6 @@ import typer
 
 from otm.cli.output import print_json
 
-__all__ = ["figures"]
-
 
 def figures(
     names: Annotated[

@@ -13,8 +13,6 @@ from otm._core.arithmetic import Number
 from otm._core.interval import Interval
 from otm._core.text import text_table
 
-__all__ = ["as_json", "exact_text", "print_facts", "print_json", "print_table", "working"]
-
 LONGEST_FRACTION = 1024
 """Most bits of a numerator or denominator that is written out."""
 

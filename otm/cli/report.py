@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from otm.gain import Latency, Summary
     from otm.gain.run import Progress
 
-__all__ = ["report"]
-
 
 _FILES = "arrays in files"
 _TEXT = "models that read a --text"
@@ -131,7 +129,7 @@ def report(
     elif draft.lower().endswith(".jsonl"):
         if target is not None:
             raise InvalidInputError("a .jsonl file has both models' lists; give one file")
-        source = gain.from_lines(Path(draft), vocabulary=vocabulary)
+        source = gain.from_top_logprobs(Path(draft), vocabulary=vocabulary)
     else:
         source = gain.from_files(
             Path(draft),

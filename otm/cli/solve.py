@@ -1,4 +1,4 @@
-"""``otm solve``: the optimal acceptance probability of a pair of laws."""
+"""``otm solve``: the optimal acceptance probability of a pair of distributions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
-from otm.cli.laws import check_exact_size, given_laws
+from otm.cli.distributions import check_exact_size, read_distributions
 from otm.cli.output import as_json, exact_text, print_facts, print_json, print_table
 from otm.comparison import Comparison, compare
 from otm.files.writing import check_place
@@ -17,28 +17,28 @@ from otm.problem import Problem
 from otm.solution import Solution
 from otm.solve import solve as solve_problem
 
-__all__ = ["solve"]
-
 
 def solve(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="A file of both laws, or one of the draft law and one of the target law: .json, "
-            ".npy, .npz or .safetensors.",
+            help="A file of both distributions, or one of the draft distribution and one of the "
+            "target distribution: .json, .npy, .npz or .safetensors.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
     *,
     draft: Annotated[
-        str | None, typer.Option(help="The draft law, such as 0.5,0.5 or 1/3,2/3.")
+        str | None, typer.Option(help="The draft distribution, such as 0.5,0.5 or 1/3,2/3.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The target law, in the same way.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The target distribution, in the same way.")
+    ] = None,
     k: Annotated[int, typer.Option("-k", "--k", help="Number of i.i.d. drafts.")] = 1,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Compute in fractions; so it is if a law has any."),
+        typer.Option("--exact", help="Compute in fractions; so it is if a distribution has any."),
     ] = False,
     method: Annotated[str, typer.Option(help="auto, closed-form, lp-highs or lp-cvxpy.")] = "auto",
     compared: Annotated[
@@ -52,12 +52,12 @@ def solve(
     """Find the optimal acceptance probability α for k drafts, and prove it.
 
     A JSON file is a list of numbers, or {"draft": [...], "target": [...]}; fractions are written as
-    strings, "1/3".  In .npz and .safetensors files the laws are called draft and target, or there
-    is one file for each.  Nothing in a file is executed.
+    strings, "1/3".  In .npz and .safetensors files the distributions are called draft and target,
+    or there is one file for each.  Nothing in a file is executed.
     """
     if certificate is not None:
         check_place(certificate)
-    laws = given_laws(files or [], draft, target, exact=exact)
+    laws = read_distributions(files or [], draft, target, exact=exact)
     for law in laws:
         check_exact_size(law, k)
     problem = Problem(*laws, k)
@@ -76,7 +76,7 @@ def solve(
     if comparison is not None:
         print()
         print_table(
-            ("rule", "drafts", "acceptance", "optimum", "output law"),
+            ("rule", "drafts", "acceptance", "optimum", "output distribution"),
             [_cells(rule) for rule in comparison],
         )
 

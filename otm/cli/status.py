@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from otm.errors import OTMError
 
-__all__ = ["BAD_INPUT", "INTERNAL_ERROR", "INTERRUPTED", "status_of"]
-
 BAD_INPUT = 2
 """Status after a wrong command line or a wrong input, as of most programs."""
 

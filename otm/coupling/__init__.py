@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from otm.coupling.build import PLANS
     from otm.coupling.greedy_drafts import GreedyRule
     from otm.coupling.importance_selection import ImportanceSelection
     from otm.coupling.k_seq import KSeq
@@ -22,13 +23,12 @@ if TYPE_CHECKING:
         RecursiveRejectionWithoutReplacement,
     )
     from otm.coupling.residual import ResidualPlan
-    from otm.coupling.rules import RULES
     from otm.coupling.spec_hub import SpecHub
     from otm.coupling.table import TablePlan
     from otm.coupling.typical_acceptance import TypicalAcceptance
 
 __all__ = [
-    "RULES",
+    "PLANS",
     "ArgmaxLenientPlan",
     "GreedyRule",
     "ImportanceSelection",
@@ -61,7 +61,7 @@ _HOMES = {
     "NaiveTargetSampling": "naive_target_sampling",
     "NonIterativeRejection": "non_iterative_rejection",
     "OptimalPlan": "optimal",
-    "RULES": "rules",
+    "PLANS": "build",
     "RecursiveRejection": "recursive_rejection",
     "RecursiveRejectionWithoutReplacement": "recursive_rejection_without_replacement",
     "ResidualPlan": "residual",

@@ -12,65 +12,75 @@
 `python -m otm.decoding` shows it at work.
 """
 
-from otm.decoding.analysis import (
-    acceptance_from_divergence,
+from otm.decoding.analysis.acceptance import acceptance_from_divergence, lk_divergence
+from otm.decoding.analysis.choosing_gamma import (
     best_gamma,
-    divergence_lk,
+    oracle_speedup,
+    single_draft_improvement,
+)
+from otm.decoding.analysis.factors import (
     expected_tokens,
-    least_improvement,
     memory_accesses_factor,
     operations_factor,
-    oracle_speedup,
     walltime_improvement,
 )
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search
-from otm.decoding.drafters import (
-    AcceleratedDrafter,
-    NonAutoregressiveDrafter,
-    PromptLookup,
-)
-from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter
-from otm.decoding.generate import autoregressive, spectr, speculative, tree_rules
+from otm.decoding.branching import Branching
+from otm.decoding.drafters.accelerated import AcceleratedDrafter
+from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter, skip_gram_heads
+from otm.decoding.drafters.prompt_lookup import PromptLookup
+from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.hypotheses import Hypothesis
-from otm.decoding.loop import Options, stream
-from otm.decoding.policies import OnlineGamma, best_gamma_policy, huggingface_heuristic
+from otm.decoding.loop import DecodingOptions, stream
+from otm.decoding.policies import GammaPolicy, OnlineGamma, best_gamma_policy, huggingface_heuristic
+from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import spectr_verifier, verify_chain
+from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
+from otm.decoding.verifiers import tree_rules
 
 __all__ = [
     "AcceleratedDrafter",
     "Beams",
+    "Branching",
+    "DecodingOptions",
     "DraftNode",
     "Drafter",
+    "GammaPolicy",
     "Generation",
     "Hypothesis",
     "ModelDrafter",
     "NonAutoregressiveDrafter",
     "OnlineGamma",
-    "Options",
     "PromptLookup",
+    "Randomness",
     "SamplingParameters",
     "Seconds",
     "Step",
+    "TargetProbs",
+    "Verifier",
     "acceptance_from_divergence",
     "autoregressive",
     "beam_search",
     "best_gamma",
     "best_gamma_policy",
-    "divergence_lk",
     "expected_tokens",
     "huggingface_heuristic",
-    "least_improvement",
+    "lk_divergence",
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",
+    "render_trace",
+    "single_draft_improvement",
+    "skip_gram_heads",
     "spectr",
     "spectr_verifier",
     "speculative",
     "speculative_beam_search",
     "stream",
+    "trace_legend",
     "tree_rules",
     "verify_chain",
     "verify_traversal",

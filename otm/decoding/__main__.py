@@ -18,22 +18,16 @@ import numpy as np
 from otm._core.numbers import as_positive, check_name
 from otm._core.optional import is_installed, optional
 from otm.decoding.checks import as_prompts, check_room
-from otm.decoding.generate import (
-    CHAIN_VERIFIERS,
-    autoregressive,
-    spectr,
-    speculative,
-    tree_rules,
-)
-from otm.decoding.rendering import legend, statistics, trace, wants_colour
+from otm.decoding.generate import autoregressive, spectr, speculative
+from otm.decoding.rendering import render_trace, statistics, trace_legend, wants_colour
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
+from otm.decoding.verifiers import tree_rules
 from otm.errors import OTMError
 from otm.models.base import LanguageModel
 from otm.models.gpt.model import SHIPPED, decode, load
 from otm.models.ngram import NGramModel
-
-__all__ = ["command_line", "compare_ways", "load_model", "main", "model_names", "ways_to_decode"]
+from otm.rules import names
 
 _T = TypeVar("_T")
 
@@ -84,7 +78,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--prompt", default="And it came to pass", help="text to go on from (%(default)r)")
-    add("--tokens", type=int, default=96, metavar="N", help="new tokens (%(default)s)")
+    add("--max-tokens", type=int, default=96, metavar="N", help="most new tokens (%(default)s)")
     add("--gamma", type=int, default=4, metavar="N", help="drafts of a path (%(default)s)")
     add("--k", type=int, nargs="+", default=[1, 4, 8], metavar="K", help="SpecTr's paths (1 4 8)")
     add(
@@ -113,12 +107,12 @@ def compare_ways(options: argparse.Namespace) -> None:
     print(f"target: {target}, draft: {draft}, γ = {options.gamma}, ", end="")
     print(f"temperature {options.temperature:g}, seed {options.seed}", flush=True)
     generations = {
-        name: method(max_tokens=options.tokens) for name, method in _progress(methods.items())
+        name: method(max_tokens=options.max_tokens) for name, method in _progress(methods.items())
     }
 
     colour = wants_colour(sys.stdout) if options.colour is None else options.colour
     width = shutil.get_terminal_size((100, 24)).columns
-    print(legend(colour=colour))
+    print(trace_legend(colour=colour))
     chain = _chain("chain")
     shown = {chain: generations[chain].steps}
     many = [k for k in options.k if k > 1]
@@ -127,7 +121,9 @@ def compare_ways(options: argparse.Namespace) -> None:
         shown[f"{name}, the first {STEPS_SHOWN} steps"] = generations[name].steps[:STEPS_SHOWN]
     for title, steps in shown.items():
         print(f"\n{title}\n")
-        for line in trace(steps, generations[chain].prompts, decode, width=width, colour=colour):
+        for line in render_trace(
+            steps, generations[chain].prompts, decode, width=width, colour=colour
+        ):
             print(line)
     print(
         f"\n{statistics(generations)}\n\nOne run of each, at one seed: another gives other numbers."
@@ -143,16 +139,14 @@ def ways_to_decode(
 ) -> dict[str, Callable[..., Generation]]:
     """All ways to decode, by name, as functions of the number of tokens; each has been tried."""
     prompts = as_prompts([_prompt(options)], target.vocabulary)
-    check_room(target, draft, prompts, as_positive(options.tokens, "max_tokens"))
+    check_room(target, draft, prompts, as_positive(options.max_tokens, "max_tokens"))
     common: Any = {"sampling": SamplingParameters(options.temperature), "seed": options.seed}
     drafts: Any = {"gamma": options.gamma, **common}
     methods: dict[str, Callable[..., Generation]] = {
         "autoregressive": partial(autoregressive, target, prompts, **common)
     }
-    for how in CHAIN_VERIFIERS:
-        methods[_chain(how)] = partial(
-            speculative, target, draft, prompts, verification=how, **drafts
-        )
+    for how in names("verifier", several=False):
+        methods[_chain(how)] = partial(speculative, target, draft, prompts, rule=how, **drafts)
     for rule, k in itertools.product(options.rule, options.k):
         methods[_spectr(rule, k)] = partial(
             spectr, target, draft, prompts, rule=rule, k=k, **drafts

@@ -45,8 +45,6 @@ from otm.decoding.trace import Seconds
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 
-__all__ = ["Beams", "beam_search", "speculative_beam_search"]
-
 
 @dataclass(frozen=True)
 class Beams:
@@ -92,7 +90,7 @@ def beam_search(
     width: int = 4,
     *,
     max_tokens: int = 64,
-    end: int | Collection[int] | None = None,
+    eos_token_id: int | Collection[int] | None = None,
     sampling: SamplingParameters | None = None,
 ) -> Beams:
     """Search for likely continuations; see the module for what is scored.
@@ -109,7 +107,7 @@ def beam_search(
         Width w of the beam.
     max_tokens : int, optional
         Most new tokens.
-    end : int or collection of int, optional
+    eos_token_id : int or collection of int, optional
         Tokens that finish a hypothesis.
     sampling : SamplingParameters, optional
         From the model's scores to the laws whose probabilities count: with a temperature other than
@@ -156,7 +154,7 @@ def beam_search(
         draft_width=width,
         gamma=0,
         max_tokens=max_tokens,
-        end=end,
+        eos_token_id=eos_token_id,
     )
 
 
@@ -170,7 +168,7 @@ def speculative_beam_search(
     gamma: int = 5,
     draft_sampling: SamplingParameters | None = None,
     max_tokens: int = 64,
-    end: int | Collection[int] | None = None,
+    eos_token_id: int | Collection[int] | None = None,
     sampling: SamplingParameters | None = None,
 ) -> Beams:
     """Find the beams of `beam_search` with fewer runs of the target ([leviathan2023]_, A.4).
@@ -183,7 +181,7 @@ def speculative_beam_search(
 
     Parameters
     ----------
-    target, prompts, width, max_tokens, end, sampling
+    target, prompts, width, max_tokens, eos_token_id, sampling
         As for `beam_search`.
     draft : LanguageModel
         A cheaper model on the same vocabulary.
@@ -241,7 +239,7 @@ def speculative_beam_search(
         draft_width=u,
         gamma=gamma,
         max_tokens=max_tokens,
-        end=end,
+        eos_token_id=eos_token_id,
     )
 
 
@@ -254,7 +252,7 @@ def _search(
     draft_width: int,
     gamma: int,
     max_tokens: int,
-    end: int | Collection[int] | None,
+    eos_token_id: int | Collection[int] | None,
 ) -> Beams:
     """Search with a speculative beam, or without drafts."""
     begun = time.perf_counter()
@@ -263,7 +261,7 @@ def _search(
     given = as_prompts(prompts, target.model.vocabulary)
     limit = as_positive(max_tokens, "max_tokens")
     check_room(target.model, partner, given, limit)
-    ends = as_end(end, target.model.vocabulary)
+    ends = as_end(eos_token_id, target.model.vocabulary)
     w, u = as_positive(width, "width"), as_positive(draft_width, "draft_width")
     most = as_gamma(gamma)
     if u < w:

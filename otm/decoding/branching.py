@@ -9,12 +9,10 @@ from typing import Any, TypeAlias
 from otm._core.checks import as_draft_count
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
-__all__ = ["Branching", "as_branching", "children_at"]
-
 Branching: TypeAlias = int | tuple[int, ...]
 """Either a number K of chains, or for each level the number of children of a node there."""
 
-MOST_PATHS = 2**16
+MAX_PATHS = 2**16
 """Most paths of a tree, far beyond what a target model can read at once."""
 
 
@@ -28,7 +26,7 @@ def as_branching(branching: Any) -> Branching:
     InvalidDraftCountError
         If one of the numbers is not an integer of at least 1.
     ProblemTooLargeError
-        If there would be more than `MOST_PATHS` paths.
+        If there would be more than `MAX_PATHS` paths.
 
     Examples
     --------
@@ -43,9 +41,9 @@ def as_branching(branching: Any) -> Branching:
         )
     counts = tuple(as_draft_count(number) for number in numbers)
     paths = math.prod(counts)
-    if paths > MOST_PATHS:
+    if paths > MAX_PATHS:
         raise ProblemTooLargeError(
-            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MOST_PATHS:,} can be asked "
+            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MAX_PATHS:,} can be asked "
             "for, and few models gain from more than a hundred"
         )
     return counts if isinstance(branching, tuple) else counts[0]

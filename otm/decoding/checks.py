@@ -19,19 +19,6 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 
-__all__ = [
-    "as_end",
-    "as_paths",
-    "as_prompts",
-    "as_sampling",
-    "as_sources",
-    "as_stop",
-    "check_models",
-    "check_options",
-    "check_outputs",
-    "check_room",
-]
-
 
 def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
     """Return prompts as tuples of tokens, at least one in each."""
@@ -70,8 +57,8 @@ def as_end(end: Any, vocabulary: int) -> frozenset[int]:
     tokens = [token for token in map(whole, given) if token is not None]
     if len(tokens) < len(given) or not all(0 <= token < vocabulary for token in tokens):
         raise InvalidParameterError(
-            f"end = {shown(end)}; it must be a token of the target model, 0 to {vocabulary - 1}, a "
-            "collection of such tokens, or None"
+            f"eos_token_id = {shown(end)}; it must be a token of the target model, 0 to "
+            f"{vocabulary - 1}, a collection of such tokens, or None"
         )
     return frozenset(tokens)
 
@@ -188,7 +175,7 @@ def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Pa
                 f"the drafter returned {shown(tree)} for a sequence; it must return the root of a "
                 "tree, a DraftNode with the path ()"
             )
-        paths = tree.leaves()
+        paths = tree.leaf_paths()
         for path in paths:
             if len(path) > depth:
                 raise InvalidDraftsError(

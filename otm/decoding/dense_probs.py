@@ -11,8 +11,6 @@ from otm._core.checks import as_array, name_row
 from otm._core.tensors import is_tensor, to_host
 from otm.errors import InvalidDistributionError
 
-__all__ = ["dense_probs"]
-
 
 def dense_probs(
     logits: Any,

@@ -22,8 +22,6 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError
 from otm.models.base import LanguageModel
 
-__all__ = ["DraftNode", "Drafter", "ModelDrafter", "Randomness"]
-
 Randomness = Callable[[int], npt.NDArray[Any]]
 """m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
 
@@ -37,8 +35,8 @@ class DraftNode:
     path : tuple of int
         The draft tokens from the root's child down to this one; empty at the root, which stands
         for the last token that is known.
-    law : SparseProbs or None
-        The law that the children were drawn from, independently; None if there are none.
+    draft_probs : SparseProbs or None
+        The distribution that the children were drawn from, independently; None if there are none.
     children : list of DraftNode
         One for each draw.
 
@@ -46,13 +44,13 @@ class DraftNode:
     --------
     >>> import numpy as np
     >>> root = DraftNode()
-    >>> root.grow(SparseProbs([3, 7], [0.5, 0.5]), 2, lambda m: np.array([0.2, 0.7]))
+    >>> root.draw_children(SparseProbs([3, 7], [0.5, 0.5]), 2, lambda m: np.array([0.2, 0.7]))
     >>> [child.path for child in root.children], root.children[0].token
     ([(3,), (7,)], 3)
     """
 
     path: Path = ()
-    law: SparseProbs | None = None
+    draft_probs: SparseProbs | None = None
     children: list[DraftNode] = field(default_factory=list)
 
     @property
@@ -60,30 +58,30 @@ class DraftNode:
         """The draft token itself; the root has none."""
         return self.path[-1]
 
-    def offered(self) -> SparseProbs:
-        """Law of the children, which there must be.
+    def checked_draft_probs(self) -> SparseProbs:
+        """Return the distribution of the children, after checking that it can give them.
 
         Raises
         ------
         InvalidDraftsError
-            If the node has no law, or a child that this law cannot give or whose path does not
+            If the node has no distribution, or a child that it cannot give or whose path does not
             continue the node's.
         """
-        if not isinstance(self.law, SparseProbs):
+        if not isinstance(self.draft_probs, SparseProbs):
             raise InvalidDraftsError(
-                f"the drafts after {self.path} come with a {type(self.law).__name__} as the law "
-                "that they were drawn from; without it no verifier is lossless, so give a "
-                "SparseProbs as `law` beside `children`"
+                f"the drafts after {self.path} come with a {type(self.draft_probs).__name__} as "
+                "the distribution that they were drawn from; without it no verifier is lossless, "
+                "so give a SparseProbs as `draft_probs` beside `children`"
             )
         for child in self.children:
-            if child.path[:-1] != self.path or not self.law.of(child.token) > 0:
+            if child.path[:-1] != self.path or not self.draft_probs.of(child.token) > 0:
                 raise InvalidDraftsError(
                     f"draft {child.path} after {self.path}; a draft must lengthen the path by a "
-                    "token that the law it was drawn from can give"
+                    "token that the distribution it was drawn from can give"
                 )
-        return self.law
+        return self.draft_probs
 
-    def merged(self) -> list[DraftNode]:
+    def merged_children(self) -> list[DraftNode]:
         """List the children, of which the first with a token takes what grew below all of these.
 
         What is below a node is drawn independently of its being drawn again beside it, so that it
@@ -95,7 +93,7 @@ class DraftNode:
             node = DraftNode(child.path)
             kept = first.setdefault(child.token, node)
             if child.children:
-                kept.law = child.law
+                kept.draft_probs = child.draft_probs
                 kept.children += child.children
             children.append(node)
         return children
@@ -108,30 +106,30 @@ class DraftNode:
             yield node
             waiting.extend(reversed(node.children))
 
-    def leaves(self) -> list[Path]:
+    def leaf_paths(self) -> list[Path]:
         """List the different paths that no other one continues."""
         paths = dict.fromkeys(node.path for node in self.nodes())
         continued = {path[:-1] for path in paths if path}
         return [path for path in paths if path not in continued]
 
-    def drawn(self) -> list[Path]:
+    def drawn_paths(self) -> list[Path]:
         """List the paths to the last drafts, as often as each was drawn."""
         return [node.path for node in self.nodes() if node.path and not node.children]
 
-    def grow(self, law: SparseProbs, count: int, uniforms: Randomness) -> None:
-        """Draw children from a law, independently, with a uniform each.
+    def draw_children(self, draft_probs: SparseProbs, count: int, uniforms: Randomness) -> None:
+        """Draw children from a distribution, independently, with a uniform each.
 
         Parameters
         ----------
-        law : SparseProbs
-            The law of each child.
+        draft_probs : SparseProbs
+            The distribution of each child.
         count : int
             How many to draw.
         uniforms : Randomness
             Source of independent uniforms in [0, 1).
         """
-        self.law = law
-        tokens = law.draw(uniforms(count))
+        self.draft_probs = draft_probs
+        tokens = draft_probs.draw(uniforms(count))
         self.children = [DraftNode((*self.path, token)) for token in tokens.tolist()]
 
 
@@ -223,7 +221,7 @@ class ModelDrafter(Drafter):
     >>> from otm.models import TableModel
     >>> drafter = ModelDrafter(TableModel({(): [0.5, 0.5]}), branching=(2, 1))
     >>> [root] = drafter.draft([(0,)], [2], None, [np.random.default_rng(0).random])
-    >>> root.drawn()
+    >>> root.drawn_paths()
     [(1, 0), (0, 0)]
     """
 
@@ -262,6 +260,7 @@ class ModelDrafter(Drafter):
             for b, nodes in enumerate(growing):
                 found = {path: laws(b, path) for path in paths[b]}
                 for node in nodes:
-                    node.grow(found[node.path], children_at(self.branching, depth), uniforms[b])
+                    count = children_at(self.branching, depth)
+                    node.draw_children(found[node.path], count, uniforms[b])
                 levels[b] = [child for node in nodes for child in node.children]
         return roots

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Unpack
 
-from otm._core.numbers import check_name
-from otm._core.text import shown
-from otm.coupling.rules import RULES, Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding.branching import Branching
 from otm.decoding.checks import as_prompts, as_sampling, check_models
 from otm.decoding.drafting import Drafter, ModelDrafter
-from otm.decoding.loop import Options, Prompts, stream
+from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
-from otm.drafts.iid import IID
+from otm.decoding.verification import Verifier, verify_chain
+from otm.decoding.verifiers import chain_verifier, tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
-from otm.problem import Problem
-
-__all__ = ["autoregressive", "spectr", "speculative", "tree_rules", "verifier_of"]
-
-CHAIN_VERIFIERS = {"chain": verify_chain, "block": verify_traversal}
-"""How a chain is judged; on a chain, traversal verification is block verification."""
 
 CHAINS = 8
 """Number of chains if nothing else is said."""
 
 
 def autoregressive(
-    target: LanguageModel, prompts: Prompts, **options: Unpack[Options]
+    target: LanguageModel, prompts: Prompts, **options: Unpack[DecodingOptions]
 ) -> Generation:
     """Decode without drafts, one token for each run of the target model.
 
@@ -43,7 +33,7 @@ def autoregressive(
     prompts : sequence of sequences of int
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     **options
-        See `Options`.
+        See `DecodingOptions`.
 
     Returns
     -------
@@ -61,7 +51,7 @@ def autoregressive(
     --------
     >>> from otm.models import TableModel
     >>> model = TableModel({(): [0, 1, 0], (1,): [0.25, 0.25, 0.5]})
-    >>> autoregressive(model, [[0], [2]], max_tokens=4, end=2, seed=0).sequences
+    >>> autoregressive(model, [[0], [2]], max_tokens=4, eos_token_id=2, seed=0).sequences
     ((1, 1, 2), (1, 0, 1, 1))
     """
     return _decode(target, prompts, None, verify_chain, gamma=0, options=options)
@@ -73,9 +63,9 @@ def speculative(
     prompts: Prompts,
     *,
     gamma: int | GammaPolicy = 5,
-    verification: str = "chain",
+    rule: str = "chain",
     draft_sampling: SamplingParameters | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[DecodingOptions],
 ) -> Generation:
     """Decode with one chain of drafts in each step ([leviathan2023]_, Algorithm 1).
 
@@ -89,13 +79,13 @@ def speculative(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
-    verification : {"chain", "block"}, optional
+    rule : {"chain", "block"}, optional
         Accept drafts up to the first that is rejected (Algorithm 1), or judge them together, which
         accepts at least as much on average ([sun2024block]_).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
     **options
-        See `Options`.
+        See `DecodingOptions`.
 
     Returns
     -------
@@ -105,7 +95,7 @@ def speculative(
     Raises
     ------
     UnknownMethodError
-        If there is no such verification.
+        If there is no such rule.
     InvalidInputError, InvalidParameterError
         As for `stream`, and if a `draft_sampling` is given beside a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
@@ -125,7 +115,7 @@ def speculative(
     >>> 2.5 < generation.block_efficiency < 3  # 1 + α + α² + α³ = 2.73 for α = 3/4
     True
     """
-    verifier = CHAIN_VERIFIERS[check_name("verification", verification, CHAIN_VERIFIERS)]
+    verifier = chain_verifier(rule)
     drafter = _as_drafter(draft, 1, draft_sampling, options)
     return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
 
@@ -137,9 +127,9 @@ def spectr(
     *,
     k: Branching | None = None,
     gamma: int | GammaPolicy = 5,
-    rule: str | Rule = "k-Seq",
+    rule: str | PlanBuilder = "k-Seq",
     draft_sampling: SamplingParameters | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[DecodingOptions],
 ) -> Generation:
     """Decode with K chains, or a prefix tree, of drafts in each step ([sun2023]_, Algorithm 3).
 
@@ -165,7 +155,7 @@ def spectr(
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
     **options
-        See `Options`.
+        See `DecodingOptions`.
 
     Returns
     -------
@@ -199,54 +189,13 @@ def spectr(
     >>> 3.2 < generation.block_efficiency < 3.6
     True
     """
-    verifier = verifier_of(rule)
+    verifier = tree_verifier(rule)
     if k is not None and isinstance(draft, Drafter):
         raise InvalidParameterError(
             "`k` is given beside a drafter, which has its own; give it there"
         )
     drafter = _as_drafter(draft, CHAINS if k is None else k, draft_sampling, options)
     return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
-
-
-@cache
-def tree_rules() -> tuple[str, ...]:
-    """List the names that `spectr` takes: traversal, and the rules for k i.i.d. drafts.
-
-    Examples
-    --------
-    >>> tree_rules()[:3]
-    ('traversal', 'optimal', 'k-Seq')
-    """
-    problem = Problem([0.5, 0.5], [0.5, 0.5], 2)
-    drafts = {name: rule(problem).drafts for name, rule in RULES.items()}
-    iid = [name for name, law in drafts.items() if isinstance(law, IID) and law.k == problem.k]
-    return ("traversal", *iid)
-
-
-def verifier_of(rule: str | Rule) -> Verifier:
-    """Return the verifier of trees that a name, or a rule, stands for.
-
-    Raises
-    ------
-    UnknownMethodError
-        If there is no rule for trees of this name.
-    InvalidParameterError
-        If it is neither a name nor a function, or for drafts that are not independent.
-    """
-    if callable(rule):
-        return spectr_verifier(rule)
-    if not isinstance(rule, str):
-        raise InvalidParameterError(
-            f"rule = {shown(rule)}; give a name, one of {', '.join(tree_rules())}, or a function "
-            "from a problem to a plan"
-        )
-    if rule in set(RULES) - set(tree_rules()):
-        raise InvalidParameterError(
-            f"{rule!r} is for drafts that are not independent; for trees of drafts there are "
-            f"{', '.join(tree_rules())}"
-        )
-    check_name("rule", rule, tree_rules())
-    return verify_traversal if rule == "traversal" else spectr_verifier(RULES[rule])
 
 
 def _decode(
@@ -256,7 +205,7 @@ def _decode(
     verifier: Verifier,
     *,
     gamma: int | GammaPolicy,
-    options: Options,
+    options: DecodingOptions,
 ) -> Generation:
     check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
@@ -268,7 +217,7 @@ def _as_drafter(
     draft: LanguageModel | Drafter,
     branching: Branching,
     sampling: SamplingParameters | None,
-    options: Options,
+    options: DecodingOptions,
 ) -> Drafter:
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling

@@ -14,8 +14,6 @@ from otm._core.arithmetic import Law, Number, is_exact
 from otm._core.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
 
-__all__ = ["EMPTY", "Beam", "Block", "Hypothesis", "best_continuations"]
-
 
 @dataclass(frozen=True)
 class Hypothesis:

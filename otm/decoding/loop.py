@@ -27,18 +27,16 @@ from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.trace import Ending, Seconds, Step
+from otm.decoding.trace import FinishReason, Seconds, Step
 from otm.decoding.verification import Verifier, verify_chain
 from otm.models.base import LanguageModel
-
-__all__ = ["Options", "Prompts", "stream"]
 
 Prompts = Sequence[Sequence[int]]
 LONGEST_HISTORY = 256
 """Most steps of a sequence that a policy for γ sees, the last ones."""
 
 
-class Options(TypedDict, total=False):
+class DecodingOptions(TypedDict, total=False):
     """What every way of decoding takes; all of it may be left out.
 
     Attributes
@@ -47,7 +45,7 @@ class Options(TypedDict, total=False):
         How to sample from the target model; if left out, as the model says.
     max_tokens : int
         Most new tokens of a sequence, at least 1; 64 if left out.
-    end : int or collection of int
+    eos_token_id : int or collection of int
         Tokens that end a sequence; they are output.
     stop : callable
         Called with the new tokens of a sequence after each of them; true ends the sequence there.
@@ -61,14 +59,14 @@ class Options(TypedDict, total=False):
     --------
     >>> from otm.decoding import autoregressive
     >>> from otm.models import TableModel
-    >>> options = Options(max_tokens=3, seed=0)
+    >>> options = DecodingOptions(max_tokens=3, seed=0)
     >>> len(autoregressive(TableModel({(): [0.5, 0.5]}), [[0]], **options).sequences[0])
     3
     """
 
     sampling: SamplingParameters
     max_tokens: int
-    end: int | Collection[int] | None
+    eos_token_id: int | Collection[int] | None
     stop: Callable[[Sequence[int]], bool] | None
     seed: int | None
     uniforms: Sequence[Randomness] | None
@@ -78,10 +76,10 @@ def stream(
     target: LanguageModel,
     prompts: Prompts,
     drafter: Drafter | None = None,
-    verify: Verifier = verify_chain,
+    verifier: Verifier = verify_chain,
     *,
     gamma: int | GammaPolicy = 5,
-    **options: Unpack[Options],
+    **options: Unpack[DecodingOptions],
 ) -> Iterator[Step]:
     """Decode with any drafter and verifier, and yield each step as soon as it is made.
 
@@ -93,12 +91,12 @@ def stream(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     drafter : Drafter, optional
         What drafts; without one the target decodes alone.
-    verify : Verifier, optional
+    verifier : Verifier, optional
         What judges the drafts.
     gamma : int or GammaPolicy, optional
         Most drafts γ of a path.
     **options
-        See `Options`.
+        See `DecodingOptions`.
 
     Yields
     ------
@@ -130,16 +128,16 @@ def stream(
     ((0, 0),) -> (0, 1)
     ((1,),) -> (1, 0)
     """
-    check_options(options, Options.__annotations__)
+    check_options(options, DecodingOptions.__annotations__)
     check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
     limit = as_positive(options.get("max_tokens", 64), "max_tokens")
     check_room(target, drafter, given, limit)
-    end = as_end(options.get("end"), target.vocabulary)
+    end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
     reader = Reader(target, as_sampling(options.get("sampling")))
     cut = _Cut(limit, end, as_stop(options.get("stop")))
-    return _Loop(reader, drafter, verify, as_policy(gamma), cut).steps(given, sources)
+    return _Loop(reader, drafter, verifier, as_policy(gamma), cut).steps(given, sources)
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ class _Loop:
 
     reader: Reader
     drafter: Drafter | None
-    verify: Verifier
+    verifier: Verifier
     policy: GammaPolicy
     cut: _Cut
 
@@ -173,27 +171,27 @@ class _Loop:
             paths = as_paths(trees, most, self.reader.model.vocabulary)
             laws = self.reader.read(contexts, paths, parents, whole=True)
             outputs = [
-                self.verify(tree, partial(laws, i), uniforms[i]) for i, tree in enumerate(trees)
+                self.verifier(tree, partial(laws, i), uniforms[i]) for i, tree in enumerate(trees)
             ]
             check_outputs(outputs)
             seconds = clock.read()
             going = []
             for i, b in enumerate(running):
-                output, ending = self.cut(new[b], outputs[i])
+                output, finish_reason = self.cut(new[b], outputs[i])
                 step = Step(
                     sequence=b,
                     call=call,
                     position=len(contexts[i]),
                     gamma=gammas[i],
-                    drafts=tuple(trees[i].drawn()),
+                    drafts=tuple(trees[i].drawn_paths()),
                     output=output,
                     accepted=min(len(outputs[i]) - 1, len(output)),
-                    ending=ending,
+                    finish_reason=finish_reason,
                     seconds=seconds,
                 )
                 new[b] += output
                 history[b].append(step)
-                if ending is None:
+                if finish_reason is None:
                     going.append(i)
                 yield step
             parents = going
@@ -210,11 +208,11 @@ class _Cut:
     end: frozenset[int]
     stop: Callable[[Sequence[int]], bool] | None
 
-    def __call__(self, before: Path, output: Path) -> tuple[Path, Ending | None]:
+    def __call__(self, before: Path, output: Path) -> tuple[Path, FinishReason | None]:
         """Cut the output behind new tokens off at the first ending."""
         for i, token in enumerate(output, start=1):
             if token in self.end:
-                return output[:i], "end"
+                return output[:i], "eos"
             if self.stop is not None and self.stop((*before, *output[:i])):
                 return output[:i], "stop"
             if len(before) + i == self.limit:

@@ -13,16 +13,6 @@ from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
-__all__ = [
-    "LARGEST_GAMMA",
-    "as_costs",
-    "as_draft_numbers",
-    "as_kind",
-    "in_unit_interval",
-    "of_one_kind",
-    "result",
-]
-
 LARGEST_GAMMA = 2**53
 """Most drafts in a block; beyond it float64 skips whole numbers."""
 

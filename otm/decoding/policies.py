@@ -25,19 +25,10 @@ import numpy as np
 
 from otm._core.numbers import as_integer, as_positive
 from otm._core.text import shown
-from otm.decoding.analysis import best_gamma
+from otm.decoding.analysis.choosing_gamma import best_gamma
 from otm.decoding.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError
-
-__all__ = [
-    "GammaPolicy",
-    "OnlineGamma",
-    "as_gamma",
-    "as_policy",
-    "best_gamma_policy",
-    "huggingface_heuristic",
-]
 
 FIRST_COST = 0.05
 """The c that is assumed before anything was timed: what [leviathan2023]_ give as a bound."""
@@ -67,7 +58,7 @@ def as_gamma(value: Any) -> int:
     )
 
 
-def best_gamma_policy(alpha: float, cost: float, *, largest: int | None = None) -> GammaPolicy:
+def best_gamma_policy(alpha: float, cost: float, *, max_gamma: int | None = None) -> GammaPolicy:
     """Draft the number γ that is best for known α and c ([leviathan2023]_, Theorem 3.8).
 
     Parameters
@@ -76,7 +67,7 @@ def best_gamma_policy(alpha: float, cost: float, *, largest: int | None = None) 
         Acceptance rate α, in [0, 1].
     cost : float
         Time c of a run of the draft model over that of the target, at least 0.
-    largest : int, optional
+    max_gamma : int, optional
         Most drafts of a step.
 
     Returns
@@ -87,7 +78,7 @@ def best_gamma_policy(alpha: float, cost: float, *, largest: int | None = None) 
     Raises
     ------
     InvalidParameterError
-        If a number is outside its range, or every further draft pays and `largest` is not given.
+        If a number is outside its range, or every further draft pays and `max_gamma` is not given.
 
     References
     ----------
@@ -99,10 +90,10 @@ def best_gamma_policy(alpha: float, cost: float, *, largest: int | None = None) 
     >>> best_gamma_policy(0.75, 0.02)([])
     9
     """
-    return as_policy(best_gamma(alpha, cost, largest=largest))
+    return as_policy(best_gamma(alpha, cost, max_gamma=max_gamma))
 
 
-def huggingface_heuristic(initial: int = 5, *, largest: int | None = None) -> GammaPolicy:
+def huggingface_heuristic(initial_gamma: int = 5, *, max_gamma: int | None = None) -> GammaPolicy:
     """Draft 2 more after a step that accepted all drafts, and otherwise 1 fewer, but at least 1.
 
     The schedule "heuristic" of Hugging Face transformers, with γ = 5 at first as in
@@ -110,9 +101,9 @@ def huggingface_heuristic(initial: int = 5, *, largest: int | None = None) -> Ga
 
     Parameters
     ----------
-    initial : int, optional
+    initial_gamma : int, optional
         γ of the first step of each sequence, at least 1.
-    largest : int, optional
+    max_gamma : int, optional
         Most drafts of a step; there is no such limit in transformers.
 
     Returns
@@ -132,9 +123,9 @@ def huggingface_heuristic(initial: int = 5, *, largest: int | None = None) -> Ga
     can be the last one only.
 
     Across calls, "heuristic" there writes the last γ back to the assistant's generation
-    configuration, so that the next call goes on with it; here every sequence begins with `initial`,
-    as "heuristic_transient" does.  Neither is the default there, which is "constant", 20 drafts, of
-    which a draft model leaves off those that follow an unlikely one.
+    configuration, so that the next call goes on with it; here every sequence begins with
+    `initial_gamma`, as "heuristic_transient" does.  Neither is the default there, which is
+    "constant", 20 drafts, of which a draft model leaves off those that follow an unlikely one.
 
     References
     ----------
@@ -151,9 +142,9 @@ def huggingface_heuristic(initial: int = 5, *, largest: int | None = None) -> Ga
     >>> [step.gamma for step in steps]  # all drafts are accepted
     [5, 7, 9, 11]
     """
-    first = as_positive(initial, "initial")
-    if largest is not None:
-        as_positive(largest, "largest")
+    first = as_positive(initial_gamma, "initial_gamma")
+    if max_gamma is not None:
+        as_positive(max_gamma, "max_gamma")
 
     def gamma(steps: Sequence[Step]) -> int:
         if not steps:
@@ -164,7 +155,7 @@ def huggingface_heuristic(initial: int = 5, *, largest: int | None = None) -> Ga
             wanted = steps[-1].gamma + 2
         else:
             wanted = max(1, steps[-1].gamma - 1)
-        return wanted if largest is None else min(wanted, largest)
+        return wanted if max_gamma is None else min(wanted, max_gamma)
 
     return gamma
 
@@ -185,11 +176,11 @@ class OnlineGamma:
     cost : float, optional
         The known c, at least 0; measured from the times of the steps if left out.  Then γ, and with
         it the tokens that a seed gives, differ from run to run; their law does not.
-    largest : int, optional
+    max_gamma : int, optional
         Most drafts of a step, at least 1.
-    imagined : (float, float), optional
+    prior_counts : (float, float), optional
         Numbers of accepted and of rejected drafts to begin with, at least 0 and together above 0.
-    forgetting : float, optional
+    decay : float, optional
         The factor f, in [0, 1].
 
     Raises
@@ -220,28 +211,28 @@ class OnlineGamma:
     """
 
     cost: float | None = None
-    largest: int = 16
-    imagined: tuple[float, float] = (3.0, 1.0)
-    forgetting: float = 0.98
+    max_gamma: int = 16
+    prior_counts: tuple[float, float] = (3.0, 1.0)
+    decay: float = 0.98
 
     def __post_init__(self) -> None:
-        as_positive(self.largest, "largest")
+        as_positive(self.max_gamma, "max_gamma")
         if self.cost is not None:
             as_costs(self.cost, "cost")
-        in_unit_interval(self.forgetting, "forgetting")
-        imagined = as_costs(self.imagined, "imagined")
-        if imagined.shape != (2,) or not imagined.sum() > 0:
+        in_unit_interval(self.decay, "decay")
+        prior_counts = as_costs(self.prior_counts, "prior_counts")
+        if prior_counts.shape != (2,) or not prior_counts.sum() > 0:
             raise InvalidParameterError(
-                f"imagined = {shown(self.imagined)}; it must be two numbers of at least 0, one of "
-                "them above 0"
+                f"prior_counts = {shown(self.prior_counts)}; it must be two numbers of at least 0, "
+                "one of them above 0"
             )
 
     def __call__(self, steps: Sequence[Step]) -> int:
         """Return γ for the next step."""
         cost = _measured_cost(steps) if self.cost is None else self.cost
-        return int(best_gamma(self.acceptance(steps), cost, largest=self.largest))
+        return int(best_gamma(self.acceptance_rate(steps), cost, max_gamma=self.max_gamma))
 
-    def acceptance(self, steps: Sequence[Step]) -> float:
+    def acceptance_rate(self, steps: Sequence[Step]) -> float:
         """Estimate α.
 
         Parameters
@@ -256,9 +247,9 @@ class OnlineGamma:
         """
         accepted = rejected = 0.0
         for step in steps:
-            accepted = self.forgetting * accepted + step.accepted
-            rejected = self.forgetting * rejected + step.rejected
-        accepted, rejected = accepted + self.imagined[0], rejected + self.imagined[1]
+            accepted = self.decay * accepted + step.accepted
+            rejected = self.decay * rejected + step.rejected
+        accepted, rejected = accepted + self.prior_counts[0], rejected + self.prior_counts[1]
         return accepted / (accepted + rejected)
 
 

@@ -16,8 +16,6 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError
 from otm.models.base import LanguageModel, Session
 
-__all__ = ["Context", "Laws", "Path", "Reader"]
-
 Context = tuple[int, ...]
 """All tokens of a sequence so far."""
 
@@ -208,13 +206,13 @@ class Reader:
     def _laws(self, scores: Any) -> list[SparseProbs]:
         """From the scores after tokens [M, V] to the laws of the next."""
         if not self.model.returns_probs:
-            return self.sampling.sparse_rows(scores)
+            return self.sampling.sparse_probs_rows(scores)
         if self.sampling == SamplingParameters():
             return [SparseProbs.from_dense(law) for law in scores]
         if is_exact(scores):
             scores = scores.astype(np.float64)
         with np.errstate(divide="ignore"):  # log(0) = −∞, a token that never comes
-            return self.sampling.sparse_rows(np.log(scores))
+            return self.sampling.sparse_probs_rows(np.log(scores))
 
 
 def _common(a: Path, b: Path) -> int:

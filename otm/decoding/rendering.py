@@ -24,8 +24,6 @@ from otm.decoding.reading import Path
 from otm.decoding.trace import Generation, Step
 from otm.errors import InvalidInputError
 
-__all__ = ["legend", "statistics", "trace", "wants_colour"]
-
 Decode = Callable[[Sequence[int]], str]
 """From token ids to text; called with single parts of a sequence."""
 
@@ -62,7 +60,7 @@ class _Part(NamedTuple):
         return f"\x1b[{self.kind.colour}m{marked}\x1b[0m" if colour and marked else marked
 
 
-def trace(
+def render_trace(
     steps: Iterable[Step],
     prompts: Sequence[Sequence[int]],
     decode: Decode,
@@ -110,7 +108,7 @@ def trace(
     >>> generation = speculative(target, draft, [[0]], gamma=3, max_tokens=9, seed=0)
     >>> def decode(tokens):
     ...     return "".join("abc"[token] for token in tokens)
-    >>> for line in trace(generation.steps, generation.prompts, decode):
+    >>> for line in render_trace(generation.steps, generation.prompts, decode):
     ...     print(line)
        0 a|cbb+b+
        1 acbbb|b[ac]+b+
@@ -164,12 +162,12 @@ def _draft(path: Path, step: Step, decode: Decode) -> list[_Part]:
     ]
 
 
-def legend(*, colour: bool = False) -> str:
+def trace_legend(*, colour: bool = False) -> str:
     """Explain the marks of a trace by a line of one.
 
     Examples
     --------
-    >>> legend()
+    >>> trace_legend()
     'text so far|accepted drafts[rejected drafts]+token of the target+'
     """
     parts = [

@@ -20,8 +20,6 @@ from otm.decoding.dense_probs import dense_probs
 from otm.decoding.sparse_probs import sparse_probs
 from otm.errors import InvalidDistributionError
 
-__all__ = ["SamplingParameters"]
-
 KEEP = "or None to keep all tokens"
 
 
@@ -123,7 +121,7 @@ class SamplingParameters:
         """
         return dense_probs(logits, self.temperature, self.top_k, self.top_p, self.min_p)
 
-    def sparse(self, logits: Any) -> SparseProbs:
+    def sparse_probs(self, logits: Any) -> SparseProbs:
         """Law of the next token by its support; what was truncated costs next to nothing.
 
         Parameters
@@ -146,17 +144,17 @@ class SamplingParameters:
         >>> law = SamplingParameters(top_k=2)(np.log([0.1, 0.4, 0.2, 0.3]))
         >>> law.round(12)
         array([0.        , 0.57142857, 0.        , 0.42857143])
-        >>> SamplingParameters(top_k=2).sparse(np.log([0.1, 0.4, 0.2, 0.3])).tokens.tolist()
+        >>> SamplingParameters(top_k=2).sparse_probs(np.log([0.1, 0.4, 0.2, 0.3])).tokens.tolist()
         [1, 3]
         """
         scores = _as_host(logits)
         if scores.ndim != 1:
             raise InvalidDistributionError(
-                f"logits of shape {scores.shape}; a single law takes [V], `sparse_rows` [M, V]"
+                f"logits of shape {scores.shape}; one row takes [V], `sparse_probs_rows` [M, V]"
             )
-        return self.sparse_rows(scores[None])[0]
+        return self.sparse_probs_rows(scores[None])[0]
 
-    def sparse_rows(self, logits: Any) -> list[SparseProbs]:
+    def sparse_probs_rows(self, logits: Any) -> list[SparseProbs]:
         """Laws of the next token by their supports, those that `sparse` gives row by row.
 
         Parameters

@@ -13,8 +13,6 @@ from otm._core.arithmetic import read_only
 from otm._core.sparse import SparseProbs, Tokens
 from otm.decoding.dense_probs import dense_probs
 
-__all__ = ["sparse_probs"]
-
 GROUP = 32
 """How many scores a group has when the largest are looked for."""
 

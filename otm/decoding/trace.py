@@ -9,9 +9,7 @@ from typing import Literal
 
 from otm.decoding.reading import Path
 
-__all__ = ["Ending", "Generation", "Seconds", "Step"]
-
-Ending = Literal["end", "length", "stop"]
+FinishReason = Literal["eos", "length", "stop"]
 """Why a sequence is finished: an end token, the limit of its length, or the user's own function."""
 
 
@@ -65,7 +63,7 @@ class Step:
         Tokens that the step adds.
     accepted : int
         How many of these were drafts; the one that follows them, if it is not cut off, was not.
-    ending : "end", "length", "stop" or None
+    finish_reason : "eos", "length", "stop" or None
         Why the sequence is finished, if it is.
     seconds : Seconds
         Of the step of the whole batch.
@@ -84,7 +82,7 @@ class Step:
     drafts: tuple[Path, ...]
     output: Path
     accepted: int
-    ending: Ending | None
+    finish_reason: FinishReason | None
     seconds: Seconds
 
     @property
@@ -134,9 +132,9 @@ class Generation:
         return tuple(map(tuple, tokens))
 
     @property
-    def endings(self) -> tuple[Ending | None, ...]:
+    def finish_reasons(self) -> tuple[FinishReason | None, ...]:
         """Why each sequence was finished."""
-        last = {step.sequence: step.ending for step in self.steps}
+        last = {step.sequence: step.finish_reason for step in self.steps}
         return tuple(last.get(b) for b in range(len(self.prompts)))
 
     @property
@@ -184,7 +182,7 @@ class Generation:
             sum(call.other for call in calls),
         )
 
-    def of(self, sequence: int) -> Sequence[Step]:
+    def steps_of(self, sequence: int) -> Sequence[Step]:
         """Return the steps of one sequence.
 
         Parameters

@@ -16,8 +16,6 @@ from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, locate
 
-__all__ = ["OpenNode", "verify_traversal"]
-
 
 def verify_traversal(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
     """Judge whole paths of drafts, from the leaves to the root ([weng2025]_).
@@ -65,8 +63,8 @@ def verify_traversal(root: DraftNode, target: TargetProbs, uniforms: Randomness)
     >>> from otm._core.sparse import SparseProbs
     >>> laws = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
     >>> root = DraftNode()
-    >>> root.grow(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
-    >>> root.children[0].grow(SparseProbs([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
+    >>> root.draw_children(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
+    >>> root.children[0].draw_children(SparseProbs([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
     >>> verify_traversal(root, lambda path: laws[path[:1]], lambda m: np.full(m, 0.75))
     (0, 0, 0)
     """
@@ -108,8 +106,8 @@ class OpenNode:
         wanted = target(node.path)
         self.tokens, self.left = wanted.tokens, wanted.probabilities
         if node.children:
-            self.tokens, self._offered, self.left = align(node.offered(), wanted)
-        self._children = iter(node.merged())
+            self.tokens, self._offered, self.left = align(node.checked_draft_probs(), wanted)
+        self._children = iter(node.merged_children())
 
     def next_child(self) -> DraftNode | None:
         """Return the draft to be looked at next, if there is one."""

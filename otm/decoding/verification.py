@@ -22,27 +22,16 @@ from otm._core.arithmetic import Law
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import SparseProbs, Tokens, align
-from otm._core.text import shown
+from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
-from otm.coupling.rules import Rule
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.drafts.iid import IID
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.problem import Problem
-
-__all__ = [
-    "TargetProbs",
-    "Verifier",
-    "locate",
-    "plan_of",
-    "plan_of_tree",
-    "spectr_verifier",
-    "verify_chain",
-]
 
 TargetProbs = Callable[[Path], SparseProbs]
 """The target's law of the token that follows a path of drafts."""
@@ -50,7 +39,7 @@ TargetProbs = Callable[[Path], SparseProbs]
 Verifier = Callable[[DraftNode, TargetProbs, Randomness], Path]
 """From a tree of drafts, the target's laws and uniforms to the output."""
 
-OPTIMAL_FOR_ONE: tuple[Rule, ...] = (KSeq, OptimalPlan, RecursiveRejection)
+OPTIMAL_FOR_ONE: tuple[PlanBuilder, ...] = (KSeq, OptimalPlan, RecursiveRejection)
 """Rules that are the maximal coupling for a single draft, which is done without building a plan."""
 
 
@@ -89,7 +78,7 @@ def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
     --------
     >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
     >>> root = DraftNode()
-    >>> root.grow(draft, 1, lambda m: np.full(m, 0.5))
+    >>> root.draw_children(draft, 1, lambda m: np.full(m, 0.5))
     >>> root.children[0].path
     (0,)
     >>> verify_chain(root, lambda path: q, lambda m: np.full(m, 0.5))
@@ -103,7 +92,7 @@ def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
                 "chain, `spectr_verifier` and `verify_traversal` take trees"
             )
         (child,) = node.children
-        output = _judge(child.token, node.offered(), target(node.path), uniforms)
+        output = _judge(child.token, node.checked_draft_probs(), target(node.path), uniforms)
         if output != child.token:
             return (*node.path, output)
         node = child
@@ -119,7 +108,7 @@ def _judge(draft: int, offered: SparseProbs, wanted: SparseProbs, uniforms: Rand
     return locate(tokens, residual_weights(aim, np.minimum(law, aim)), for_residual)
 
 
-def spectr_verifier(rule: Rule) -> Verifier:
+def spectr_verifier(rule: PlanBuilder) -> Verifier:
     """Verify several drafts at each node by a selection rule ([sun2023]_, Algorithm 3).
 
     At every node the rule looks at the drafts behind all nodes that agree with the output so far.
@@ -162,7 +151,7 @@ def spectr_verifier(rule: Rule) -> Verifier:
     >>> from otm.coupling import KSeq
     >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
     >>> root = DraftNode()
-    >>> root.grow(draft, 2, lambda m: np.array([0.5, 0.9]))
+    >>> root.draw_children(draft, 2, lambda m: np.array([0.5, 0.9]))
     >>> spectr_verifier(KSeq)(root, lambda path: q, lambda m: np.full(m, 0.5))
     (1, 1)
     """
@@ -186,9 +175,9 @@ def spectr_verifier(rule: Rule) -> Verifier:
 
 def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
     """Law of the drafts of nodes with one path: the same, or they are not i.i.d."""
-    law = nodes[0].offered()
+    law = nodes[0].checked_draft_probs()
     for node in nodes[1:]:
-        other = node.offered()
+        other = node.checked_draft_probs()
         same = other is law or (
             np.array_equal(other.tokens, law.tokens)
             and np.array_equal(other.probabilities, law.probabilities)
@@ -202,7 +191,7 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
 
 
 def plan_of_tree(
-    rule: Rule, offered: SparseProbs, wanted: SparseProbs, k: int
+    rule: PlanBuilder, offered: SparseProbs, wanted: SparseProbs, k: int
 ) -> tuple[Tokens, TransportPlan]:
     """Plan of a rule for the drafts of a tree.
 
@@ -227,7 +216,7 @@ def plan_of_tree(
         them.
     """
     tokens, draft, aim = align(offered, wanted)
-    plan = plan_of(rule, Problem(draft, aim, k))
+    plan = build_plan(rule, Problem(draft, aim, k))
     if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
         raise InvalidParameterError(
             f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
@@ -236,25 +225,8 @@ def plan_of_tree(
     return tokens, plan
 
 
-def plan_of(rule: Rule, problem: Problem) -> TransportPlan:
-    """Plan of a rule, which may be anybody's.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the rule returns something else.
-    """
-    plan: object = rule(problem)
-    if not isinstance(plan, TransportPlan):
-        raise InvalidParameterError(
-            f"the rule {shown(rule)} returned {shown(plan)}; it must return a TransportPlan, as "
-            "KSeq does for a problem"
-        )
-    return plan
-
-
 def _select(
-    rule: Rule,
+    rule: PlanBuilder,
     drafts: Sequence[DraftNode],
     offered: SparseProbs,
     wanted: SparseProbs,

@@ -12,7 +12,7 @@ from otm.figures.captions import caption_of
 from otm.figures.printed import AGREES
 from otm.figures.registry import FIGURES, load
 from otm.figures.table import Cell, Table
-from otm.files import named, read_json
+from otm.files import file_label, read_json
 
 __all__ = ["write_gallery"]
 
@@ -97,8 +97,8 @@ def _source(file: Path) -> dict[str, Any]:
     found = read_json(file)
     if not isinstance(found, dict):
         raise InvalidInputError(
-            f"{named(file)} does not say where the data come from; remove it, and draw the figure "
-            "again"
+            f"{file_label(file)} does not say where the data come from; remove it, and draw the "
+            "figure again"
         )
     return found
 

@@ -121,7 +121,9 @@ def next_token_laws(contexts: int, seed: int) -> Iterator[NextTokenLaws]:
     starts = [(i * available + offset) // contexts for i in range(contexts)]
     draft, target = fit(corpus)
     histories = ((corpus.held_out[start : start + HISTORY], start + HISTORY) for start in starts)
-    return (NextTokenLaws(draft.laws(ids), target.laws(ids), at) for ids, at in histories)
+    return (
+        NextTokenLaws(draft.batch_probs(ids), target.batch_probs(ids), at) for ids, at in histories
+    )
 
 
 def perplexity(model: NGramModel, tokens: Ids) -> float:
@@ -129,7 +131,7 @@ def perplexity(model: NGramModel, tokens: Ids) -> float:
     windows = np.lib.stride_tricks.sliding_window_view(tokens, HISTORY + 1)
     # a few hundred laws at a time: all of them together would fill hundreds of megabytes
     chances = [
-        np.take_along_axis(model.laws(chunk[:, :-1]), chunk[:, -1:], axis=-1)
+        np.take_along_axis(model.batch_probs(chunk[:, :-1]), chunk[:, -1:], axis=-1)
         for chunk in np.array_split(windows, -(-len(windows) // 256))
     ]
     return float(np.exp(-np.mean(np.log(np.concatenate(chances)))))

@@ -13,10 +13,8 @@ from otm.problem import Problem
 
 __all__ = ["K_SEQ", "MULTI_ROUND", "OPTIMUM", "acceptance"]
 
-OPTIMUM = "OTM-k"
-K_SEQ = "k-Seq"
-MULTI_ROUND = "recursive rejection"
-"""The rule that SpecTr calls multi-round rejection sampling."""
+OPTIMUM, K_SEQ, MULTI_ROUND = "optimal", "k-Seq", "recursive rejection"
+"""Names in `otm.rules`; SpecTr calls the last one multi-round rejection sampling."""
 
 
 def acceptance(rule: str, draft: npt.ArrayLike, target: npt.ArrayLike, k: int) -> float:
@@ -26,7 +24,7 @@ def acceptance(rule: str, draft: npt.ArrayLike, target: npt.ArrayLike, k: int) -
     --------
     >>> for rule in (OPTIMUM, K_SEQ, MULTI_ROUND):
     ...     print(f"{acceptance(rule, [0.75, 0.25], [0.25, 0.75], k=2):.4f}  {rule}")
-    0.6875  OTM-k
+    0.6875  optimal
     0.6483  k-Seq
     0.6250  recursive rejection
     """

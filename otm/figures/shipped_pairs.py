@@ -169,7 +169,7 @@ def laws_at(
     """
     if name in NGRAMS:
         # the token before each position is all that either model looks at
-        laws = _ngram_model(name).laws(texts[:, first - 1 : -1, None])
+        laws = _ngram_model(name).batch_probs(texts[:, first - 1 : -1, None])
         logits: npt.NDArray[np.float64] = np.log(laws)
     else:
         logits = logits_at(name, texts, first)

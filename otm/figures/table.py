@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.errors import InvalidInputError
-from otm.files import named
+from otm.files import file_label
 from otm.files.opening import opened
 
 __all__ = ["Cell", "Table"]
@@ -119,7 +119,8 @@ class Table:
             return cls.from_csv(content.decode("utf-8"))
         except (UnicodeDecodeError, InvalidInputError) as error:
             raise InvalidInputError(
-                f"{named(file)} is damaged: {error!s:.120}; remove it, and draw the figure again"
+                f"{file_label(file)} is damaged: {error!s:.120}; remove it, and draw the figure "
+                "again"
             ) from None
 
 

@@ -14,13 +14,13 @@ from otm.errors import InvalidInputError
 from otm.files.json_ import parse_json, read_json
 from otm.files.npy import npy_arrays
 from otm.files.npz import npz_arrays
-from otm.files.opening import AnyPath, as_path, file_size, named
-from otm.files.rows import Rows
+from otm.files.opening import AnyPath, as_path, file_label, file_size
+from otm.files.rows import StoredArray
 from otm.files.safetensors_ import safetensors_arrays
 
-__all__ = ["Rows", "file_size", "named", "open_arrays", "parse_json", "read_json"]
+__all__ = ["StoredArray", "file_label", "file_size", "open_arrays", "parse_json", "read_json"]
 
-FORMATS: dict[str, Callable[[Path], dict[str, Rows]]] = {
+FORMATS: dict[str, Callable[[Path], dict[str, StoredArray]]] = {
     ".npy": npy_arrays,
     ".npz": npz_arrays,
     ".safetensors": safetensors_arrays,
@@ -28,7 +28,7 @@ FORMATS: dict[str, Callable[[Path], dict[str, Rows]]] = {
 """Readers of headers, by the end of a file's name."""
 
 
-def open_arrays(path: AnyPath) -> dict[str, Rows]:
+def open_arrays(path: AnyPath) -> dict[str, StoredArray]:
     """Say which arrays a file holds; nothing but headers is read.
 
     Parameters
@@ -38,7 +38,7 @@ def open_arrays(path: AnyPath) -> dict[str, Rows]:
 
     Returns
     -------
-    dict from str to Rows
+    dict from str to StoredArray
         The arrays by name; the only one of a `.npy` file has an empty name.
 
     Raises
@@ -61,6 +61,6 @@ def open_arrays(path: AnyPath) -> dict[str, Rows]:
     reader = FORMATS.get(path.suffix.lower())
     if reader is None:
         raise InvalidInputError(
-            f"{named(path)} ends in none of {', '.join(FORMATS)}; arrays are read from these"
+            f"{file_label(path)} ends in none of {', '.join(FORMATS)}; arrays are read from these"
         )
     return reader(path.absolute())  # whoever reads rows may be in another folder

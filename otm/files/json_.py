@@ -9,22 +9,20 @@ from typing import Any, NoReturn
 
 from otm._core.text import shown
 from otm.errors import InvalidInputError
-from otm.files.opening import AnyPath, as_path, file_size, named, opened, read_exactly
-
-__all__ = ["parse_json", "read_json"]
+from otm.files.opening import AnyPath, as_path, file_label, file_size, opened, read_exactly
 
 LARGEST = 2**24
 """Most bytes of a JSON file that is read as a whole."""
 
 
-def read_json(path: AnyPath, *, largest: int = LARGEST) -> Any:
+def read_json(path: AnyPath, *, max_bytes: int = LARGEST) -> Any:
     """Read a JSON file.
 
     Parameters
     ----------
     path : str or Path
         The file.
-    largest : int, optional
+    max_bytes : int, optional
         Most bytes that are read, 2^24 if left out.
 
     Returns
@@ -49,12 +47,12 @@ def read_json(path: AnyPath, *, largest: int = LARGEST) -> Any:
     """
     path = as_path(path)
     size = file_size(path)
-    if size > largest:
+    if size > max_bytes:
         raise InvalidInputError(
-            f"{named(path)} has {size:,} bytes; JSON of at most {largest:,} is read"
+            f"{file_label(path)} has {size:,} bytes; JSON of at most {max_bytes:,} is read"
         )
     with opened(path) as file:
-        return parse_json(read_exactly(file, 0, size, path), named(path))
+        return parse_json(read_exactly(file, 0, size, path), file_label(path))
 
 
 def parse_json(text: bytes, where: str) -> Any:

@@ -12,8 +12,6 @@ from typing import BinaryIO, TypeAlias
 from otm._core.text import shown
 from otm.errors import InvalidInputError
 
-__all__ = ["AnyPath", "as_path", "file_size", "named", "opened", "read_exactly"]
-
 AnyPath: TypeAlias = str | os.PathLike[str]
 """What names a file or a folder."""
 
@@ -49,7 +47,7 @@ def as_path(path: AnyPath, advice: str = "of a file") -> Path:
         raise InvalidInputError(f"{shown(path)} is no path; give that {advice}") from error
 
 
-def named(path: AnyPath) -> str:
+def file_label(path: AnyPath) -> str:
     """Name of a file for a message: on one line, whatever its characters, and not too long.
 
     Parameters
@@ -69,7 +67,7 @@ def named(path: AnyPath) -> str:
 
     Examples
     --------
-    >>> named(Path("folder/laws.npy"))
+    >>> file_label(Path("folder/laws.npy"))
     "file 'laws.npy'"
     """
     return f"file {shown(as_path(path).name)}"
@@ -106,9 +104,9 @@ def file_size(path: AnyPath) -> int:
         status = as_path(path).stat()
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise InvalidInputError(f"{named(path)} cannot be found: {why}") from None
+        raise InvalidInputError(f"{file_label(path)} cannot be found: {why}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidInputError(f"{named(path)} is no regular file; give a file, not a folder")
+        raise InvalidInputError(f"{file_label(path)} is no regular file; give a file, not a folder")
     return status.st_size
 
 
@@ -126,7 +124,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise InvalidInputError(f"{named(path)} cannot be read: {error.strerror}") from None
+        raise InvalidInputError(f"{file_label(path)} cannot be read: {error.strerror}") from None
 
 
 def read_exactly(file: BinaryIO, offset: int, count: int, path: Path) -> bytes:
@@ -141,6 +139,6 @@ def read_exactly(file: BinaryIO, offset: int, count: int, path: Path) -> bytes:
     data = file.read(count)
     if len(data) < count:
         raise InvalidInputError(
-            f"{named(path)} ends {count - len(data)} bytes too early; it was cut short"
+            f"{file_label(path)} ends {count - len(data)} bytes too early; it was cut short"
         )
     return data

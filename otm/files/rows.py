@@ -18,9 +18,7 @@ import numpy.typing as npt
 
 from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.files.opening import named, opened, read_exactly
-
-__all__ = ["Rows", "check_shape", "unpacked"]
+from otm.files.opening import file_label, opened, read_exactly
 
 LARGEST_ROW = 2**26
 """Most bytes of a row: one is always held whole, so that no header may ask for more."""
@@ -43,7 +41,7 @@ UNPACKING = (
 
 
 @dataclass(frozen=True)
-class Rows:
+class StoredArray:
     """Where the numbers of an array are, as its checked header says.
 
     Rows are read, not mapped: a file that is cut short under a memory map ends the process.
@@ -83,9 +81,10 @@ class Rows:
     member: str | None = None
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The array in words, for messages."""
-        return f"array {self.name!r:.60} of {named(self.path)}" if self.name else named(self.path)
+        file = file_label(self.path)
+        return f"array {self.name!r:.60} of {file}" if self.name else file
 
     @property
     def kind(self) -> str:
@@ -162,7 +161,7 @@ class Rows:
                 block = -1, -1
             if not end <= block[0] <= block[1] <= count:
                 raise InvalidParameterError(
-                    f"rows {shown(start)} to {shown(stop)} of {self.described}; give integers, "
+                    f"rows {shown(start)} to {shown(stop)} of {self.description}; give integers, "
                     f"{end} ≤ start ≤ stop ≤ {count}"
                 )
             end = block[1]
@@ -245,14 +244,14 @@ def unpacked(path: Path, member: str) -> Iterator[IO[bytes]]:
             yield stream
     except UNPACKING as error:
         raise InvalidInputError(
-            f"{named(path)} is damaged at its member {member!r:.60}: {error!s:.100}"
+            f"{file_label(path)} is damaged at its member {member!r:.60}: {error!s:.100}"
         ) from None
 
 
 def _all_of(stream: IO[bytes], count: int, path: Path) -> bytes:
     data = stream.read(count)
     if len(data) < count:
-        raise InvalidInputError(f"{named(path)} ends too early; it was cut short")
+        raise InvalidInputError(f"{file_label(path)} ends too early; it was cut short")
     return data
 
 

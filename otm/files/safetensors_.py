@@ -10,10 +10,8 @@ from typing import Any
 
 from otm.errors import InvalidInputError
 from otm.files.json_ import parse_json
-from otm.files.opening import file_size, named, opened, read_exactly
-from otm.files.rows import Rows, check_shape
-
-__all__ = ["safetensors_arrays"]
+from otm.files.opening import file_label, file_size, opened, read_exactly
+from otm.files.rows import StoredArray, check_shape
 
 LONGEST_HEADER = 2**20
 """Most bytes of a header, which takes some dozens of times as many when it is parsed."""
@@ -25,28 +23,30 @@ TYPES = {
 }  # fmt: skip
 
 
-def safetensors_arrays(path: Path) -> dict[str, Rows]:
+def safetensors_arrays(path: Path) -> dict[str, StoredArray]:
     """Read the header of a safetensors file; as `otm.files.open_arrays` does."""
     size = file_size(path)
     with opened(path) as file:
         length = int.from_bytes(read_exactly(file, 0, 8, path), "little")
         if not 0 < length <= min(LONGEST_HEADER, size - 8):
             raise InvalidInputError(
-                f"{named(path)} says that its header has {length:,} bytes; it is no safetensors "
-                "file, or was cut short"
+                f"{file_label(path)} says that its header has {length:,} bytes; it is no "
+                "safetensors file, or was cut short"
             )
-        header = parse_json(read_exactly(file, 8, length, path), f"the header of {named(path)}")
+        header = parse_json(
+            read_exactly(file, 8, length, path), f"the header of {file_label(path)}"
+        )
     if not isinstance(header, dict):
-        raise InvalidInputError(f"{named(path)} has a header that is no JSON object")
+        raise InvalidInputError(f"{file_label(path)} has a header that is no JSON object")
     header.pop("__metadata__", None)
     start, found = 8 + length, {}
     ends = [0]
     places = {
-        name: _places(entry, f"array {name!r:.60} of {named(path)}")
+        name: _places(entry, f"array {name!r:.60} of {file_label(path)}")
         for name, entry in header.items()
     }
     for name, (begin, end) in sorted(places.items(), key=lambda item: item[1]):
-        where, entry = f"array {name!r:.60} of {named(path)}", header[name]
+        where, entry = f"array {name!r:.60} of {file_label(path)}", header[name]
         if begin != ends[-1]:
             raise InvalidInputError(f"{where} does not begin where the one before it ends")
         dtype = TYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
@@ -56,10 +56,10 @@ def safetensors_arrays(path: Path) -> dict[str, Rows]:
             )
         shape = check_shape(entry["shape"], dtype, end - begin, where)
         ends.append(end)
-        found[name] = Rows(path, name, shape, dtype, start + begin)
+        found[name] = StoredArray(path, name, shape, dtype, start + begin)
     if start + ends[-1] != size:
         raise InvalidInputError(
-            f"{named(path)} has {size - start:,} bytes of numbers where its header promises "
+            f"{file_label(path)} has {size - start:,} bytes of numbers where its header promises "
             f"{ends[-1]:,}; it is damaged or was cut short"
         )
     return found

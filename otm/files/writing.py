@@ -7,9 +7,7 @@ from pathlib import Path
 
 from otm._core.text import shown
 from otm.errors import InvalidInputError
-from otm.files.opening import named
-
-__all__ = ["check_place", "write_whole"]
+from otm.files.opening import file_label
 
 
 def check_place(path: Path) -> None:
@@ -34,7 +32,7 @@ def check_place(path: Path) -> None:
     try:
         exists, taken = path.parent.is_dir(), path.is_dir()
     except OSError as error:
-        raise InvalidInputError(f"{named(path)} cannot be written: {error.strerror}") from None
+        raise InvalidInputError(f"{file_label(path)} cannot be written: {error.strerror}") from None
     if not exists:
         raise InvalidInputError(f"there is no folder {shown(str(path.parent))}; make it first")
     if taken:

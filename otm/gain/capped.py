@@ -16,17 +16,15 @@ from otm._core.arithmetic import at_least_once
 from otm._core.ratio_order import RatioOrder
 from otm.optimum.cut import cap_of_value
 
-__all__ = ["CAPPED_RULES", "Accepted", "by_cut", "by_division_factor", "by_rounds"]
-
 Floats = npt.NDArray[np.float64]
 
 CAPPED_RULES = ("optimal", "k-Seq", "recursive rejection")
 """The rules that accept min(q, c p), by their names in `otm.coupling.RULES`."""
 
-MOST_STEPS = 4
+MAX_STEPS = 4
 """Multiplications that are cheaper than the power itself."""
 
-MOST_ITERATIONS = 100
+MAX_ITERATIONS = 100
 """More than bisection needs for the last digit of a number in [1, k]."""
 
 RESOLVED = 2.0**-46
@@ -74,7 +72,7 @@ def by_cut(
     cap = np.full(len(ks), np.nan)
     above, before = order.draft_above.copy(), 1
     for i, k in enumerate(ks):
-        if k - before > MOST_STEPS:
+        if k - before > MAX_STEPS:
             above = at_least_once(order.draft_above, k)
         else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
             for _ in range(k - before):
@@ -105,7 +103,7 @@ def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
     counts = np.asarray(ks, dtype=np.float64)
     low, high = np.ones(counts.size), counts.copy()
     rho = low.copy()
-    for _ in range(MOST_ITERATIONS):
+    for _ in range(MAX_ITERATIONS):
         mass, slope = _capped(order, rho)
         share = np.minimum(mass / rho, 1)
         with np.errstate(divide="ignore"):  # ln 0 where every draft is accepted

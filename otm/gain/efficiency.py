@@ -23,26 +23,24 @@ from otm._core.arithmetic import Law
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_level
 from otm._core.sparse import align
-from otm.coupling.rules import RULES, Rule, named_rules
+from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.decoding.branching import Branching, as_branching
 from otm.decoding.drafting import DraftNode
 from otm.decoding.policies import as_gamma
-from otm.decoding.verification import TargetProbs, plan_of
+from otm.decoding.verification import TargetProbs
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.expected_tokens import tokens_by_rule, tokens_by_traversal
 from otm.gain.paired_means import PairedMeans, Setup
 from otm.gain.recording import Recording, pruned
 from otm.problem import Problem
 
-__all__ = ["WITH_TRAVERSAL", "Rules", "block_efficiency", "first_step_acceptance"]
-
-Rules = Iterable[str] | Mapping[str, Rule | None]
+Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
 """Names of rules; or functions from a problem to a plan by name, with None for traversal."""
 
 Judge = Callable[[DraftNode, TargetProbs, int], Law]
 """From drafts, the target's laws and a depth to the mean number of tokens for each γ up to it."""
 
-WITH_TRAVERSAL: dict[str, Rule | None] = {**RULES, "traversal": None}
+WITH_TRAVERSAL: dict[str, PlanBuilder | None] = {**PLANS, "traversal": None}
 """Rules by name; None stands for traversal, which judges whole paths."""
 
 
@@ -93,9 +91,9 @@ def block_efficiency(
 
     Notes
     -----
-    The contexts decide what is estimated: at those where the steps of a loop began (`contexts_of`)
-    it is the block efficiency of that loop, and close to it that of one with other drafts; over all
-    positions of a text it is too large.
+    The contexts decide what is estimated: at those where the steps of a loop began
+    (`contexts_from`) it is the block efficiency of that loop, and close to it that of one with
+    other drafts; over all positions of a text it is too large.
 
     References
     ----------
@@ -221,15 +219,15 @@ def first_step_acceptance(
     values = {Setup(name, k, 1): np.zeros(len(recordings)) for name in named for k in counts}
     for r, recording in enumerate(recordings):
         if recording.tree.children:
-            _, draft, aim = align(recording.tree.offered(), recording.target[()])
+            _, draft, aim = align(recording.tree.checked_draft_probs(), recording.target[()])
             for k in counts:
                 problem = Problem(draft, aim, k)
                 for name, rule in named.items():
-                    values[Setup(name, k, 1)][r] = plan_of(rule, problem).acceptance
+                    values[Setup(name, k, 1)][r] = build_plan(rule, problem).acceptance
     return PairedMeans("acceptance of a first draft", values, _prompts(recordings), level)
 
 
-def _judge(rule: Rule | None) -> Judge:
+def _judge(rule: PlanBuilder | None) -> Judge:
     return tokens_by_traversal if rule is None else partial(tokens_by_rule, rule)
 
 

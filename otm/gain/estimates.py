@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from otm.gain.paired_means import Estimate, ratio_of_totals
 
-__all__ = ["Prompts"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -18,15 +18,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from otm._core.arithmetic import Law, Number, zeros
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import DraftNode
 from otm.decoding.traversal import OpenNode
 from otm.decoding.verification import TargetProbs, plan_of_tree
 
-__all__ = ["tokens_by_rule", "tokens_by_traversal"]
 
-
-def tokens_by_rule(rule: Rule, root: DraftNode, target: TargetProbs, depth: int) -> Law:
+def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, depth: int) -> Law:
     """Mean number of tokens that Algorithm 3 of SpecTr outputs, given the drafts.
 
     Parameters
@@ -57,7 +55,7 @@ def tokens_by_rule(rule: Rule, root: DraftNode, target: TargetProbs, depth: int)
     >>> from otm._core.sparse import SparseProbs
     >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
     >>> root = DraftNode()
-    >>> root.grow(draft, 1, lambda m: np.full(m, 0.5))
+    >>> root.draw_children(draft, 1, lambda m: np.full(m, 0.5))
     >>> tokens_by_rule(KSeq, root, lambda path: q, 1).round(12)  # 1 + q(0)/p(0)
     array([1.        , 1.33333333])
     """
@@ -72,7 +70,7 @@ def tokens_by_rule(rule: Rule, root: DraftNode, target: TargetProbs, depth: int)
         survivors: dict[int, list[DraftNode]] = {}
         for child in drafts:
             survivors.setdefault(child.token, []).append(child)
-        tokens, plan = plan_of_tree(rule, nodes[0].offered(), target(path), len(drafts))
+        tokens, plan = plan_of_tree(rule, nodes[0].checked_draft_probs(), target(path), len(drafts))
         law = plan.conditional(np.searchsorted(tokens, [child.token for child in drafts]))
         for token, agreeing in survivors.items():
             selected = law.item(int(np.searchsorted(tokens, token)))
@@ -108,8 +106,8 @@ def tokens_by_traversal(root: DraftNode, target: TargetProbs, depth: int) -> Law
     >>> from otm._core.sparse import SparseProbs
     >>> laws = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
     >>> root = DraftNode()
-    >>> root.grow(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
-    >>> root.children[0].grow(SparseProbs([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
+    >>> root.draw_children(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
+    >>> root.children[0].draw_children(SparseProbs([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
     >>> tokens_by_traversal(root, lambda path: laws[path[:1]], 2).tolist()
     [1.0, 1.5, 3.0]
     """

@@ -28,8 +28,6 @@ from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
 
-__all__ = ["Latency", "measure"]
-
 
 @dataclass(frozen=True)
 class Latency:
@@ -47,7 +45,7 @@ class Latency:
         For each number of rows the time in which the draft model reads one token in each.
     target : sequence of sequences of float
         For each number of tokens, and there for each number of rows, the time of the target.
-    overhead, overhead_alone : float, optional
+    overhead, autoregressive_overhead : float, optional
         Time of a step outside of the models, with drafts and without.
 
     Raises
@@ -65,7 +63,7 @@ class Latency:
     >>> text = '{"rows": [1, 8], "tokens": [1, 9], "draft": [1, 1.5], '
     >>> text += '"target": [[10, 11], [12, 20]]}'
     >>> latency = Latency(**json.loads(text))
-    >>> latency.step(gamma=8, k=1), latency.step(gamma=8, k=8)
+    >>> latency.step_time(gamma=8, k=1), latency.step_time(gamma=8, k=8)
     (20.0, 32.0)
     >>> latency.speedup(3.0, gamma=8, k=1), latency.speedup(4.0, gamma=8, k=8)
     (1.5, 1.25)
@@ -76,7 +74,7 @@ class Latency:
     draft: Sequence[float]
     target: Sequence[Sequence[float]]
     overhead: float = 0.0
-    overhead_alone: float = 0.0
+    autoregressive_overhead: float = 0.0
 
     def __post_init__(self) -> None:
         for name, grid in (("rows", self.rows), ("tokens", self.tokens)):
@@ -95,10 +93,11 @@ class Latency:
                 f"{wanted[1]}"
             )
         as_costs(self.overhead, "overhead")
-        as_costs(self.overhead_alone, "overhead_alone")
-        if not self.alone > 0:
+        as_costs(self.autoregressive_overhead, "autoregressive_overhead")
+        if not self.autoregressive_time > 0:
             raise InvalidParameterError(
-                f"the target takes {self.alone} for one token in one row; it must be above 0"
+                f"the target takes {self.autoregressive_time} for one token in one row; it must be "
+                "above 0"
             )
 
     @classmethod
@@ -150,11 +149,11 @@ class Latency:
         return len(set(self.draft)) == len({time for row in self.target for time in row}) == 1
 
     @property
-    def alone(self) -> float:
+    def autoregressive_time(self) -> float:
         """Time t(1, 1) of a token without drafts."""
         return float(self.target[0][0])
 
-    def step(self, gamma: int, k: int) -> float:
+    def step_time(self, gamma: int, k: int) -> float:
         """Time γ t_draft(K) + t(γ + 1, K) + overhead of a step with K chains of γ drafts.
 
         The first level of drafts is the same row for all chains, and may take less.
@@ -188,12 +187,12 @@ class Latency:
         by_tokens = [np.interp(rows, self.rows, times) for times in self.target]
         return float(gamma * draft + np.interp(tokens, self.tokens, by_tokens) + self.overhead)
 
-    def speedup(self, efficiency: float, gamma: int, k: int) -> float:
+    def speedup(self, block_efficiency: float, gamma: int, k: int) -> float:
         """Speed over decoding without drafts, of steps that add so many tokens on average.
 
         Parameters
         ----------
-        efficiency : float
+        block_efficiency : float
             Block efficiency, the mean number of tokens of a step.
         gamma, k : int
             K chains of γ drafts.
@@ -210,10 +209,11 @@ class Latency:
         InvalidParameterError
             If γ or K is not such a number.
         """
-        return efficiency * (self.alone + self.overhead_alone) / self.step(gamma, k)
+        alone = self.autoregressive_time + self.autoregressive_overhead
+        return block_efficiency * alone / self.step_time(gamma, k)
 
 
-def measure(
+def measure_latency(
     target: LanguageModel,
     draft: LanguageModel,
     prompt_length: int,
@@ -222,7 +222,7 @@ def measure(
     *,
     repeats: int = 20,
     overhead: float = 0.0,
-    overhead_alone: float = 0.0,
+    autoregressive_overhead: float = 0.0,
 ) -> Latency:
     """Measure how long two models take behind a prompt.
 
@@ -244,7 +244,7 @@ def measure(
         Numbers of drafts γ and of chains K; 0 and 1 are measured in any case.
     repeats : int, optional
         How often each shape is timed.
-    overhead, overhead_alone : float, optional
+    overhead, autoregressive_overhead : float, optional
         Seconds of a step outside of the models, with drafts and without, such as
         `Generation.seconds.other` over the number of steps.
 
@@ -264,7 +264,7 @@ def measure(
     --------
     >>> from otm.models import TableModel
     >>> model = TableModel({(): [0.5, 0.5]})
-    >>> latency = measure(model, model, 16, gammas=[2, 4], ks=[8], repeats=1)
+    >>> latency = measure_latency(model, model, 16, gammas=[2, 4], ks=[8], repeats=1)
     >>> latency.tokens, latency.rows
     ((1, 3, 5), (1, 8))
     """
@@ -285,7 +285,9 @@ def measure(
     medians = np.median(runs, axis=0)
     of_draft = _least_of_larger(medians[: len(rows)])
     of_target = _least_of_larger(medians[len(rows) :].reshape(-1, len(rows)))
-    return Latency(rows, tokens, of_draft.tolist(), of_target.tolist(), overhead, overhead_alone)
+    return Latency(
+        rows, tokens, of_draft.tolist(), of_target.tolist(), overhead, autoregressive_overhead
+    )
 
 
 def _least_of_larger(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

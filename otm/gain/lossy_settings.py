@@ -18,8 +18,6 @@ from otm._core.numbers import as_real
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
-__all__ = ["Lenience", "LossySetting", "Typical", "typical"]
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -90,23 +88,23 @@ class Typical:
 LossySetting: TypeAlias = Lenience | Typical
 
 
-def check_knobs(lossy_settings: Any) -> tuple[LossySetting, ...]:
-    """Refuse what is no such knob.
+def check_lossy_settings(lossy_settings: Any) -> tuple[LossySetting, ...]:
+    """Refuse what is no such setting.
 
     Raises
     ------
     InvalidParameterError
         If one is.
     """
-    for knob in lossy_settings:
-        if not isinstance(knob, Lenience | Typical):
+    for setting in lossy_settings:
+        if not isinstance(setting, Lenience | Typical):
             raise InvalidParameterError(
-                f"knob {shown(knob)}; give a Lenience, such as Lenience(0.5), or a Typical"
+                f"setting {shown(setting)}; give a Lenience, such as Lenience(0.5), or a Typical"
             )
     return tuple(lossy_settings)
 
 
-def typical(draft: Floats, target: Floats, ks: Sequence[int], knob: Typical) -> Floats:
+def typical(draft: Floats, target: Floats, ks: Sequence[int], setting: Typical) -> Floats:
     """Find acceptance of typical acceptance, and total variation from the target: array [2, K].
 
     Examples
@@ -117,7 +115,7 @@ def typical(draft: Floats, target: Floats, ks: Sequence[int], knob: Typical) -> 
     """
     positive = target[target > 0]
     perplexity = math.exp(float((positive * np.log(positive)).sum()))
-    likely = np.flatnonzero(target > min(knob.epsilon, knob.delta * perplexity))
+    likely = np.flatnonzero(target > min(setting.epsilon, setting.delta * perplexity))
     best = int(target.argmax())
     levels, level = np.unique(target[likely], return_inverse=True)
     drafted = draft[likely]

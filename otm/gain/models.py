@@ -17,12 +17,10 @@ from otm._core.numbers import as_positive
 from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import InvalidInputError
-from otm.files import file_size, named
+from otm.files import file_label, file_size
 from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.gain.pairs import Pairs
 from otm.gain.sources import Bounds, Ints, split
-
-__all__ = ["ModelPair", "from_models"]
 
 LONGEST_TEXT = 2**28
 
@@ -43,20 +41,20 @@ class ModelPair:
         Causal models of transformers with the same tokens, in evaluation mode.
     windows : sequence of int array
         Tokens, at least two in each.
-    of_window : int array [W]
+    prompt_of_window : int array [W]
         The prompt that each window belongs to.
     vocabulary : int
         Number of tokens; logits beyond, with which some models pad, are cut off.
     sampled : bool, optional
         Whether the target drew these tokens, at the temperature of the report.
     prompts_known : bool, optional
-        Whether `of_window` really tells prompts apart.
+        Whether `prompt_of_window` really tells prompts apart.
     """
 
     draft: Any
     target: Any
     windows: Sequence[Ints]
-    of_window: Ints
+    prompt_of_window: Ints
     vocabulary: int
     sampled: bool = False
     prompts_known: bool = True
@@ -75,7 +73,7 @@ class ModelPair:
     @cached_property
     def prompts(self) -> Ints:
         """The prompt of each position: array [N]."""
-        return np.repeat(self.of_window, np.diff(self.starts))
+        return np.repeat(self.prompt_of_window, np.diff(self.starts))
 
     @property
     def bounds(self) -> list[Bounds]:
@@ -98,7 +96,7 @@ class ModelPair:
             "draft": digest_of_weights(self.draft),
             "target": digest_of_weights(self.target),
             "text": text.hexdigest(),
-            "prompts": self.of_window.tolist(),
+            "prompts": self.prompt_of_window.tolist(),
             "vocabulary": self.vocabulary,
             "sampled": self.sampled,
         }
@@ -206,15 +204,17 @@ def from_models(
         )
     tokenizer, target_model = loaded["target"]
     draft_model = loaded["draft"][1]
-    windows, of_window = [], []
+    windows, prompt_of_window = [], []
     for number, paragraph in enumerate(paragraphs):
         tokens = np.array(tokenizer(paragraph, verbose=False).input_ids, dtype=np.int64)
         for start in range(0, tokens.size, length):
             if tokens[start : start + length].size > 1:
                 windows.append(tokens[start : start + length])
-                of_window.append(number)
+                prompt_of_window.append(number)
     if not windows:
-        raise InvalidInputError(f"{named(text)} has no two tokens in a row; give a longer text")
+        raise InvalidInputError(
+            f"{file_label(text)} has no two tokens in a row; give a longer text"
+        )
     models = draft_model, target_model
     configs = [model.config.get_text_config(decoder=True) for model in models]
     reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
@@ -231,7 +231,7 @@ def from_models(
             "not belong together"
         )
     return ModelPair(
-        draft_model, target_model, windows, np.array(of_window), len(tokenizer), sampled
+        draft_model, target_model, windows, np.array(prompt_of_window), len(tokenizer), sampled
     )
 
 
@@ -261,13 +261,13 @@ def _paragraphs(path: Path) -> list[str]:
     size = file_size(path)
     if size > LONGEST_TEXT:
         raise InvalidInputError(
-            f"{named(path)} has {size:,} bytes; texts of at most {LONGEST_TEXT:,} are read"
+            f"{file_label(path)} has {size:,} bytes; texts of at most {LONGEST_TEXT:,} are read"
         )
     with opened(path) as file:
         data = read_exactly(file, 0, size, path)
     try:
         lines = data.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise InvalidInputError(f"{named(path)} is not UTF-8: {error!s:.100}") from None
+        raise InvalidInputError(f"{file_label(path)} is not UTF-8: {error!s:.100}") from None
     joined = "\n".join(line.strip() for line in lines)
     return [paragraph for part in joined.split("\n\n") if (paragraph := part.strip())]

@@ -10,8 +10,6 @@ from otm.gain.paired_means import Estimate
 from otm.gain.plots import pictures
 from otm.gain.summary import Summary
 
-__all__ = ["check_page", "page"]
-
 SHOWN = 12
 """Candidates of a recommendation on the page; all are in the JSON file."""
 
@@ -32,14 +30,14 @@ def page(summary: Summary) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["estimate"] = _estimate
-    trees = [row for row in summary.efficiency if row["K"] > 1]
+    trees = [row for row in summary.block_efficiency if row["K"] > 1]
     tables = {
         "acceptance": _tables(summary.acceptance, "k", ("rule",), "mean"),
         "differences": _tables(summary.differences, "k", ("of", "less"), "mean"),
-        "chains": _tables(summary.efficiency, "gamma", ("rule", "K"), "chains"),
+        "chains": _tables(summary.block_efficiency, "gamma", ("rule", "K"), "chains"),
         "trees": _tables(trees, "gamma", ("rule", "K"), "tree"),
-        "gains": _tables(summary.lossy, "k", ("knob",), "gain"),
-        "costs": _tables(summary.lossy, "k", ("knob",), "total variation"),
+        "gains": _tables(summary.lossy, "k", ("setting",), "gain"),
+        "costs": _tables(summary.lossy, "k", ("setting",), "total variation"),
     }
     return environment.from_string(template).render(
         summary=summary,

@@ -18,8 +18,6 @@ from otm._core.text import text_table
 from otm.decoding.branching import Branching
 from otm.errors import InvalidParameterError, UnknownMethodError
 
-__all__ = ["Estimate", "PairedMeans", "Setup", "clustered_mean", "ratio_of_totals"]
-
 
 class Setup(NamedTuple):
     """A way of decoding with drafts.

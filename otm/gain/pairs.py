@@ -10,16 +10,14 @@ import numpy.typing as npt
 
 from otm._core.numbers import check_name
 from otm._core.ratio_order import RatioOrder
-from otm.coupling.rules import RULES
+from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError
-from otm.files import Rows
+from otm.files import StoredArray
 from otm.gain.capped import CAPPED_RULES, Accepted, by_cut, by_division_factor, by_rounds
 from otm.gain.lossy_settings import Lenience, Typical, typical
 from otm.gain.settings import Settings
 from otm.problem import Problem
-
-__all__ = ["Kind", "Measured", "Pairs", "check_kind"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,7 +42,7 @@ class Pairs:
 
     Attributes
     ----------
-    draft, target : array [R, V] or Rows
+    draft, target : array [R, V] or StoredArray
         Scores, in any type of floats; or the files that have them, to be read by whoever measures.
     tokens : int array [R] or None
         The tokens that the target drew at these positions, if they are known.
@@ -58,8 +56,8 @@ class Pairs:
         Types in which they were stored.
     """
 
-    draft: npt.NDArray[Any] | Rows
-    target: npt.NDArray[Any] | Rows
+    draft: npt.NDArray[Any] | StoredArray
+    target: npt.NDArray[Any] | StoredArray
     tokens: npt.NDArray[np.int64] | None
     first: int
     stop: int
@@ -83,7 +81,7 @@ class Pairs:
             If a row is no law, or is plainly not of the kind that was stated.
         """
         drafts, targets = (
-            given.read(self.first, self.stop) if isinstance(given, Rows) else given
+            given.read(self.first, self.stop) if isinstance(given, StoredArray) else given
             for given in (self.draft, self.target)
         )
         rows, counts = self.stop - self.first, len(settings.ks)
@@ -182,7 +180,9 @@ def _measure(
 ) -> dict[str, Accepted]:
     """Write what is found for two laws into its place; return it for the rules that are caps."""
     order = RatioOrder(draft, target)
-    leniences = [knob.lenience for knob in settings.lossy_settings if isinstance(knob, Lenience)]
+    leniences = [
+        setting.lenience for setting in settings.lossy_settings if isinstance(setting, Lenience)
+    ]
     optimum, lenient = by_cut(order, settings.ks, leniences, caps="accepted" in found)
     caps = {"optimal": optimum}
     found["optimum"][place] = optimum.probability
@@ -197,9 +197,9 @@ def _measure(
             else _by_plan(name, draft, target, settings)
         )
     values = iter(lenient)
-    for j, knob in enumerate(settings.lossy_settings):
-        if isinstance(knob, Typical):
-            found["lossy"][*place, j] = typical(draft, target, settings.ks, knob)
+    for j, setting in enumerate(settings.lossy_settings):
+        if isinstance(setting, Typical):
+            found["lossy"][*place, j] = typical(draft, target, settings.ks, setting)
         else:
             value = next(values)
             found["lossy"][*place, j] = value, value - optimum.probability
@@ -207,7 +207,7 @@ def _measure(
 
 
 def _by_plan(name: str, draft: Floats, target: Floats, settings: Settings) -> list[float]:
-    plans = (RULES[name](Problem(draft, target, k)) for k in settings.ks)
+    plans = (PLANS[name](Problem(draft, target, k)) for k in settings.ks)
     return [float(plan.acceptance) for plan in plans]
 
 

@@ -10,12 +10,10 @@ from typing import Any
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm.gain.summary import Summary
 
-__all__ = ["pictures"]
-
 HEIGHT = 2.5
 """Inches."""
 
-MOST_CURVES = 4
+MAX_CURVES = 4
 
 
 def pictures(summary: Summary) -> dict[str, str]:
@@ -29,7 +27,7 @@ def pictures(summary: Summary) -> dict[str, str]:
     drawings: dict[str, tuple[bool, Callable[[Any, Summary], None]]] = {
         "acceptance": (bool(summary.acceptance), _acceptance),
         "bounds": (bool(summary.bounds), _bounds),
-        "efficiency": (bool(summary.efficiency), _efficiency),
+        "efficiency": (bool(summary.block_efficiency), _efficiency),
         "lossy": (bool(summary.lossy), _lossy),
         "temperatures": (len(summary.settings.draft_temperatures) > 1, _temperatures),
     }
@@ -73,7 +71,7 @@ def _efficiency(axes: Any, summary: Summary) -> None:
     for i, k in enumerate(ks):
         rows = [
             row
-            for row in summary.efficiency
+            for row in summary.block_efficiency
             if (row["draft temperature"], row["rule"], row["K"]) == (main, rule, k)
         ]
         gammas = [row["gamma"] for row in rows]
@@ -124,10 +122,10 @@ def _curve(axes: Any, x: list[Any], estimates: list[Any], label: str, i: int) ->
 
 def _some(ks: tuple[int, ...]) -> tuple[int, ...]:
     """Few of many numbers, the first and the last among them."""
-    if len(ks) <= MOST_CURVES:
+    if len(ks) <= MAX_CURVES:
         return ks
-    step = (len(ks) - 1) / (MOST_CURVES - 1)
-    return tuple(ks[round(i * step)] for i in range(MOST_CURVES))
+    step = (len(ks) - 1) / (MAX_CURVES - 1)
+    return tuple(ks[round(i * step)] for i in range(MAX_CURVES))
 
 
 def _svg(figure: Any, name: str) -> str:

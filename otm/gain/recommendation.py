@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from otm._core.numbers import as_positive
 from otm._core.text import shown, text_table
-from otm.coupling.rules import named_rules
+from otm.coupling.build import named_rules
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -33,8 +33,6 @@ from otm.gain.paired_means import (
 from otm.gain.recording import record
 from otm.models.base import LanguageModel
 
-__all__ = ["Candidate", "Recommendation", "recommend"]
-
 
 @dataclass(frozen=True)
 class Candidate:
@@ -46,11 +44,11 @@ class Candidate:
         Rule, K and γ.
     draft_sampling : SamplingParameters
         How to sample from the draft model.
-    efficiency : Estimate
+    block_efficiency : Estimate
         Mean number of tokens of a step.
     speedup : Estimate
         Speed over decoding without drafts; no unit.
-    behind : Estimate
+    gap_to_best : Estimate
         By how much the speed-up of the best candidate is larger, at the same contexts.
 
     Examples
@@ -62,9 +60,9 @@ class Candidate:
 
     setup: Setup
     draft_sampling: SamplingParameters
-    efficiency: Estimate
+    block_efficiency: Estimate
     speedup: Estimate
-    behind: Estimate
+    gap_to_best: Estimate
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -87,7 +85,7 @@ class Recommendation:
     --------
     >>> one = Estimate(1.0, 1.0, 1.0)
     >>> candidate = Candidate(Setup("k-Seq", 2, 4), SamplingParameters(), one, one, one)
-    >>> Recommendation((candidate,), contexts=1, prompts=1).pays
+    >>> Recommendation((candidate,), contexts=1, prompts=1).beats_autoregressive
     False
     """
 
@@ -101,23 +99,23 @@ class Recommendation:
         return self.candidates[0]
 
     @property
-    def pays(self) -> bool:
+    def beats_autoregressive(self) -> bool:
         """Whether the fastest is faster than decoding without drafts, beyond its interval."""
         return self.best.speedup.low > 1
 
     def __str__(self) -> str:
-        columns = ["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "behind"]
+        columns = ["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]
         rows = []
         for candidate in self.candidates[:SHOWN]:
             rule, k, gamma = candidate.setup
             sampling = _text(candidate.draft_sampling)
-            estimates = candidate.efficiency, candidate.speedup, candidate.behind
+            estimates = candidate.block_efficiency, candidate.speedup, candidate.gap_to_best
             rows.append([rule, str(k), str(gamma), sampling, *map(str, estimates)])
         best = self.best
         first = (
             f"{best.setup.rule}, K = {best.setup.k}, γ = {best.setup.gamma}: {best.speedup} times "
             "the speed of decoding without drafts"
-            if self.pays
+            if self.beats_autoregressive
             else "no setup is certain to be faster than decoding without drafts"
         )
         return (
@@ -153,10 +151,10 @@ def recommend(
         The two models.
     contexts : sequence, for each prompt, of sequences of int
         Where to look at the models, as for `record`: many prompts like those that will be decoded,
-        at the contexts where the steps of a loop with drafts begin, which `contexts_of` takes from
-        a run of `spectr`.
+        at the contexts where the steps of a loop with drafts begin, which `contexts_from` takes
+        from a run of `spectr`.
     latency : Latency
-        What steps cost, from `measure` or a table.
+        What steps cost, from `measure_latency` or a table.
     rules : names, or mapping from names to rules, optional
         As for `block_efficiency`.
     ks, gammas : iterable of int, optional
@@ -204,7 +202,7 @@ def recommend(
     >>> print(recommend(target, draft, contexts, latency, ks=[1, 2], gammas=[2, 4]))
     optimal, K = 2, γ = 4: 3.253 ± 0.096 times the speed of decoding without drafts
     10 setups, 20 contexts of 5 prompts, 95 % intervals
-    rule       K  γ  draft model  tokens a step  speed-up       behind
+    rule       K  γ  draft model  tokens a step  speed-up       gap to best
     ---------  -  -  -----------  -------------  -------------  -------------
     optimal    2  4  T 1          3.903 ± 0.115  3.253 ± 0.096  0.000 ± 0.000
     traversal  2  4  T 1          3.631 ± 0.287  3.026 ± 0.240  0.227 ± 0.304
@@ -220,7 +218,7 @@ def recommend(
     given_ks = sorted({as_positive(k, "k") for k in ks})
     given_gammas = sorted({as_positive(gamma, "gamma") for gamma in gammas})
     costs: dict[tuple[Branching, int], float] = {
-        (k, gamma): latency.step(gamma, k) for k in given_ks for gamma in given_gammas
+        (k, gamma): latency.step_time(gamma, k) for k in given_ks for gamma in given_gammas
     }
     compared = named_rules(rules, WITH_TRAVERSAL)
     wanted = sampling or SamplingParameters()
@@ -244,7 +242,7 @@ def recommend(
         tokens |= {(setup, draft_sampling): means.values[setup] for setup in _different(means)}
     prompts = means.prompts
     speed = {
-        (setup, draft_sampling): values * latency.alone / costs[setup.k, setup.gamma]
+        (setup, draft_sampling): values * latency.autoregressive_time / costs[setup.k, setup.gamma]
         for (setup, draft_sampling), values in tokens.items()
     }
     order = sorted(speed, key=lambda key: -float(speed[key].mean()))
@@ -252,9 +250,9 @@ def recommend(
         tuple(
             Candidate(
                 *key,
-                efficiency=clustered_mean(tokens[key], prompts),
+                block_efficiency=clustered_mean(tokens[key], prompts),
                 speedup=clustered_mean(speed[key], prompts),
-                behind=clustered_mean(speed[order[0]] - speed[key], prompts),
+                gap_to_best=clustered_mean(speed[order[0]] - speed[key], prompts),
             )
             for key in order
         ),

@@ -24,9 +24,7 @@ from otm.decoding.trace import Generation
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
 
-__all__ = ["Recording", "contexts_of", "pruned", "record"]
-
-Passed = Callable[[Iterable[int]], Iterable[int]]
+BatchProgress = Callable[[Iterable[int]], Iterable[int]]
 """Passes numbers through and shows how far they are, as `tqdm.tqdm` does."""
 
 
@@ -49,7 +47,7 @@ class Recording:
     --------
     >>> law = SparseProbs([0, 1], [0.5, 0.5])
     >>> tree = DraftNode((), law, [DraftNode((1,))])
-    >>> Recording(0, (3,), tree, {(): law, (1,): law}).tree.leaves()
+    >>> Recording(0, (3,), tree, {(): law, (1,): law}).tree.leaf_paths()
     [(1,)]
     """
 
@@ -68,7 +66,7 @@ def record(
     sampling: SamplingParameters | None = None,
     batch: int = 8,
     seed: int | None = None,
-    progress: Passed = iter,
+    progress: BatchProgress = iter,
 ) -> list[Recording]:
     """Draft after each context, and let the target read the drafts.
 
@@ -80,7 +78,7 @@ def record(
         What drafts.
     contexts : sequence, for each prompt, of sequences of int
         Contexts grouped by prompt, each of at least one token; where one continues the one before
-        it, only what is new is read.  `contexts_of` takes them from what was decoded; a context
+        it, only what is new is read.  `contexts_from` takes them from what was decoded; a context
         that is given several times has as many drafts.
     depth : int
         Most drafts γ of a path.
@@ -115,7 +113,7 @@ def record(
     >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
     >>> (recording,) = record(target, ModelDrafter(draft, 2), [[[0]]], depth=3, seed=3)
-    >>> recording.tree.leaves()
+    >>> recording.tree.leaf_paths()
     [(0, 1, 0), (0, 0, 0)]
     >>> recording.target[0, 1].probabilities.tolist()
     [0.5, 0.5]
@@ -151,7 +149,7 @@ def record(
     return [recording for group in found for recording in group]
 
 
-def contexts_of(generation: Generation, *, every: int = 1) -> list[list[Context]]:
+def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Context]]:
     """Contexts at which the steps of a decoding began, grouped by prompt.
 
     Steps of a loop with drafts begin rarely where drafting is easy, since they are long there.  So
@@ -182,12 +180,15 @@ def contexts_of(generation: Generation, *, every: int = 1) -> list[list[Context]
     >>> from otm.decoding import autoregressive
     >>> from otm.models import TableModel
     >>> generation = autoregressive(TableModel({(): [0, 1]}), [[0]], max_tokens=5)
-    >>> contexts_of(generation, every=2)
+    >>> contexts_from(generation, every=2)
     [[(0,), (0, 1, 1), (0, 1, 1, 1, 1)]]
     """
     taken = as_positive(every, "every")
     return [
-        [(prompt + generation.sequences[b])[: step.position] for step in generation.of(b)[::taken]]
+        [
+            (prompt + generation.sequences[b])[: step.position]
+            for step in generation.steps_of(b)[::taken]
+        ]
         for b, prompt in enumerate(generation.prompts)
     ]
 
@@ -218,13 +219,13 @@ def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
     >>> (recording,) = record(target, ModelDrafter(draft, 2), [[[0]]], depth=3, seed=3)
-    >>> pruned(recording.tree, 1, 2).leaves()
+    >>> pruned(recording.tree, 1, 2).leaf_paths()
     [(0, 1)]
     """
     level = len(tree.path)
     most = children_at(branching, level) if level < depth else 0
     children = [pruned(child, branching, depth) for child in tree.children[:most]]
-    return DraftNode(tree.path, tree.law if children else None, children)
+    return DraftNode(tree.path, tree.draft_probs if children else None, children)
 
 
 def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
@@ -245,7 +246,7 @@ def _check_laws(tree: DraftNode) -> None:
     """Refuse drafts without the law that they were drawn from: nothing can be computed of them."""
     for node in tree.nodes():
         if node.children:
-            node.offered()
+            node.checked_draft_probs()
 
 
 def _check_room(

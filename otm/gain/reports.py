@@ -1,8 +1,9 @@
-"""What would these models gain from drafts?  Computed from their laws, without decoding.
+"""What would these models gain from drafts?  Computed from their distributions, without decoding.
 
-`report` reads pairs of laws from a source (`from_files`, `from_lines`, `from_models`), computes at
-every position what every rule accepts, and writes the means with their intervals as JSON and as a
-page.  It goes on where it was interrupted, and uses as many cores or machines as it is given.
+`report` reads pairs of distributions from a source (`from_files`, `from_top_logprobs`,
+`from_models`), computes at every position what every rule accepts, and writes the means with their
+intervals as JSON and as a page.  It goes on where it was interrupted, and uses as many cores or
+machines as it is given.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from otm._core.numbers import as_level
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.files import named, read_json
+from otm.files import file_label, read_json
 from otm.files.opening import AnyPath, as_path
 from otm.files.writing import write_whole
 from otm.gain.latency import Latency
@@ -25,12 +26,9 @@ from otm.gain.run import Progress, measure_all
 from otm.gain.settings import Settings
 from otm.gain.sources import Source
 from otm.gain.summary import Summary, summarise
-from otm.gain.top_lists import TopLists
+from otm.gain.top_lists import TopLogprobs
 
-__all__ = ["read_latency", "report"]
-
-
-MOST_GAMMA = 1000
+MAX_GAMMA = 1000
 """Largest γ of a report: tokens of a step are computed for all γ up to it."""
 
 
@@ -50,7 +48,7 @@ def report(
     Parameters
     ----------
     source : Source
-        Positions, from `from_files`, `from_lines` or `from_models`.
+        Positions, from `from_files`, `from_top_logprobs` or `from_models`.
     folder : str or Path
         Where to write.  What has been computed of the positions is kept in its folder "positions",
         so that a run that was interrupted goes on; with other gammas, latencies or levels nothing
@@ -113,17 +111,17 @@ def report(
     lengths = tuple(sorted({as_gamma(gamma) for gamma in gammas} - {0}))
     if not lengths:
         raise InvalidParameterError("gammas has no number above 0; give at least one")
-    if lengths[-1] > MOST_GAMMA:
-        raise InvalidParameterError(f"γ = {lengths[-1]}; a report takes at most {MOST_GAMMA}")
+    if lengths[-1] > MAX_GAMMA:
+        raise InvalidParameterError(f"γ = {lengths[-1]}; a report takes at most {MAX_GAMMA}")
     plain = replace(chosen, sampling=SamplingParameters(), draft_temperatures=())
-    if isinstance(source, TopLists) and chosen != plain:
+    if isinstance(source, TopLogprobs) and chosen != plain:
         raise InvalidParameterError(
             "lists of log-probabilities hold the laws that were sampled from; give neither a "
             "sampling nor temperatures beside them"
         )
     level = as_level(level)
     if latency is not None:
-        latency.step(lengths[-1], chosen.ks[-1])  # refuses what the table does not reach
+        latency.step_time(lengths[-1], chosen.ks[-1])  # refuses what the table does not reach
     check_page()
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
     summary = summarise(source, measured, chosen, lengths, latency, level=level)
@@ -165,11 +163,11 @@ def read_latency(path: AnyPath) -> Latency:
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = (Path(folder) / "latency.json").write_text("0.125")
-    ...     read_latency(Path(folder) / "latency.json").step(gamma=2, k=1)
+    ...     read_latency(Path(folder) / "latency.json").step_time(gamma=2, k=1)
     1.25
     """
     given: Any = read_json(path)
-    names = {"rows", "tokens", "draft", "target", "overhead", "overhead_alone"}
+    names = {"rows", "tokens", "draft", "target", "overhead", "autoregressive_overhead"}
     needed = {"rows", "tokens", "draft", "target"}
     try:
         if isinstance(given, int | float) and not isinstance(given, bool):
@@ -177,8 +175,10 @@ def read_latency(path: AnyPath) -> Latency:
         if isinstance(given, dict) and needed <= set(given) <= names:
             return Latency(**given)
     except (InvalidInputError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{named(path)} is no table of latencies: {error!s:.200}") from None
+        raise InvalidInputError(
+            f"{file_label(path)} is no table of latencies: {error!s:.200}"
+        ) from None
     raise InvalidInputError(
-        f"{named(path)} is no table of latencies; give a number, the time of the draft model over "
-        f"that of the target, or an object with {', '.join(sorted(needed))}"
+        f"{file_label(path)} is no table of latencies; give a number, the time of the draft "
+        f"model over that of the target, or an object with {', '.join(sorted(needed))}"
     )

@@ -31,8 +31,6 @@ from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
 from otm.gain.sources import BLOCK_BYTES, Block, Bounds, Source
 
-__all__ = ["Progress", "measure_all"]
-
 Progress = Callable[[int, int], None]
 """Told the number of blocks that are finished, and of all."""
 
@@ -41,7 +39,7 @@ FORMAT = 1
 
 MANIFEST = "manifest.json"
 
-MOST_WORKERS = 2**15
+MAX_WORKERS = 2**15
 """More processes than machines can start; beyond it joblib fails in words of its own."""
 
 DIGEST = "sha256"
@@ -99,7 +97,7 @@ def measure_all(
     MissingDependencyError
         If joblib is not installed.
     """
-    if workers is not None and as_integer(workers, "workers", -1, MOST_WORKERS) == 0:
+    if workers is not None and as_integer(workers, "workers", -1, MAX_WORKERS) == 0:
         raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
     joblib = require("joblib")
     bounds = source.bounds

@@ -6,16 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from otm._core.checks import as_draft_count
-from otm._core.numbers import check_name
-from otm.coupling.rules import RULES
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.gain.capped import CAPPED_RULES
-from otm.gain.lossy_settings import Lenience, LossySetting, Typical, check_knobs
+from otm.gain.lossy_settings import Lenience, LossySetting, Typical, check_lossy_settings
+from otm.rules import named
 
-__all__ = ["MOST_DRAFTS", "Settings"]
-
-MOST_DRAFTS = 1024
+MAX_DRAFTS = 1024
 """Largest k: recursive rejection and the tables take time and memory for each below it."""
 
 
@@ -28,7 +25,7 @@ class Settings:
     ks : sequence of int, optional
         Numbers of drafts, at most 1024; 1 is always among them.
     rules : sequence of str, optional
-        Names in `otm.coupling.RULES`.  The three that accept min(q, c p) take a few milliseconds
+        Names in `otm.rules.RULES`.  The three that accept min(q, c p) take a few milliseconds
         together, whatever the number of k; others a plan for each k.
     sampling : SamplingParameters, optional
         How to sample from both models.
@@ -41,7 +38,7 @@ class Settings:
     Raises
     ------
     InvalidDraftCountError, InvalidParameterError
-        If a number of drafts, a temperature or a knob is outside its range, or there is no rule.
+        If a number of drafts, a temperature or a setting is outside its range, or there is no rule.
     UnknownMethodError
         If a rule does not exist.
 
@@ -65,10 +62,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         ks = sorted({1, *map(as_draft_count, self.ks)})
-        if ks[-1] > MOST_DRAFTS:
-            raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MOST_DRAFTS}")
+        if ks[-1] > MAX_DRAFTS:
+            raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MAX_DRAFTS}")
         for name in self.rules:
-            check_name("rule", name, RULES)
+            named(name, "plan")
         if not self.rules:
             raise InvalidParameterError("there is nothing to compute; give at least one rule")
         temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)
@@ -77,7 +74,7 @@ class Settings:
         object.__setattr__(self, "ks", tuple(ks))
         object.__setattr__(self, "rules", tuple(dict.fromkeys(self.rules)))
         object.__setattr__(self, "draft_temperatures", tuple(ordered))
-        object.__setattr__(self, "lossy_settings", check_knobs(self.lossy_settings))
+        object.__setattr__(self, "lossy_settings", check_lossy_settings(self.lossy_settings))
 
     @property
     def draft_samplings(self) -> tuple[SamplingParameters, ...]:
@@ -98,6 +95,6 @@ class Settings:
             "sampling": vars(self.sampling),
             "draft temperatures": list(self.draft_temperatures),
             "lossy_settings": [
-                [type(knob).__name__, *vars(knob).values()] for knob in self.lossy_settings
+                [type(setting).__name__, *vars(setting).values()] for setting in self.lossy_settings
             ],
         }

@@ -13,12 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.errors import InvalidInputError
-from otm.files import Rows, file_size, named, open_arrays
+from otm.files import StoredArray, file_label, file_size, open_arrays
 from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.gain.pairs import Kind, Measured, Pairs, check_kind
 from otm.gain.settings import Settings
-
-__all__ = ["Block", "Bounds", "Source", "digest", "from_files"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -28,10 +26,10 @@ Bounds = tuple[int, int]
 BLOCK_BYTES = 2**24
 """About as many bytes of both files are read for a block."""
 
-MOST_POSITIONS = 4096
+MAX_POSITIONS = 4096
 """Most positions of a block: what is computed must not be lost for long either."""
 
-MOST_ROWS = 2**24
+MAX_ROWS = 2**24
 """Most positions of all blocks; of each some numbers stay in memory."""
 
 SAMPLES = 64
@@ -92,7 +90,7 @@ class ScoreFiles:
 
     Attributes
     ----------
-    draft, target : Rows
+    draft, target : StoredArray
         Scores [N, V] of the two models.
     kind : str
         What they are: "logits", "log-probabilities" or "probabilities".
@@ -114,8 +112,8 @@ class ScoreFiles:
     [0 0 1] [(0, 3)] None
     """
 
-    draft: Rows
-    target: Rows
+    draft: StoredArray
+    target: StoredArray
     kind: Kind
     prompts: Ints
     tokens: Ints | None
@@ -124,7 +122,7 @@ class ScoreFiles:
     @property
     def name(self) -> str:
         """The arrays, by the names of their files."""
-        return f"{self.draft.described} and {self.target.described}"
+        return f"{self.draft.description} and {self.target.description}"
 
     @property
     def bounds(self) -> list[Bounds]:
@@ -173,7 +171,7 @@ class ScoreFiles:
                 start,
                 stop,
                 self.kind,
-                (self.draft.described, self.target.described),
+                (self.draft.description, self.target.description),
                 (self.draft.dtype, self.target.dtype),
             )
 
@@ -242,21 +240,21 @@ def from_files(
     ]
     if scores[0].shape != scores[1].shape or len(scores[0].shape) != 2 or 0 in scores[0].shape:
         raise InvalidInputError(
-            f"{scores[0].described} has the shape {scores[0].shape} and {scores[1].described} "
+            f"{scores[0].description} has the shape {scores[0].shape} and {scores[1].description} "
             f"{scores[1].shape}; {kind} must be [N, V], a row for each position, in both alike"
         )
     if scores[0] == scores[1]:
         raise InvalidInputError(
-            f"{scores[0].described} would be both the draft and the target; give a file with both, "
-            "or one for each"
+            f"{scores[0].description} would be both the draft and the target; give a file with "
+            "both, or one for each"
         )
     for rows in scores:
         if rows.kind != "f":
-            raise InvalidInputError(f"{rows.described} holds whole numbers; scores are floats")
+            raise InvalidInputError(f"{rows.description} holds whole numbers; scores are floats")
     positions = scores[0].shape[0]
-    if positions > MOST_ROWS:  # a small archive can promise any number of zeros
+    if positions > MAX_ROWS:  # a small archive can promise any number of zeros
         raise InvalidInputError(
-            f"{scores[0].described} has {positions:,} positions; at most {MOST_ROWS:,} are read"
+            f"{scores[0].description} has {positions:,} positions; at most {MAX_ROWS:,} are read"
         )
     labels = _labels(files, "prompts", prompts, positions)
     return ScoreFiles(
@@ -277,7 +275,7 @@ def split(positions: int, row_bytes: int) -> list[Bounds]:
     >>> split(10, BLOCK_BYTES // 4)
     [(0, 4), (4, 8), (8, 10)]
     """
-    step = max(1, min(BLOCK_BYTES // max(row_bytes, 1), MOST_POSITIONS))
+    step = max(1, min(BLOCK_BYTES // max(row_bytes, 1), MAX_POSITIONS))
     return [(start, min(start + step, positions)) for start in range(0, positions, step)]
 
 
@@ -295,18 +293,18 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def _scores(arrays: dict[str, Rows], name: str, path: Path) -> Rows:
+def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArray:
     """Array of that name, or the only one."""
     if name in arrays:
         return arrays[name]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
     there = ", ".join(f"{rows.name!r:.40} {rows.shape}" for rows in list(arrays.values())[:10])
-    raise InvalidInputError(f"{named(path)} has no array {name!r:.60}; there are: {there}")
+    raise InvalidInputError(f"{file_label(path)} has no array {name!r:.60}; there are: {there}")
 
 
 def _labels(
-    files: dict[Path, dict[str, Rows]], name: str, path: AnyPath | None, positions: int
+    files: dict[Path, dict[str, StoredArray]], name: str, path: AnyPath | None, positions: int
 ) -> Ints | None:
     """Whole numbers, one for each position: of a file of their own, or beside the scores."""
     if path is not None:
@@ -319,7 +317,7 @@ def _labels(
         found = named_so[0]
     if found.shape != (positions,) or found.kind not in "iu":
         raise InvalidInputError(
-            f"{found.described} has the shape {found.shape} and type {found.dtype}; {name} are "
+            f"{found.description} has the shape {found.shape} and type {found.dtype}; {name} are "
             f"whole numbers of shape ({positions},), one for each position"
         )
     return found.read(0, positions).astype(np.int64)

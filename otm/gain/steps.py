@@ -28,8 +28,6 @@ import numpy.typing as npt
 
 from otm.gain.estimates import Prompts
 
-__all__ = ["steps_of_prompts"]
-
 Floats = npt.NDArray[np.float64]
 
 LANE_BYTES = 2**24

@@ -19,8 +19,6 @@ from otm.gain.settings import Settings
 from otm.gain.sources import Source
 from otm.gain.steps import steps_of_prompts
 
-__all__ = ["Summary", "summarise"]
-
 Floats = npt.NDArray[np.float64]
 Row = dict[str, Any]
 
@@ -50,11 +48,11 @@ class Summary:
         adds, at the same positions.
     bounds : list of dict
         Interval of the mean of α_k where only the most likely tokens are known.
-    efficiency : list of dict
+    block_efficiency : list of dict
         Mean number of tokens of a step: "tree" for a prefix tree with K children at each node,
         "chains" at least for K chains.
     lossy : list of dict
-        What each knob adds to the acceptance of the best lossless rule, and its total variation
+        What each setting adds to the acceptance of the best lossless rule, and its total variation
         from the target.
     recommendation : Recommendation or None
         Ways to decode, the fastest first, if a latency table was given.
@@ -78,7 +76,7 @@ class Summary:
     acceptance: list[Row] = field(default_factory=list)
     differences: list[Row] = field(default_factory=list)
     bounds: list[Row] = field(default_factory=list)
-    efficiency: list[Row] = field(default_factory=list)
+    block_efficiency: list[Row] = field(default_factory=list)
     lossy: list[Row] = field(default_factory=list)
     recommendation: Recommendation | None = None
     latency: Latency | None = None
@@ -96,21 +94,21 @@ class Summary:
         """
         if self.latency is None:
             return ""
-        ratio = self.latency.draft[0] / self.latency.alone
+        ratio = self.latency.draft[0] / self.latency.autoregressive_time
         first = f"The draft model takes {ratio:.3g} of the time of the target for a token"
         if not self.latency.is_constant:
             return f"{first}, and more rows or tokens take as long as the latency table says."
         return (
             f"{first}, as given. By assumption a run of either model takes the same time for any K "
             "and γ, so that more chains cost nothing and a large K wins: to choose K, give a "
-            "table of step times (otm.gain.measure)."
+            "table of step times (otm.gain.measure_latency)."
         )
 
     def as_json(self) -> dict[str, Any]:
         """All of it for `json.dump`; ends of intervals that are not known are null."""
         tables = {
             name: [_plain(row) for row in getattr(self, name)]
-            for name in ("acceptance", "differences", "bounds", "efficiency", "lossy")
+            for name in ("acceptance", "differences", "bounds", "block_efficiency", "lossy")
         }
         named = ("source", "positions", "prompts", "prompts_known", "tokens_known", "level")
         candidates = () if self.recommendation is None else self.recommendation.candidates
@@ -161,7 +159,7 @@ def summarise(
         tables["lossy"] = _lossy(measured, settings, prompts)
         if settings.capped_rules:
             tokens = _tokens(measured, settings, gammas, prompts)
-            tables["efficiency"] = _efficiency(tokens, settings, gammas, prompts)
+            tables["block_efficiency"] = _efficiency(tokens, settings, gammas, prompts)
             if latency is not None:
                 tables["latency"] = latency
                 tables["recommendation"] = _recommend(tokens, settings, gammas, latency, prompts)
@@ -229,14 +227,14 @@ def _lossy(measured: Measured, settings: Settings, prompts: Prompts) -> list[Row
     return [
         {
             "draft temperature": t,
-            "knob": str(knob),
+            "setting": str(setting),
             "k": k,
             "acceptance": prompts.mean(sums[:, d, j, 0, i]),
             "gain": prompts.mean(sums[:, d, j, 0, i] - optimum[:, d, i]),
             "total variation": prompts.mean(sums[:, d, j, 1, i]),
         }
         for d, t in enumerate(settings.draft_temperatures)
-        for j, knob in enumerate(settings.lossy_settings)
+        for j, setting in enumerate(settings.lossy_settings)
         for i, k in enumerate(settings.ks)
     ]
 
@@ -305,9 +303,9 @@ def _recommend(
             Candidate(
                 setup,
                 settings.draft_samplings[d],
-                efficiency=prompts.mean(kept[setup, d][0]),
+                block_efficiency=prompts.mean(kept[setup, d][0]),
                 speedup=prompts.mean(kept[setup, d][1]),
-                behind=prompts.mean(best - kept[setup, d][1]),
+                gap_to_best=prompts.mean(best - kept[setup, d][1]),
             )
             for setup, d in order
         ),
@@ -322,9 +320,9 @@ def _candidate(candidate: Candidate) -> Row:
         "K": candidate.setup.k,
         "gamma": candidate.setup.gamma,
         "draft temperature": candidate.draft_sampling.temperature,
-        "tokens of a step": candidate.efficiency,
+        "tokens of a step": candidate.block_efficiency,
         "speed-up": candidate.speedup,
-        "behind": candidate.behind,
+        "gap to best": candidate.gap_to_best,
     }
 
 

@@ -16,15 +16,13 @@ import numpy as np
 
 from otm._core.text import shown
 from otm.errors import InvalidInputError, OTMError
-from otm.files import file_size, named, parse_json
+from otm.files import file_label, file_size, parse_json
 from otm.files.opening import AnyPath, as_path, opened
 from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
 from otm.gain.sources import Bounds, Ints, digest
 from otm.optimum.top_list_checks import as_size, as_slack
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs
-
-__all__ = ["TopLists", "from_lines"]
 
 LONGEST_LINE = 2**22
 """Most bytes of a line, which is read as a whole."""
@@ -56,7 +54,7 @@ class Lines:
         """
         found = []
         for number, line in enumerate(self._lines(), self.first):
-            where = f"position {number} of {named(self.path)}"
+            where = f"position {number} of {file_label(self.path)}"
             draft, target, _ = parsed(line, where)
             try:
                 intervals = [
@@ -77,14 +75,14 @@ class Lines:
             while (left := self.end - file.tell()) > 0:
                 line = file.readline(left)
                 if not line:
-                    raise InvalidInputError(f"{named(self.path)} was cut short meanwhile")
+                    raise InvalidInputError(f"{file_label(self.path)} was cut short meanwhile")
                 if line.strip():
                     yield line
 
 
 @dataclass(frozen=True, eq=False)
-class TopLists:
-    """Lists of the most likely tokens in a file; made by `from_lines`.
+class TopLogprobs:
+    """Lists of the most likely tokens in a file; made by `from_top_logprobs`.
 
     Attributes
     ----------
@@ -108,7 +106,7 @@ class TopLists:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "lists.jsonl"
     ...     _ = path.write_text(f"{line}{chr(10)}{line}")
-    ...     lists = from_lines(path)
+    ...     lists = from_top_logprobs(path)
     ...     print(lists.prompts, lists.bounds)
     [0 0] [(0, 2)]
     """
@@ -123,7 +121,7 @@ class TopLists:
     @property
     def name(self) -> str:
         """The file."""
-        return named(self.path)
+        return file_label(self.path)
 
     @property
     def bounds(self) -> list[Bounds]:
@@ -159,7 +157,9 @@ class TopLists:
             yield Lines(self.path, begin, end, start, self.vocabulary, self.slack)
 
 
-def from_lines(path: AnyPath, *, vocabulary: int | None = None, slack: float = 1e-5) -> TopLists:
+def from_top_logprobs(
+    path: AnyPath, *, vocabulary: int | None = None, slack: float = 1e-5
+) -> TopLogprobs:
     """Take lists of log-probabilities, one position a line.
 
     A line is a JSON object such as ::
@@ -181,7 +181,7 @@ def from_lines(path: AnyPath, *, vocabulary: int | None = None, slack: float = 1
 
     Returns
     -------
-    TopLists
+    TopLogprobs
         A `Source` for `report`.
 
     Raises
@@ -199,7 +199,7 @@ def from_lines(path: AnyPath, *, vocabulary: int | None = None, slack: float = 1
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "lists.jsonl"
     ...     _ = path.write_text(f"{line}{chr(10)}{line}")
-    ...     from_lines(path, vocabulary=8).prompts
+    ...     from_top_logprobs(path, vocabulary=8).prompts
     array([0, 0])
     """
     vocabulary, slack = as_size(vocabulary), float(as_slack(slack))
@@ -213,17 +213,17 @@ def from_lines(path: AnyPath, *, vocabulary: int | None = None, slack: float = 1
         while line := file.readline(LONGEST_LINE + 1):
             if len(line) > LONGEST_LINE:
                 raise InvalidInputError(
-                    f"{named(path)} has a line of more than {LONGEST_LINE:,} bytes"
+                    f"{file_label(path)} has a line of more than {LONGEST_LINE:,} bytes"
                 )
             if line.strip():
-                *_, prompt = parsed(line, f"position {len(starts)} of {named(path)}")
+                *_, prompt = parsed(line, f"position {len(starts)} of {file_label(path)}")
                 known = known and prompt is not None
                 starts.append(place)
                 prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
             place += len(line)
     if not starts:
-        raise InvalidInputError(f"{named(path)} has no lines; give one for each position")
-    return TopLists(
+        raise InvalidInputError(f"{file_label(path)} has no lines; give one for each position")
+    return TopLogprobs(
         path.absolute(),
         np.array(prompts),
         known,

@@ -4,7 +4,8 @@ Importing this loads no torch: the models that need it load it when they are mad
 """
 
 from otm.models.base import LanguageModel, Session
-from otm.models.gpt.model import GPT, GPTConfig, decode, encode, load
+from otm.models.gpt.config import GPTConfig
+from otm.models.gpt.model import GPT, decode, encode, load
 from otm.models.huggingface.model import HuggingFaceModel, check_same_vocabulary
 from otm.models.ngram import NGramModel
 from otm.models.stateless import StatelessModel

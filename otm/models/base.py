@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LanguageModel", "Rows", "Session"]
-
 Rows = npt.NDArray[np.int64]
 """Token ids [R, L]; −1 pads a row on the right."""
 

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from otm.errors import InvalidInputError
 
-__all__ = ["CachedRows", "Copies"]
-
 Indices = npt.NDArray[np.int64]
 
 

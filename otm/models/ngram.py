@@ -1,4 +1,4 @@
-"""N-gram models: the law of the next token from counts of a text, by the last n − 1 tokens.
+"""N-gram models: probabilities of the next token from counts of a text, by the last n − 1 tokens.
 
 "The evaluation amounts to a table lookup" ([leviathan2023]_, section 3.6), so that drafts cost next
 to nothing.  Two ways of smoothing, both interpolated; c are counts in the text, T(h) is the number
@@ -42,15 +42,13 @@ from otm.models.ngram_counts import Counts, NGramCounts, as_ids, as_sizes
 from otm.models.stateless import StatelessModel
 from otm.models.uniform import UniformModel
 
-__all__ = ["NGramModel"]
-
 Smoothing = Callable[[NGramCounts, Counts], tuple[Counts, Counts]]
 """From a table and the counts [..., V] after contexts to what is kept of these, and to what is
 reserved [..., 1] for the law of the next lower order."""
 
 
 class NGramModel(StatelessModel):
-    """A law that depends on the last n − 1 tokens, from a text; see the module for the formulas.
+    """A model by counts of the last n − 1 tokens in a text; see the module for the formulas.
 
     Build one with `witten_bell` or `kneser_ney`.
 
@@ -64,7 +62,7 @@ class NGramModel(StatelessModel):
     Examples
     --------
     >>> model = NGramModel.witten_bell([0, 1, 0, 1, 0, 2], order=2, vocabulary=3)
-    >>> model.law((1,)).round(3).tolist()  # 0 followed 1 both times
+    >>> model.probs((1,)).round(3).tolist()  # 0 followed 1 both times
     [0.815, 0.111, 0.074]
     """
 
@@ -73,7 +71,7 @@ class NGramModel(StatelessModel):
         self.order = len(tables)
         self._tables = tables[1:]
         self._smoothing = smoothing
-        uniform = UniformModel(self.vocabulary).law(())
+        uniform = UniformModel(self.vocabulary).probs(())
         self._unigram_law = read_only(self._interpolate(tables[0], [], uniform))
 
     @classmethod
@@ -115,7 +113,7 @@ class NGramModel(StatelessModel):
 
         Examples
         --------
-        >>> NGramModel.witten_bell([0, 1, 0, 1], order=1, vocabulary=2).law(())
+        >>> NGramModel.witten_bell([0, 1, 0, 1], order=1, vocabulary=2).probs(())
         array([0.5, 0.5])
         """
         n, v = as_sizes(order, vocabulary)
@@ -153,25 +151,25 @@ class NGramModel(StatelessModel):
 
         Examples
         --------
-        >>> NGramModel.kneser_ney([0, 1, 0, 1], order=1, vocabulary=2).law(())
+        >>> NGramModel.kneser_ney([0, 1, 0, 1], order=1, vocabulary=2).probs(())
         array([0.5, 0.5])
         """
         n, v = as_sizes(order, vocabulary)
         lower = [NGramCounts.of(tokens, i, v).continuations() for i in range(2, n + 1)]
         return cls([*lower, NGramCounts.of(tokens, n, v)], _kneser_ney)
 
-    def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Law of the token that follows a context: array [V].
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the distribution of the token that follows a context: array [V].
 
         Raises
         ------
         InvalidInputError
             If the context holds no token ids below V.
         """
-        return self.laws(context[max(len(context) - self.order + 1, 0) :])
+        return self.batch_probs(context[max(len(context) - self.order + 1, 0) :])
 
-    def laws(self, contexts: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Laws after many contexts at once.
+    def batch_probs(self, contexts: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the distributions after many contexts at once.
 
         Parameters
         ----------

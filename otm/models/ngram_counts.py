@@ -14,8 +14,6 @@ from otm._core.numbers import as_positive, as_vocabulary
 from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
 
-__all__ = ["Counts", "Ids", "NGramCounts", "as_ids", "as_sizes"]
-
 Ids = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.float64]
 

@@ -10,20 +10,18 @@ import numpy.typing as npt
 
 from otm.models.base import LanguageModel, Rows, Session
 
-__all__ = ["StatelessModel"]
-
 
 class StatelessModel(LanguageModel):
-    """A model that finds the law of the next token from the context alone, at little cost.
+    """A model that finds the distribution of the next token from the context alone, at little cost.
 
-    Subclasses give `law`.
+    Subclasses give `probs`.
 
     Examples
     --------
     >>> class Alternating(StatelessModel):
     ...     vocabulary = 2
     ...
-    ...     def law(self, context):
+    ...     def probs(self, context):
     ...         return np.eye(2)[(sum(context) + 1) % 2]
     >>> Alternating().start(rows=1).append(np.array([[0, 1]]))
     array([[[0., 1.],
@@ -33,8 +31,8 @@ class StatelessModel(LanguageModel):
     returns_probs = True
 
     @abstractmethod
-    def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Law of the token that follows a context.
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the distribution of the token that follows a context.
 
         Parameters
         ----------
@@ -62,11 +60,11 @@ class _Contexts(Session):
     def append(self, tokens: Rows) -> npt.NDArray[Any]:
         before = self._rows
         self.read(tokens)
-        anything = self._model.law(())
+        anything = self._model.probs(())
         laws = np.zeros((*tokens.shape, anything.size), dtype=anything.dtype)
         for r, (old, new) in enumerate(zip(before, self._rows, strict=True)):
             for i in range(len(old), len(new)):
-                laws[r, i - len(old)] = self._model.law(new[: i + 1])
+                laws[r, i - len(old)] = self._model.probs(new[: i + 1])
         return laws
 
     def read(self, tokens: Rows) -> None:

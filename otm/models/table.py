@@ -17,27 +17,25 @@ from otm._core.text import shown
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
 from otm.models.stateless import StatelessModel
 
-__all__ = ["TableModel"]
-
 LARGEST_TABLE = 2**20
 """Most fractions of a table that is drawn at random."""
 
 
 class TableModel(StatelessModel):
-    """A model whose law depends on the last tokens, as a table says.
+    """A model whose distribution depends on the last tokens, as a table says.
 
     Parameters
     ----------
-    laws : mapping from tuple of int to array-like [V]
-        The law after each context.  A context is looked up whole, then without its first token, and
-        so on; the empty context () must be there, for all that is in no other row.  If one law is
-        in floats, all are taken as floats; whole numbers go with either kind.
+    table : mapping from tuple of int to array-like [V]
+        The distribution after each context.  A context is looked up whole, then without its first
+        token, and so on; the empty context () must be there, for all that is in no other row.  If
+        one row is in floats, all are taken as floats; whole numbers go with either kind.
 
     Raises
     ------
     InvalidDistributionError
-        If an entry is no law or a key no context, the laws have different lengths, or the empty
-        context is missing.
+        If an entry is no distribution or a key no context, the rows have different lengths, or the
+        empty context is missing.
 
     Examples
     --------
@@ -46,16 +44,16 @@ class TableModel(StatelessModel):
     >>> from fractions import Fraction
     >>> half = Fraction(1, 2)
     >>> model = TableModel({(): [half, half], (0,): [half / 2, 3 * half / 2]})
-    >>> model.law((1, 0)).tolist(), model.law((0, 1)).tolist()
+    >>> model.probs((1, 0)).tolist(), model.probs((0, 1)).tolist()
     ([Fraction(1, 4), Fraction(3, 4)], [Fraction(1, 2), Fraction(1, 2)])
     """
 
-    def __init__(self, laws: Mapping[tuple[int, ...], Any]) -> None:
-        _check_contexts(laws)
+    def __init__(self, table: Mapping[tuple[int, ...], Any]) -> None:
+        _check_contexts(table)
         self._laws = _of_one_kind(
-            {context: as_law(law, f"context {shown(context)}") for context, law in laws.items()}
+            {context: as_law(law, f"context {shown(context)}") for context, law in table.items()}
         )
-        self._longest = max(map(len, laws))
+        self._longest = max(map(len, table))
         self.vocabulary = self._laws[()].size
         for context, law in self._laws.items():
             if law.size != self.vocabulary:
@@ -64,8 +62,8 @@ class TableModel(StatelessModel):
                     f"() has {self.vocabulary}; all laws must be on the same vocabulary"
                 )
 
-    def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Law of the token that follows a context: array [V]."""
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the distribution of the token that follows a context: array [V]."""
         for start in range(max(len(context) - self._longest, 0), len(context) + 1):
             if context[start:] in self._laws:
                 return self._laws[context[start:]]
@@ -73,7 +71,7 @@ class TableModel(StatelessModel):
 
     @classmethod
     def random(
-        cls, vocabulary: int, order: int, rng: np.random.Generator, *, largest: int = 4
+        cls, vocabulary: int, order: int, rng: np.random.Generator, *, max_weight: int = 4
     ) -> TableModel:
         """Draw a table of small fractions for all contexts of up to `order` tokens.
 
@@ -85,7 +83,7 @@ class TableModel(StatelessModel):
             Length of the longest contexts, in tokens.
         rng : Generator
             Where the numbers come from.
-        largest : int, optional
+        max_weight : int, optional
             Weights are whole numbers from 0 to this, so that zeros occur.
 
         Returns
@@ -103,12 +101,12 @@ class TableModel(StatelessModel):
         Examples
         --------
         >>> model = TableModel.random(3, order=1, rng=np.random.default_rng(0))
-        >>> model.vocabulary, bool(sum(model.law((2,))) == 1)
+        >>> model.vocabulary, bool(sum(model.probs((2,))) == 1)
         (3, True)
         """
         as_vocabulary(vocabulary)
         as_integer(order, "order", 0)
-        as_integer(largest, "largest", 0, 2**62)
+        as_integer(max_weight, "max_weight", 0, 2**62)
         contexts = order + 1 if vocabulary == 1 else vocabulary ** min(order, 20)
         if vocabulary * contexts > LARGEST_TABLE:
             raise ProblemTooLargeError(
@@ -118,7 +116,7 @@ class TableModel(StatelessModel):
         laws = {}
         for length in range(order + 1):
             for context in itertools.product(range(vocabulary), repeat=length):
-                weights = rng.integers(0, largest + 1, vocabulary).tolist()
+                weights = rng.integers(0, max_weight + 1, vocabulary).tolist()
                 weights[int(rng.integers(vocabulary))] += 1
                 laws[context] = [Fraction(weight, sum(weights)) for weight in weights]
         return cls(laws)

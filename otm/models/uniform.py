@@ -11,8 +11,6 @@ from otm._core.arithmetic import read_only
 from otm._core.numbers import as_vocabulary
 from otm.models.stateless import StatelessModel
 
-__all__ = ["UniformModel"]
-
 
 class UniformModel(StatelessModel):
     """The uniform law after every context, the weakest drafter that there is.
@@ -37,7 +35,7 @@ class UniformModel(StatelessModel):
 
     Examples
     --------
-    >>> UniformModel(4).law((2, 0)).tolist()
+    >>> UniformModel(4).probs((2, 0)).tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
 
@@ -45,6 +43,6 @@ class UniformModel(StatelessModel):
         self.vocabulary = as_vocabulary(vocabulary)
         self._law = read_only(np.full(self.vocabulary, 1 / self.vocabulary))
 
-    def law(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Law of the token that follows a context: array [V]."""
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the distribution of the token that follows a context: array [V]."""
         return self._law

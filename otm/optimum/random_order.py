@@ -43,10 +43,10 @@ SMALLEST_WEIGHT = 2.0**-900
 
 NEWTON_STEPS = 10
 
-MOST_ORDERS = 1_000
+MAX_ORDERS = 1_000
 """Orders that are held at most, and"""
 
-MOST_ENTRIES = 2**25
+MAX_ENTRIES = 2**25
 """numbers in them, 256 MiB; beyond that the two least likely orders become one."""
 
 
@@ -141,7 +141,7 @@ class _Mixture:
     """Law of the draft picked: laws of the last draft in several orders, and their chances."""
 
     def __init__(self, first: Floats, iterations: int) -> None:
-        room = min(iterations + 1, MOST_ORDERS, max(3, MOST_ENTRIES // first.size))
+        room = min(iterations + 1, MAX_ORDERS, max(3, MAX_ENTRIES // first.size))
         self.laws = np.empty((room, first.size))
         self.chances = np.zeros(room)
         self.laws[0], self.chances[0] = first, 1

@@ -14,25 +14,36 @@ from otm.testing.exact import (
     Path,
     assert_lossless,
     exact_acceptance,
-    exact_law_of_select,
-    exact_output_law,
-    explore,
+    exact_distribution,
+    exact_distribution_of_select,
+    exact_output_distribution,
     paths,
 )
+from otm.testing.instances import INSTANCES, instance
 from otm.testing.monte_carlo import BUDGET, Budget, Control, Verdict
+from otm.testing.sequences import (
+    continued_distribution,
+    output_distribution_of,
+    sequence_distribution,
+)
 from otm.testing.symbolic import SymbolicUniform
 
 __all__ = [
     "BUDGET",
+    "INSTANCES",
     "Budget",
     "Control",
     "Path",
     "SymbolicUniform",
     "Verdict",
     "assert_lossless",
+    "continued_distribution",
     "exact_acceptance",
-    "exact_law_of_select",
-    "exact_output_law",
-    "explore",
+    "exact_distribution",
+    "exact_distribution_of_select",
+    "exact_output_distribution",
+    "instance",
+    "output_distribution_of",
     "paths",
+    "sequence_distribution",
 ]

@@ -20,16 +20,6 @@ from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidParameterError
 from otm.testing.symbolic import Region, SymbolicUniform
 
-__all__ = [
-    "Path",
-    "assert_lossless",
-    "exact_acceptance",
-    "exact_law_of_select",
-    "exact_output_law",
-    "explore",
-    "paths",
-]
-
 Outcome = TypeVar("Outcome")
 
 
@@ -91,10 +81,10 @@ def paths(
         script = region.next_script()
 
 
-def explore(
+def exact_distribution(
     function: Callable[[npt.NDArray[Any]], Outcome], number_of_uniforms: int
 ) -> dict[Outcome, Fraction]:
-    """Exact law of a function that only compares its uniforms: the `paths`, summed by outcome.
+    """Exact distribution of a function that only compares its uniforms: `paths`, summed by outcome.
 
     Parameters
     ----------
@@ -111,8 +101,9 @@ def explore(
 
     Examples
     --------
-    >>> law = explore(lambda u: int(np.searchsorted([Fraction(1, 4), 1], u[0], side="right")), 1)
-    >>> sorted(law.items())
+    >>> cdf = [Fraction(1, 4), 1]
+    >>> probs = exact_distribution(lambda u: int(np.searchsorted(cdf, u[0], side="right")), 1)
+    >>> sorted(probs.items())
     [(0, Fraction(1, 4)), (1, Fraction(3, 4))]
     """
     law: dict[Outcome, Fraction] = defaultdict(Fraction)
@@ -121,10 +112,10 @@ def explore(
     return dict(law)
 
 
-def exact_output_law(
+def exact_output_distribution(
     plan: TransportPlan, drafts: Iterable[tuple[Sequence[int], Number]] | None = None
 ) -> Law:
-    """Law of the output, by enumerating the drafts and adding up `plan.conditional`.
+    """Distribution of the output, by enumerating the drafts and adding up `plan.conditional`.
 
     Parameters
     ----------
@@ -144,9 +135,9 @@ def exact_output_law(
     >>> from otm import Problem
     >>> from otm.coupling.maximal import MaximalCoupling
     >>> plan = MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], k=1))
-    >>> exact_output_law(plan)
+    >>> exact_output_distribution(plan)
     array([0.75, 0.25])
-    >>> exact_output_law(plan, drafts=[([0], 1.0)])  # a greedy draft, passed off as p
+    >>> exact_output_distribution(plan, drafts=[([0], 1.0)])  # a greedy draft, passed off as p
     array([1., 0.])
     """
     law = zeros(plan.problem.n, plan.problem.target)
@@ -172,10 +163,10 @@ def exact_acceptance(plan: TransportPlan) -> Number:
     return acceptance
 
 
-def exact_law_of_select(
+def exact_distribution_of_select(
     plan: TransportPlan, drafts: Sequence[int]
 ) -> dict[tuple[int, int], Fraction]:
-    """Exact law of (token, index) that `plan.select` returns for given drafts.
+    """Exact distribution of (token, index) that `plan.select` returns for given drafts.
 
     It is found by running `select` itself on symbolic uniforms, not from what the plan says.
 
@@ -189,8 +180,8 @@ def exact_law_of_select(
     Returns
     -------
     dict
-        As from `explore`: the probabilities sum to exactly 1, and outcomes of probability 0 are
-        those that only isolated values of a uniform give.
+        As from `exact_distribution`: the probabilities sum to exactly 1, and outcomes of
+        probability 0 are those that only isolated values of a uniform give.
 
     Raises
     ------
@@ -203,7 +194,7 @@ def exact_law_of_select(
     >>> from otm.coupling.maximal import MaximalCoupling
     >>> half = Fraction(1, 2)
     >>> plan = MaximalCoupling(Problem([half, half], [half / 2, 3 * half / 2], k=1))
-    >>> exact_law_of_select(plan, [0])
+    >>> exact_distribution_of_select(plan, [0])
     {(0, 0): Fraction(1, 2), (1, -1): Fraction(1, 2)}
     """
     if not plan.problem.exact:
@@ -216,7 +207,7 @@ def exact_law_of_select(
         token, index = plan.select(list(drafts), uniforms)
         return int(token), int(index)
 
-    return explore(select, plan.uniforms_per_selection)
+    return exact_distribution(select, plan.uniforms_per_selection)
 
 
 def assert_lossless(plan: TransportPlan) -> None:
@@ -246,7 +237,7 @@ def assert_lossless(plan: TransportPlan) -> None:
     output, accepted = zeros(plan.problem.n, target), Fraction(0)
     for drafts, probability in plan.drafts.tuples():
         law = zeros(plan.problem.n, target)
-        for (token, index), path_probability in exact_law_of_select(plan, drafts).items():
+        for (token, index), path_probability in exact_distribution_of_select(plan, drafts).items():
             first = drafts.index(token) if token in drafts else -1
             _require(index == first, f"drafts {drafts}, token {token}: index {index}, not {first}")
             _require(target[token] > 0, f"drafts {drafts}: token {token} has target probability 0")

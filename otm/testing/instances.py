@@ -9,8 +9,6 @@ import numpy as np
 from otm._core.numbers import check_name
 from otm.problem import Problem
 
-__all__ = ["INSTANCES", "instance"]
-
 INSTANCES: dict[str, tuple[list[int], list[int], int]] = {
     "Bernoulli": ([3, 1], [1, 3], 2),
     "three drafts": ([5, 2, 3], [1, 4, 5], 3),

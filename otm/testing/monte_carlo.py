@@ -23,12 +23,10 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.testing.statistics import (
     Criterion,
-    criterion_for_law,
+    criterion_for_distribution,
     criterion_for_mean,
     criterion_for_probability,
 )
-
-__all__ = ["BUDGET", "Budget", "Control", "Sampler", "Verdict"]
 
 Sampler = Callable[[np.random.Generator, int], npt.NDArray[Any]]
 """Takes a generator and a number of draws, returns an array [draws] of independent draws."""
@@ -111,7 +109,7 @@ class Budget:
     --------
     >>> fair = lambda rng, draws: rng.integers(0, 2, size=draws)
     >>> loaded = lambda rng, draws: (rng.random(draws) < 0.75).astype(int)
-    >>> verdict = Budget().check_law(
+    >>> verdict = Budget().check_distribution(
     ...     "a coin", fair, [0.5, 0.5], delta=0.25, control=Control(loaded, [0.25, 0.75])
     ... )
     >>> verdict.draws, verdict.statistic < verdict.limit
@@ -143,16 +141,16 @@ class Budget:
         """Probability α of a false alarm of one check."""
         return self.false_alarms / self.capacity
 
-    def check_law(
-        self, name: str, sampler: Sampler, law: npt.ArrayLike, *, delta: float, control: Control
+    def check_distribution(
+        self, name: str, sampler: Sampler, probs: npt.ArrayLike, *, delta: float, control: Control
     ) -> Verdict:
-        """Check that a sampler of tokens has a law [n]; delta is a total variation distance.
+        """Check that a sampler of tokens has a distribution [n]; delta is a distance (TV).
 
         A token of probability zero fails at once, the rest is judged by the statistic G.
         """
-        expected = np.asarray(law, dtype=np.float64)
+        expected = np.asarray(probs, dtype=np.float64)
         distance = total_variation(np.asarray(control.truth, dtype=np.float64), expected)
-        criterion = criterion_for_law(expected, delta, self.level)
+        criterion = criterion_for_distribution(expected, delta, self.level)
         self._enter(name, float(distance), delta)
         return self._judge(name, sampler, criterion, control)
 

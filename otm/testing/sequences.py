@@ -16,7 +16,7 @@ from otm._core.arithmetic import Law, Number
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import InverseCdf
 from otm.coupling import TransportPlan
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.drafts import DraftDistribution
@@ -24,11 +24,11 @@ from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing import paths
 
-MOST_UNIFORMS = 64
+MAX_UNIFORMS = 64
 
 
-def law_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
-    """Exact law of what a function of one source of uniforms returns.
+def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
+    """Exact distribution of what a function of one source of uniforms returns.
 
     Parameters
     ----------
@@ -45,12 +45,14 @@ def law_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
     --------
     >>> from otm.decoding import autoregressive
     >>> model = TableModel({(): [Fraction(1, 4), Fraction(3, 4)]})
-    >>> law = law_of(
+    >>> probs = output_distribution_of(
     ...     lambda source: autoregressive(
     ...         model, [[0]], max_tokens=1, uniforms=[source]
     ...     ).sequences[0]
     ... )
-    >>> law == {(0,): Fraction(1, 4), (1,): Fraction(3, 4)} == sequence_law(model, (0,), 1)
+    >>> probs == {(0,): Fraction(1, 4), (1,): Fraction(3, 4)}
+    True
+    >>> probs == sequence_distribution(model, (0,), 1)
     True
     """
 
@@ -65,21 +67,21 @@ def law_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
         return function(source)
 
     law: dict[Path, Fraction] = defaultdict(Fraction)
-    for path in paths(outcome, MOST_UNIFORMS):
+    for path in paths(outcome, MAX_UNIFORMS):
         if path.probability:  # what isolated values of a uniform give has no part in the law
             law[path.outcome] += path.probability
     return law
 
 
-def sequence_law(
+def sequence_distribution(
     model: TableModel, prompt: Path, length: int, end: int | None = None
 ) -> dict[Path, Fraction]:
-    """Law of the next tokens of a model, up to a length or an end token.
+    """Distribution of the next tokens of a model, up to a length or an end token.
 
     Parameters
     ----------
     model : TableModel
-        Laws in fractions.
+        Probabilities in fractions.
     prompt : tuple of int
         The tokens before.
     length : int
@@ -93,27 +95,33 @@ def sequence_law(
     return law
 
 
-def continued(
-    law: dict[Path, Fraction], model: TableModel, prompt: Path, length: int, end: int | None = None
+def continued_distribution(
+    outputs: dict[Path, Fraction],
+    model: TableModel,
+    prompt: Path,
+    length: int,
+    end: int | None = None,
 ) -> dict[Path, Fraction]:
-    """Law of sequences that a model continues up to a length or an end token.
+    """Distribution of sequences that a model continues up to a length or an end token.
 
-    What a lossless decoder outputs in a step, continued so by the target, has the `sequence_law` of
-    the target.
+    What a lossless decoder outputs in a step, continued so by the target, has the
+    `sequence_distribution` of the target.
 
     Parameters
     ----------
-    law : dict from tuple of int to Fraction
-        What was output, of at most `length` tokens.
+    outputs : dict from tuple of int to Fraction
+        Probabilities of what was output, of at most `length` tokens.
     model, prompt, length, end
-        As for `sequence_law`.
+        As for `sequence_distribution`.
     """
     whole: dict[Path, Fraction] = defaultdict(Fraction)
-    for path, probability in law.items():
+    for path, probability in outputs.items():
         if end is not None and end in path:
             whole[path] += probability
             continue
-        for rest, factor in sequence_law(model, prompt + path, length - len(path), end).items():
+        for rest, factor in sequence_distribution(
+            model, prompt + path, length - len(path), end
+        ).items():
             whole[path + rest] += probability * factor
     return dict(whole)
 
@@ -125,7 +133,7 @@ def _longer(
         if end is not None and end in path:
             yield path, probability
             continue
-        for token, factor in enumerate(model.law(prompt + path)):
+        for token, factor in enumerate(model.probs(prompt + path)):
             if factor:
                 yield (*path, token), probability * factor
 
@@ -140,7 +148,7 @@ class ByConditional(TransportPlan):
     plan: TransportPlan
 
     @classmethod
-    def of(cls, rule: Rule) -> Rule:
+    def of(cls, rule: PlanBuilder) -> PlanBuilder:
         """Turn a rule into one of such plans."""
 
         def build(problem: Problem) -> TransportPlan:

@@ -17,17 +17,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law
 from otm.errors import InvalidParameterError
 
-__all__ = [
-    "LEAST_DELTA",
-    "MISS_RATE",
-    "Criterion",
-    "criterion_for_law",
-    "criterion_for_mean",
-    "criterion_for_probability",
-    "g_limit",
-    "g_statistic",
-]
-
 LEAST_DELTA = 1e-9
 """Least deviation to be seen: it takes about 10^19 draws, more than can be counted in 64 bits."""
 
@@ -92,7 +81,7 @@ def g_limit(categories: int, level: float) -> float:
     return 2 * m * ratio
 
 
-def criterion_for_law(law: Law, delta: float, level: float) -> Criterion:
+def criterion_for_distribution(law: Law, delta: float, level: float) -> Criterion:
     """Likelihood ratio test of a law that sees a total variation distance of delta.
 
     At that distance G is about a noncentral χ² with noncentrality at least 4 · draws · delta².
@@ -131,8 +120,8 @@ def criterion_for_law(law: Law, delta: float, level: float) -> Criterion:
 def criterion_for_probability(probability: float, delta: float, level: float) -> Criterion:
     """Exact two-sided binomial test that sees a difference of delta, up or down.
 
-    Its statistic is −ln of the p-value.  Parameters as for `criterion_for_law`; the draws are
-    true or false, and `probability` is that of true.
+    Its statistic is −ln of the p-value.  Parameters as for `criterion_for_distribution`; the
+    draws are true or false, and `probability` is that of true.
     """
     from scipy.stats import binom
 
@@ -166,8 +155,8 @@ def criterion_for_mean(
 ) -> Criterion:
     """Hoeffding's test of the mean of bounded draws that sees a difference of delta.
 
-    Its statistic is the distance of the two means.  Parameters as for `criterion_for_law`, with
-    the bounds of a draw; delta is a distance of means.
+    Its statistic is the distance of the two means.  Parameters as for `criterion_for_distribution`,
+    with the bounds of a draw; delta is a distance of means.
     """
     low, high = bounds
     _check_delta(delta, high - low)

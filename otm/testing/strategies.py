@@ -29,9 +29,17 @@ from otm.problem import Problem
 require("hypothesis")
 from hypothesis import strategies as st  # noqa: E402
 
-__all__ = ["LAW_KINDS", "PAIR_KINDS", "drafts", "laws", "pairs", "problems", "uniforms"]
+__all__ = [
+    "DISTRIBUTION_KINDS",
+    "PAIR_KINDS",
+    "distributions",
+    "drafts",
+    "pairs",
+    "problems",
+    "uniforms",
+]
 
-LAW_KINDS = {
+DISTRIBUTION_KINDS = {
     "dense": 1,  # every token has a probability of at least 10^−4
     "sparse": 2,  # at least one token has probability zero
     "one token": 1,  # all others have probability zero
@@ -55,13 +63,13 @@ ULP = Fraction(1, 2**53)
 
 
 @st.composite
-def laws(
+def distributions(
     draw: st.DrawFn,
     min_tokens: int = 1,
     max_tokens: int = 5,
     *,
     exact: bool = False,
-    kinds: Sequence[str] = tuple(LAW_KINDS),
+    kinds: Sequence[str] = tuple(DISTRIBUTION_KINDS),
 ) -> Law:
     """Probability laws.
 
@@ -73,14 +81,16 @@ def laws(
         Whether to give object arrays of `fractions.Fraction` that sum to exactly one, rather than
         float64 arrays that sum to one up to rounding.
     kinds : sequence of str
-        Kinds to choose from, see `LAW_KINDS`; those that need more tokens are left out.
+        Kinds to choose from, see `DISTRIBUTION_KINDS`; those that need more tokens are left out.
 
     Returns
     -------
     strategy of arrays [n]
     """
-    n = draw(st.integers(max(min_tokens, min(LAW_KINDS[kind] for kind in kinds)), max_tokens))
-    kind = draw(st.sampled_from([kind for kind in kinds if LAW_KINDS[kind] <= n]))
+    n = draw(
+        st.integers(max(min_tokens, min(DISTRIBUTION_KINDS[kind] for kind in kinds)), max_tokens)
+    )
+    kind = draw(st.sampled_from([kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n]))
     law: Law = draw(_LAWS[kind](n))
     if exact:
         return law if is_exact(law) else to_exact(law)
@@ -114,12 +124,12 @@ def pairs(
     n = draw(st.integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
     kind = draw(st.sampled_from([kind for kind in kinds if PAIR_KINDS[kind] <= n]))
     if kind == "independent":
-        return draw(laws(n, n, exact=exact)), draw(laws(n, n, exact=exact))
+        return draw(distributions(n, n, exact=exact)), draw(distributions(n, n, exact=exact))
     if kind == "equal":
-        law = draw(laws(n, n, exact=exact))
+        law = draw(distributions(n, n, exact=exact))
         return law, law.copy()
     if kind == "near":
-        law = draw(laws(n, n, exact=exact))
+        law = draw(distributions(n, n, exact=exact))
         return law, draw(_moved_by_one_rounding(law))
     order = draw(st.permutations(range(n)))
     if kind == "disjoint":

@@ -15,8 +15,6 @@ from typing import TypeAlias
 
 from otm.errors import InvalidInputError
 
-__all__ = ["Region", "SymbolicUniform"]
-
 Cut: TypeAlias = tuple[Fraction, int]
 """A place between numbers: (t, 0) is just below t, (t, 1) just above it."""
 

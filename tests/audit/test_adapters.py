@@ -1,4 +1,4 @@
-"""Plain functions become subjects, whatever they take and return."""
+"""Plain functions become verifiers, whatever they take and return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from otm.decoding import speculative
 from otm.errors import InvalidParameterError
 from otm.kernels.definition import verify_chain
 from otm.models import TableModel
-from otm.testing.sequences import law_of, sequence_law
+from otm.testing.sequences import output_distribution_of, sequence_distribution
 
 FEW = [INSTANCES[name] for name in ("rows differ", "three tokens")]
 PAIRS = [INSTANCES[name] for name in ("pairs", "pairs of three tokens")]
@@ -83,33 +83,33 @@ def test_a_verifier_may_write_into_its_arrays() -> None:
 def test_drafts_are_drawn_from_the_laws_that_are_shown() -> None:
     """Bug: the audit's own drafts are not honest."""
     instance = INSTANCES["two drafts"]
-    law = law_of(lambda source: draw_chain(instance, source))
-    assert law == sequence_law(instance.draft, instance.prompt, instance.gamma)
+    law = output_distribution_of(lambda source: draw_chain(instance, source))
+    assert law == sequence_distribution(instance.draft, instance.prompt, instance.gamma)
     for drafts in law:
         target, draft = chain_laws(instance, drafts, True)
         assert target.shape == (3, 3)
         assert draft.shape == (2, 3)
         for i in range(3):
             prefix = instance.prompt + drafts[:i]
-            assert target[i].tolist() == instance.target.law(prefix).tolist()
-            assert i == 2 or draft[i].tolist() == instance.draft.law(prefix).tolist()
+            assert target[i].tolist() == instance.target.probs(prefix).tolist()
+            assert i == 2 or draft[i].tolist() == instance.draft.probs(prefix).tolist()
 
 
-def maximal(target_law: Any, draft_law: Any, drafts: Any, uniforms: Any) -> int:
+def maximal(target_probs: Any, draft_probs: Any, drafts: Any, uniforms: Any) -> int:
     """Accept the first draft or draw from the residual, whatever k is."""
-    laws = np.array([target_law, target_law]), draft_law[None]
+    laws = np.array([target_probs, target_probs]), draft_probs[None]
     return int(by_uniforms(*laws, drafts[:1], uniforms[[0, 1, 1]])[0][0])
 
 
 def test_a_token_rule_as_a_function() -> None:
     assert lossless(maximal, kind="token", instances=PAIRS, examples=0).lossless
 
-    def first_draft(target_law: Any, draft_law: Any, drafts: Any, uniforms: Any) -> int:
+    def first_draft(target_probs: Any, draft_probs: Any, drafts: Any, uniforms: Any) -> int:
         return int(drafts[0])
 
     report = lossless(token_rule(first_draft, name="draft"), instances=PAIRS, examples=0)
-    assert report.subject == "draft"
-    assert report.tv == Fraction(1, 2)
+    assert report.verifier == "draft"
+    assert report.tv_distance == Fraction(1, 2)
     assert report.counterexample is not None
     assert len(report.counterexample.drafts or ()) == 2
 
@@ -119,7 +119,7 @@ def test_a_rule_of_this_project(method: str) -> None:
     """Bug: rows of uniforms are mixed up where many runs are made at once."""
     report = lossless(KSeq, method=method, instances=PAIRS, examples=0, delta=0.1)
     assert report.lossless
-    assert report.subject == "KSeq"
+    assert report.verifier == "KSeq"
 
 
 def decode(
@@ -133,8 +133,8 @@ def decode(
 @pytest.mark.parametrize("method", ["exact paths", "breakpoints"])
 def test_a_loop(method: str) -> None:
     """Bug: models in the wrong numbers, or a limit that the loop is not told."""
-    subject = loop(decode, name="speculative", max_tokens=2)
-    assert lossless(subject, method=method, instances=FEW[:1], examples=0).lossless
+    adapter = loop(decode, name="speculative", max_tokens=2)
+    assert lossless(adapter, method=method, instances=FEW[:1], examples=0).lossless
 
     def draft_alone(
         target: Any, draft: Any, prompt: Any, *, gamma: int, max_tokens: int, uniforms: Any
@@ -152,9 +152,9 @@ def test_too_many_uniforms_are_refused() -> None:
     def greedy_for_uniforms(target: Any, draft: Any, prompt: Any, uniforms: Any, **_: Any) -> Any:
         return [int(uniforms(100)[0] < 0.5)]
 
-    subject = loop(functools.partial(greedy_for_uniforms), name="many")
+    adapter = loop(functools.partial(greedy_for_uniforms), name="many")
     with pytest.raises(InvalidParameterError, match="takes 100 uniforms or more, and 64 are"):
-        lossless(subject, method="exact paths", instances=[Instance(fair, fair, 1)], examples=0)
+        lossless(adapter, method="exact paths", instances=[Instance(fair, fair, 1)], examples=0)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_results_as_tokens(given: Any, tokens: Any) -> None:
         (lambda a, b: 0, "chain", "it must take 3 arguments"),
         (lambda a, b, c, d: 0, "chain", "at most one of uniforms, rng, generator, seed"),
         (lambda a, b, c, rng, seed: 0, "chain", "at most one of"),
-        (chain(by_uniforms), "chain", "a Subject has its kind already"),
+        (chain(by_uniforms), "chain", "an Adapter has its kind already"),
         (dict, "chain", "(cannot be read|it must take 3)"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
-from otm.audit import Instance, Subject, diagnosis, lossless
+from otm.audit import Adapter, Instance, diagnosis, lossless
 from otm.audit.instances import INSTANCES
 from otm.audit.sampling import Sampler
 from otm.decoding.drafting import Randomness
@@ -20,7 +20,7 @@ LEVEL = 0.01
 FEW = [INSTANCES[name] for name in ("two tokens", "three tokens")]
 
 
-class Token(Subject):
+class Token(Adapter):
     """One token of the target, or with some probability the first: fast, and off by a known TV."""
 
     name = "one token"
@@ -30,7 +30,7 @@ class Token(Subject):
         self.off = off
 
     def law(self, instance: Instance) -> npt.NDArray[np.float64]:
-        law = (1 - self.off) * instance.target.law(instance.prompt).astype(float)
+        law = (1 - self.off) * instance.target.probs(instance.prompt).astype(float)
         return law + self.off * (np.arange(law.size) == 0)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
@@ -43,9 +43,9 @@ class Token(Subject):
         return [(x,) for x in np.searchsorted(cumulative, uniforms[:, 0], side="right").tolist()]
 
 
-def alarms(subject: Subject, delta: float, repetitions: int = REPETITIONS) -> int:
+def alarms(adapter: Adapter, delta: float, repetitions: int = REPETITIONS) -> int:
     reports = (
-        lossless(subject, instances=FEW, level=LEVEL, delta=delta, seed=seed)
+        lossless(adapter, instances=FEW, false_alarms=LEVEL, delta=delta, seed=seed)
         for seed in range(repetitions)
     )
     return sum(report.verdict == "not lossless" for report in reports)
@@ -61,7 +61,7 @@ def test_a_deviation_of_delta_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "_known_bugs", tuple)  # not asked for, and slow
     off = 0.3
     for instance in FEW:
-        target = instance.target.law(instance.prompt).astype(float)
+        target = instance.target.probs(instance.prompt).astype(float)
         assert abs(Token(off).law(instance) - target).sum() / 2 >= 0.2
     assert alarms(Token(off), delta=0.2, repetitions=50) == 50
 
@@ -69,19 +69,19 @@ def test_a_deviation_of_delta_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_interval_holds_the_distance() -> None:
     """Bug: an interval for the distance that is too narrow, or is taken around a biased value."""
     off = 0.4
-    subject = Token(off)
+    adapter = Token(off)
     for seed in range(100):
         sampler = Sampler(LEVEL, 0.1, 10**6, np.random.default_rng(seed))
         for instance in FEW:
-            target = instance.target.law(instance.prompt).astype(float)
-            truth = abs(subject.law(instance) - target).sum() / 2
-            sample = sampler.sample(subject, instance)
-            assert abs(float(sample.observation.tv) - truth) <= sample.radius
+            target = instance.target.probs(instance.prompt).astype(float)
+            truth = abs(adapter.law(instance) - target).sum() / 2
+            sample = sampler.sample(adapter, instance)
+            assert abs(float(sample.observation.tv_distance) - truth) <= sample.radius
             assert sample.rejected
 
 
 def test_no_false_alarm_at_the_shipped_budget() -> None:
     report = lossless(Token(), instances=FEW)
     assert report.lossless
-    assert report.level == 1e-6
+    assert report.false_alarms == 1e-6
     assert report.delta == 0.03

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import METHODS, Instance, Report, Subject, chain, diagnosis, lossless
+from otm.audit import METHODS, Adapter, Instance, Report, chain, diagnosis, lossless
 from otm.audit.breakpoints import by_breakpoints
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.observation import UnsuitedError
-from otm.coupling.rules import RULES
+from otm.coupling.build import PLANS
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError, UnknownMethodError
@@ -97,17 +97,17 @@ def test_mutants_are_found_by_each_method(name: str, method: str) -> None:
     assert report.tv_interval.lower > 0.005
     assert report.worst_prefix is not None
     assert report.counterexample is not None
-    assert report.counterexample.tv > 0
+    assert report.counterexample.tv_distance > 0
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if name != "optimal"])
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "optimal"])
 def test_the_rules_of_the_literature_are_lossless(name: str) -> None:
-    assert lossless(RULES[name], examples=0).verdict == "lossless on everything tried"
+    assert lossless(PLANS[name], examples=0).verdict == "lossless on everything tried"
 
 
 def test_the_optimal_plan_is_lossless() -> None:
     few = [i for i in INSTANCES.values() if i.gamma == 1 and i.k < 3 and i.vocabulary < 4]
-    assert lossless(RULES["optimal"], instances=few, examples=0).lossless
+    assert lossless(PLANS["optimal"], instances=few, examples=0).lossless
 
 
 @pytest.mark.parametrize("method", ["exact paths", "breakpoints"])
@@ -116,7 +116,7 @@ def test_u_at_most_the_ratio(method: str) -> None:
     verify = chain(verifier(lambda u, d, t: u * d <= t))
     report = lossless(verify, method=method, instances=[INSTANCES["zeros"]], examples=0)
     assert not report.lossless
-    assert report.tv < 1e-9
+    assert report.tv_distance < 1e-9
     example = report.counterexample
     assert example is not None
     assert example.impossible
@@ -132,14 +132,14 @@ def test_the_counterexample_is_small_and_shows_the_deviation() -> None:
     assert example is not None
     instance = example.instance
     assert (instance.vocabulary, instance.gamma, instance.k) == (2, 1, 1)
-    target, draft = instance.target.law((0,)), instance.draft.law((0,))
+    target, draft = instance.target.probs((0,)), instance.draft.probs((0,))
     assert max(p.denominator for p in (*target, *draft)) <= 3
-    assert by_paths(chain(verify), instance).tv == example.tv
+    assert by_paths(chain(verify), instance).tv_distance == example.tv_distance
     assert example.uniforms is not None
     assert example.drafts is not None
     x, *coins = example.uniforms
     assert example.drafts == (0 if x < draft[0] else 1,)
-    laws = np.array([target, instance.target.law((0, *example.drafts))]), np.array([draft])
+    laws = np.array([target, instance.target.probs((0, *example.drafts))]), np.array([draft])
     output = verify(*laws, np.array(example.drafts), np.array(coins, dtype=object))
     assert tuple(output) == example.output
 
@@ -157,10 +157,10 @@ def test_the_worst_prefix_is_where_the_mistake_is() -> None:
     worst = report.worst_prefix
     assert worst is not None
     assert len(worst.prefix) == 2
-    assert worst.weight == half**2
-    assert worst.law.tolist() == [1, 0]
-    assert worst.target.tolist() == [half, half]
-    assert report.tv == half
+    assert worst.probability == half**2
+    assert worst.output_probs.tolist() == [1, 0]
+    assert worst.target_probs.tolist() == [half, half]
+    assert report.tv_distance == half
 
 
 def _returns(value: Any) -> Verify:
@@ -251,7 +251,7 @@ def test_breakpoints_find_the_law_of_float32() -> None:
         seen = by_breakpoints(
             chain(narrow), INSTANCES[name], np.random.default_rng(1), max_runs=10**6
         )
-        assert 0 <= seen.tv < 1e-6
+        assert 0 <= seen.tv_distance < 1e-6
         assert seen.error < 1e-8
         assert seen.impossible is None
 
@@ -267,7 +267,7 @@ def test_breakpoints_stop_where_the_runs_end() -> None:
 def test_a_seed_among_the_uniforms_has_no_breakpoints() -> None:
     """Bug: bisection without end in a function that is chaotic."""
 
-    class Seeded(Subject):
+    class Seeded(Adapter):
         name = "seeded"
         exact = False
 
@@ -307,7 +307,7 @@ def test_the_audit_repeats_itself_and_leaves_global_generators_alone() -> None:
     ("arguments", "message"),
     [
         ({"method": "guess"}, "no method 'guess'; there are exact paths"),
-        ({"level": 0}, "level = 0"),
+        ({"false_alarms": 0}, "false_alarms = 0"),
         ({"delta": 1.5}, "delta = 1.5"),
         ({"delta": 1e-300}, "delta = 1e-300"),
         ({"examples": -1}, "examples = -1"),

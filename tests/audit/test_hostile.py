@@ -117,8 +117,8 @@ def test_laws_of_models_cannot_be_overwritten() -> None:
     """Bug: a loop that subtracts in place changes the models of all runs after it."""
 
     def decode(target: Any, draft: Any, prompt: Any, *, gamma: int, max_tokens: int) -> Any:
-        law = target.law(prompt)
-        law -= draft.law(prompt)
+        law = target.probs(prompt)
+        law -= draft.probs(prompt)
         return [0]
 
     report = lossless(loop(decode), instances=FEW, delta=0.2)
@@ -210,7 +210,7 @@ def test_the_report_says_what_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> 
 
     report = lossless(chain(narrow), examples=0)
     assert report.lossless
-    assert report.largest == (4, 3, 1)
+    assert report.largest_instance == (4, 3, 1)
     assert "none of more than 4 tokens, γ = 3, k = 1" in str(report)
     assert "in fewer than 0.017 of the runs may have been missed" in str(report)
     assert "up to 1e-06 is taken for rounding" in str(report)

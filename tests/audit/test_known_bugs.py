@@ -12,15 +12,19 @@ import numpy as np
 import pytest
 
 from otm.audit import NOT_LOSSLESS, diagnosis, exact, lossless
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
 from otm.audit.running import max_tokens
-from otm.audit.subject import Instance, Subject
 from otm.decoding.reading import Path
 from otm.models import TableModel
-from otm.testing.sequences import continued, law_of, sequence_law
+from otm.testing.sequences import (
+    continued_distribution,
+    output_distribution_of,
+    sequence_distribution,
+)
 
 RIGHT = (Chain(), Block(), Loop(), Siblings(), *SUSPECTED)
 
@@ -58,39 +62,39 @@ def _each_law_once() -> Iterator[None]:
         yield
 
 
-def tv(subject: Subject, instance: Instance) -> Fraction:
+def tv(adapter: Adapter, instance: Instance) -> Fraction:
     """Exact distance of what is output, continued by the target, from the target's law."""
-    length = max_tokens(subject, instance)
-    law = law_of(lambda source: subject.output(instance, source))
-    found = continued(law, instance.target, instance.prompt, length)
-    wanted = sequence_law(instance.target, instance.prompt, length)
+    length = max_tokens(adapter, instance)
+    law = output_distribution_of(lambda source: adapter.output(instance, source))
+    found = continued_distribution(law, instance.target, instance.prompt, length)
+    wanted = sequence_distribution(instance.target, instance.prompt, length)
     off = (abs(found.get(p, 0) - wanted.get(p, 0)) for p in {**found, **wanted})
     return sum(off, start=Fraction(0)) / 2
 
 
-def instances_of(subject: Subject) -> list[Instance]:
-    return [instance for instance in FEW if subject.takes(instance)]
+def instances_of(adapter: Adapter) -> list[Instance]:
+    return [instance for instance in FEW if adapter.supports(instance)]
 
 
-@pytest.mark.parametrize("subject", RIGHT, ids=lambda subject: subject.name)
-def test_right_versions_of_the_same_steps_are_lossless(subject: Subject) -> None:
+@pytest.mark.parametrize("adapter", RIGHT, ids=lambda adapter: adapter.name)
+def test_right_versions_of_the_same_steps_are_lossless(adapter: Adapter) -> None:
     """Catches a bug that comes from the steps, and not from the lines that say what is wrong."""
     rng = np.random.default_rng(5)
     drawn = [
         Instance(TableModel.random(n, 2, rng), TableModel.random(n, 2, rng), gamma, k)
         for n, gamma, k in [(2, 2, 1), (3, 1, 1), (3, 1, 2)]
     ]
-    for instance in [*instances_of(subject), *filter(subject.takes, drawn)]:
-        seen = by_paths(subject, instance)
-        assert tv(subject, instance) == seen.tv == 0
+    for instance in [*instances_of(adapter), *filter(adapter.supports, drawn)]:
+        seen = by_paths(adapter, instance)
+        assert tv(adapter, instance) == seen.tv_distance == 0
         assert seen.impossible is None
 
 
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)
 def test_every_bug_changes_the_law(bug: KnownBug) -> None:
     """Catches a control that controls nothing."""
-    seen = [observed(bug.subject, instance) for instance in instances_of(bug.subject)]
-    distances = [each.tv for each in seen]
+    seen = [observed(bug.verifier, instance) for instance in instances_of(bug.verifier)]
+    distances = [each.tv_distance for each in seen]
     if bug.isolated:
         assert max(distances) == 0
         impossible = [each.law[each.impossible] for each in seen if each.impossible is not None]
@@ -104,7 +108,7 @@ def test_one_distance_by_hand() -> None:
     """As in huggingface/transformers #32867, (3/4, 1/4) comes out in place of (3/5, 2/5)."""
     (greedy,) = (bug for bug in KNOWN_BUGS if "transformers #32867" in str(bug))
     instance = pair({(): [3, 2]}, {(): [4, 1]})
-    law = by_paths(greedy.subject, instance).law
+    law = by_paths(greedy.verifier, instance).law
     first = Counter[int]()
     for path, probability in law.items():
         assert isinstance(path, tuple)
@@ -114,7 +118,7 @@ def test_one_distance_by_hand() -> None:
 
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)
 def test_the_audit_finds_every_bug_and_names_it(bug: KnownBug) -> None:
-    report = lossless(bug.subject, instances=instances_of(bug.subject), examples=0)
+    report = lossless(bug.verifier, instances=instances_of(bug.verifier), examples=0)
     assert report.verdict == NOT_LOSSLESS
     assert [diagnosis.name for diagnosis in report.diagnoses] == [bug.name]
     for thread in bug.threads:

@@ -91,4 +91,4 @@ def test_rows_are_listed_once() -> None:
     rows = laws_of(model, (0,), 3)
     assert list(rows)[:4] == [(), (0,), (1,), (2,)]
     for path in [(1, 2), (2, 1), (0, 2)]:
-        assert rows.get(path, rows[path[1:]]).tolist() == model.law((0, *path)).tolist()
+        assert rows.get(path, rows[path[1:]]).tolist() == model.probs((0, *path)).tolist()

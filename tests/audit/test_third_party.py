@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import LOSSLESS, NOT_LOSSLESS, Report, Subject, lossless
+from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, Report, lossless
 from otm.audit.adapters import flashinfer, huggingface, vllm
 from otm.audit.instances import INSTANCES
 from otm.errors import MissingDependencyError
@@ -21,9 +21,9 @@ torch = pytest.importorskip("torch")
 NAMES = ("zeros", "two drafts, two tokens")
 
 
-def audit(subject: Subject, names: tuple[str, ...] = NAMES, delta: float = 0.1) -> Report:
+def audit(adapter: Adapter, names: tuple[str, ...] = NAMES, delta: float = 0.1) -> Report:
     """Audit by few runs: what is tested here is the adapters."""
-    report = lossless(subject, instances=[INSTANCES[name] for name in names], delta=delta)
+    report = lossless(adapter, instances=[INSTANCES[name] for name in names], delta=delta)
     assert report.method == "Monte Carlo"
     return report
 
@@ -70,10 +70,10 @@ def test_generate_at_another_temperature_is_not() -> None:
 def test_runs_leave_the_generator_of_torch_alone_and_repeat_themselves() -> None:
     pytest.importorskip("transformers")
     before = torch.get_rng_state()
-    for subject in (huggingface.speculative_sampling(), huggingface.generate()):
+    for adapter in (huggingface.speculative_sampling(), huggingface.generate()):
         uniforms = np.random.default_rng(0).random((6, 8))
-        first = subject.outputs(INSTANCES["two drafts"], uniforms)
-        assert first == subject.outputs(INSTANCES["two drafts"], uniforms)
+        first = adapter.outputs(INSTANCES["two drafts"], uniforms)
+        assert first == adapter.outputs(INSTANCES["two drafts"], uniforms)
         assert len(set(first)) > 1
     assert torch.equal(torch.get_rng_state(), before)
 

@@ -26,7 +26,7 @@ def first_draft(target_probs, draft_probs, draft_tokens, uniforms):
 
 class Rules:
     @staticmethod
-    def one(target_law, draft_law, drafts, uniforms):
+    def one(target_probs, draft_probs, drafts, uniforms):
         return drafts[0]
 
 
@@ -68,7 +68,7 @@ def test_a_lossy_verifier_has_status_1(
 
 def test_an_audit_that_is_not_allowed_enough_runs_has_status_3() -> None:
     """Bug: a script that takes "nothing found" for "nothing there"."""
-    few = ["--method", "Monte Carlo", "--runs", "100", *QUICK]
+    few = ["--method", "Monte Carlo", "--max-runs", "100", *QUICK]
     assert main(["audit", "otm.coupling:KSeq", *few]) == 3
 
 
@@ -85,10 +85,10 @@ def test_an_audit_that_is_not_allowed_enough_runs_has_status_3() -> None:
         (["no_such_module_of_a_test:f"], "No module named 'no_such_module_of_a_test'"),
         (["otm.coupling:KSeq", "--kind", "magic"], "no kind of verifier 'magic'; there are"),
         (["otm.coupling:KSeq", "--method", "magic"], "no method 'magic'; there are"),
-        (["otm.coupling:KSeq", "--level", "2"], "level = 2"),
+        (["otm.coupling:KSeq", "--false-alarms", "2"], "false_alarms = 2"),
         (["otm.coupling:KSeq", "--delta", "1e-300"], "delta = 1e-300"),
         (["otm.coupling:KSeq", "--delta", "nan"], "delta = nan"),
-        (["otm.coupling:KSeq", "--runs", "0"], "max_runs = 0"),
+        (["otm.coupling:KSeq", "--max-runs", "0"], "max_runs = 0"),
         (["otm.coupling:KSeq", "--seed", "-1"], "seed = -1"),
         (["ünï:f"], "No module named 'ünï'"),
         (["nonsense", "--known-bugs"], "there is no known bug 'nonsense'; there are "),

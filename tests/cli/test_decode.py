@@ -10,7 +10,7 @@ import pytest
 from otm.cli import main
 from otm.decoding.__main__ import main as demo
 
-SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--tokens", "8", "--gamma", "3",
+SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--max-tokens", "8", "--gamma", "3",
          "--k", "1", "2", "--rule", "k-Seq"]  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_json_says_nothing_else_without_torch(
 ) -> None:
     """Bug: the remark that torch is missing in front of the JSON."""
     monkeypatch.setattr("otm.decoding.__main__.is_installed", lambda name: None)
-    options = ["--tokens", "2", "--k", "1", "--rule", "k-Seq", "--json"]
+    options = ["--max-tokens", "2", "--k", "1", "--rule", "k-Seq", "--json"]
     assert main(["decode", *options]) == 0
     assert json.loads(capsys.readouterr().out)["target"] == "ngram-5"
 
@@ -67,7 +67,7 @@ def test_json_says_nothing_else_without_torch(
         (["--rule", "k-Seq", "ünï"], "there is no rule 'ünï'"),
         (["--temperature", "nan"], "temperature = nan"),
         (["--seed", "-1", "--json"], "seed = -1"),
-        (["--tokens", "0", "--json"], "max_tokens = 0"),
+        (["--max-tokens", "0", "--json"], "max_tokens = 0"),
         (["--prompt", "", "--json"], "prompt 0 is empty"),
     ],
 )

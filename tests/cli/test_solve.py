@@ -115,9 +115,9 @@ def test_the_app_runs_under_typer_s_own_runner() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no draft and no target law is given"),
-        (["--draft", "1"], "no target law is given"),
-        ([*INLINE, "x.npy"], "laws in files and in options"),
+        ([], "no draft and no target distribution is given"),
+        (["--draft", "1"], "no target distribution is given"),
+        ([*INLINE, "x.npy"], "distributions in files and in options"),
         (["a.npy", "b.npy", "c.npy"], "3 files"),
         ([*INLINE, "-k", "0"], "k = 0"),
         ([*INLINE, "-k", "two"], "Invalid value for '-k'"),

@@ -20,7 +20,7 @@ from otm._core.distribution import (
     total_variation,
 )
 from otm.errors import InvalidDistributionError
-from otm.testing.strategies import laws, pairs
+from otm.testing.strategies import distributions, pairs
 
 F = Fraction
 HALVES = [0.5, 0.5]
@@ -154,7 +154,7 @@ def test_strided_arrays_are_as_contiguous_ones() -> None:
 # Rows of laws
 
 
-@given(st.lists(laws(3, 3), min_size=1, max_size=4), laws(3, 3))
+@given(st.lists(distributions(3, 3), min_size=1, max_size=4), distributions(3, 3))
 def test_rows_are_normalised_as_single_laws_bit_for_bit(drawn: list[Law], other: Law) -> None:
     draft, target = as_law_rows(drawn, other)
     for row, law in enumerate(drawn):
@@ -172,7 +172,7 @@ def test_long_rows_are_added_as_single_laws(change: Any, dtype: Any) -> None:
         assert found.tolist() == as_law(row.copy()).tolist()
 
 
-@given(st.lists(laws(2, 2, exact=True), min_size=1, max_size=3))
+@given(st.lists(distributions(2, 2, exact=True), min_size=1, max_size=3))
 def test_rows_of_fractions_stay_fractions(drawn: list[Law]) -> None:
     draft, target = as_law_rows([drawn, drawn], [[1, 0]])  # whole numbers beside fractions
     assert draft.tolist() == [[law.tolist() for law in drawn]] * 2
@@ -252,7 +252,7 @@ def test_rows_of_tensors_are_taken_as_their_values() -> None:
         as_law_rows(torch.tensor([[1.0], [2.0]], dtype=torch.bfloat16), [1.0])
 
 
-@given(laws())
+@given(distributions())
 def test_to_exact_is_the_float_law_over_its_exact_sum(law: Law) -> None:
     exact = to_exact(law)
     total = sum(map(F, law.tolist()))

@@ -11,31 +11,31 @@ from hypothesis import strategies as st
 
 from otm._core.arithmetic import Law, is_exact
 from otm._core.sampling import InverseCdf, locate_in_rows
-from otm.testing import explore
-from otm.testing.strategies import laws, uniforms
+from otm.testing import exact_distribution
+from otm.testing.strategies import distributions, uniforms
 
 F = Fraction
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 
 
-@given(laws(exact=True))
+@given(distributions(exact=True))
 def test_the_law_of_locate_is_the_weights(weights: Law) -> None:
     cdf = InverseCdf.from_weights(weights)
-    located = explore(lambda u: int(cdf.locate(u)[0]), 1)
+    located = exact_distribution(lambda u: int(cdf.locate(u)[0]), 1)
     assert all(p > 0 for p in located.values())
     assert [located.get(token, 0) for token in range(weights.size)] == weights.tolist()
     assert cdf.law(weights.size).tolist() == weights.tolist()
     assert is_exact(cdf.law(weights.size))
 
 
-@given(laws(exact=True), st.integers(1, 9))
+@given(distributions(exact=True), st.integers(1, 9))
 def test_weights_need_not_sum_to_one(weights: Law, scale: int) -> None:
     cdf = InverseCdf.from_weights(weights * F(scale, 7))
-    located = explore(lambda u: int(cdf.locate(u)[0]), 1)
+    located = exact_distribution(lambda u: int(cdf.locate(u)[0]), 1)
     assert [located.get(token, 0) for token in range(weights.size)] == weights.tolist()
 
 
-@given(laws(), st.data())
+@given(distributions(), st.data())
 def test_a_token_of_weight_zero_is_never_drawn(weights: Law, data: st.DataObject) -> None:
     # Sampling: a zero-weight token is never drawn, on no edge of the distribution either
     cdf = InverseCdf.from_weights(weights)
@@ -43,7 +43,7 @@ def test_a_token_of_weight_zero_is_never_drawn(weights: Law, data: st.DataObject
     assert weights[cdf.locate(np.array([uniform]))[0]] > 0
 
 
-@given(laws())
+@given(distributions())
 def test_the_law_of_floats_is_the_weights(weights: Law) -> None:
     law = InverseCdf.from_weights(weights).law(weights.size)
     assert abs(law - weights).max() <= 1e-15

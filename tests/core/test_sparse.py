@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import otm
 from otm._core.sparse import SparseProbs, align
 from otm.errors import InvalidDistributionError, InvalidParameterError
-from otm.testing.strategies import laws, pairs
+from otm.testing.strategies import distributions, pairs
 
 F = Fraction
 
 
-@given(laws(max_tokens=6), st.integers(0, 3))
+@given(distributions(max_tokens=6), st.integers(0, 3))
 def test_dense_and_sparse_are_the_same_law(law: Any, more: int) -> None:
     sparse = SparseProbs.from_dense(law)
     assert sparse.dense(law.size + more).tolist() == [*law.tolist(), *[0.0] * more]

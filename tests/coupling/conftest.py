@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from otm.coupling import RULES, KSeq, LenientPlan, TablePlan
+from otm.coupling import PLANS, KSeq, LenientPlan, TablePlan
 from otm.problem import Problem
 
 
@@ -31,7 +31,7 @@ def strictest_lenience(problem: Problem) -> LenientPlan:
 
 
 TESTED = {
-    **RULES,
+    **PLANS,
     "k-Seq above rho*": k_seq_above,
     "table": careless_table,
     "lenient, l = 1": strictest_lenience,

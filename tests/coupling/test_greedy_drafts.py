@@ -15,7 +15,7 @@ from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidDraftsError
 from otm.optimum.cut import minimum_cut
 from otm.problem import Problem
-from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
 
@@ -55,7 +55,7 @@ def test_acceptance_is_the_optimum_for_greedy_drafts(problem: Problem) -> None:
     assert plan.acceptance == exact_acceptance(plan) == optimum(plan) == formula(problem)
     assert (
         plan.output_distribution().tolist()
-        == exact_output_law(plan).tolist()
+        == exact_output_distribution(plan).tolist()
         == problem.target.tolist()
     )
     assert plan.acceptance_by_test <= plan.acceptance

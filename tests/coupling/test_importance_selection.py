@@ -19,7 +19,7 @@ from otm.coupling.optimal import OptimalPlan
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
 from otm.problem import Problem
-from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
 
@@ -74,7 +74,7 @@ def test_the_law_given_the_drafts_is_that_of_the_two_steps(
     ratios = [b / a if a else F(0) for a, b in zip(p, q, strict=True)]
     for drafts, law in two_steps(problem, ratios if chosen is None else chosen).items():
         assert plan.conditional(drafts).tolist() == law
-    assert exact_output_law(plan).tolist() == q
+    assert exact_output_distribution(plan).tolist() == q
     assert plan.acceptance_by_test <= plan.acceptance == exact_acceptance(plan)
     assert plan.acceptance <= minimum_cut(problem).value
 
@@ -94,7 +94,7 @@ def test_floats_agree_with_fractions(problem: Problem, data: st.DataObject) -> N
         <= 1e-13
     )
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
-    assert abs(exact_output_law(plan) - problem.target).max() <= 1e-12
+    assert abs(exact_output_distribution(plan) - problem.target).max() <= 1e-12
 
 
 def drafts_added_up(draft: Any, weights: Any, k: int) -> npt.NDArray[np.float64]:

@@ -17,7 +17,7 @@ from otm.errors import InvalidParameterError
 from otm.optimum.cut import minimum_cut
 from otm.optimum.division_factor import bisection_steps, excess, optimal_division_factor
 from otm.problem import Problem
-from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import instance
 from otm.testing.strategies import pairs, problems
 
@@ -107,7 +107,7 @@ def test_a_width_that_is_none_is_refused(delta: float) -> None:
 @given(problems(max_tokens=3, max_drafts=2, exact=True), st.fractions(0, 3, max_denominator=5))
 def test_every_factor_from_the_best_on_is_lossless(problem: Problem, more: Fraction) -> None:
     plan = KSeq(problem, rho=optimal_division_factor(problem) + more)
-    assert exact_output_law(plan).tolist() == problem.target.tolist()
+    assert exact_output_distribution(plan).tolist() == problem.target.tolist()
     assert plan.acceptance == exact_acceptance(plan)
     assert_lossless(plan)
 

@@ -17,7 +17,7 @@ from otm.errors import InvalidParameterError
 from otm.optimum.cut import optimal_value
 from otm.optimum.lenience import acceptance_at_distance, lenient_value
 from otm.problem import Problem
-from otm.testing import exact_acceptance, exact_law_of_select, exact_output_law
+from otm.testing import exact_acceptance, exact_distribution_of_select, exact_output_distribution
 from otm.testing.strategies import problems
 
 F = Fraction
@@ -33,7 +33,7 @@ def test_best_in_acceptance_and_in_total_variation(problem: Problem, lenience: F
     value, alpha = lenient_value(problem, lenience), optimal_value(problem.by_ratio, problem.k)[0]
     law = plan.output_distribution()
     assert plan.acceptance == exact_acceptance(plan) == value
-    assert exact_output_law(plan).tolist() == law.tolist()
+    assert exact_output_distribution(plan).tolist() == law.tolist()
     assert (law <= problem.target / lenience).all()
     variation = distance_to_target(plan).total_variation
     assert variation == value - alpha
@@ -45,7 +45,7 @@ def test_best_in_acceptance_and_in_total_variation(problem: Problem, lenience: F
 def test_the_residual_of_the_paper_keeps_every_token_below(problem: Problem, lenience: F) -> None:
     plan = LenientPlan(problem, lenience, "paper")
     assert plan.acceptance == lenient_value(problem, lenience)
-    assert exact_output_law(plan).tolist() == plan.output_distribution().tolist()
+    assert exact_output_distribution(plan).tolist() == plan.output_distribution().tolist()
     assert (plan.output_distribution() <= problem.target / lenience).all()
     closest = distance_to_target(LenientPlan(problem, lenience)).total_variation
     assert distance_to_target(plan).total_variation >= closest
@@ -57,7 +57,7 @@ def test_the_code_that_decides_has_the_stated_law(residual_of: str) -> None:
     plan = LenientPlan(problem, F(1, 2), residual_of)  # type: ignore[arg-type]
     for drafts, _ in problem.drafts.tuples():
         law = [F(0)] * 3
-        for (token, _), probability in exact_law_of_select(plan, drafts).items():
+        for (token, _), probability in exact_distribution_of_select(plan, drafts).items():
             law[token] += probability
         assert law == plan.conditional(drafts).tolist()
 
@@ -103,7 +103,7 @@ def test_argmax_lenience_accepts_the_likely_tokens(problem: Problem, lenience: F
     likely = problem.target >= lenience * problem.target.max()
     passes = problem.draft[likely].sum()
     assert plan.acceptance == 1 - (1 - passes) ** problem.k == exact_acceptance(plan)
-    assert exact_output_law(plan).tolist() == plan.output_distribution().tolist()
+    assert exact_output_distribution(plan).tolist() == plan.output_distribution().tolist()
     assert plan.output_distribution()[~likely].sum() == 0
 
 

@@ -16,7 +16,7 @@ from otm.coupling.list_coupling import ListCoupling
 from otm.errors import InvalidUniformsError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
 from otm.problem import Problem
-from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import pairs, problems
 
@@ -92,7 +92,7 @@ def test_the_joint_law_has_both_marginals(problem: Problem) -> None:
     sets = np.array([drafts for drafts, _ in problem.drafts.tuples()])
     laws = plan._on_vocabulary(plan._clocks.laws_given(np.sort(plan._place[sets], axis=1)))
     assert laws.sum(axis=1).tolist() == [1] * len(sets)
-    assert exact_output_law(plan).tolist() == problem.target.tolist()
+    assert exact_output_distribution(plan).tolist() == problem.target.tolist()
     assert plan.acceptance == exact_acceptance(plan)  # two different integrals
 
 
@@ -143,7 +143,7 @@ def test_floats_agree_with_fractions(problem: Problem) -> None:
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-13
     assert abs(plan.lower_bound - float(exact.lower_bound)) <= 1e-13
     assert abs(plan.output_distribution() - problem.target).max() <= 1e-14
-    assert abs(exact_output_law(plan) - problem.target).max() <= 1e-13
+    assert abs(exact_output_distribution(plan) - problem.target).max() <= 1e-13
 
 
 @pytest.mark.parametrize("name", INSTANCES)

@@ -20,7 +20,7 @@ from otm.coupling.sequential import SequentialPlan
 from otm.coupling.slots import SlotTable
 from otm.coupling.swaps import Swaps, optimal_win_ratio
 from otm.problem import Problem
-from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import instance
 
 F = Fraction
@@ -192,7 +192,7 @@ def test_a_wrong_rule_is_found(mutant: type[TransportPlan], name: str, message: 
 def test_the_counterexample_of_the_paper(k: int) -> None:
     # SpecTr, section 4: p = Ber(1), q = Ber(1/2); the output is 1 with probability 1 − 1/2^k
     plan = RepeatedAlgorithm1(Problem([F(0), F(1)], [F(1, 2), F(1, 2)], k))
-    assert exact_output_law(plan).tolist() == [F(1, 2**k), 1 - F(1, 2**k)]
+    assert exact_output_distribution(plan).tolist() == [F(1, 2**k), 1 - F(1, 2**k)]
     with pytest.raises(AssertionError, match="the output law is"):
         assert_lossless(plan)
     assert_lossless(RepeatedAlgorithm1(Problem([F(0), F(1)], [F(1, 2), F(1, 2)], 1)))

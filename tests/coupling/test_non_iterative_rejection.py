@@ -14,7 +14,7 @@ from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.non_iterative_rejection import NonIterativeRejection
 from otm.optimum.cut import minimum_cut
 from otm.problem import Problem
-from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
 
@@ -73,7 +73,7 @@ def test_floats_agree_with_fractions(problem: Problem) -> None:
     plan, exact = NonIterativeRejection(problem), NonIterativeRejection(problem.to_exact())
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
     assert abs(plan.acceptance_by_test - float(exact.acceptance_by_test)) <= 1e-12
-    assert abs(exact_output_law(plan) - problem.target).max() <= 1e-12
+    assert abs(exact_output_distribution(plan) - problem.target).max() <= 1e-12
 
 
 def test_a_ratio_that_overflows_is_infinite() -> None:

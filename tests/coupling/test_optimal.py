@@ -20,7 +20,7 @@ from otm.coupling.residual import acceptance_ratio
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
 from otm.optimum.cut import minimum_cut
 from otm.problem import Problem
-from otm.testing import exact_acceptance, exact_output_law
+from otm.testing import exact_acceptance, exact_output_distribution
 from otm.testing.instances import instance
 from otm.testing.strategies import problems
 
@@ -36,7 +36,7 @@ def test_acceptance_is_exactly_alpha(problem: Problem) -> None:
     assert plan.output_distribution().tolist() == problem.target.tolist()
     assert plan.winner_distribution.sum() == 1
     assert exact_acceptance(plan) == minimum_cut(problem).value
-    assert exact_output_law(plan).tolist() == problem.target.tolist()
+    assert exact_output_distribution(plan).tolist() == problem.target.tolist()
 
 
 @given(problems(max_tokens=8, max_drafts=8, exact=True))

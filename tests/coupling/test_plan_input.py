@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otm.coupling.build import PLANS, PlanBuilder
 from otm.coupling.plan import TransportPlan
-from otm.coupling.rules import RULES, Rule
 from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError
 from otm.problem import Problem
 from otm.testing.instances import instance
@@ -29,7 +29,7 @@ def first(plan: TransportPlan) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_many_selections_are_as_one_by_one(rule: Rule, exact: bool) -> None:
+def test_many_selections_are_as_one_by_one(rule: PlanBuilder, exact: bool) -> None:
     plan = rule(instance("four tokens", exact=exact))
     rng = np.random.default_rng(0)
     chosen = plan.drafts.sample(rng, 60)
@@ -43,7 +43,7 @@ def test_many_selections_are_as_one_by_one(rule: Rule, exact: bool) -> None:
         assert (plan.conditional(chosen[i]) == conditional[i]).all()
 
 
-def test_leading_axes_are_kept(rule: Rule) -> None:
+def test_leading_axes_are_kept(rule: PlanBuilder) -> None:
     plan = rule(instance("four tokens", exact=False))
     rng = np.random.default_rng(0)
     chosen = plan.drafts.sample(rng, (2, 0, 3))
@@ -58,12 +58,12 @@ def test_leading_axes_are_kept(rule: Rule) -> None:
     assert plan.conditional(chosen).shape == (2, 5, plan.problem.n)
 
 
-def test_conditional_laws_of_no_drafts(rule: Rule) -> None:
+def test_conditional_laws_of_no_drafts(rule: PlanBuilder) -> None:
     plan = rule(instance("Bernoulli", exact=False))
     assert plan.conditional(np.empty((0, plan.drafts.k), dtype=np.int64)).shape == (0, 2)
 
 
-def test_the_index_is_that_of_the_first_equal_draft(rule: Rule) -> None:
+def test_the_index_is_that_of_the_first_equal_draft(rule: PlanBuilder) -> None:
     weights = np.array([[2, 3, 4, 5, 6, 7], [16, 6, 1, 2, 5, 4]])
     plan = rule(Problem(*(weights / weights.sum(axis=1, keepdims=True)), 3))
     rng = np.random.default_rng(0)
@@ -74,7 +74,7 @@ def test_the_index_is_that_of_the_first_equal_draft(rule: Rule) -> None:
     assert {-1, 0} <= set(selection.index.tolist())
 
 
-def test_sampling_is_selecting_with_uniforms_of_the_generator(rule: Rule) -> None:
+def test_sampling_is_selecting_with_uniforms_of_the_generator(rule: PlanBuilder) -> None:
     plan = rule(instance("four tokens", exact=False))
     chosen = plan.drafts.sample(np.random.default_rng(0), 20)
     numbers = np.random.default_rng(7).random((20, plan.uniforms_per_selection))
@@ -83,7 +83,7 @@ def test_sampling_is_selecting_with_uniforms_of_the_generator(rule: Rule) -> Non
 
 
 @pytest.mark.parametrize("zero", [0, np.int64(0), F(0), 0.0, np.float64(0), np.float32(0)])
-def test_uniforms_of_an_exact_plan_are_numbers_of_any_kind(rule: Rule, zero: Any) -> None:
+def test_uniforms_of_an_exact_plan_are_numbers_of_any_kind(rule: PlanBuilder, zero: Any) -> None:
     # with the long fractions of a float law, which overflow beside a NumPy integer
     plan = rule(Problem([1e-9, 0.3, 0.7 - 1e-9], [0.1, 0.2, 0.7], 2).to_exact())
     chosen = first(plan)
@@ -108,7 +108,7 @@ def test_uniforms_of_an_exact_plan_are_numbers_of_any_kind(rule: Rule, zero: Any
     ],
 )
 def test_drafts_that_cannot_be_are_refused(
-    rule: Rule, exact: bool, token: Any, message: str
+    rule: PlanBuilder, exact: bool, token: Any, message: str
 ) -> None:
     # Degenerate laws: d(x) = 0 yet drafted
     plan = rule(instance("zeros", exact=exact))
@@ -120,7 +120,7 @@ def test_drafts_that_cannot_be_are_refused(
 
 
 @pytest.mark.parametrize("chosen", [[0, 1, 1, 4], 0, []])
-def test_another_number_of_drafts_is_refused(rule: Rule, chosen: Any) -> None:
+def test_another_number_of_drafts_is_refused(rule: PlanBuilder, chosen: Any) -> None:
     plan = rule(instance("zeros", exact=False))
     with pytest.raises(InvalidDraftsError, match="last axis must hold"):
         plan.select(chosen, [0.5] * plan.uniforms_per_selection)
@@ -128,32 +128,32 @@ def test_another_number_of_drafts_is_refused(rule: Rule, chosen: Any) -> None:
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("bad", [1.0, -1e-300, 1.5, np.inf, -np.inf, np.nan, None, "a"])
-def test_what_is_not_a_uniform_is_refused(rule: Rule, exact: bool, bad: Any) -> None:
+def test_what_is_not_a_uniform_is_refused(rule: PlanBuilder, exact: bool, bad: Any) -> None:
     plan = rule(instance("Bernoulli", exact=exact))
     with pytest.raises(InvalidUniformsError, match=r"in \[0, 1\)"):
         plan.select(first(plan), [0.5] * (plan.uniforms_per_selection - 1) + [bad])
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 5), (9,)])
-def test_uniforms_of_a_wrong_shape_are_refused(rule: Rule, shape: tuple[int, ...]) -> None:
+def test_uniforms_of_a_wrong_shape_are_refused(rule: PlanBuilder, shape: tuple[int, ...]) -> None:
     plan = rule(instance("Bernoulli", exact=False))
     with pytest.raises(InvalidUniformsError, match="need uniforms of shape"):
         plan.select(first(plan), np.zeros(shape))
 
 
-def test_ragged_drafts_are_refused(rule: Rule) -> None:
+def test_ragged_drafts_are_refused(rule: PlanBuilder) -> None:
     plan = rule(instance("Bernoulli", exact=False))
     with pytest.raises(InvalidDraftsError):
         plan.select([[0], [0, 1]], [0.5] * plan.uniforms_per_selection)
 
 
-def test_ragged_uniforms_are_refused(rule: Rule) -> None:
+def test_ragged_uniforms_are_refused(rule: PlanBuilder) -> None:
     plan = rule(instance("Bernoulli", exact=False))
     with pytest.raises(InvalidUniformsError):
         plan.select(first(plan), [[0.5], [0.5, 0.5]])
 
 
-def test_tensors_in_tensors_out(rule: Rule) -> None:
+def test_tensors_in_tensors_out(rule: PlanBuilder) -> None:
     """Catches a rule whose tokens or indices come back as arrays, or of another type."""
     torch = pytest.importorskip("torch")
     plan = rule(instance("four tokens", exact=False))
@@ -174,7 +174,7 @@ def test_tensors_in_tensors_out(rule: Rule) -> None:
 @pytest.mark.parametrize("seed", [0, None, np.random])
 def test_a_seed_is_no_generator(seed: Any) -> None:
     """Bug: 'int' object has no attribute 'random'."""
-    plan = RULES["k-Seq"](instance("four tokens"))
+    plan = PLANS["k-Seq"](instance("four tokens"))
     with pytest.raises(InvalidParameterError, match=r"np\.random\.default_rng\(seed\)"):
         plan.sample([0, 1], seed)
     with pytest.raises(InvalidParameterError, match=r"^rng = "):

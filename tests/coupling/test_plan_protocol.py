@@ -15,12 +15,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from otm import alpha
+from otm.coupling.build import PlanBuilder
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
 from otm.coupling.list_coupling import ListCoupling
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.rules import Rule
 from otm.coupling.table import TablePlan
 from otm.drafts import Greedy, HubPairs
 from otm.optimum.cut import minimum_cut
@@ -28,7 +28,7 @@ from otm.problem import Problem
 from otm.testing import (
     assert_lossless,
     exact_acceptance,
-    exact_output_law,
+    exact_output_distribution,
     paths,
 )
 from otm.testing.instances import INSTANCES, instance
@@ -55,23 +55,23 @@ def well_conditioned(problem: Problem) -> bool:
 
 
 @pytest.mark.parametrize("name", INSTANCES)
-def test_the_code_that_decides_is_lossless(rule: Rule, name: str) -> None:
+def test_the_code_that_decides_is_lossless(rule: PlanBuilder, name: str) -> None:
     # includes: u = 0 with target probability 0 is rejected, and the index is the first equal draft
     assert_lossless(rule(instance(name)))
 
 
 @fewer
 @given(problem=problems(max_tokens=3, max_drafts=2, exact=True))
-def test_the_code_that_decides_is_lossless_on_any_laws(rule: Rule, problem: Problem) -> None:
+def test_the_code_that_decides_is_lossless_on_any_laws(rule: PlanBuilder, problem: Problem) -> None:
     assert_lossless(rule(problem))
 
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=3, exact=True))
-def test_enumerated_laws_are_exact(rule: Rule, problem: Problem) -> None:
+def test_enumerated_laws_are_exact(rule: PlanBuilder, problem: Problem) -> None:
     plan = rule(problem)
     target = problem.target.tolist()
-    assert exact_output_law(plan).tolist() == target
+    assert exact_output_distribution(plan).tolist() == target
     assert plan.output_distribution().tolist() == target
     assert plan.acceptance == exact_acceptance(plan) <= alpha(plan.drafts, plan.problem.target)
     if isinstance(plan, ResidualPlan):
@@ -80,7 +80,7 @@ def test_enumerated_laws_are_exact(rule: Rule, problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("name", INSTANCES)
-def test_every_number_of_an_exact_plan_is_a_fraction(rule: Rule, name: str) -> None:
+def test_every_number_of_an_exact_plan_is_a_fraction(rule: PlanBuilder, name: str) -> None:
     plan = rule(instance(name))
     first = next(plan.drafts.tuples())[0]
     numbers = [plan.acceptance, *plan.output_distribution(), *plan.conditional(first)]
@@ -92,7 +92,7 @@ def test_every_number_of_an_exact_plan_is_a_fraction(rule: Rule, name: str) -> N
 @fewer
 @given(problem=problems(max_tokens=4, exact=True), data=st.data())
 def test_permuted_tokens_permute_the_plan(
-    rule: Rule, problem: Problem, data: st.DataObject
+    rule: PlanBuilder, problem: Problem, data: st.DataObject
 ) -> None:
     # Inputs: permuted tokens
     order = np.array(data.draw(st.permutations(range(problem.n))))
@@ -111,7 +111,7 @@ def test_permuted_tokens_permute_the_plan(
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=3))
-def test_floats_agree_with_fractions(rule: Rule, problem: Problem) -> None:
+def test_floats_agree_with_fractions(rule: PlanBuilder, problem: Problem) -> None:
     plan, exact = rule(problem), rule(problem.to_exact())
     assert abs(plan.output_distribution() - plan.problem.target).max() <= 1e-12
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
@@ -124,15 +124,17 @@ def test_floats_agree_with_fractions(rule: Rule, problem: Problem) -> None:
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=2))
-def test_enumerated_laws_of_floats(rule: Rule, problem: Problem) -> None:
+def test_enumerated_laws_of_floats(rule: PlanBuilder, problem: Problem) -> None:
     plan = rule(problem)
-    assert abs(exact_output_law(plan) - plan.problem.target).max() <= 1e-12
+    assert abs(exact_output_distribution(plan) - plan.problem.target).max() <= 1e-12
     assert abs(exact_acceptance(plan) - plan.acceptance) <= 1e-12
 
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=2, kinds=["independent", "overlapping"]))
-def test_conditional_laws_of_floats_agree_with_fractions(rule: Rule, problem: Problem) -> None:
+def test_conditional_laws_of_floats_agree_with_fractions(
+    rule: PlanBuilder, problem: Problem
+) -> None:
     assume(well_conditioned(problem))
     plan, exact = rule(problem), rule(problem.to_exact())
     for chosen, _ in exact.drafts.tuples():
@@ -145,7 +147,7 @@ def test_conditional_laws_of_floats_agree_with_fractions(rule: Rule, problem: Pr
 
 
 @pytest.mark.parametrize("name", UNTIED)
-def test_floats_decide_as_fractions_on_every_path(rule: Rule, name: str) -> None:
+def test_floats_decide_as_fractions_on_every_path(rule: PlanBuilder, name: str) -> None:
     exact, plan = rule(instance(name)), rule(instance(name, exact=False))
     for chosen, _ in exact.drafts.tuples():
 
@@ -165,7 +167,7 @@ def test_floats_decide_as_fractions_on_every_path(rule: Rule, name: str) -> None
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=2), data=st.data())
 def test_floats_decide_as_fractions_but_for_rounding(
-    rule: Rule, problem: Problem, data: st.DataObject
+    rule: PlanBuilder, problem: Problem, data: st.DataObject
 ) -> None:
     assume(well_conditioned(problem))
     plan, exact = rule(problem), rule(problem.to_exact())
@@ -181,7 +183,7 @@ def test_floats_decide_as_fractions_but_for_rounding(
     assert decisions & expected
 
 
-def test_dyadic_laws_decide_alike_on_the_boundaries_themselves(rule: Rule) -> None:
+def test_dyadic_laws_decide_alike_on_the_boundaries_themselves(rule: PlanBuilder) -> None:
     # Sampling: u exactly at a boundary; p = (1/2, 1/2), q = (1/4, 3/4), where floats are exact
     laws = [F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)]
     exact = rule(Problem(*laws, 1))
@@ -199,7 +201,9 @@ def test_dyadic_laws_decide_alike_on_the_boundaries_themselves(rule: Rule) -> No
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_draft_without_target_probability_is_always_rejected(rule: Rule, exact: bool) -> None:
+def test_a_draft_without_target_probability_is_always_rejected(
+    rule: PlanBuilder, exact: bool
+) -> None:
     # Degenerate laws: t(x) = 0 and x drafted; Sampling: also at u = 0
     plan = rule(instance("zeros", exact=exact))
     for chosen, _ in plan.drafts.tuples():
@@ -211,7 +215,7 @@ def test_a_draft_without_target_probability_is_always_rejected(rule: Rule, exact
 
 @given(problem=problems(max_tokens=5, max_drafts=3), data=st.data())
 def test_the_output_is_always_in_the_support_of_the_target(
-    rule: Rule, problem: Problem, data: st.DataObject
+    rule: PlanBuilder, problem: Problem, data: st.DataObject
 ) -> None:
     # Degenerate laws: also where the laws are equal, or one ulp apart; Floats: zeros of f16
     plan = rule(problem)
@@ -223,7 +227,9 @@ def test_the_output_is_always_in_the_support_of_the_target(
 
 @fewer
 @given(problem=problems(kinds=["equal"]), data=st.data())
-def test_equal_laws_accept_a_draft(rule: Rule, problem: Problem, data: st.DataObject) -> None:
+def test_equal_laws_accept_a_draft(
+    rule: PlanBuilder, problem: Problem, data: st.DataObject
+) -> None:
     # Degenerate laws: draft and target equal bit for bit
     plan = rule(problem)
     if isinstance(plan, MAY_REJECT_EQUAL_LAWS) or (isinstance(plan, KSeq) and plan.rho != 1):
@@ -238,7 +244,7 @@ def test_equal_laws_accept_a_draft(rule: Rule, problem: Problem, data: st.DataOb
 
 @fewer
 @given(problem=problems(kinds=["disjoint"]))
-def test_disjoint_laws_accept_nothing(rule: Rule, problem: Problem) -> None:
+def test_disjoint_laws_accept_nothing(rule: PlanBuilder, problem: Problem) -> None:
     # Degenerate laws
     plan = rule(problem)
     assert plan.acceptance == 0
@@ -251,7 +257,7 @@ def test_disjoint_laws_accept_nothing(rule: Rule, problem: Problem) -> None:
 # What is drafted must be what the plan was told
 
 
-def test_drafts_of_another_law_bias_the_output(rule: Rule) -> None:
+def test_drafts_of_another_law_bias_the_output(rule: PlanBuilder) -> None:
     # Floats: sampled in a coarse type, verified in a fine one
     # Degenerate laws: a greedy or top-k draft, reported as its softmax
     problem = instance("four tokens", exact=False)
@@ -263,7 +269,9 @@ def test_drafts_of_another_law_bias_the_output(rule: Rule) -> None:
         drafted = rule(Problem(weights / weights.sum(), problem.target, problem.k))
         if drafted.drafts.k < plan.drafts.k:  # one token is one draft, if drafts must differ
             continue
-        distance = abs(exact_output_law(plan, drafted.drafts.tuples()) - problem.target).sum() / 2
+        distance = (
+            abs(exact_output_distribution(plan, drafted.drafts.tuples()) - problem.target).sum() / 2
+        )
         if isinstance(plan, NaiveTargetSampling):  # never looks at the drafts
             assert distance < 1e-15
         else:
@@ -271,7 +279,7 @@ def test_drafts_of_another_law_bias_the_output(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_what_a_plan_hands_out_cannot_be_changed(rule: Rule, exact: bool) -> None:
+def test_what_a_plan_hands_out_cannot_be_changed(rule: PlanBuilder, exact: bool) -> None:
     # bug: sorting a cut's tokens in place permuted the plan's, whose laws stayed as they were
     plan = rule(instance("Bernoulli", exact=exact))
     order = plan.problem.by_ratio

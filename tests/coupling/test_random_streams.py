@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otm.coupling.build import PlanBuilder
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.plan import TransportPlan
-from otm.coupling.rules import Rule
-from otm.testing import BUDGET, Control, explore
+from otm.testing import BUDGET, Control, exact_distribution
 from otm.testing.instances import instance
 
 
@@ -27,7 +27,7 @@ def select_with_shared_stream(plan: TransportPlan, numbers: Any) -> Any:
     return plan.select(drafts, coins).token
 
 
-def test_the_output_has_the_target_law(rule: Rule, request: pytest.FixtureRequest) -> None:
+def test_the_output_has_the_target_law(rule: PlanBuilder, request: pytest.FixtureRequest) -> None:
     # Sampling: draft, coin and residual sharing one stream must fail
     plan, exact = (rule(instance("two cuts", exact=exact)) for exact in (False, True))
     if isinstance(plan, NaiveTargetSampling):
@@ -41,9 +41,9 @@ def test_the_output_has_the_target_law(rule: Rule, request: pytest.FixtureReques
     def sample_with_shared_stream(rng: np.random.Generator, draws: int) -> Any:
         return select_with_shared_stream(plan, rng.random((draws, k + m)))
 
-    law = explore(lambda u: int(select_with_shared_stream(exact, u)), k + m)
+    law = exact_distribution(lambda u: int(select_with_shared_stream(exact, u)), k + m)
     shared = np.array([float(law.get(token, 0)) for token in range(plan.problem.n)])
-    BUDGET.check_law(
+    BUDGET.check_distribution(
         request.node.nodeid,
         sample,
         plan.problem.target,

@@ -16,7 +16,7 @@ from otm.coupling.recursive_rejection_without_replacement import (
 )
 from otm.errors import InvalidDraftsError, ProblemTooLargeError
 from otm.problem import Problem
-from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
 
@@ -71,7 +71,7 @@ def test_the_law_given_the_drafts_is_that_of_the_algorithm(problem: Problem) -> 
     assert plan.acceptance == exact_acceptance(plan) == mean <= optimum(plan)
     assert (
         plan.output_distribution().tolist()
-        == exact_output_law(plan).tolist()
+        == exact_output_distribution(plan).tolist()
         == problem.target.tolist()
     )
 
@@ -91,7 +91,7 @@ def test_floats_agree_with_fractions(problem: Problem) -> None:
     plan, exact = Rule(problem), Rule(problem.to_exact())
     assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
     assert abs(plan.output_distribution() - problem.target).max() <= 1e-14
-    assert abs(exact_output_law(plan) - problem.target).max() <= 1e-14
+    assert abs(exact_output_distribution(plan) - problem.target).max() <= 1e-14
     assert abs(exact_acceptance(plan) - plan.acceptance) <= 1e-12
 
 

@@ -11,7 +11,7 @@ from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.spec_hub import SpecHub
 from otm.errors import InvalidDraftCountError
 from otm.problem import Problem
-from otm.testing import assert_lossless, exact_acceptance, exact_output_law
+from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
 
@@ -74,7 +74,7 @@ def test_acceptance_is_the_optimum_for_the_pairs(problem: Problem) -> None:
     assert plan.acceptance == exact_acceptance(plan) == GreedyRule(plan.problem).acceptance
     assert (
         plan.output_distribution().tolist()
-        == exact_output_law(plan).tolist()
+        == exact_output_distribution(plan).tolist()
         == problem.target.tolist()
     )
 

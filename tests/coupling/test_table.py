@@ -21,8 +21,8 @@ from otm.problem import Problem
 from otm.testing.exact import (
     assert_lossless,
     exact_acceptance,
-    exact_law_of_select,
-    exact_output_law,
+    exact_distribution_of_select,
+    exact_output_distribution,
 )
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems
@@ -73,7 +73,7 @@ def test_the_plan_for_uniform_laws(d: int, r: int, k: int) -> None:
     plan = TablePlan.from_rule(problem, rule)
     assert plan.acceptance == 1 - (1 - F(1, r)) ** k
     assert plan.residual.law(d).tolist() == problem.target.tolist()
-    assert exact_output_law(plan).tolist() == problem.target.tolist()
+    assert exact_output_distribution(plan).tolist() == problem.target.tolist()
 
 
 # Any table
@@ -97,7 +97,11 @@ def tables(draw: st.DrawFn, exact: bool) -> TablePlan:
 def test_any_table_is_lossless(plan: TablePlan) -> None:
     target = plan.problem.target
     assert (plan.accepted_mass <= target).all()
-    assert exact_output_law(plan).tolist() == plan.output_distribution().tolist() == target.tolist()
+    assert (
+        exact_output_distribution(plan).tolist()
+        == plan.output_distribution().tolist()
+        == target.tolist()
+    )
     assert plan.acceptance == exact_acceptance(plan) <= minimum_cut(plan.problem).value
     assert plan.acceptance_by_test == plan.accepted_mass.sum()
 
@@ -112,7 +116,7 @@ def test_the_code_that_decides_follows_the_table(plan: TablePlan) -> None:
 @given(tables(exact=False))
 def test_any_table_of_floats_is_lossless(plan: TablePlan) -> None:
     assert plan.accept.dtype == np.float64
-    assert abs(exact_output_law(plan) - plan.problem.target).max() <= 1e-15
+    assert abs(exact_output_distribution(plan) - plan.problem.target).max() <= 1e-15
     assert plan.acceptance == pytest.approx(exact_acceptance(plan), abs=1e-14)
 
 
@@ -142,7 +146,7 @@ def test_a_table_that_is_exactly_right_is_left_alone() -> None:
         row = multisets(2, 2).tolist().index(sorted(drafts))
         accepted = sum(
             probability
-            for (_, index), probability in exact_law_of_select(plan, drafts).items()
+            for (_, index), probability in exact_distribution_of_select(plan, drafts).items()
             if index >= 0
         )
         assert accepted == plan.accept[row].sum()

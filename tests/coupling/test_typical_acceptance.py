@@ -14,7 +14,7 @@ from otm.coupling.lenient import distance_to_target
 from otm.coupling.typical_acceptance import TypicalAcceptance
 from otm.errors import InvalidParameterError, OTMError, UnknownMethodError
 from otm.problem import Problem
-from otm.testing import exact_acceptance, exact_law_of_select, exact_output_law
+from otm.testing import exact_acceptance, exact_distribution_of_select, exact_output_distribution
 from otm.testing.instances import instance
 from otm.testing.strategies import problems
 
@@ -47,18 +47,18 @@ def test_the_law_given_the_drafts_is_that_of_the_definition(
         else:
             law = q
         assert plan.conditional(drafts).tolist() == law
-        decided = exact_law_of_select(plan, drafts)
+        decided = exact_distribution_of_select(plan, drafts)
         for token in range(problem.n):
             index = drafts.index(token) if token in drafts else -1
             assert decided.get((token, index), 0) == law[token]
-    assert plan.output_distribution().tolist() == exact_output_law(plan).tolist()
+    assert plan.output_distribution().tolist() == exact_output_distribution(plan).tolist()
     assert plan.acceptance == exact_acceptance(plan) >= plan.acceptance_by_test
 
 
 @given(problems(max_tokens=5, max_drafts=3, kinds=["independent", "overlapping"]))
 def test_floats_are_as_their_own_enumeration(problem: Problem) -> None:
     plan = TypicalAcceptance(problem)
-    assert abs(plan.output_distribution() - exact_output_law(plan)).max() <= 1e-12
+    assert abs(plan.output_distribution() - exact_output_distribution(plan)).max() <= 1e-12
     assert plan.acceptance == pytest.approx(exact_acceptance(plan), abs=1e-12)
 
 

@@ -28,7 +28,7 @@ def naive(model: TableModel, prompt: tuple[int, ...], width: int, length: int, e
             if tokens[-1:] == (end,):
                 candidates.append((tokens, score))
                 continue
-            for token, probability in enumerate(model.law(prompt + tokens)):
+            for token, probability in enumerate(model.probs(prompt + tokens)):
                 if probability > 0:
                     candidates.append(((*tokens, token), score * probability))
         beam = sorted(candidates, key=lambda one: (-one[1], one[0]))[:width]
@@ -42,14 +42,14 @@ def scored(beam: Any) -> Scored:
 def models(seed: int) -> tuple[TableModel, TableModel]:
     """Draw a target with ties and zeros, and a draft: the same, one like it, or any other."""
     rng = np.random.default_rng(seed)
-    target = TableModel.random(V, order=2, rng=rng, largest=int(rng.integers(1, 5)))
+    target = TableModel.random(V, order=2, rng=rng, max_weight=int(rng.integers(1, 5)))
     if seed % 3 == 0:
         return target, target
     other = TableModel.random(V, order=1, rng=rng)
     if seed % 3 == 1:
         return target, other
     contexts = [c for n in range(3) for c in itertools.product(range(V), repeat=n)]
-    return target, TableModel({c: (7 * target.law(c) + other.law(c)) / 8 for c in contexts})
+    return target, TableModel({c: (7 * target.probs(c) + other.probs(c)) / 8 for c in contexts})
 
 
 @pytest.mark.parametrize("start", range(0, 300, 50))
@@ -66,7 +66,7 @@ def test_both_searches_find_the_naive_beam_in_exact_fractions(start: int) -> Non
         prompts = [(0,), (2, 1), (1,)]
         want = [naive(target, prompt, width, length, end) for prompt in prompts]
         ends = None if end == V else end
-        plain = beam_search(target, prompts, width, max_tokens=length, end=ends)
+        plain = beam_search(target, prompts, width, max_tokens=length, eos_token_id=ends)
         assert [scored(beam) for beam in plain.hypotheses] == want
         assert plain.steps == plain.target_calls
         fast = speculative_beam_search(
@@ -77,7 +77,7 @@ def test_both_searches_find_the_naive_beam_in_exact_fractions(start: int) -> Non
             draft_width=width + int(rng.integers(3)),
             gamma=int(rng.integers(5)),
             max_tokens=length,
-            end=ends,
+            eos_token_id=ends,
         )
         assert fast.hypotheses == plain.hypotheses
         assert fast.steps == plain.steps
@@ -95,17 +95,17 @@ def test_a_full_beam_holds_all_sequences() -> None:
         inner_end = end in tokens[:-1]
         if inner_end or (len(tokens) < length and tokens[-1] != end):
             continue
-        laws = [target.law((1, *tokens[:i])) for i in range(len(tokens))]
+        laws = [target.probs((1, *tokens[:i])) for i in range(len(tokens))]
         probability = math.prod(law[t] for law, t in zip(laws, tokens, strict=True))
         if probability:
             everything[tokens] = probability
     assert sum(everything.values()) == 1
     want = sorted(everything.items(), key=lambda one: (-one[1], one[0]))
     size = V**length
-    found = beam_search(target, [[1]], size, max_tokens=length, end=end)
+    found = beam_search(target, [[1]], size, max_tokens=length, eos_token_id=end)
     assert scored(found.hypotheses[0]) == want
     found = speculative_beam_search(
-        target, uniform, [[1]], size, gamma=3, max_tokens=length, end=end
+        target, uniform, [[1]], size, gamma=3, max_tokens=length, eos_token_id=end
     )
     assert scored(found.hypotheses[0]) == want
     assert found.target_calls == 1  # everything was drafted
@@ -117,8 +117,12 @@ def test_floats_are_searched_bit_for_bit_alike(seed: int) -> None:
     rng = np.random.default_rng(seed)
     contexts = [c for n in range(3) for c in itertools.product(range(5), repeat=n)]
     target = TableModel({c: rng.dirichlet(np.ones(5)) for c in contexts})
-    draft = TableModel({c: 0.8 * target.law(c) + 0.2 / 5 for c in contexts})
-    settings: Any = {"max_tokens": 12, "end": 4, "sampling": SamplingParameters(temperature=0.7)}
+    draft = TableModel({c: 0.8 * target.probs(c) + 0.2 / 5 for c in contexts})
+    settings: Any = {
+        "max_tokens": 12,
+        "eos_token_id": 4,
+        "sampling": SamplingParameters(temperature=0.7),
+    }
     plain = beam_search(target, [[0], [3, 1]], 3, **settings)
     fast = speculative_beam_search(target, draft, [[0], [3, 1]], 3, gamma=4, **settings)
     assert fast.hypotheses == plain.hypotheses
@@ -255,7 +259,7 @@ def test_long_products_are_no_zeros() -> None:
         ({"draft_width": 0}, "draft_width = 0"),
         ({"gamma": -1}, "γ = -1"),
         ({"max_tokens": 0}, "max_tokens = 0"),
-        ({"end": 7}, "end = 7"),
+        ({"eos_token_id": 7}, "eos_token_id = 7"),
     ],
 )
 def test_bad_parameters_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -303,7 +307,7 @@ def test_transformers_finds_the_same_beams() -> None:
 
         vocabulary = 11
 
-        def law(self, context: tuple[int, ...]) -> Any:
+        def probs(self, context: tuple[int, ...]) -> Any:
             with torch.no_grad():
                 logits = network(torch.tensor([context or (0,)])).logits[0, -1]
             return torch.softmax(logits, -1).numpy()

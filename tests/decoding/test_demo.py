@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from otm.decoding.__main__ import main
-from otm.decoding.generate import tree_rules
+from otm.decoding.verifiers import tree_rules
 from otm.models.ngram import NGramModel
 
-SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--tokens", "12", "--gamma", "3"]
+SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--max-tokens", "12", "--gamma", "3"]
 
 
 def test_the_demo_prints_traces_and_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,9 +52,9 @@ def test_the_same_seed_prints_the_same_text(capsys: pytest.CaptureFixture[str]) 
         (["--prompt", ""], "prompt 0 is empty"),
         (["--gamma", "-1"], "γ = -1"),
         (["--k", "0"], "k = 0"),
-        (["--rule", "nonsense"], "there is no rule 'nonsense'; there are traversal"),
-        (["--rule", "greedy"], "'greedy' is for drafts that are not independent"),
-        (["--tokens", "0"], "max_tokens = 0"),
+        (["--rule", "nonsense"], "there is no rule 'nonsense'; there are optimal, k-Seq"),
+        (["--rule", "greedy"], "rule 'greedy' cannot be used here: it is for Greedy drafts"),
+        (["--max-tokens", "0"], "max_tokens = 0"),
         (["--temperature", "-1"], "temperature = -1.0"),
         (["--seed", "-1"], "seed = -1"),
         (["--target", "nonsense"], "there is no model 'nonsense'; there are target, large"),
@@ -75,7 +75,7 @@ def test_more_tokens_than_a_model_takes_are_refused_before_the_heading(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(NGramModel, "context_length", 512)
-    assert main([*SMALL, "--tokens", "600"]) == 2
+    assert main([*SMALL, "--max-tokens", "600"]) == 2
     out, err = capsys.readouterr()
     assert not out
     assert "which takes 512 tokens" in err
@@ -94,7 +94,7 @@ def test_without_torch_it_says_so_and_takes_ngrams(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("otm.decoding.__main__.is_installed", lambda name: None)
-    assert main(["--tokens", "2", "--k", "1", "--rule", "k-Seq"]) == 0
+    assert main(["--max-tokens", "2", "--k", "1", "--rule", "k-Seq"]) == 0
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first.startswith("torch is not installed")
     assert second.startswith("target: ngram-5, draft: ngram-3,")
@@ -121,5 +121,5 @@ def test_models_so_small_are_said_to_be_slower_with_drafts(
     """Bug: a table of slow-downs that looks like what drafts do."""
     pytest.importorskip("torch")
     pytest.importorskip("safetensors")
-    assert main(["--tokens", "2", "--k", "1", "--rule", "k-Seq"]) == 0
+    assert main(["--max-tokens", "2", "--k", "1", "--rule", "k-Seq"]) == 0
     assert "save runs, not time" in capsys.readouterr().out.splitlines()[-1]

@@ -55,20 +55,28 @@ def sources(prompts: Prompts) -> list[np.random.Generator]:
 def decode(prompts: Prompts, way: str) -> Generation:
     uniforms = [rng.random for rng in sources(prompts)]
     if way == "autoregressive":
-        return autoregressive(TARGET, prompts, max_tokens=20, end=4, uniforms=uniforms)
+        return autoregressive(TARGET, prompts, max_tokens=20, eos_token_id=4, uniforms=uniforms)
     if way in {"chain", "block"}:
         return speculative(
             TARGET,
             DRAFT,
             prompts,
             gamma=lambda steps: (len(steps) * 2) % 5,
-            verification=way,
+            rule=way,
             max_tokens=20,
-            end=4,
+            eos_token_id=4,
             uniforms=uniforms,
         )
     return spectr(
-        TARGET, DRAFT, prompts, k=3, rule=way, gamma=3, max_tokens=20, end=4, uniforms=uniforms
+        TARGET,
+        DRAFT,
+        prompts,
+        k=3,
+        rule=way,
+        gamma=3,
+        max_tokens=20,
+        eos_token_id=4,
+        uniforms=uniforms,
     )
 
 
@@ -100,7 +108,7 @@ def test_chain_and_block_decide_as_the_kernels_definitions(seed: int) -> None:
     draft = rng.dirichlet(np.full(vocabulary, 0.5), gamma)
     root = node = DraftNode()
     for row in draft:
-        node.grow(SparseProbs.from_dense(row), 1, rng.random)
+        node.draw_children(SparseProbs.from_dense(row), 1, rng.random)
         node = node.children[0]
     drafts = np.array([node.path])
     uniforms = rng.random(gamma + 2)
@@ -132,14 +140,14 @@ def test_every_ending_cuts_where_it_should() -> None:
     options = {"gamma": 4, "seed": 0}
     generation = speculative(always, always, [[0], [1]], max_tokens=3, **options)  # type: ignore[arg-type]
     assert generation.sequences == ((1, 2, 1), (2, 1, 2))
-    assert generation.endings == ("length", "length")
+    assert generation.finish_reasons == ("length", "length")
     assert [step.drafted for step in generation.steps] == [2, 2]  # no draft beyond the limit
-    generation = speculative(always, always, [[0], [1]], max_tokens=9, end=[2], **options)  # type: ignore[arg-type]
+    generation = speculative(always, always, [[0], [1]], max_tokens=9, eos_token_id=[2], **options)  # type: ignore[arg-type]
     assert generation.sequences == ((1, 2), (2,))
     assert [step.accepted for step in generation.steps] == [2, 1]
     generation = spectr(always, always, [[0]], stop=lambda new: len(new) == 7, **options)  # type: ignore[arg-type]
     assert len(generation.sequences[0]) == 7
-    assert generation.endings == ("stop",)
+    assert generation.finish_reasons == ("stop",)
 
 
 def test_without_drafts_every_step_is_one_token() -> None:
@@ -159,15 +167,13 @@ def test_a_policy_sees_the_steps_of_its_own_sequence() -> None:
     generation = speculative(TARGET, DRAFT, [[0], [1]], gamma=policy, max_tokens=8, seed=0)
     assert all(len({step.sequence for step in steps}) <= 1 for steps in seen)
     for b in (0, 1):
-        whole = tuple(generation.of(b))
+        whole = tuple(generation.steps_of(b))
         assert whole[:-1] in seen
 
 
 def test_equal_models_accept_everything() -> None:
     for way in ("chain", "block"):
-        generation = speculative(
-            TARGET, TARGET, [[0]], gamma=4, verification=way, max_tokens=50, seed=0
-        )
+        generation = speculative(TARGET, TARGET, [[0]], gamma=4, rule=way, max_tokens=50, seed=0)
         assert generation.block_efficiency == 5
         assert generation.acceptance_rate == 1
 
@@ -253,12 +259,12 @@ GOOD = _Logits([0.0, 1.0, 2.0])
         ([[0]], {"gamma": 1.5}, InvalidParameterError, "γ = 1.5"),
         ([[0]], {"gamma": lambda steps: None}, InvalidParameterError, "γ = None"),
         ([[0]], {"max_tokens": 0}, InvalidParameterError, "max_tokens = 0"),
-        ([[0]], {"end": 3}, InvalidParameterError, "end = 3"),
+        ([[0]], {"eos_token_id": 3}, InvalidParameterError, "eos_token_id = 3"),
         ([[0]], {"seed": -1}, InvalidParameterError, "seed = -1"),
         ([[0]], {"uniforms": []}, InvalidParameterError, "each of the 1"),
         ([[0]], {"seed": 1, "uniforms": [lambda m: 0]}, InvalidParameterError, "both"),
-        ([[0]], {"verification": "tree"}, UnknownMethodError, "chain, block"),
-        ([[0]], {"verification": ["chain"]}, UnknownMethodError, "chain, block"),
+        ([[0]], {"rule": "tree"}, UnknownMethodError, "chain, block"),
+        ([[0]], {"rule": ["chain"]}, UnknownMethodError, "chain, block"),
         ([[0]], {"temperature": 0}, InvalidParameterError, "no option 'temperature'.*sampling="),
         ([[0]], {"sampling": 0.7}, InvalidParameterError, "sampling = 0.7.*SamplingParameters"),
         ([[0]], {"sampling": 0}, InvalidParameterError, "sampling = 0;"),
@@ -301,7 +307,9 @@ def test_logits_that_give_no_law_are_refused(
 
 def test_rules_for_other_drafts_are_refused() -> None:
     for rule in ("greedy", "SpecHub", "recursive rejection without replacement"):
-        with pytest.raises(InvalidParameterError, match="not independent"):
+        with pytest.raises(
+            UnknownMethodError, match=r"it is for (Greedy|HubPairs|Without\w+) drafts"
+        ):
             spectr(GOOD, GOOD, [[0]], k=2, rule=rule)
     with pytest.raises(UnknownMethodError, match="k-Seq"):
         spectr(GOOD, GOOD, [[0]], rule="best")
@@ -323,7 +331,7 @@ def test_a_tree_needs_a_verifier_for_trees_and_drafts_need_their_law() -> None:
     with pytest.raises(InvalidDraftsError, match="takes one chain"):
         list(stream(GOOD, [[0]], drafter))
     root = DraftNode(children=[DraftNode((1,))])
-    with pytest.raises(InvalidDraftsError, match="law"):
+    with pytest.raises(InvalidDraftsError, match="distribution that they were drawn from"):
         verify_chain(root, lambda path: SparseProbs([1], [1.0]), np.random.default_rng(0).random)
 
 
@@ -361,7 +369,7 @@ HALF = SparseProbs([0, 1], [0.5, 0.5])
 def _chain(*tokens: int) -> DraftNode:
     root = node = DraftNode()
     for i in range(len(tokens)):
-        node.law, node.children = HALF, [DraftNode(tokens[: i + 1])]
+        node.draft_probs, node.children = HALF, [DraftNode(tokens[: i + 1])]
         node = node.children[0]
     return root
 
@@ -377,8 +385,8 @@ def _chain(*tokens: int) -> DraftNode:
         ([DraftNode((), HALF, [DraftNode((7,))])], "tokens 0 to 2"),
         ([DraftNode((), HALF, [DraftNode((2,))])], "can give"),
         ([DraftNode((), SparseProbs([0], [1.0]), [DraftNode((1,))])], "can give"),
-        ([DraftNode((), None, [DraftNode((1,))])], "NoneType as the law"),
-        ([DraftNode((), np.ones(3), [DraftNode((1,))])], "ndarray as the law"),  # type: ignore[arg-type]
+        ([DraftNode((), None, [DraftNode((1,))])], "NoneType as the distribution"),
+        ([DraftNode((), np.ones(3), [DraftNode((1,))])], "ndarray as the distribution"),  # type: ignore[arg-type]
         (
             [
                 DraftNode(
@@ -441,13 +449,11 @@ def test_a_verifier_that_outputs_nothing_does_not_hang() -> None:
         list(stream(GOOD, [[0]], ModelDrafter(GOOD), lambda *_: ()))
 
 
-@pytest.mark.parametrize("verification", ["chain", "block"])
-def test_very_long_chains_are_judged(verification: str) -> None:
+@pytest.mark.parametrize("rule", ["chain", "block"])
+def test_very_long_chains_are_judged(rule: str) -> None:
     """Catches recursion over the depth of a tree."""
     one = TableModel({(): [1.0]})
-    generation = speculative(
-        one, one, [[0]], gamma=1500, verification=verification, max_tokens=1501, seed=0
-    )
+    generation = speculative(one, one, [[0]], gamma=1500, rule=rule, max_tokens=1501, seed=0)
     assert [step.accepted for step in generation.steps] == [1500]
 
 
@@ -474,7 +480,7 @@ def test_what_is_no_model_is_refused() -> None:
         spectr(GOOD, ModelDrafter(GOOD), [[0]], k=2)
     with pytest.raises(InvalidParameterError, match="beside a drafter"):
         speculative(GOOD, ModelDrafter(GOOD), [[0]], draft_sampling=SamplingParameters())
-    with pytest.raises(InvalidParameterError, match="a name, one of traversal"):
+    with pytest.raises(InvalidParameterError, match="a name, one of optimal, k-Seq"):
         spectr(GOOD, GOOD, [[0]], rule=None)  # type: ignore[arg-type]
 
 

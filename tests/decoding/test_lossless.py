@@ -13,7 +13,7 @@ import pytest
 
 from otm._core.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
-from otm.coupling.rules import RULES
+from otm.coupling.build import PLANS
 from otm.decoding import autoregressive, spectr, speculative, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import DraftNode, ModelDrafter, Randomness
@@ -22,7 +22,12 @@ from otm.decoding.traversal import verify_traversal
 from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
 from otm.models import TableModel
 from otm.problem import Problem
-from otm.testing.sequences import ByConditional, continued, law_of, sequence_law
+from otm.testing.sequences import (
+    ByConditional,
+    continued_distribution,
+    output_distribution_of,
+    sequence_distribution,
+)
 
 PROMPT = (0,)
 
@@ -46,10 +51,12 @@ def one_step(
 
     def output(uniforms: Randomness) -> Path:
         drafter = ModelDrafter(draft, branching)
-        steps = stream(target, [PROMPT], drafter, verify, gamma=gamma, end=end, uniforms=[uniforms])
+        steps = stream(
+            target, [PROMPT], drafter, verify, gamma=gamma, eos_token_id=end, uniforms=[uniforms]
+        )
         return next(steps).output
 
-    return law_of(output)
+    return output_distribution_of(output)
 
 
 def assert_step_lossless(
@@ -62,9 +69,11 @@ def assert_step_lossless(
     end: int | None = None,
 ) -> None:
     target, draft = models(vocabulary, seed)
-    law = one_step(target, draft, verify, branching=branching, gamma=gamma, end=end)
+    law = one_step(target, draft, verify, branching=branching, gamma=gamma, eos_token_id=end)
     length = gamma + 1
-    assert continued(law, target, PROMPT, length, end) == sequence_law(target, PROMPT, length, end)
+    assert continued_distribution(law, target, PROMPT, length, end) == sequence_distribution(
+        target, PROMPT, length, end
+    )
 
 
 @pytest.mark.parametrize("verify", [verify_chain, verify_traversal])
@@ -72,7 +81,7 @@ def assert_step_lossless(
 def test_chain_continued_by_the_target_has_its_law(
     verify: Verifier, gamma: int, end: int | None
 ) -> None:
-    assert_step_lossless(3, gamma, 1, verify, seed=gamma, end=end)
+    assert_step_lossless(3, gamma, 1, verify, seed=gamma, eos_token_id=end)
 
 
 @pytest.mark.parametrize("rule", [KSeq, RecursiveRejection], ids=["k-Seq", "recursive rejection"])
@@ -80,13 +89,13 @@ def test_chain_continued_by_the_target_has_its_law(
 def test_spectr_with_the_rules_own_uniforms(
     rule: type[KSeq | RecursiveRejection], vocabulary: int, gamma: int, k: int
 ) -> None:
-    assert_step_lossless(vocabulary, gamma, k, spectr_verifier(rule), seed=4, end=1)
+    assert_step_lossless(vocabulary, gamma, k, spectr_verifier(rule), seed=4, eos_token_id=1)
 
 
 @pytest.mark.parametrize("branching", [2, (1, 2)], ids=str)
 @pytest.mark.parametrize("name", ["optimal", "recursive rejection"])
 def test_spectr_with_the_rules_conditional_laws(name: str, branching: Branching) -> None:
-    verify = spectr_verifier(ByConditional.of(RULES[name]))
+    verify = spectr_verifier(ByConditional.of(PLANS[name]))
     assert_step_lossless(2, 2, branching, verify, seed=9)
 
 
@@ -99,12 +108,14 @@ Decode = Callable[[TableModel, TableModel, Randomness], Path]
 
 
 def _autoregressive(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path:
-    return autoregressive(target, [PROMPT], max_tokens=3, end=1, uniforms=[uniforms]).sequences[0]
+    return autoregressive(
+        target, [PROMPT], max_tokens=3, eos_token_id=1, uniforms=[uniforms]
+    ).sequences[0]
 
 
 def _chain(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path:
     return speculative(
-        target, draft, [PROMPT], gamma=2, max_tokens=3, end=1, uniforms=[uniforms]
+        target, draft, [PROMPT], gamma=2, max_tokens=3, eos_token_id=1, uniforms=[uniforms]
     ).sequences[0]
 
 
@@ -114,9 +125,9 @@ def _block(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path:
         draft,
         [PROMPT],
         gamma=2,
-        verification="block",
+        rule="block",
         max_tokens=3,
-        end=1,
+        eos_token_id=1,
         uniforms=[uniforms],
     ).sequences[0]
 
@@ -130,7 +141,7 @@ def _spectr(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path
         gamma=1,
         rule=ByConditional.of(OptimalPlan),
         max_tokens=3,
-        end=1,
+        eos_token_id=1,
         uniforms=[uniforms],
     ).sequences[0]
 
@@ -139,8 +150,8 @@ def _spectr(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path
 def test_whole_sequences_have_the_law_of_the_target(decode: Decode) -> None:
     """Several steps, an end token and the limit of the length, all inside of blocks."""
     target, draft = models(3 if decode is not _spectr else 2, seed=8)
-    law = law_of(lambda uniforms: decode(target, draft, uniforms))
-    assert law == sequence_law(target, PROMPT, 3, end=1)
+    law = output_distribution_of(lambda uniforms: decode(target, draft, uniforms))
+    assert law == sequence_distribution(target, PROMPT, 3, end=1)
 
 
 # Each of these is a bug that was found in somebody's decoder.
@@ -150,9 +161,9 @@ def _residual_of_the_wrong_row(root: DraftNode, target: TargetProbs, uniforms: R
     """Draw the correction from the residual of the row after the rejected draft."""
     child = root.children[0]
     coin, rest = uniforms(2)
-    if coin * root.offered().of(child.token) < target(()).of(child.token):
+    if coin * root.checked_draft_probs().of(child.token) < target(()).of(child.token):
         return (child.token, *_token(target(child.path), uniforms))
-    tokens, _, wanted = align(root.offered(), target(child.path))
+    tokens, _, wanted = align(root.checked_draft_probs(), target(child.path))
     return _token(SparseProbs.from_support(tokens, wanted), lambda m: np.array([rest]))
 
 
@@ -166,7 +177,7 @@ def _bonus_from_the_draft(root: DraftNode, target: TargetProbs, uniforms: Random
     """Draw the token behind the accepted drafts from the draft model's law."""
 
     def wrong(path: Path) -> SparseProbs:
-        return root.offered() if path else target(path)
+        return root.checked_draft_probs() if path else target(path)
 
     return verify_chain(root, wrong, uniforms)
 
@@ -188,7 +199,9 @@ def test_broken_verifiers_are_rejected(verify: Verifier) -> None:
     )
     draft = TableModel({(): [Fraction(1, 4), Fraction(1, 2), Fraction(1, 4)]})
     law = one_step(target, draft, verify, gamma=1)
-    assert continued(law, target, PROMPT, 2) != sequence_law(target, PROMPT, 2)
+    assert continued_distribution(law, target, PROMPT, 2) != sequence_distribution(
+        target, PROMPT, 2
+    )
 
 
 def _token(law: SparseProbs, uniforms: Randomness) -> Path:

@@ -20,7 +20,7 @@ from otm.decoding.policies import (
 from otm.decoding.trace import Seconds, Step
 from otm.errors import InvalidParameterError
 from otm.models import TableModel
-from otm.testing.sequences import law_of, sequence_law
+from otm.testing.sequences import output_distribution_of, sequence_distribution
 
 
 def step(gamma: int, drafted: int, accepted: int, draft: float = 0.0, target: float = 1.0) -> Step:
@@ -33,7 +33,7 @@ def step(gamma: int, drafted: int, accepted: int, draft: float = 0.0, target: fl
         drafts=((0,) * drafted,) if drafted else (),
         output=(0,) * (accepted + 1),
         accepted=accepted,
-        ending=None,
+        finish_reason=None,
         seconds=Seconds(draft, target, 0.0),
     )
 
@@ -71,32 +71,32 @@ def test_the_heuristic_of_hugging_face() -> None:
 
 def test_the_heuristic_at_its_limits() -> None:
     """Catches a γ that falls to 0, never to rise again, and one that ignores its limit."""
-    policy = huggingface_heuristic(4, largest=6)
+    policy = huggingface_heuristic(4, max_gamma=6)
     assert policy([]) == 4
     assert policy([step(5, 5, 5)]) == 6
     assert policy([step(1, 1, 0)]) == 1
     assert policy([step(3, 0, 0)]) == 3  # nothing was drafted, so nothing was learnt
-    assert huggingface_heuristic(9, largest=6)([]) == 6
+    assert huggingface_heuristic(9, max_gamma=6)([]) == 6
 
 
 def test_online_acceptance_without_forgetting() -> None:
     """Catches drafts behind the first rejected one that are counted, and full steps with one."""
-    policy = OnlineGamma(cost=0.1, imagined=(1.0, 1.0), forgetting=1.0)
+    policy = OnlineGamma(cost=0.1, prior_counts=(1.0, 1.0), decay=1.0)
     made = steps((4, 2), (3, 3), (5, 0))  # 5 accepted, 2 rejected; 5 were never judged
     made.append(step(gamma=5, drafted=1, accepted=1))  # none rejected, although γ asked for more
-    assert policy.acceptance(made) == pytest.approx((1 + 6) / (2 + 8))
+    assert policy.acceptance_rate(made) == pytest.approx((1 + 6) / (2 + 8))
     assert policy(made) == best_gamma(7 / 10, 0.1)
 
 
 def test_online_acceptance_forgets() -> None:
     """Catches weights that fall in the wrong direction of time."""
-    policy = OnlineGamma(cost=0.1, imagined=(1.0, 1.0), forgetting=0.5)
-    assert policy.acceptance(steps((2, 2), (4, 0))) == pytest.approx((1 + 1) / (2 + 1 + 1))
+    policy = OnlineGamma(cost=0.1, prior_counts=(1.0, 1.0), decay=0.5)
+    assert policy.acceptance_rate(steps((2, 2), (4, 0))) == pytest.approx((1 + 1) / (2 + 1 + 1))
 
 
 def test_online_gamma_comes_back_from_zero() -> None:
     """Catches a policy that stops for good: without drafts there would be nothing to learn."""
-    policy = OnlineGamma(cost=0.3, forgetting=0.9)
+    policy = OnlineGamma(cost=0.3, decay=0.9)
     made = steps(*[(5, 0)] * 30)
     assert policy(made) == 0
     assert policy(made + steps(*[(0, 0)] * 60)) > 0
@@ -104,10 +104,10 @@ def test_online_gamma_comes_back_from_zero() -> None:
 
 def test_online_cost_is_the_median_of_what_was_measured() -> None:
     """Catches times that are not divided by the number of levels, and one slow start that stays."""
-    policy = OnlineGamma(forgetting=1.0)
+    policy = OnlineGamma(decay=1.0)
     made = [step(4, 4, 2, draft=9.0, target=1.0)]  # reads the prompt too
     made += [step(4, 4, 2, draft=0.4, target=2.0)] * 4
-    assert policy(made) == best_gamma(policy.acceptance(made), 0.05, largest=16)
+    assert policy(made) == best_gamma(policy.acceptance_rate(made), 0.05, max_gamma=16)
     assert policy([step(4, 4, 2, draft=0.4, target=0.0)]) <= 16  # a clock that stood still
 
 
@@ -130,7 +130,7 @@ def peeking(made: Sequence[Step]) -> int:
 
 
 @pytest.mark.parametrize(
-    "policy", [huggingface_heuristic(1), OnlineGamma(cost=0.2, largest=2), peeking]
+    "policy", [huggingface_heuristic(1), OnlineGamma(cost=0.2, max_gamma=2), peeking]
 )
 def test_decoding_with_a_policy_is_lossless(policy: GammaPolicy) -> None:
     """In fractions, over two steps: γ may depend on past steps, rejected drafts included."""
@@ -141,8 +141,8 @@ def test_decoding_with_a_policy_is_lossless(policy: GammaPolicy) -> None:
         made = speculative(target, draft, [[0]], gamma=policy, max_tokens=3, uniforms=[uniforms])
         return made.sequences[0]
 
-    law = law_of(decode)
-    assert law == sequence_law(target, (0,), 3)
+    law = output_distribution_of(decode)
+    assert law == sequence_distribution(target, (0,), 3)
     assert sum(law.values()) == Fraction(1)
 
 
@@ -150,12 +150,12 @@ def test_decoding_with_a_policy_is_lossless(policy: GammaPolicy) -> None:
     "make",
     [
         lambda: huggingface_heuristic(0),
-        lambda: huggingface_heuristic(5, largest=0),
-        lambda: OnlineGamma(largest=0),
+        lambda: huggingface_heuristic(5, max_gamma=0),
+        lambda: OnlineGamma(max_gamma=0),
         lambda: OnlineGamma(cost=-1),
-        lambda: OnlineGamma(forgetting=1.5),
-        lambda: OnlineGamma(imagined=(0, 0)),
-        lambda: OnlineGamma(imagined=3),  # type: ignore[arg-type]
+        lambda: OnlineGamma(decay=1.5),
+        lambda: OnlineGamma(prior_counts=(0, 0)),
+        lambda: OnlineGamma(prior_counts=3),  # type: ignore[arg-type]
         lambda: best_gamma_policy(0.5, 0),
         lambda: as_policy(-1),
     ],

@@ -28,7 +28,7 @@ class Watched(LanguageModel):
         self.session: WatchedSession | None = None
         self.laws: dict[tuple[int, ...], npt.NDArray[np.float64]] = {}
 
-    def law(self, tokens: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    def probs(self, tokens: tuple[int, ...]) -> npt.NDArray[np.float64]:
         if tokens not in self.laws:
             weights = np.random.default_rng(tokens).random(V)
             self.laws[tokens] = weights / weights.sum()
@@ -53,7 +53,7 @@ class WatchedSession(Session):
         laws = np.full((*tokens.shape, V), np.nan)  # padding must not be looked at
         for r, row in enumerate(self.rows):
             for i in range(before[r], len(row)):
-                laws[r, i - before[r]] = self.model.law(row[: i + 1])
+                laws[r, i - before[r]] = self.model.probs(row[: i + 1])
         return laws
 
     def read(self, tokens: Rows) -> None:
@@ -138,7 +138,7 @@ def test_laws_are_the_model_s_and_nothing_is_read_twice(seed: int) -> None:
             earlier = held[parents[b]]
             for path in paths[b]:
                 for i in range(0 if whole else len(path), len(path) + 1):
-                    expected_law = model.law(context + path[:i])
+                    expected_law = model.probs(context + path[:i])
                     np.testing.assert_array_equal(laws(b, path[:i]).dense(V), expected_law)
                 first = len(context) + (0 if whole else len(path)) - 1
                 known = max((agreement(context + path, row) for row in earlier), default=0)
@@ -175,7 +175,7 @@ def test_after_a_rejection_only_the_new_token_and_new_drafts_are_read() -> None:
     assert (call.kinds, call.rows) == (["append"], [[4, 1]])
     assert model.session is not None
     assert model.session.rows == [(0, 1, 2, 4, 1)]
-    np.testing.assert_array_equal(laws(0, (1,)).dense(V), model.law((0, 1, 2, 4, 1)))
+    np.testing.assert_array_equal(laws(0, (1,)).dense(V), model.probs((0, 1, 2, 4, 1)))
 
 
 def test_chains_behind_one_context_copy_what_they_share() -> None:
@@ -215,7 +215,7 @@ def test_a_batch_may_change_its_order_and_shrink() -> None:
     assert Call(model).rows == [[1, 0], [2, 4]]
     laws = reader.read([(0, 1, 1, 2, 3)], [[()]], [1], whole=True)
     assert Call(model).rows == [[3]]
-    np.testing.assert_array_equal(laws(0, ()).dense(V), model.law((0, 1, 1, 2, 3)))
+    np.testing.assert_array_equal(laws(0, ()).dense(V), model.probs((0, 1, 1, 2, 3)))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 40])
@@ -239,7 +239,7 @@ def test_who_waits_first_may_draft_later(batch: int) -> None:
         reader.read(contexts, [[]] * batch, range(batch), whole=False)
     laws = reader.read(contexts, [[()]] * batch, range(batch), whole=False)
     for b, context in enumerate(contexts):
-        np.testing.assert_array_equal(laws(b, ()).dense(V), model.law(context))
+        np.testing.assert_array_equal(laws(b, ()).dense(V), model.probs(context))
     laws = reader.read(contexts[::-1], [[]] * batch, range(batch)[::-1], whole=False)
     assert reader.calls <= 2
 
@@ -269,14 +269,14 @@ def test_logits_are_standardized() -> None:
     class Logits(Watched):
         returns_probs = False
 
-        def law(self, tokens: tuple[int, ...]) -> npt.NDArray[np.float64]:
-            return np.log(super().law(tokens)) + 7
+        def probs(self, tokens: tuple[int, ...]) -> npt.NDArray[np.float64]:
+            return np.log(super().probs(tokens)) + 7
 
     sampling = SamplingParameters(temperature=0.5, top_k=3)
     model = Logits()
     laws = Reader(model, sampling).read([(0, 1)], [[(2,)]], [0], whole=True)
     for path in ((), (2,)):
-        expected = sampling(model.law((0, 1, *path)))
+        expected = sampling(model.probs((0, 1, *path)))
         np.testing.assert_allclose(laws(0, path).dense(V), expected, rtol=1e-12)
 
 
@@ -294,4 +294,4 @@ def test_a_prompt_is_read_once_for_all_paths_behind_it() -> None:
     model, reader = watched()
     laws = reader.read([(0, 1) * 50, (2,)], [[(1,), (2,), (3, 4)], [(0,)]], [0, 1], whole=True)
     assert sum(len(row) for parts in Call(model).passes for row in parts) <= 100 + 3 * 3 + 2
-    np.testing.assert_array_equal(laws(0, (3, 4)).dense(V), model.law((0, 1) * 50 + (3, 4)))
+    np.testing.assert_array_equal(laws(0, (3, 4)).dense(V), model.probs((0, 1) * 50 + (3, 4)))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from otm.decoding import Generation, Seconds, Step, spectr, speculative, stream
-from otm.decoding.rendering import legend, statistics, trace, wants_colour
+from otm.decoding.rendering import render_trace, statistics, trace_legend, wants_colour
 from otm.errors import InvalidInputError
 from otm.models import TableModel
 
@@ -28,14 +28,14 @@ def step(drafts: Any, output: tuple[int, ...], accepted: int, **others: Any) -> 
         "call": 0,
         "position": 1,
         "gamma": 3,
-        "ending": None,
+        "finish_reason": None,
         "seconds": Seconds(1, 2, 1),
     }
     return Step(drafts=drafts, output=output, accepted=accepted, **(fields | others))
 
 
 def lines(*steps: Step, **options: Any) -> list[str]:
-    return list(trace(steps, [(25,)], letters, **options))
+    return list(render_trace(steps, [(25,)], letters, **options))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_text_so_far_grows_and_is_shortened_from_the_left() -> None:
 def test_sequences_of_a_batch_are_told_apart() -> None:
     """Fails if one sequence is continued by the tokens of another."""
     steps = [step((), (b,), 0, sequence=b, call=call) for call in range(2) for b in range(2)]
-    assert list(trace(steps, [(24,), (25,)], letters)) == [
+    assert list(render_trace(steps, [(24,), (25,)], letters)) == [
         " 0:0 y|+a+",
         " 1:0 z|+b+",
         " 0:1 ya|+a+",
@@ -94,12 +94,12 @@ def test_colours_add_to_the_marks_and_change_nothing_else() -> None:
         speculative(target, draft, [[0]], max_tokens=30, seed=0),
         spectr(target, draft, [[0], [1]], k=3, gamma=3, max_tokens=30, seed=0),
     ):
-        plain = list(trace(generation.steps, generation.prompts, letters))
-        coloured = list(trace(generation.steps, generation.prompts, letters, colour=True))
+        plain = list(render_trace(generation.steps, generation.prompts, letters))
+        coloured = list(render_trace(generation.steps, generation.prompts, letters, colour=True))
         assert [ESCAPE.sub("", line) for line in coloured] == plain
         text = "\n".join(coloured)
         assert all(f"\x1b[{code}m" in text for code in ("2", "32", "31", "1;34", "0"))
-    assert ESCAPE.sub("", legend(colour=True)) == legend() != legend(colour=True)
+    assert ESCAPE.sub("", trace_legend(colour=True)) == trace_legend() != trace_legend(colour=True)
 
 
 def test_a_trace_says_all_that_is_output() -> None:
@@ -107,7 +107,7 @@ def test_a_trace_says_all_that_is_output() -> None:
     target = TableModel({(): [0.2, 0.3, 0.5], (0,): [0.6, 0.4, 0]})
     draft = TableModel({(): [0.3, 0.3, 0.4], (1,): [0.6, 0.4, 0]})
     generation = speculative(target, draft, [[0]], max_tokens=40, seed=1)
-    added = [line.split("|")[1] for line in trace(generation.steps, [[0]], letters)]
+    added = [line.split("|")[1] for line in render_trace(generation.steps, [[0]], letters)]
     assert re.sub(r"\[.*?\]|\+", "", "".join(added)) == letters(generation.sequences[0])
 
 
@@ -120,20 +120,24 @@ def test_steps_are_shown_as_they_are_made() -> None:
             made.append(one)
             yield one
 
-    shown = trace(steps(), [[0]], letters)
+    shown = render_trace(steps(), [[0]], letters)
     next(shown)
     assert len(made) == 1
 
 
 def test_no_text_of_a_model_reaches_the_terminal_as_a_command() -> None:
     r"""Fails if an escape sequence or a line end that a model wrote is passed on."""
-    (line,) = trace([step(((0,),), (0, 0), 1)], [[0]], lambda tokens: "\x1b[2J\n" * len(tokens))
+    (line,) = render_trace(
+        [step(((0,),), (0, 0), 1)], [[0]], lambda tokens: "\x1b[2J\n" * len(tokens)
+    )
     assert line == r"   0 \x1b[2J\n|\x1b[2J\n+\x1b[2J\n+"
 
 
 def test_the_table_compares_with_its_first_row() -> None:
-    slow = Generation(((0,),), (step((), (1,), 0), step((), (1,), 0, call=1, ending="length")))
-    fast = Generation(((0,),), (step(((1, 2),), (1, 2), 1, ending="length"),))
+    slow = Generation(
+        ((0,),), (step((), (1,), 0), step((), (1,), 0, call=1, finish_reason="length"))
+    )
+    fast = Generation(((0,),), (step(((1, 2),), (1, 2), 1, finish_reason="length"),))
     first, second, *rows = statistics({"alone": slow, "drafts": fast}).splitlines()
     assert len({len(line) for line in (first, second, *rows)}) == 1
     assert [row.split() for row in rows] == [

@@ -42,10 +42,10 @@ def test_sparse_laws_are_the_dense_ones(sampling: SamplingParameters, dtype: typ
         rows.append(np.where(np.arange(100) % 37 == 5, 1.0, -np.inf))
     logits = np.array(rows).astype(dtype)
     laws = sampling(logits)
-    for row, law, found in zip(logits, laws, sampling.sparse_rows(logits), strict=True):
+    for row, law, found in zip(logits, laws, sampling.sparse_probs_rows(logits), strict=True):
         assert found.tokens.tolist() == np.flatnonzero(law).tolist()
         np.testing.assert_allclose(found.dense(100), law, rtol=1e-13, atol=0)
-        np.testing.assert_array_equal(sampling.sparse(row).dense(100), found.dense(100))
+        np.testing.assert_array_equal(sampling.sparse_probs(row).dense(100), found.dense(100))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -55,8 +55,8 @@ def test_sparse_laws_refuse_what_the_dense_ones_refuse(bad: float, top_k: int | 
     logits[1, 70] = bad
     for temperature in (0, 1.0):
         with pytest.raises(InvalidDistributionError, match=r"NaN|∞"):
-            SamplingParameters(temperature=temperature, top_k=top_k).sparse_rows(logits)
+            SamplingParameters(temperature=temperature, top_k=top_k).sparse_probs_rows(logits)
     with pytest.raises(InvalidDistributionError, match=r"\[V\]"):
-        SamplingParameters().sparse(logits)
+        SamplingParameters().sparse_probs(logits)
     with pytest.raises(InvalidDistributionError, match=r"\[M, V\]"):
-        SamplingParameters().sparse_rows(logits[0])
+        SamplingParameters().sparse_probs_rows(logits[0])

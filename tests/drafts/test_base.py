@@ -22,8 +22,8 @@ from otm.drafts import (
     WithoutReplacement,
 )
 from otm.errors import InvalidDraftsError, InvalidUniformsError
-from otm.testing import explore
-from otm.testing.strategies import laws
+from otm.testing import exact_distribution
+from otm.testing.strategies import distributions
 
 F = Fraction
 KINDS = ["iid", "without replacement", "greedy", "hub", "independent", "joint"]
@@ -34,7 +34,7 @@ def draft_laws(draw: st.DrawFn, *, exact: bool, max_tokens: int = 5) -> DraftDis
     """Joint laws of every kind, from laws with zeros, ties and subnormal numbers."""
     kind = draw(st.sampled_from(KINDS))
     n, k = draw(st.integers(1, max_tokens)), draw(st.integers(1, 3))
-    law = draw(laws(n, n, exact=exact))
+    law = draw(distributions(n, n, exact=exact))
     if kind == "iid":
         return IID(law, k)
     if kind == "without replacement":
@@ -44,10 +44,10 @@ def draft_laws(draw: st.DrawFn, *, exact: bool, max_tokens: int = 5) -> DraftDis
     if kind == "hub":
         return HubPairs(law)
     if kind == "independent":
-        return Independent([law, *(draw(laws(n, n, exact=exact)) for _ in range(k - 1))])
+        return Independent([law, *(draw(distributions(n, n, exact=exact)) for _ in range(k - 1))])
     every = list(itertools.product(range(n), repeat=k))
     tuples = draw(st.lists(st.sampled_from(every), min_size=1, max_size=12, unique=True))
-    weights = draw(laws(len(tuples), len(tuples), exact=exact))
+    weights = draw(distributions(len(tuples), len(tuples), exact=exact))
     return Joint(zip(tuples, weights, strict=True), n)
 
 
@@ -140,7 +140,7 @@ def test_the_code_that_draws_has_the_law_of_the_tuples(drafts: DraftDistribution
     def draw(uniforms: npt.NDArray[np.object_]) -> tuple[int, ...]:
         return tuple(drafts.draw(uniforms).tolist())
 
-    law = explore(draw, drafts.uniforms_per_draw)
+    law = exact_distribution(draw, drafts.uniforms_per_draw)
     for tokens in law:  # also what only isolated uniforms give
         drafts.check(tokens)
     assert {tokens: w for tokens, w in law.items() if w} == dict(drafts.tuples())
@@ -255,7 +255,7 @@ def test_tables_that_are_handed_out_cannot_be_changed(kind: str) -> None:
             assert not value.flags.writeable
 
 
-@given(laws(2, 5, exact=True), st.integers(1, 5))
+@given(distributions(2, 5, exact=True), st.integers(1, 5))
 def test_the_first_of_several_drafts_has_the_law(law: Law, k: int) -> None:
     """SpecHub and sampling without replacement leave the first draft alone; greedy does not."""
     for drafts in (WithoutReplacement(law, k), HubPairs(law)):

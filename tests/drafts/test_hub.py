@@ -10,7 +10,7 @@ from hypothesis import given
 
 from otm._core.arithmetic import Law
 from otm.drafts import Greedy, HubPairs
-from otm.testing.strategies import laws
+from otm.testing.strategies import distributions
 
 F = Fraction
 
@@ -25,7 +25,7 @@ def test_the_paper_s_pairs() -> None:
     }
 
 
-@given(laws(exact=True))
+@given(distributions(exact=True))
 def test_as_sets_they_are_greedy(law: Law) -> None:
     sets: dict[frozenset[int], Fraction] = {}
     for tokens, probability in HubPairs(law).tuples():

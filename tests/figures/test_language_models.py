@@ -41,7 +41,9 @@ def test_perplexity_is_that_of_each_token_after_its_history(
     """Bug: a token scored by the law one place off, or sums where means belong."""
     text = corpus.held_out[:40]
     for model in models:
-        surprise = [-math.log(model.laws(text[i - 2 : i])[text[i]]) for i in range(2, len(text))]
+        surprise = [
+            -math.log(model.batch_probs(text[i - 2 : i])[text[i]]) for i in range(2, len(text))
+        ]
         expected = math.exp(math.fsum(surprise) / len(surprise))
         assert perplexity(model, text) == pytest.approx(expected, rel=1e-13)
 
@@ -100,8 +102,8 @@ def test_laws_belong_to_their_position(
     draft_model, target_model = models
     for draft, target, position in next_token_laws(20, seed=2):
         before = [int(corpus.held_out[position - 2]), int(corpus.held_out[position - 1])]
-        np.testing.assert_array_equal(draft, draft_model.laws(before[1:]))
-        np.testing.assert_array_equal(target, target_model.laws(before))
+        np.testing.assert_array_equal(draft, draft_model.batch_probs(before[1:]))
+        np.testing.assert_array_equal(target, target_model.batch_probs(before))
 
 
 def test_positions_are_evenly_spread_and_set_by_the_seed(corpus: Corpus) -> None:

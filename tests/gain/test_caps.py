@@ -60,11 +60,11 @@ def test_knobs_cost_what_their_plans_do(pair: tuple[np.ndarray, np.ndarray]) -> 
     """Catches a tie that is broken otherwise, or mass of unlikely tokens that is counted twice."""
     draft, target = pair
     optimum, lenient = by_cut(RatioOrder(draft, target), KS, [0.5])
-    for knob in (Typical(), Typical(0.5, 0.9), Typical(1.0, 1.0), Typical(0, 0)):
-        found = typical(draft, target, KS, knob)
+    for setting in (Typical(), Typical(0.5, 0.9), Typical(1.0, 1.0), Typical(0, 0)):
+        found = typical(draft, target, KS, setting)
         for i, k in enumerate(KS):
             problem = otm.Problem(draft, target, k)
-            plan = TypicalAcceptance(problem, knob.epsilon, knob.delta)
+            plan = TypicalAcceptance(problem, setting.epsilon, setting.delta)
             assert found[0, i] == pytest.approx(plan.acceptance, abs=1e-12)
             distance = distance_to_target(plan).total_variation
             assert found[1, i] == pytest.approx(distance, abs=1e-12)

@@ -22,7 +22,7 @@ from otm.coupling import (
     RecursiveRejection,
     RecursiveRejectionWithoutReplacement,
 )
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding import (
     DraftNode,
     ModelDrafter,
@@ -39,15 +39,15 @@ from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodEr
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.expected_tokens import tokens_by_rule, tokens_by_traversal
 from otm.gain.paired_means import PairedMeans, Setup
-from otm.gain.recording import contexts_of, pruned, record
+from otm.gain.recording import contexts_from, pruned, record
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing import BUDGET, Control
 from otm.testing.monte_carlo import Sampler
-from otm.testing.sequences import ByConditional, law_of
+from otm.testing.sequences import ByConditional, output_distribution_of
 
 PROMPT = (0,)
-RULES: dict[str, Rule | None] = {
+RULES: dict[str, PlanBuilder | None] = {
     "k-Seq": KSeq,
     "optimal": OptimalPlan,
     "recursive rejection": RecursiveRejection,
@@ -61,7 +61,7 @@ def models(seed: int) -> tuple[TableModel, TableModel]:
 
 
 def mean_tokens_of_loop(
-    rule: Rule | None, target: TableModel, draft: TableModel, k: Branching, gamma: int
+    rule: PlanBuilder | None, target: TableModel, draft: TableModel, k: Branching, gamma: int
 ) -> Fraction:
     """Mean length of the first output, along every path of the loop's comparisons."""
     verify = verify_traversal if rule is None else spectr_verifier(ByConditional.of(rule))
@@ -71,7 +71,7 @@ def mean_tokens_of_loop(
         steps = stream(target, [PROMPT], drafter, verify, gamma=gamma, uniforms=[uniforms])
         return next(steps).output
 
-    law = law_of(output)
+    law = output_distribution_of(output)
     assert sum(law.values()) == 1
     return sum((probability * len(path) for path, probability in law.items()), Fraction(0))
 
@@ -80,14 +80,14 @@ def all_chains(model: TableModel, k: int, gamma: int) -> Iterator[tuple[Number, 
     """All trees of K chains with their probabilities."""
     chains = list(itertools.product(range(model.vocabulary), repeat=gamma))
     for drafted in itertools.product(chains, repeat=k):
-        root, probability = DraftNode(), 1 + 0 * model.law(()).item(0)
+        root, probability = DraftNode(), 1 + 0 * model.probs(()).item(0)
         for chain in drafted:
             node = root
             for token in chain:
-                law = model.law(PROMPT + node.path)
+                law = model.probs(PROMPT + node.path)
                 probability = probability * law.item(token)
                 child = DraftNode((*node.path, token))
-                node.law = SparseProbs.from_dense(law)
+                node.draft_probs = SparseProbs.from_dense(law)
                 node.children.append(child)
                 node = child
         if probability:
@@ -95,13 +95,13 @@ def all_chains(model: TableModel, k: int, gamma: int) -> Iterator[tuple[Number, 
 
 
 def mean_tokens(
-    rule: Rule | None, target: TableModel, draft: TableModel, k: int, gamma: int
+    rule: PlanBuilder | None, target: TableModel, draft: TableModel, k: int, gamma: int
 ) -> npt.NDArray[Any]:
     """Mean over all drafts of the mean given the drafts, for each γ."""
 
     @cache
     def law(path: Path) -> SparseProbs:
-        return SparseProbs.from_dense(target.law(PROMPT + path))
+        return SparseProbs.from_dense(target.probs(PROMPT + path))
 
     def given(root: DraftNode) -> npt.NDArray[Any]:
         if rule is None:
@@ -140,12 +140,12 @@ def test_one_chain_is_algorithm_1() -> None:
         while node.children:
             (child,) = node.children
             context = PROMPT + node.path
-            passed *= min(1, target.law(context)[child.token] / draft.law(context)[child.token])
+            passed *= min(1, target.probs(context)[child.token] / draft.probs(context)[child.token])
             expected.append(expected[-1] + passed)
             node = child
 
         def law(path: Path) -> SparseProbs:
-            return SparseProbs.from_dense(target.law(PROMPT + path))
+            return SparseProbs.from_dense(target.probs(PROMPT + path))
 
         for rule in (KSeq, OptimalPlan, RecursiveRejection):
             assert tokens_by_rule(rule, root, law, 3).tolist() == expected
@@ -156,7 +156,7 @@ def test_no_more_levels_are_looked_at_than_asked_for() -> None:
     _, root = next(all_chains(draft, 2, 3))
 
     def law(path: Path) -> SparseProbs:
-        return SparseProbs.from_dense(target.law(PROMPT + path))
+        return SparseProbs.from_dense(target.probs(PROMPT + path))
 
     for depth in range(4):
         assert (tokens_by_rule(KSeq, root, law, depth)
@@ -178,7 +178,7 @@ def test_fewer_drafts_of_a_recording_are_as_good_as_new_ones() -> None:
     target, draft = models(7)
 
     def law(path: Path) -> SparseProbs:
-        return SparseProbs.from_dense(target.law(PROMPT + path))
+        return SparseProbs.from_dense(target.probs(PROMPT + path))
 
     found = sum(
         probability * tokens_by_rule(OptimalPlan, pruned(root, 1, 2), law, 2)
@@ -196,14 +196,14 @@ def test_a_prefix_tree_is_judged_as_in_the_loop() -> None:
         return tuple(node.token for node in list(root.nodes())[1:])
 
     def law(path: Path) -> SparseProbs:
-        return SparseProbs.from_dense(target.law(PROMPT + path))
+        return SparseProbs.from_dense(target.probs(PROMPT + path))
 
     mean = Fraction(0)
-    for (a, b, c), probability in law_of(drafted).items():
+    for (a, b, c), probability in output_distribution_of(drafted).items():
         first = DraftNode((a,), children=[DraftNode((a, b)), DraftNode((a, c))])
         root = DraftNode(children=[first])
         for node in (root, first):
-            node.law = SparseProbs.from_dense(draft.law(PROMPT + node.path))
+            node.draft_probs = SparseProbs.from_dense(draft.probs(PROMPT + node.path))
         mean += probability * tokens_by_rule(KSeq, root, law, 2)[2]
     assert mean == mean_tokens_of_loop(KSeq, target, draft, (1, 2), 2)
 
@@ -214,14 +214,14 @@ DRAFT = TableModel({(): [0.25, 0.25, 0.25, 0.25]})
 TARGET = TableModel({(): [0.4, 0.4, 0.1, 0.1]})
 
 
-def exact(rule: Rule) -> float:
+def exact(rule: PlanBuilder) -> float:
     return float(mean_tokens(rule, TARGET, DRAFT, 2, 2)[2])
 
 
 def test_the_loop_has_the_computed_block_efficiency() -> None:
     """A long run, with laws that do not depend on the context, so that steps are independent."""
 
-    def lengths(rule: Rule) -> Sampler:
+    def lengths(rule: PlanBuilder) -> Sampler:
         def sampler(rng: np.random.Generator, draws: int) -> npt.NDArray[Any]:
             steps = stream(
                 TARGET, [PROMPT], ModelDrafter(DRAFT, 2), spectr_verifier(rule), gamma=2,
@@ -244,7 +244,7 @@ def test_the_loop_has_the_computed_block_efficiency() -> None:
 def test_recordings_have_the_computed_block_efficiency() -> None:
     """Catches recorded drafts that do not have the law of the draft model."""
 
-    def tokens(rule: Rule) -> Sampler:
+    def tokens(rule: PlanBuilder) -> Sampler:
         def sampler(rng: np.random.Generator, draws: int) -> npt.NDArray[Any]:
             seed = int(rng.integers(2**31))
             recordings = record(TARGET, ModelDrafter(DRAFT, 2), [[PROMPT] * draws], 2, seed=seed)
@@ -276,8 +276,8 @@ def test_contexts_of_steps_give_the_block_efficiency_of_their_loop() -> None:
     text = autoregressive(target, [PROMPT], max_tokens=1000, seed=2)
     means = {}
     for name, contexts in {
-        "steps": contexts_of(loop),
-        "positions": contexts_of(text, every=10),
+        "steps": contexts_from(loop),
+        "positions": contexts_from(text, every=10),
     }.items():
         recordings = record(target, ModelDrafter(draft), contexts, gamma, seed=3)
         means[name] = block_efficiency(recordings, "k-Seq")["k-Seq", 1, gamma].mean
@@ -336,7 +336,7 @@ def test_first_steps_in_the_order_of_the_theory() -> None:
     for r, (context,) in enumerate(contexts):
         for name in names:
             for k in ks:
-                problem = Problem(draft.law(context), target.law(context), k)
+                problem = Problem(draft.probs(context), target.probs(context), k)
                 plan = {"optimal": OptimalPlan, "k-Seq": KSeq}.get(name, RecursiveRejection)(
                     problem
                 )

@@ -12,7 +12,7 @@ import pytest
 from otm.decoding import expected_tokens, walltime_improvement
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 from otm.gain import latency as module
-from otm.gain.latency import Latency, measure
+from otm.gain.latency import Latency, measure_latency
 from otm.models import LanguageModel, Session
 from otm.models.base import Rows
 
@@ -34,27 +34,27 @@ def test_constant_times_give_theorem_3_8(cost: float, gamma: int) -> None:
 
 def test_the_time_of_a_step() -> None:
     """Catches rows taken for tokens, γ tokens for γ + 1, and an overhead that is forgotten."""
-    assert TABLE.step(gamma=4, k=1) == 4 * 1 + 14 + 0.5
-    assert TABLE.step(gamma=8, k=4) == 8 * 2 + 30 + 0.5
-    assert TABLE.step(gamma=0, k=1) == 10.5
+    assert TABLE.step_time(gamma=4, k=1) == 4 * 1 + 14 + 0.5
+    assert TABLE.step_time(gamma=8, k=4) == 8 * 2 + 30 + 0.5
+    assert TABLE.step_time(gamma=0, k=1) == 10.5
     assert TABLE.speedup(3.0, gamma=4, k=4) == pytest.approx(3 * 10 / (4 * 2 + 20 + 0.5))
 
 
 def test_times_between_measured_ones_are_interpolated() -> None:
-    assert TABLE.step(gamma=4, k=2) == pytest.approx(4 * (1 + 1 / 3) + 16 + 0.5)
-    assert TABLE.step(gamma=6, k=1) == pytest.approx(6 + 15 + 0.5)
+    assert TABLE.step_time(gamma=4, k=2) == pytest.approx(4 * (1 + 1 / 3) + 16 + 0.5)
+    assert TABLE.step_time(gamma=6, k=1) == pytest.approx(6 + 15 + 0.5)
 
 
 @pytest.mark.parametrize(("gamma", "k"), [(9, 1), (1, 5)])
 def test_times_beyond_the_table_are_not_guessed(gamma: int, k: int) -> None:
     """Catches NumPy's interpolation, which goes on with the last value."""
     with pytest.raises(InvalidInputError, match="measure more"):
-        TABLE.step(gamma, k)
+        TABLE.step_time(gamma, k)
 
 
 def test_a_table_survives_json() -> None:
     read = Latency(**json.loads(json.dumps(dataclasses.asdict(TABLE))))
-    assert read.step(6, 3) == TABLE.step(6, 3)
+    assert read.step_time(6, 3) == TABLE.step_time(6, 3)
 
 
 class Clock:
@@ -107,7 +107,7 @@ def test_measuring_gives_the_times_of_the_models(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "time", clock)
     target, draft = TimedModel(clock, 10, 1, 0.25), TimedModel(clock, 1, 0.5, 0.125)
     target.passes, draft.passes = 0, 6  # nine shapes and three prompts, three and three
-    found = measure(target, draft, 20, gammas=[2, 4], ks=[4, 2], repeats=1, overhead=0.5)
+    found = measure_latency(target, draft, 20, gammas=[2, 4], ks=[4, 2], repeats=1, overhead=0.5)
     assert found.tokens == (1, 3, 5)
     assert found.rows == (1, 2, 4)
     assert found.draft == pytest.approx([1.5 + 0.125 * k for k in (1, 2, 4)])
@@ -122,7 +122,9 @@ def test_a_slow_baseline_feigns_no_gain(monkeypatch: pytest.MonkeyPatch) -> None
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     target = TimedModel(clock, 10, -1, -1)  # less time for more tokens and rows
-    found = measure(target, TimedModel(clock, 1, 0, 0), 20, gammas=[2, 4], ks=[4], repeats=1)
+    found = measure_latency(
+        target, TimedModel(clock, 1, 0, 0), 20, gammas=[2, 4], ks=[4], repeats=1
+    )
     assert np.array(found.target) == pytest.approx(10 - 5 - 4)
 
 
@@ -151,7 +153,7 @@ def test_what_cannot_be_measured_is_refused() -> None:
     model = TimedModel(Clock(), 1, 1, 1)
     model.context_length = 8
     with pytest.raises(InvalidInputError, match="draft model, which takes 8 tokens"):
-        measure(TimedModel(Clock(), 1, 1, 1), model, 6, [3], [1])
+        measure_latency(TimedModel(Clock(), 1, 1, 1), model, 6, [3], [1])
     with pytest.raises(InvalidParameterError, match="repeats"):
-        measure(model, model, 4, [3], [1], repeats=0)
+        measure_latency(model, model, 4, [3], [1], repeats=0)
     assert model.lengths == []

@@ -37,16 +37,16 @@ def test_speedups_are_efficiencies_over_times() -> None:
     speeds = []
     for candidate in found.candidates:
         setup = candidate.setup
-        assert candidate.efficiency == pytest.approx(means[setup])
+        assert candidate.block_efficiency == pytest.approx(means[setup])
         assert candidate.speedup.mean == pytest.approx(
             latency.speedup(means[setup].mean, setup.gamma, setup.k)
         )
-        assert candidate.behind.mean == pytest.approx(
+        assert candidate.gap_to_best.mean == pytest.approx(
             found.best.speedup.mean - candidate.speedup.mean
         )
         speeds.append(candidate.speedup.mean)
     assert speeds == sorted(speeds, reverse=True)
-    assert found.best.behind == (0, 0, 0)
+    assert found.best.gap_to_best == (0, 0, 0)
 
 
 def test_the_costs_decide() -> None:
@@ -61,9 +61,9 @@ def test_the_costs_decide() -> None:
 def test_drafting_that_does_not_pay_is_not_recommended() -> None:
     """Catches a best setup that is sold although it is slower than none."""
     found = recommended(Latency.constant(5.0))
-    assert not found.pays
+    assert not found.beats_autoregressive
     assert str(found).startswith("no setup is certain")
-    assert recommended(ALIKE, TARGET).pays
+    assert recommended(ALIKE, TARGET).beats_autoregressive
 
 
 def test_the_draft_model_is_sampled_like_the_target() -> None:
@@ -75,8 +75,8 @@ def test_the_draft_model_is_sampled_like_the_target() -> None:
     )  # fmt: skip
     assert len(found.candidates) == 4
     assert found.best.draft_sampling == sampling
-    assert found.best.efficiency.mean == pytest.approx(4)  # the two laws are the same
-    assert found.candidates[1].efficiency.mean < 4 - 1e-6
+    assert found.best.block_efficiency.mean == pytest.approx(4)  # the two laws are the same
+    assert found.candidates[1].block_efficiency.mean < 4 - 1e-6
 
 
 def test_the_best_is_what_to_pass_on() -> None:
@@ -90,7 +90,7 @@ def test_the_best_is_what_to_pass_on() -> None:
 class Untouched(TableModel):
     """A model that must not be run."""
 
-    def law(self, context: tuple[int, ...]) -> np.ndarray:
+    def probs(self, context: tuple[int, ...]) -> np.ndarray:
         raise AssertionError
 
 

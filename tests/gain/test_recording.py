@@ -17,7 +17,7 @@ from otm.decoding import (
     spectr,
 )
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
-from otm.gain.recording import Recording, contexts_of, pruned, record
+from otm.gain.recording import Recording, contexts_from, pruned, record
 from otm.models import Session, TableModel
 from otm.models.base import Rows
 
@@ -44,9 +44,9 @@ def test_the_laws_are_those_of_the_models(branching: int | tuple[int, ...], batc
         assert set(recording.target) == {node.path for node in nodes}
         for node in nodes:
             before = recording.context + node.path
-            assert (recording.target[node.path].dense(3) == TARGET.law(before)).all()
+            assert (recording.target[node.path].dense(3) == TARGET.probs(before)).all()
             if node.children:
-                assert (node.offered().dense(3) == DRAFT.law(before)).all()
+                assert (node.checked_draft_probs().dense(3) == DRAFT.probs(before)).all()
 
 
 def test_the_drafts_depend_on_the_seed_and_the_prompt_alone() -> None:
@@ -64,8 +64,8 @@ def test_sampling_acts_on_its_own_model() -> None:
     drafter = ModelDrafter(DRAFT, 2, SamplingParameters(top_k=1))
     sampling = SamplingParameters(top_k=2)
     (recording,) = record(TARGET, drafter, [[(1, 1)]], 1, sampling=sampling, seed=0)
-    assert recording.tree.offered().tokens.size == 1
-    assert recording.target[()].tokens.size == min(2, np.count_nonzero(TARGET.law((1, 1))))
+    assert recording.tree.checked_draft_probs().tokens.size == 1
+    assert recording.target[()].tokens.size == min(2, np.count_nonzero(TARGET.probs((1, 1))))
 
 
 class CountingModel(TableModel):
@@ -109,12 +109,12 @@ def test_contexts_are_where_the_steps_began() -> None:
     """Catches contexts that lack the prompt, or hold what the step itself added."""
     alone = autoregressive(TARGET, [[0], [1, 2]], max_tokens=4, seed=0)
     for prompt, sequence, contexts in zip(
-        alone.prompts, alone.sequences, contexts_of(alone), strict=True
+        alone.prompts, alone.sequences, contexts_from(alone), strict=True
     ):
         assert contexts == [prompt + sequence[:i] for i in range(4)]
-        assert contexts[::3] == contexts_of(alone, every=3)[len(prompt) - 1]
+        assert contexts[::3] == contexts_from(alone, every=3)[len(prompt) - 1]
     drafted = spectr(TARGET, DRAFT, [[0]], k=2, gamma=3, max_tokens=20, seed=0)
-    (contexts,) = contexts_of(drafted)
+    (contexts,) = contexts_from(drafted)
     ends = np.cumsum([0, *(len(step.output) for step in drafted.steps)])
     assert [len(context) - 1 for context in contexts] == ends[:-1].tolist()
 
@@ -127,7 +127,7 @@ def test_pruned_chains_are_the_first_ones() -> None:
     chains = [whole[1 + 3 * i : 3 + 3 * i] for i in range(2)]
     assert [node.path for node in tree.nodes()] == [(), *chains[0], *chains[1]]
     assert [node.path for node in recording.tree.nodes()] == whole
-    assert all((node.law is None) == (not node.children) for node in tree.nodes())
+    assert all((node.draft_probs is None) == (not node.children) for node in tree.nodes())
 
 
 def test_pruned_trees_keep_the_first_children_at_each_level() -> None:

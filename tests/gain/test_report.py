@@ -22,7 +22,7 @@ from otm.gain import (
     Summary,
     Typical,
     from_files,
-    from_lines,
+    from_top_logprobs,
     read_latency,
     report,
 )
@@ -72,7 +72,7 @@ def test_means_are_clustered_by_prompt(folder: Path, summary: Summary) -> None:
     assert row["mean"] == pytest.approx(wanted)
     for row in summary.lossy:
         assert row["gain"].mean <= row["total variation"].mean + 1e-12
-    for row in summary.efficiency:
+    for row in summary.block_efficiency:
         assert 1 <= row["chains"].mean <= row["tree"].mean + 1e-12 <= row["gamma"] + 1 + 1e-9
 
 
@@ -82,8 +82,8 @@ def test_the_recommendation_is_the_fastest(summary: Summary) -> None:
     best = summary.recommendation.best
     speeds = {
         (row["rule"], row["K"], row["gamma"], row["draft temperature"]): row["chains"].mean
-        / LATENCY.step(row["gamma"], row["K"])
-        for row in summary.efficiency
+        / LATENCY.step_time(row["gamma"], row["K"])
+        for row in summary.block_efficiency
     }
     found = (
         *tuple(best.setup)[:1],
@@ -93,7 +93,7 @@ def test_the_recommendation_is_the_fastest(summary: Summary) -> None:
     )
     assert max(speeds.values()) == pytest.approx(speeds[found])
     assert best.speedup.mean == pytest.approx(speeds[found])
-    assert best.behind == pytest.approx((0, 0, 0))
+    assert best.gap_to_best == pytest.approx((0, 0, 0))
     chains = [each.setup.rule for each in summary.recommendation.candidates if each.setup.k == 1]
     assert set(chains) == {"optimal"}  # with one draft all rules are one
 
@@ -125,7 +125,7 @@ def test_the_page_shows_the_numbers_and_needs_nothing_else(folder: Path, summary
     assert "<?xml" not in text
     for row in summary.acceptance + summary.differences:
         assert f">{row['mean']}<" in text
-    for row in summary.efficiency:
+    for row in summary.block_efficiency:
         assert f">{row['chains']}<" in text
         assert f">{row['tree']}<" in text
     for row in summary.lossy:
@@ -207,7 +207,7 @@ def test_top_lists_give_intervals(tmp_path: Path) -> None:
     ]
     path = tmp_path / "lists.jsonl"
     path.write_text("\n".join(lines) + "\n\n", encoding="utf-8")
-    summary = report(from_lines(path), tmp_path / "out", Settings(ks=(1, 2)))
+    summary = report(from_top_logprobs(path), tmp_path / "out", Settings(ks=(1, 2)))
     intervals: list[Interval] = [
         alpha_interval_from_logprobs({11: -0.35667, 42: -1.60944}, {42: -0.69315, 11: -0.91629}, 2),
         alpha_interval_from_logprobs({0: -0.7, 1: -1.0}, {1: -0.8, 2: -0.9}, 2),
@@ -218,13 +218,13 @@ def test_top_lists_give_intervals(tmp_path: Path) -> None:
     assert row["upper"].mean == pytest.approx(np.mean([float(each.upper) for each in intervals]))
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert str(row["lower"]) in text
-    assert summary.acceptance == summary.efficiency == []
+    assert summary.acceptance == summary.block_efficiency == []
     for given in (
         {"draft_temperatures": (0.5,)},
         {"sampling": SamplingParameters(temperature=0.5)},
     ):
         with pytest.raises(InvalidParameterError, match="lists of log-probabilities"):
-            report(from_lines(path), tmp_path / "other", Settings(**given))  # type: ignore[arg-type]
+            report(from_top_logprobs(path), tmp_path / "other", Settings(**given))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_lines_that_are_no_lists_are_refused(line: bytes, tmp_path: Path) -> Non
     good = b'{"draft": {"1": -0.5}, "target": {"1": -0.5}}\n'
     (tmp_path / "x.jsonl").write_bytes(good + line + b"\n" + good)
     with pytest.raises(InvalidInputError, match=r"position 1 of file 'x[.]jsonl'") as caught:
-        measure_all(from_lines(tmp_path / "x.jsonl"), Settings(), tmp_path / "out")
+        measure_all(from_top_logprobs(tmp_path / "x.jsonl"), Settings(), tmp_path / "out")
     assert "\n" not in str(caught.value)
 
 
@@ -264,14 +264,14 @@ def test_arguments_are_refused_before_any_work(folder: Path) -> None:
     for wrong in ({"ks": (0,)}, {"ks": (10**6,)}, {"rules": ()}, {"draft_temperatures": (-1,)}):
         with pytest.raises(InvalidInputError):
             Settings(**wrong)  # type: ignore[arg-type]
-    for knob in (0.5, (0.5,), None):
+    for setting in (0.5, (0.5,), None):
         with pytest.raises(InvalidParameterError, match=r"give a Lenience"):
-            Settings(lossy_settings=(knob,))  # type: ignore[arg-type]
+            Settings(lossy_settings=(setting,))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("lenience", [0, 3, -1, math.nan, math.inf, "x", None, True])
 def test_a_lenience_outside_its_range_is_refused_at_once(lenience: Any) -> None:
-    """Catches a knob that is refused far from where it was set."""
+    """Catches a setting that is refused far from where it was set."""
     with pytest.raises(InvalidParameterError, match=r"lenience = .* \(0, 1\]"):
         Lenience(lenience)
 
@@ -287,9 +287,9 @@ def test_typical_acceptance_outside_its_range_is_refused_at_once(value: Any) -> 
 def test_a_slack_is_checked_before_the_file_is_read(slack: Any, tmp_path: Path) -> None:
     """Catches an error after gigabytes of lines, or only when the report is made."""
     with pytest.raises(InvalidParameterError, match=r"slack = .* \[0, 0\.5\]"):
-        from_lines(tmp_path / "missing.jsonl", slack=slack)
+        from_top_logprobs(tmp_path / "missing.jsonl", slack=slack)
     with pytest.raises(InvalidParameterError, match="vocabulary = 0"):
-        from_lines(tmp_path / "missing.jsonl", vocabulary=0)
+        from_top_logprobs(tmp_path / "missing.jsonl", vocabulary=0)
 
 
 def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
@@ -334,7 +334,7 @@ def test_latencies_are_read_from_json(tmp_path: Path) -> None:
     assert read_latency(path) == Latency.constant(0.125)
     table = {"rows": [1, 8], "tokens": [1, 9], "draft": [1, 1.5], "target": [[10, 11], [12, 20]]}
     path.write_text(json.dumps(table), encoding="utf-8")
-    assert read_latency(path).step(gamma=8, k=1) == 20.0
+    assert read_latency(path).step_time(gamma=8, k=1) == 20.0
     for wrong in (
         {},
         {**table, "x": 1},
@@ -360,7 +360,7 @@ def test_paths_may_be_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(source.tokens, pair["tokens"])
     report(source, "page", Settings(ks=(2,), lossy_settings=()), gammas=[2])
     assert (folder / "page" / "report.html").exists()
-    assert from_lines("lists.jsonl").prompts.size == 1
+    assert from_top_logprobs("lists.jsonl").prompts.size == 1
     assert read_latency("latency.json") == Latency.constant(0.125)
     for wrong in (None, 3, b"pair.npz"):
         with pytest.raises(InvalidInputError, match="is no path; give that of a f"):
@@ -396,7 +396,7 @@ def test_the_headline_says_what_steps_are_taken_to_cost(folder: Path, summary: S
         assert its.latency is not None
         table = {key: value for key, value in found["latency"].items() if key != "target"}
         again = Latency(**{**table, "target": found["latency"]["target"]})
-        assert again.step(2, 4) == its.latency.step(2, 4)
+        assert again.step_time(2, 4) == its.latency.step_time(2, 4)
 
 
 def test_arrays_of_one_axis_are_told_what_shape_logits_have(tmp_path: Path) -> None:

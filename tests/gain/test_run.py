@@ -14,7 +14,7 @@ import pytest
 
 import otm
 from otm._core import digest as sources
-from otm.coupling import RULES
+from otm.coupling import PLANS
 from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.gain import Lenience, Settings, Typical, from_files
 from otm.gain.pairs import Measured
@@ -59,10 +59,10 @@ def test_numbers_are_those_of_the_plans(folder: Path) -> None:
             for i, k in enumerate((1, 2)):
                 problem = otm.Problem(draft, target, k)
                 for r, rule in enumerate(rules):
-                    plan = RULES[rule](problem)
+                    plan = PLANS[rule](problem)
                     wanted = pytest.approx(float(plan.acceptance), abs=1e-12)
                     assert found["acceptance"][row, d, r, i] == wanted
-                optimum = RULES["optimal"](problem)
+                optimum = PLANS["optimal"](problem)
                 token = arrays["tokens"][row]
                 share = optimum.accepted_mass[token] / target[token]
                 assert found["accepted"][row, d, 1, i] == pytest.approx(share, abs=1e-9)
@@ -261,7 +261,7 @@ def test_a_source_of_ones_own_needs_no_module_of_ours(folder: Path, wanted: Meas
 
 
 def test_knobs_that_differ_little_are_told_apart(folder: Path) -> None:
-    """Bug: six digits of a knob in the key and the label: another one's results are taken."""
+    """Bug: six digits of a setting in the key and the label: another one's results are taken."""
     near = [
         Settings(ks=(1,), lossy_settings=(Lenience(lenience),)) for lenience in (0.5, 0.5000001)
     ]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
+from otm.integrations.huggingface import AssistedDecoding, patch_generate
 from otm.integrations.huggingface.arguments import as_sampling
-from otm.integrations.huggingface.plug import AssistedDecoding, plug
 from otm.testing import BUDGET, Control
 
 torch = pytest.importorskip("torch")
@@ -100,7 +100,7 @@ def test_greedy_output_is_that_of_generate(target: Any, draft: Any, end: int | N
     assert torch.equal(target.generate(ids, custom_generate=decoding, **options), expected)
     assert decoding.generation is not None
     assert decoding.generation.block_efficiency > 1
-    with plug(target, k=1, gamma=2):
+    with patch_generate(target, k=1, gamma=2):
         out = target.generate(ids, assistant_model=draft, return_dict_in_generate=True, **options)
     assert torch.equal(out.sequences, expected)
     kind = "GenerateEncoderDecoderOutput" if encoder else "GenerateDecoderOnlyOutput"
@@ -127,7 +127,7 @@ def test_stopping_criteria_are_honoured() -> None:
         found = TARGET.generate(PROMPTS, custom_generate=decoding, **options)
         assert torch.equal(found, expected)
         assert decoding.generation is not None
-        assert "stop" in decoding.generation.endings
+        assert "stop" in decoding.generation.finish_reasons
         for row, new in zip(found.tolist(), decoding.generation.sequences, strict=True):
             padding = len(row) - PROMPTS.shape[1] - len(new)
             assert row[PROMPTS.shape[1] :] == [*new, *[0] * padding]
@@ -149,8 +149,8 @@ def test_a_stopped_sequence_is_not_decoded_further() -> None:
     )  # fmt: skip
     assert decoding.generation is not None
     assert [len(new) for new in decoding.generation.sequences] == [16, 2]
-    assert decoding.generation.endings == ("length", "stop")
-    assert len(decoding.generation.of(1)) == 1
+    assert decoding.generation.finish_reasons == ("length", "stop")
+    assert len(decoding.generation.steps_of(1)) == 1
 
 
 def test_tokens_are_streamed_as_by_generate() -> None:
@@ -168,7 +168,7 @@ def test_tokens_are_streamed_as_by_generate() -> None:
     expected, found = Collect(), Collect()
     options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 9}
     TARGET.generate(PROMPTS[:1], streamer=expected, **options)
-    with plug(TARGET, DRAFT):
+    with patch_generate(TARGET, DRAFT):
         TARGET.generate(PROMPTS[:1], streamer=found, **options)
         with pytest.raises(InvalidInputError, match="a streamer for 2 sequences"):
             TARGET.generate(PROMPTS, streamer=found, **PADDED, **options)
@@ -238,7 +238,7 @@ def test_sampled_output_has_the_law_of_the_target() -> None:
 
         return draws
 
-    BUDGET.check_law(
+    BUDGET.check_distribution(
         "generate with an assistant",
         sampler(target),
         law(target),
@@ -300,7 +300,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
         TARGET.generate(
             PROMPTS[:1], custom_generate=AssistedDecoding(DRAFT), do_sample=False, max_length=80
         )
-    with pytest.raises(UnknownMethodError, match=r"there is no rule .best.; .*k-Seq"):
+    with pytest.raises(UnknownMethodError, match=r"there is no rule .best.; there are .*k-Seq"):
         AssistedDecoding(DRAFT, rule="best")
 
 
@@ -308,15 +308,18 @@ def test_the_plug_is_pulled_again() -> None:
     """Catches a model that stays changed, also after an error, and calls without an assistant."""
     options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 4}
     expected = TARGET.generate(PROMPTS[:1], **options)
-    with plug(TARGET):
+    with patch_generate(TARGET):
         assert torch.equal(TARGET.generate(PROMPTS[:1], **options), expected)
-    with pytest.raises(InvalidParameterError, match="custom_generate cannot"), plug(TARGET, DRAFT):
+    with (
+        pytest.raises(InvalidParameterError, match="custom_generate cannot"),
+        patch_generate(TARGET, DRAFT),
+    ):
         TARGET.generate(PROMPTS[:1], custom_generate=lambda **_: None, **options)
     assert "generate" not in vars(TARGET)
 
 
 def test_plugs_are_nested_and_leave_what_was_there() -> None:
-    """Catches an instance's own `generate` that is lost, and an inner plug that ends the outer."""
+    """Catches an instance's own `generate` that is lost, and an inner patch that ends the outer."""
     model = copy.deepcopy(TARGET)
     options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 6}
     expected = TARGET.generate(PROMPTS[:1], **options)
@@ -327,9 +330,9 @@ def test_plugs_are_nested_and_leave_what_was_there() -> None:
         return type(model).generate(model, *args, **kwargs)
 
     model.generate = own
-    with plug(model, DRAFT, gamma=2):
+    with patch_generate(model, DRAFT, gamma=2):
         outer = model.generate
-        with plug(model, DRAFT, gamma=3):
+        with patch_generate(model, DRAFT, gamma=3):
             assert torch.equal(model.generate(PROMPTS[:1], **options), expected)
         assert calls.pop()["custom_generate"].generation.steps[0].gamma == 3
         assert model.generate is outer
@@ -351,6 +354,6 @@ def test_plugs_are_nested_and_leave_what_was_there() -> None:
 )
 def test_a_wrong_plug_is_refused_at_once(given: Any, options: Any, message: str) -> None:
     """Catches mistakes that show up in the first call only, or never."""
-    with pytest.raises(InvalidParameterError, match=message), plug(*given, **options):
+    with pytest.raises(InvalidParameterError, match=message), patch_generate(*given, **options):
         pass
     assert "generate" not in vars(TARGET)

@@ -220,7 +220,7 @@ def test_greedy_decoding_is_that_of_generate(architecture: Callable[[], Any]) ->
     often = by_generate(model, prompts, None)[0][5]
     for end in (None, often):
         options: dict[str, Any] = {
-            "sampling": SamplingParameters(temperature=0), "max_tokens": 12, "end": end
+            "sampling": SamplingParameters(temperature=0), "max_tokens": 12, "eos_token_id": end
         }  # fmt: skip
         expected = by_generate(model, prompts, end)
         for found in (

@@ -71,7 +71,7 @@ def test_laws_are_witten_bell(order: int, distance: int) -> None:
     for length in range(order):
         for context in product(range(V), repeat=length):
             expected = [float(witten_bell(context, w, distance)) for w in range(V)]
-            np.testing.assert_allclose(model.law(context), expected, rtol=1e-14)
+            np.testing.assert_allclose(model.probs(context), expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize(("order", "contexts"), [(1, [()]), (2, None), (3, None)])
@@ -80,7 +80,7 @@ def test_laws_are_kneser_ney(order: int, contexts: list[tuple[int, ...]] | None)
     model = NGramModel.kneser_ney(TINY, order, V)
     for context in contexts or product(range(V), repeat=order - 1):
         expected = [float(kneser_ney(context, w, order)) for w in range(V)]
-        np.testing.assert_allclose(model.law(context), expected, rtol=1e-14)
+        np.testing.assert_allclose(model.probs(context), expected, rtol=1e-14)
 
 
 def test_one_law_by_hand() -> None:
@@ -89,7 +89,7 @@ def test_one_law_by_hand() -> None:
     Of the 17 tokens of 5 kinds 7 are the token 1, and after 3 come 1, 2, 1:
     P(1) = (7 + 5/6) / (17 + 5) and P(1 | 3) = (2 + 2 P(1)) / (3 + 2).
     """
-    law = NGramModel.witten_bell(TINY, 2, V).law((3,))
+    law = NGramModel.witten_bell(TINY, 2, V).probs((3,))
     expected = (2 + 2 * (7 + Fraction(5, 6)) / 22) / 5
     assert law[1] == pytest.approx(float(expected), rel=1e-14)
 
@@ -104,24 +104,24 @@ def test_longer_contexts_and_batches_give_the_same_law(
 ) -> None:
     """Bug: the first instead of the last tokens of a context are used, or batch rows mix."""
     model = fit(TINY, order, V)
-    one = model.law((3, 2, 1))
+    one = model.probs((3, 2, 1))
     assert one.shape == (V,)
-    np.testing.assert_array_equal(model.law((5, 0, 3, 2, 1)), one)
-    np.testing.assert_array_equal(model.laws([5, 3, 2, 1]), one)
-    laws = model.laws(np.array([[[0, 1, 2], [3, 2, 1]], [[2, 4, 0], [3, 2, 1]]]))
+    np.testing.assert_array_equal(model.probs((5, 0, 3, 2, 1)), one)
+    np.testing.assert_array_equal(model.batch_probs([5, 3, 2, 1]), one)
+    laws = model.batch_probs(np.array([[[0, 1, 2], [3, 2, 1]], [[2, 4, 0], [3, 2, 1]]]))
     assert laws.shape == (2, 2, V)
     np.testing.assert_array_equal(laws[:, 1], [one, one])
-    np.testing.assert_array_equal(laws[1, 0], model.law((2, 4, 0)))
-    assert model.laws(np.zeros((3, 0), dtype=np.int64)).shape == (3, V)
+    np.testing.assert_array_equal(laws[1, 0], model.probs((2, 4, 0)))
+    assert model.batch_probs(np.zeros((3, 0), dtype=np.int64)).shape == (3, V)
 
 
 @pytest.mark.parametrize("fit", FITS)
 def test_a_short_context_has_the_law_of_the_lower_order(fit: Callable[..., NGramModel]) -> None:
     """Bug: the first tokens of a text cannot be drafted, or an absent token is read as token 0."""
     model = fit(TINY, 3, V)
-    np.testing.assert_array_equal(model.law((5, 5)), model.law(()))  # 5 is in no context at all
-    np.testing.assert_array_equal(model.law((5, 1)), model.law((1,)))
-    assert (model.law((1,)) != model.law((0, 1))).any()
+    np.testing.assert_array_equal(model.probs((5, 5)), model.probs(()))  # 5 is in no context at all
+    np.testing.assert_array_equal(model.probs((5, 1)), model.probs((1,)))
+    assert (model.probs((1,)) != model.probs((0, 1))).any()
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -130,7 +130,7 @@ def test_laws_sum_to_one_and_cannot_be_changed(fit: Callable[..., NGramModel]) -
     tokens = np.random.default_rng(0).integers(0, 40, 500) ** 2 % 256
     model = fit(tokens, 4, 256)
     for context in [(), (0,), (3, 1), tuple(tokens[:3]), tuple(tokens[-3:])]:
-        law = model.law(context)
+        law = model.probs(context)
         assert law.min() >= 0
         assert math.fsum(law) == pytest.approx(1, abs=1e-13)
         with pytest.raises(ValueError, match="read-only"):
@@ -140,8 +140,8 @@ def test_laws_sum_to_one_and_cannot_be_changed(fit: Callable[..., NGramModel]) -
 def test_a_discount_of_zero_leaves_nothing_for_what_did_not_occur() -> None:
     """Bug: 0/0 where no n-gram occurs just once, so that Kneser and Ney's discount is zero."""
     model = NGramModel.kneser_ney([0, 1, 0, 1, 0, 1, 0, 1], 2, 3)
-    assert model.law((0,)).tolist() == [0, 1, 0]
-    assert model.law((2,)).sum() == 1
+    assert model.probs((0,)).tolist() == [0, 1, 0]
+    assert model.probs((2,)).sum() == 1
 
 
 def test_a_session_gives_the_law_after_every_token() -> None:
@@ -150,8 +150,8 @@ def test_a_session_gives_the_law_after_every_token() -> None:
     session = model.start(2)
     session.read(np.array([[3, 1], [2, -1]]))
     laws = session.append(np.array([[2, 0], [1, -1]]))
-    np.testing.assert_array_equal(laws[0], [model.law((1, 2)), model.law((2, 0))])
-    np.testing.assert_array_equal(laws[1, 0], model.law((2, 1)))
+    np.testing.assert_array_equal(laws[0], [model.probs((1, 2)), model.probs((2, 0))])
+    np.testing.assert_array_equal(laws[1, 0], model.probs((2, 1)))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_bad_contexts_are_refused(context: tuple[int, ...]) -> None:
     """Bug: a wrong id in a context silently means another context."""
     for order in (2, 3):
         with pytest.raises(InvalidInputError, match="allowed are"):
-            NGramModel.kneser_ney(TINY, order, V).laws(context)
+            NGramModel.kneser_ney(TINY, order, V).batch_probs(context)
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.0, True, None, "2"])
@@ -198,15 +198,15 @@ def test_the_largest_n_grams_are_counted_apart() -> None:
     """Bug: the powers of the vocabulary overflow before the bound that is refused."""
     v = 2**21 - 1  # v³ is just below 2⁶³
     model = NGramModel.witten_bell([v - 1, v - 2, v - 1, v - 1, v - 2, 0], 3, v)
-    assert model.law((v - 1, v - 2)).argsort()[-2:].tolist() in ([0, v - 1], [v - 1, 0])
+    assert model.probs((v - 1, v - 2)).argsort()[-2:].tolist() in ([0, v - 1], [v - 1, 0])
 
 
 def test_the_uniform_model_knows_nothing() -> None:
     """Bug: a law that depends on the context, or that a caller can change."""
     model = UniformModel(3)
     assert model.vocabulary == 3
-    assert model.law(()).tolist() == model.law((2, 1)).tolist() == [1 / 3] * 3
-    assert not model.law(()).flags.writeable
+    assert model.probs(()).tolist() == model.probs((2, 1)).tolist() == [1 / 3] * 3
+    assert not model.probs(()).flags.writeable
 
 
 @pytest.mark.parametrize("vocabulary", [2**31, 10**13])

@@ -38,7 +38,7 @@ def test_the_longest_ending_of_the_context_counts(
     context: tuple[int, ...], row: tuple[int, ...]
 ) -> None:
     """Bug: beginnings instead of endings, the shortest row, or rows that are not adjacent."""
-    assert TableModel(LAWS).law(context).tolist() == LAWS[row]
+    assert TableModel(LAWS).probs(context).tolist() == LAWS[row]
 
 
 def test_a_session_returns_the_law_after_each_token() -> None:
@@ -88,13 +88,13 @@ def test_bad_tables_are_refused(laws: Any, match: str) -> None:
 def test_random_tables_are_complete_exact_and_have_zeros() -> None:
     """Bug: contexts missing, all laws alike or nowhere zero, or a row of zeros alone."""
     model = TableModel.random(3, order=2, rng=np.random.default_rng(1))
-    laws = [model.law(context) for context in np.ndindex(3, 3)]
+    laws = [model.probs(context) for context in np.ndindex(3, 3)]
     assert len({tuple(law) for law in laws}) > 5
     assert all(sum(law) == 1 for law in laws)
     assert any(0 in law for law in laws)
     assert {type(number) for law in laws for number in law} == {Fraction}
     again = TableModel.random(3, order=2, rng=np.random.default_rng(1))
-    assert all((law == again.law(c)).all() for law, c in zip(laws, np.ndindex(3, 3), strict=True))
+    assert all((law == again.probs(c)).all() for law, c in zip(laws, np.ndindex(3, 3), strict=True))
 
 
 @pytest.mark.parametrize("other", [[0.25, 0.75], [1, 0], [HALF, HALF]])
@@ -103,14 +103,14 @@ def test_all_laws_of_a_table_are_of_one_kind(other: list[Any]) -> None:
     model = TableModel({(): [HALF, HALF], (1,): other})
     kind = float if 0.25 in other else Fraction
     for context, law in (((), [HALF, HALF]), ((1,), other)):
-        assert model.law(context).tolist() == law
-        assert {type(number) for number in model.law(context)} <= {kind, np.float64}
-        assert (model.law(context).dtype == object) == (kind is Fraction)
-        assert not model.law(context).flags.writeable
+        assert model.probs(context).tolist() == law
+        assert {type(number) for number in model.probs(context)} <= {kind, np.float64}
+        assert (model.probs(context).dtype == object) == (kind is Fraction)
+        assert not model.probs(context).flags.writeable
 
 
 @pytest.mark.parametrize(
-    ("vocabulary", "order", "largest", "error"),
+    ("vocabulary", "order", "max_weight", "error"),
     [
         (0, 1, 4, InvalidParameterError),
         (2, -1, 4, InvalidParameterError),
@@ -120,8 +120,8 @@ def test_all_laws_of_a_table_are_of_one_kind(other: list[Any]) -> None:
     ],
 )
 def test_tables_that_cannot_be_drawn_are_refused(
-    vocabulary: int, order: int, largest: int, error: type[Exception]
+    vocabulary: int, order: int, max_weight: int, error: type[Exception]
 ) -> None:
     """Bug: errors of NumPy's, or a loop without end."""
     with pytest.raises(error):
-        TableModel.random(vocabulary, order, np.random.default_rng(0), largest=largest)
+        TableModel.random(vocabulary, order, np.random.default_rng(0), max_weight=max_weight)

@@ -22,7 +22,7 @@ from otm.optimum.multisets import (
     multiset_rank,
     multisets,
 )
-from otm.testing.strategies import laws
+from otm.testing.strategies import distributions
 
 SIZES = [(m, k) for m in (1, 2, 3, 5) for k in (1, 2, 3, 6)]
 
@@ -71,7 +71,7 @@ def test_tokens_count_where_they_first_occur() -> None:
     ]
 
 
-@given(laws(max_tokens=4, exact=True), st.integers(1, 4))
+@given(distributions(max_tokens=4, exact=True), st.integers(1, 4))
 def test_probabilities_are_those_of_the_sorted_tuples(law: Law, k: int) -> None:
     # a coefficient k! in place of the multinomial one passes at k = 1 and for equal rows alone
     expected: Counter[tuple[int, ...]] = Counter()
@@ -83,7 +83,7 @@ def test_probabilities_are_those_of_the_sorted_tuples(law: Law, k: int) -> None:
     assert all(type(value.numerator) is int for value in found)  # NumPy's would overflow
 
 
-@given(laws(max_tokens=4), st.integers(1, 4))
+@given(distributions(max_tokens=4), st.integers(1, 4))
 def test_floats_are_accurate_relative_to_each_probability(law: Law, k: int) -> None:
     sets = multisets(law.size, k)
     exact = multiset_probabilities(np.array([Fraction(x) for x in law]), sets)

@@ -87,7 +87,7 @@ def test_the_bounds_hold_however_early_they_stop(iterations: int) -> None:
 
 def test_few_orders_are_enough_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches orders that are overwritten while they have a chance: then bounds do not hold."""
-    monkeypatch.setattr(random_order, "MOST_ORDERS", 3)
+    monkeypatch.setattr(random_order, "MAX_ORDERS", 3)
     gaps = []
     for seed in range(60):
         drafts, target = instance(seed)

@@ -19,7 +19,7 @@ from otm.errors import (
 from otm.optimum.solvers import sinkhorn
 from otm.optimum.solvers.linear_program import cut_from_duals
 from otm.optimum.solvers.sinkhorn import TOLERANCE, solve_sinkhorn
-from otm.testing.exact import exact_acceptance, exact_output_law
+from otm.testing.exact import exact_acceptance, exact_output_distribution
 from otm.testing.instances import INSTANCES, instance
 
 pytest.importorskip("ot")
@@ -46,7 +46,7 @@ def test_named_instances(name: str, regularisation: float) -> None:
     assert alpha - allowed <= found.value <= alpha + 1e-12
     plan = TablePlan.from_linear_program(found)
     assert found.value - 1e-12 <= plan.acceptance <= alpha + 1e-12
-    assert abs(exact_output_law(plan) - problem.target).max() <= 1e-12
+    assert abs(exact_output_distribution(plan) - problem.target).max() <= 1e-12
     assert exact_acceptance(plan) == pytest.approx(plan.acceptance, abs=1e-12)
     assert cut_from_duals(problem, found.token_duals).value >= alpha - 1e-12
 
@@ -77,7 +77,7 @@ def test_small_regularisation_prices_the_minimum_cut() -> None:
 def test_fractions_are_rounded_and_the_plan_exactly_lossless() -> None:
     problem = instance("four tokens")
     plan = TablePlan.from_linear_program(solve_sinkhorn(problem, 0.1))
-    assert exact_output_law(plan).tolist() == problem.target.tolist()
+    assert exact_output_distribution(plan).tolist() == problem.target.tolist()
     assert plan.acceptance <= otm.alpha(problem.draft, problem.target, problem.k)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from otm.coupling import MaximalCoupling, ResidualPlan
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,9 +46,9 @@ def protocol() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def rule() -> Rule:
+def rule() -> PlanBuilder:
     """Give the rule of the page where the tests of the protocol ask for a rule."""
-    found: Rule = rule_of_the_page()
+    found: PlanBuilder = rule_of_the_page()
     return found
 
 
@@ -67,7 +67,7 @@ def test_the_tests_of_the_protocol_are_among_these() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_acceptance_is_what_drafts_beside_the_first_add(rule: Rule, k: int) -> None:
+def test_acceptance_is_what_drafts_beside_the_first_add(rule: PlanBuilder, k: int) -> None:
     """The page's formula, against a sum over all drafts and both outcomes of the test."""
     p, q = [F(1, 2), F(1, 4), F(1, 4), F(0)], [F(1, 4), F(0), F(1, 2), F(1, 4)]
     overlap = [min(a, b) for a, b in zip(p, q, strict=True)]
@@ -83,7 +83,7 @@ def test_acceptance_is_what_drafts_beside_the_first_add(rule: Rule, k: int) -> N
     assert plan.acceptance == expected
 
 
-def test_one_draft_is_coupled_maximally(rule: Rule) -> None:
+def test_one_draft_is_coupled_maximally(rule: PlanBuilder) -> None:
     problem = Problem([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 1)
     plan = rule(problem)
     assert isinstance(plan, ResidualPlan)

@@ -24,7 +24,11 @@ from otm.decoding import ModelDrafter, spectr_verifier, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import Randomness
 from otm.models import TableModel
-from otm.testing.sequences import continued, law_of, sequence_law
+from otm.testing.sequences import (
+    continued_distribution,
+    output_distribution_of,
+    sequence_distribution,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
@@ -177,7 +181,7 @@ def test_chains_and_trees_are_drawn_from_the_draft_model(
 
     def drawn(uniforms: Randomness) -> Any:
         (tree,) = ModelDrafter(model, branching).draft([(0,)], [2], None, [uniforms])
-        return tuple(sorted(tree.drawn()))
+        return tuple(sorted(tree.drawn_paths()))
 
     expected: dict[Any, Fraction] = defaultdict(Fraction)
     roots, ends = levels
@@ -187,7 +191,7 @@ def test_chains_and_trees_are_drawn_from_the_draft_model(
             expected[tuple(sorted(paths))] += math.prod(AFTER[0][token] for token in first) * (
                 math.prod(AFTER[token][following] for token, following in paths)
             )
-    assert law_of(drawn) == expected
+    assert output_distribution_of(drawn) == expected
 
 
 def test_theorem_2_does_not_hold_given_the_number_of_tokens() -> None:
@@ -198,6 +202,6 @@ def test_theorem_2_does_not_hold_given_the_number_of_tokens() -> None:
         drafter, verify = ModelDrafter(draft), spectr_verifier(KSeq)
         return next(stream(target, [(0,)], drafter, verify, gamma=1, uniforms=[uniforms])).output
 
-    law = law_of(output)
+    law = output_distribution_of(output)
     assert [tokens for tokens in law if len(tokens) == 1] == [(0,)]  # and never the second token
-    assert continued(law, target, (0,), 2) == sequence_law(target, (0,), 2)
+    assert continued_distribution(law, target, (0,), 2) == sequence_distribution(target, (0,), 2)

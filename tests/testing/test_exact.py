@@ -23,9 +23,9 @@ from otm.problem import Problem
 from otm.testing import (
     assert_lossless,
     exact_acceptance,
-    exact_law_of_select,
-    exact_output_law,
-    explore,
+    exact_distribution,
+    exact_distribution_of_select,
+    exact_output_distribution,
     paths,
 )
 
@@ -59,13 +59,13 @@ HALVES = Problem([F(1, 2), F(1, 2)], [F(1, 4), F(3, 4)], k=1)
     ],
 )
 def test_a_comparison_holds_with_its_probability(function: Any, probability: Fraction) -> None:
-    law = explore(lambda u: bool(function(u)), 2)
+    law = exact_distribution(lambda u: bool(function(u)), 2)
     assert law.get(True, 0) == probability
     assert sum(law.values()) == 1
 
 
 def test_sorting_three_uniforms_gives_six_equal_orders() -> None:
-    law = explore(lambda u: tuple(sorted(range(3), key=u.__getitem__)), 3)
+    law = exact_distribution(lambda u: tuple(sorted(range(3), key=u.__getitem__)), 3)
     assert len(law) == 6
     assert set(law.values()) == {F(1, factorial(3))}
 
@@ -76,7 +76,7 @@ def test_the_order_of_uniforms_survives_a_later_split() -> None:
         ascending = bool(u[0] < u[1]) and bool(u[1] < u[2])
         return ascending, sum(bool(x < F(1, 4)) for x in u)
 
-    law = explore(count, 3)
+    law = exact_distribution(count, 3)
     for j in range(4):
         binomial = comb(3, j) * F(1, 4) ** j * F(3, 4) ** (3 - j)
         assert law[True, j] == binomial / 6
@@ -84,24 +84,24 @@ def test_the_order_of_uniforms_survives_a_later_split() -> None:
 
 def test_an_outcome_at_a_single_point_is_seen_with_probability_zero() -> None:
     # `u <= ratio` at ratio 0 accepts for u = 0 alone: no enumeration of intervals would tell
-    assert explore(lambda u: bool(u[0] <= 0), 1) == {True: 0, False: 1}
-    assert explore(lambda u: bool(u[0] < 0), 1) == {False: 1}
-    assert explore(lambda u: bool(u[0] == F(1, 2)), 1) == {True: 0, False: 1}
+    assert exact_distribution(lambda u: bool(u[0] <= 0), 1) == {True: 0, False: 1}
+    assert exact_distribution(lambda u: bool(u[0] < 0), 1) == {False: 1}
+    assert exact_distribution(lambda u: bool(u[0] == F(1, 2)), 1) == {True: 0, False: 1}
 
 
 def test_numpy_compares_and_searches_symbolic_uniforms() -> None:
     edges = np.array([F(1, 4), F(1, 4), F(1, 2), F(1)], dtype=object)
-    by_right = explore(lambda u: int(np.searchsorted(edges, u[:1], side="right")[0]), 1)
+    by_right = exact_distribution(lambda u: int(np.searchsorted(edges, u[:1], side="right")[0]), 1)
     assert by_right == {0: F(1, 4), 2: F(1, 4), 3: F(1, 2)}
-    by_left = explore(lambda u: int(np.searchsorted(edges, u[:1], side="left")[0]), 1)
+    by_left = exact_distribution(lambda u: int(np.searchsorted(edges, u[:1], side="left")[0]), 1)
     assert by_left == {0: F(1, 4), 2: F(1, 4), 3: F(1, 2)}
-    less = explore(lambda u: tuple(np.less(u, edges[1:3]).tolist()), 2)
+    less = exact_distribution(lambda u: tuple(np.less(u, edges[1:3]).tolist()), 2)
     assert less[True, True] == F(1, 8)
 
 
 def test_a_search_for_several_uniforms_compares_them_with_each_other() -> None:
     edges = np.array([F(1, 3), F(1, 2), F(1)], dtype=object)
-    law = explore(lambda u: tuple(np.searchsorted(edges, u, side="right").tolist()), 3)
+    law = exact_distribution(lambda u: tuple(np.searchsorted(edges, u, side="right").tolist()), 3)
     widths = [F(1, 3), F(1, 6), F(1, 2)]
     expected = {(a, b, c): widths[a] * widths[b] * widths[c] for a, b, c in np.ndindex((3, 3, 3))}
     assert {places: p for places, p in law.items() if p} == expected
@@ -136,7 +136,7 @@ def test_explored_laws_are_volumes(program: Program) -> None:
         for ranks in itertools.permutations([F(1, 24), F(2, 24), F(3, 24)]):
             point = [F(cell, 6) + rank for cell, rank in zip(cells, ranks, strict=True)]
             volumes[run(program, point)] += F(1, 6**4)
-    law = explore(lambda u: run(program, u), 3)
+    law = exact_distribution(lambda u: run(program, u), 3)
     assert {outcome: p for outcome, p in law.items() if p} == volumes
 
 
@@ -151,17 +151,17 @@ def test_concrete_numbers_follow_the_paths(program: Program) -> None:
 
 def test_what_cannot_be_explored_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="truth value"):
-        explore(lambda u: bool(u[0]), 1)
+        exact_distribution(lambda u: bool(u[0]), 1)
     with pytest.raises(InvalidInputError, match="not explored"):
-        explore(lambda u: bool(u[0] < 2 * u[1]), 2)
+        exact_distribution(lambda u: bool(u[0] < 2 * u[1]), 2)
     with pytest.raises(TypeError):
-        explore(lambda u: float(u[0]), 1)
+        exact_distribution(lambda u: float(u[0]), 1)
     with pytest.raises(TypeError):
-        explore(lambda u: bool(u[0] * u[1] < 1), 2)
+        exact_distribution(lambda u: bool(u[0] * u[1] < 1), 2)
     with pytest.raises(TypeError):
-        explore(lambda u: bool(u[0] + 0.5 < 1), 1)
+        exact_distribution(lambda u: bool(u[0] + 0.5 < 1), 1)
     with pytest.raises(TypeError):
-        explore(lambda u: {u[0]: 1}, 1)
+        exact_distribution(lambda u: {u[0]: 1}, 1)
 
 
 def test_drafts_are_enumerated_with_their_probabilities() -> None:
@@ -172,9 +172,9 @@ def test_drafts_are_enumerated_with_their_probabilities() -> None:
 
 def test_the_law_of_select_is_exact() -> None:
     plan = MaximalCoupling(HALVES)
-    assert exact_law_of_select(plan, [0]) == {(0, 0): F(1, 2), (1, -1): F(1, 2)}
-    assert exact_law_of_select(plan, [1]) == {(1, 0): F(1)}
-    assert exact_output_law(plan).tolist() == [F(1, 4), F(3, 4)]
+    assert exact_distribution_of_select(plan, [0]) == {(0, 0): F(1, 2), (1, -1): F(1, 2)}
+    assert exact_distribution_of_select(plan, [1]) == {(1, 0): F(1)}
+    assert exact_output_distribution(plan).tolist() == [F(1, 4), F(3, 4)]
     assert exact_acceptance(plan) == F(3, 4)
     assert_lossless(plan)
 
@@ -182,13 +182,13 @@ def test_the_law_of_select_is_exact() -> None:
 def test_a_draft_law_other_than_the_stated_one_shows() -> None:
     plan = OptimalPlan(HALVES)
     greedy = Problem([F(1), 0], [F(1, 4), F(3, 4)], k=1)
-    assert exact_output_law(plan, greedy.drafts.tuples()).tolist() == [F(1, 2), F(1, 2)]
+    assert exact_output_distribution(plan, greedy.drafts.tuples()).tolist() == [F(1, 2), F(1, 2)]
 
 
 def test_select_of_a_float_plan_is_not_explored() -> None:
     plan = MaximalCoupling(Problem([0.5, 0.5], [0.25, 0.75], k=1))
     with pytest.raises(InvalidParameterError, match="to_exact"):
-        exact_law_of_select(plan, [0])
+        exact_distribution_of_select(plan, [0])
 
 
 class WrongIndex(MaximalCoupling):

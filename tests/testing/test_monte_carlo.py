@@ -13,7 +13,7 @@ from otm.errors import InvalidInputError, InvalidParameterError
 from otm.testing.monte_carlo import BUDGET, Budget, Control, Sampler
 from otm.testing.statistics import (
     MISS_RATE,
-    criterion_for_law,
+    criterion_for_distribution,
     criterion_for_mean,
     criterion_for_probability,
     g_limit,
@@ -49,7 +49,7 @@ def test_limits_of_g(categories: int, limit: float) -> None:
 @pytest.mark.parametrize(("categories", "draws"), [(16, 4.5e5), (256, 1.7e6)])
 def test_draws_for_a_distance_of_one_percent(categories: int, draws: float) -> None:
     law = np.full(categories, 1 / categories)
-    criterion = criterion_for_law(law, 0.01, 1e-10)
+    criterion = criterion_for_distribution(law, 0.01, 1e-10)
     assert criterion.draws == pytest.approx(draws, rel=0.03)
     missed = ncx2.cdf(criterion.limit, categories - 1, 4 * criterion.draws * 0.01**2)
     assert missed == pytest.approx(MISS_RATE, rel=1e-3)
@@ -76,7 +76,7 @@ def test_g_of_an_impossible_token_is_infinite() -> None:
     assert g_statistic(np.array([5, 5, 0]), law) == 0
     assert g_statistic(np.array([5, 5, 1]), law) == math.inf
     assert g_statistic(np.array([5, 5, 0, 1]), law) == math.inf  # outside the vocabulary
-    assert criterion_for_law(law, 0.5, 1e-3).statistic(np.array([0, 1, -1])) == math.inf
+    assert criterion_for_distribution(law, 0.5, 1e-3).statistic(np.array([0, 1, -1])) == math.inf
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.02, 0.5, 0.999, 1.0])
@@ -104,7 +104,7 @@ def test_the_limit_of_means_is_hoeffding_s() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-300, -0.1, 1.5, math.nan])
 def test_a_deviation_out_of_range_is_refused(delta: float) -> None:
     for criterion in (
-        lambda: criterion_for_law(UNIFORM, delta, 1e-3),
+        lambda: criterion_for_distribution(UNIFORM, delta, 1e-3),
         lambda: criterion_for_probability(0.5, delta, 1e-3),
         lambda: criterion_for_mean(0.5, (0, 1), delta, 1e-3),
     ):
@@ -115,13 +115,17 @@ def test_a_deviation_out_of_range_is_refused(delta: float) -> None:
 def test_a_right_sampler_passes_and_a_wrong_one_fails() -> None:
     budget = Budget()
     control = Control(tokens_from(SKEWED), SKEWED)
-    verdict = budget.check_law("right", tokens_from(UNIFORM), UNIFORM, delta=0.1, control=control)
+    verdict = budget.check_distribution(
+        "right", tokens_from(UNIFORM), UNIFORM, delta=0.1, control=control
+    )
     assert verdict.statistic <= verdict.limit
     with pytest.raises(AssertionError, match="above the limit"):
-        budget.check_law("wrong", tokens_from(SKEWED), UNIFORM, delta=0.1, control=control)
+        budget.check_distribution("wrong", tokens_from(SKEWED), UNIFORM, delta=0.1, control=control)
     sparse = np.array([0.5, 0.5, 0, 0])
     with pytest.raises(AssertionError, match="inf"):
-        budget.check_law("support", tokens_from(UNIFORM), sparse, delta=0.1, control=control)
+        budget.check_distribution(
+            "support", tokens_from(UNIFORM), sparse, delta=0.1, control=control
+        )
 
 
 def test_probabilities_and_means_are_checked() -> None:
@@ -139,13 +143,17 @@ def test_a_negative_control_that_passes_is_an_error() -> None:
     # its stated law is far away, but it draws the right one: the check sees nothing
     blind = Control(tokens_from(UNIFORM), SKEWED)
     with pytest.raises(AssertionError, match="blind"):
-        Budget().check_law("blind", tokens_from(UNIFORM), UNIFORM, delta=0.2, control=blind)
+        Budget().check_distribution(
+            "blind", tokens_from(UNIFORM), UNIFORM, delta=0.2, control=blind
+        )
 
 
 def test_a_negative_control_that_is_too_close_is_refused() -> None:
     control = Control(tokens_from(SKEWED), SKEWED)
     with pytest.raises(InvalidParameterError, match="at least delta"):
-        Budget().check_law("close", tokens_from(UNIFORM), UNIFORM, delta=0.21, control=control)
+        Budget().check_distribution(
+            "close", tokens_from(UNIFORM), UNIFORM, delta=0.21, control=control
+        )
 
 
 def test_names_are_used_once() -> None:
@@ -182,7 +190,7 @@ def test_draws_depend_on_the_name_alone() -> None:
 
     control = Control(tokens_from([1, 0, 0, 0]), np.array([1, 0, 0, 0]))
     for budget, name in ((Budget(), "a"), (Budget(), "a"), (Budget(), "b")):
-        budget.check_law(name, sampler, UNIFORM, delta=0.5, control=control)
+        budget.check_distribution(name, sampler, UNIFORM, delta=0.5, control=control)
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -211,4 +219,4 @@ def test_a_sampler_of_the_wrong_shape_is_refused() -> None:
 def test_a_law_with_one_token_is_refused() -> None:
     one, control = np.array([0.0, 1.0]), Control(coin(1), np.array([1.0, 0.0]))
     with pytest.raises(InvalidParameterError, match="nothing to chance"):
-        Budget().check_law("one", coin(1), one, delta=0.5, control=control)
+        Budget().check_distribution("one", coin(1), one, delta=0.5, control=control)

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from otm._core.arithmetic import Law, is_exact
 from otm.problem import Problem
-from otm.testing.strategies import LAW_KINDS, PAIR_KINDS, drafts, laws, pairs, problems, uniforms
+from otm.testing.strategies import (
+    DISTRIBUTION_KINDS,
+    PAIR_KINDS,
+    distributions,
+    drafts,
+    pairs,
+    problems,
+    uniforms,
+)
 
 TINY = 2.0**-1022  # the smallest normal float
 
@@ -53,28 +61,28 @@ def support(law: Law) -> set[int]:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("kind", LAW_KINDS)
+@pytest.mark.parametrize("kind", DISTRIBUTION_KINDS)
 @given(data=st.data())
 def test_every_kind_of_law_is_what_its_name_says(
     kind: str, exact: bool, data: st.DataObject
 ) -> None:
-    law = data.draw(laws(exact=exact, kinds=[kind]))
-    assert LAW_KINDS[kind] <= law.size <= 5
+    law = data.draw(distributions(exact=exact, kinds=[kind]))
+    assert DISTRIBUTION_KINDS[kind] <= law.size <= 5
     assert is_law(law, exact=exact)
     assert IS_OF_KIND[kind](law), law
 
 
 @pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("kind", LAW_KINDS)
+@pytest.mark.parametrize("kind", DISTRIBUTION_KINDS)
 def test_laws_reach_every_kind(kind: str, exact: bool) -> None:
-    find(laws(exact=exact), IS_OF_KIND[kind])
+    find(distributions(exact=exact), IS_OF_KIND[kind])
 
 
 @given(data=st.data())
 def test_laws_keep_to_the_bounds_of_their_size(data: st.DataObject) -> None:
     low = data.draw(st.integers(1, 6))
     high = data.draw(st.integers(low, 7))
-    assert low <= data.draw(laws(low, high)).size <= high
+    assert low <= data.draw(distributions(low, high)).size <= high
 
 
 @pytest.mark.parametrize("exact", [False, True])

@@ -1,9 +1,5 @@
-"""Subjects of the audit from what others have: plain functions, rules, libraries.
+"""Adapters of the audit from what others have: plain functions, rules, libraries.
 
 Those of plain functions are here; of libraries in `huggingface`, `vllm` and `flashinfer`, which are
-loaded when one is asked for; of this project in `ours`.
+loaded when one is asked for; of this project in `otm_verifiers`.
 """
-
-from otm.audit.adapters.plain import chain, loop, token_rule
-
-__all__ = ["chain", "loop", "token_rule"]

@@ -1,4 +1,4 @@
-"""Subjects from verifiers of batches of chains, as kernels are: many runs in one call."""
+"""Adapters from verifiers of batches of chains, as kernels are: many runs in one call."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm.audit.adapter import Adapter, Instance, source_of
 from otm.audit.adapters.honest import chain_laws, draw_chain
 from otm.audit.adapters.results import as_tokens
-from otm.audit.subject import Instance, Subject, source_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-
-__all__ = ["BatchVerifier", "Batched", "seed_of"]
 
 BatchVerifier = Callable[
     [npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[Any]], Any
@@ -23,7 +21,7 @@ BatchVerifier = Callable[
 [B, γ + 1], padded by −1 at the end.  With K chains the first three have an axis K after B."""
 
 
-class Batched(Subject):
+class Batched(Adapter):
     """Honest drafts around a verifier of batches.
 
     Parameters
@@ -37,7 +35,7 @@ class Batched(Subject):
     several : bool, optional
         Whether it takes K chains.
     exact, repeatable : bool, optional
-        As for `Subject`.
+        As for `Adapter`.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class Batched(Subject):
         self.exact = exact
         self.repeatable = repeatable
 
-    def takes(self, instance: Instance) -> bool:
+    def supports(self, instance: Instance) -> bool:
         """Any number of chains if it is for several, and otherwise one."""
         return self.several or instance.k == 1
 

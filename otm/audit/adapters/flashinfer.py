@@ -1,4 +1,4 @@
-"""FlashInfer's chain verification as a subject."""
+"""FlashInfer's chain verification under audit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.optional import require
+from otm.audit.adapter import Adapter
 from otm.audit.adapters.batched import Batched, seed_of
-from otm.audit.subject import Subject
 
 __all__ = ["chain_speculative_sampling"]
 
 
-def chain_speculative_sampling(device: str = "cuda") -> Subject:
+def chain_speculative_sampling(device: str = "cuda") -> Adapter:
     """Audit `flashinfer.sampling.chain_speculative_sampling`.
 
     It takes probabilities in float32 and draws from a generator that it is given, in its own way,
@@ -27,7 +27,7 @@ def chain_speculative_sampling(device: str = "cuda") -> Subject:
 
     Returns
     -------
-    Subject
+    Adapter
         For one chain; a batch of runs is one batch there.
 
     Raises

@@ -9,13 +9,11 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, read_only
 from otm._core.sampling import InverseCdf
-from otm.audit.subject import Instance
+from otm.audit.adapter import Instance
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.models.stateless import StatelessModel
 from otm.models.table import TableModel
-
-__all__ = ["InFloats", "chain_laws", "draw_chain", "models_for"]
 
 
 def draw_chain(instance: Instance, source: Randomness) -> Path:
@@ -69,7 +67,7 @@ class InFloats(StatelessModel):
         self.vocabulary = table.vocabulary
         self._table = table
 
-    def law(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """Law of the token that follows a context: array [V]."""
         return _law(self._table, context, False)
 
@@ -83,7 +81,7 @@ def models_for(instance: Instance, exact: bool) -> tuple[StatelessModel, Statele
 
 @lru_cache(maxsize=4096)
 def _law(model: TableModel, context: tuple[int, ...], exact: bool) -> Law:
-    law = model.law(context)
+    law = model.probs(context)
     return law if exact else read_only(law.astype(np.float64))
 
 

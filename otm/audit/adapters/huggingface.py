@@ -1,4 +1,4 @@
-"""Hugging Face transformers as subjects: its rule for one chain, and its assisted generation."""
+"""Hugging Face transformers as verifiers: its rule for one chain, and its assisted generation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.optional import require
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.batched import Batched, seed_of
-from otm.audit.subject import Instance, Subject
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
@@ -21,7 +21,7 @@ from otm.models.table import TableModel
 __all__ = ["generate", "speculative_sampling"]
 
 
-def speculative_sampling() -> Subject:
+def speculative_sampling() -> Adapter:
     """Audit `transformers.generation.utils._speculative_sampling`, the rule of assisted generation.
 
     It is given what `generate` gives it: drafts sampled from the very logits that it sees, in
@@ -30,7 +30,7 @@ def speculative_sampling() -> Subject:
 
     Returns
     -------
-    Subject
+    Adapter
         For one chain.
 
     Raises
@@ -76,7 +76,7 @@ def speculative_sampling() -> Subject:
     )
 
 
-def generate(**options: Any) -> Subject:
+def generate(**options: Any) -> Adapter:
     """Audit assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
 
     Target and draft are models of transformers that look their logits up in the tables of the
@@ -89,7 +89,7 @@ def generate(**options: Any) -> Subject:
 
     Returns
     -------
-    Subject
+    Adapter
         For one chain.
 
     Raises
@@ -101,7 +101,7 @@ def generate(**options: Any) -> Subject:
     return _Generate(options)
 
 
-class _Generate(Subject):
+class _Generate(Adapter):
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
@@ -110,7 +110,7 @@ class _Generate(Subject):
         self._options = options
         self._load = lru_cache(maxsize=64)(_load)
 
-    def takes(self, instance: Instance) -> bool:
+    def supports(self, instance: Instance) -> bool:
         return instance.k == 1
 
     def output(self, instance: Instance, source: Randomness) -> Path:
@@ -181,7 +181,7 @@ def _model_class() -> Any:
                 keys, _values = past_key_values.update(keys, keys, 0)
             tokens = tuple(keys[0, 0, :, 0].long().tolist())
             ends = range(len(tokens) - input_ids.shape[1] + 1, len(tokens) + 1)
-            laws = np.array([self.table.law(tokens[:end]) for end in ends], dtype=np.float64)
+            laws = np.array([self.table.probs(tokens[:end]) for end in ends], dtype=np.float64)
             logits = torch.from_numpy(laws).float().log()[None]
             return CausalLMOutputWithPast(logits=logits, past_key_values=past_key_values)
 

@@ -1,4 +1,4 @@
-"""Subjects from plain functions: a rule for one token, a verifier of chains, a decoding loop."""
+"""Adapters from plain functions: a rule for one token, a verifier of chains, a decoding loop."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import numpy.typing as npt
 
 from otm._core.numbers import check_name
 from otm._core.text import shown
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.honest import chain_laws, draw_chain, models_for
 from otm.audit.adapters.results import as_tokens
-from otm.audit.adapters.rules import Rule, SelectionRule
+from otm.audit.adapters.rules import SelectionRule
 from otm.audit.adapters.signature import (
     parameters_of,
     randomness_of,
     required,
     torch_generator,
 )
-from otm.audit.subject import Instance, Subject
+from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
-
-__all__ = ["KINDS", "Chain", "Loop", "TokenRule", "as_subject", "chain", "loop", "token_rule"]
 
 LARGEST_SEED = 2**31
 """Seeds stay below: `numpy.random.seed` takes 32 bits, and other generators signed ones."""
@@ -35,8 +34,8 @@ CHAIN = ("target_probs", "draft_probs", "draft_tokens")
 Convert = Callable[[npt.NDArray[Any]], Any]
 
 
-class _Plain(Subject):
-    """What the subjects here share: the function, and how it gets its randomness."""
+class _Plain(Adapter):
+    """What the verifiers here share: the function, and how it gets its randomness."""
 
     def __init__(
         self, function: Callable[..., Any], name: str | None, before: int, convert: Convert | None
@@ -105,7 +104,7 @@ class TokenRule(_Plain):
         super().__init__(function, name, 3, convert)
         self._uniforms = uniforms
 
-    def takes(self, instance: Instance) -> bool:
+    def supports(self, instance: Instance) -> bool:
         """Any number of drafts for one token."""
         return instance.gamma == 1
 
@@ -143,14 +142,14 @@ class Loop(_Plain):
         return as_tokens(result)
 
 
-def chain(function: Callable[..., Any], **options: Any) -> Subject:
+def chain(function: Callable[..., Any], **options: Any) -> Adapter:
     """Audit a verifier f(target_probs, draft_probs, draft_tokens, uniforms) of one chain.
 
     Parameters
     ----------
     function : callable
-        Takes the laws of the target [γ + 1, V] and of the draft [γ, V], the drafts [γ], and
-        uniforms [γ + 2]; returns the accepted drafts and one token more, as they are, padded by −1
+        Takes the target's probabilities [γ + 1, V], the draft's [γ, V], the drafts [γ] and uniforms
+        [γ + 2]; returns the accepted drafts and one token more, as they are, padded by −1
         at the end, or as (tokens, accepted).  In place of `uniforms` its last parameter may be
         called `rng` (a NumPy generator), `generator` (of torch) or `seed`; without any it draws for
         itself, and is audited by Monte Carlo.
@@ -160,7 +159,7 @@ def chain(function: Callable[..., Any], **options: Any) -> Subject:
 
     Returns
     -------
-    Subject
+    Adapter
         For one chain.
 
     Raises
@@ -178,20 +177,20 @@ def chain(function: Callable[..., Any], **options: Any) -> Subject:
     return Chain(function, **options)
 
 
-def token_rule(function: Callable[..., Any], **options: Any) -> Subject:
-    """Audit a rule f(target_law, draft_law, drafts, uniforms) that outputs a token after k drafts.
+def token_rule(function: Callable[..., Any], **options: Any) -> Adapter:
+    """Audit a rule f(target_probs, draft_probs, drafts, uniforms) for one token after k drafts.
 
     Parameters
     ----------
     function : callable
-        Takes the laws [V], i.i.d. drafts [k] and uniforms [k + 1], and returns a token; its
-        randomness as for `chain`.  Or a rule of `otm.coupling`, from a problem to a plan.
+        Takes both probabilities [V], i.i.d. drafts [k] and uniforms [k + 1], and returns a token;
+        its randomness as for `chain`.  Or a rule of `otm.coupling`, from a problem to a plan.
     **options
         As for `chain`, `uniforms` from k to the number of uniforms; for a rule only `name`.
 
     Returns
     -------
-    Subject
+    Adapter
         For one token after k drafts.
 
     Raises
@@ -206,26 +205,27 @@ def token_rule(function: Callable[..., Any], **options: Any) -> Subject:
     'KSeq'
     """
     if required(function) == 1:
-        rule: Rule = function
+        rule: PlanBuilder = function
         return SelectionRule(rule, **options)
     return TokenRule(function, **options)
 
 
-def loop(function: Callable[..., Any], **options: Any) -> Subject:
+def loop(function: Callable[..., Any], **options: Any) -> Adapter:
     """Audit a way of decoding f(target, draft, prompt, gamma, max_tokens, uniforms).
 
     Parameters
     ----------
     function : callable
-        Takes two models, of which `model.law(tokens)` is the law of the next token; a prompt; by
-        name `gamma` and `max_tokens`; and `uniforms`, a source of uniforms such as `rng.random`, or
-        its randomness as for `chain`.  Returns the new tokens, at most `max_tokens`.
+        Takes two models, of which `model.probs(tokens)` is the distribution of the next token; a
+        prompt; by name `gamma` and `max_tokens`; and `uniforms`, a source of uniforms such as
+        `rng.random`, or its randomness as for `chain`.  Returns the new tokens, at most
+        `max_tokens`.
     **options
         `name` for reports; `max_tokens`, 3 if left out.
 
     Returns
     -------
-    Subject
+    Adapter
         For one chain.
 
     Raises
@@ -246,12 +246,12 @@ def loop(function: Callable[..., Any], **options: Any) -> Subject:
     return Loop(function, **options)
 
 
-KINDS: dict[str, Callable[..., Subject]] = {"chain": chain, "token": token_rule, "loop": loop}
+KINDS: dict[str, Callable[..., Adapter]] = {"chain": chain, "token": token_rule, "loop": loop}
 """Kinds of plain functions, by name."""
 
 
-def as_subject(verifier: Any, kind: str | None) -> Subject:
-    """Make a subject of a subject or a plain function.
+def as_adapter(verifier: Any, kind: str | None) -> Adapter:
+    """Make an adapter of an adapter or a plain function.
 
     Raises
     ------
@@ -260,9 +260,11 @@ def as_subject(verifier: Any, kind: str | None) -> Subject:
     UnknownMethodError
         If there is no such kind.
     """
-    if isinstance(verifier, Subject):
+    if isinstance(verifier, Adapter):
         if kind is not None:
-            raise InvalidParameterError(f"kind = {shown(kind)}, but a Subject has its kind already")
+            raise InvalidParameterError(
+                f"kind = {shown(kind)}, but an Adapter has its kind already"
+            )
         return verifier
     if inspect.iscoroutinefunction(verifier):
         raise InvalidParameterError(
@@ -271,7 +273,7 @@ def as_subject(verifier: Any, kind: str | None) -> Subject:
         )
     if not callable(verifier):
         raise InvalidParameterError(
-            f"the verifier is {shown(verifier)}; give a function, or a Subject from "
+            f"the verifier is {shown(verifier)}; give a function, or an Adapter from "
             "otm.audit.adapters"
         )
     if kind is None:

@@ -9,8 +9,6 @@ import numpy as np
 from otm._core.tensors import to_host
 from otm.decoding.reading import Path
 
-__all__ = ["as_tokens"]
-
 PADDING = -1
 
 

@@ -1,4 +1,4 @@
-"""Selection rules of `otm.coupling`, and others of their protocol, as subjects."""
+"""Selection rules of `otm.coupling`, and others of their protocol, as verifiers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import numpy.typing as npt
 
 from otm._core.checks import Drafts
 from otm._core.sampling import InverseCdf
-from otm.audit.subject import Instance, Subject
+from otm.audit.adapter import Adapter, Instance
+from otm.coupling.build import PlanBuilder
 from otm.coupling.plan import TransportPlan
-from otm.coupling.rules import Rule
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.problem import Problem
 
-__all__ = ["Rule", "SelectionRule"]
 
-
-class SelectionRule(Subject):
+class SelectionRule(Adapter):
     """A rule from problems to plans, with drafts from the law that the plan asks for.
 
     Parameters
@@ -33,11 +31,11 @@ class SelectionRule(Subject):
 
     max_tokens = 1
 
-    def __init__(self, rule: Rule, name: str | None = None) -> None:
+    def __init__(self, rule: PlanBuilder, name: str | None = None) -> None:
         self.name = str(name or getattr(rule, "__name__", type(rule).__name__))
         self._plan = lru_cache(maxsize=64)(lambda instance, exact: _Drafted(rule, instance, exact))
 
-    def takes(self, instance: Instance) -> bool:
+    def supports(self, instance: Instance) -> bool:
         """Any number of drafts for one token."""
         return instance.gamma == 1
 
@@ -69,7 +67,7 @@ class _Drafted:
     plan: TransportPlan
 
     def __init__(self, rule: Any, instance: Instance, exact: bool) -> None:
-        laws = (model.law(instance.prompt) for model in (instance.draft, instance.target))
+        laws = (model.probs(instance.prompt) for model in (instance.draft, instance.target))
         draft, target = (law if exact else law.astype(np.float64) for law in laws)
         self.plan = rule(Problem(draft, target, instance.k))
         drafts, probabilities = zip(*self.plan.drafts.tuples(), strict=True)

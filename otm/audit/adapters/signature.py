@@ -10,8 +10,6 @@ from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
-__all__ = ["RANDOMNESS", "parameters_of", "randomness_of", "required", "torch_generator"]
-
 RANDOMNESS = ("uniforms", "rng", "generator", "seed")
 """Names of a parameter by which a function takes randomness; without one it draws for itself."""
 

@@ -1,4 +1,4 @@
-"""vLLM's rejection sampler as a subject."""
+"""vLLM's rejection sampler as a verifier."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from otm._core.optional import require
 from otm._core.sampling import locate_in_rows
+from otm.audit.adapter import Adapter
 from otm.audit.adapters.batched import Batched, seed_of
-from otm.audit.subject import Subject
 
 __all__ = ["rejection_sample"]
 
 
-def rejection_sample(device: str = "cuda") -> Subject:
+def rejection_sample(device: str = "cuda") -> Adapter:
     """Audit `vllm.v1.sample.rejection_sampler.rejection_sample`, of vLLM's V1 engine.
 
     It is given what its `RejectionSampler` gives it for sampled requests at temperature 1: drafts
@@ -32,7 +32,7 @@ def rejection_sample(device: str = "cuda") -> Subject:
 
     Returns
     -------
-    Subject
+    Adapter
         For one chain; a batch of runs is a batch of requests.
 
     Raises

@@ -1,4 +1,4 @@
-"""Bugs that public speculative decoders had, made again in a few lines each, as subjects.
+"""Bugs that public speculative decoders had, made again in a few lines each, as verifiers.
 
 They are what `otm.audit.lossless` must find: negative controls, and the names that it gives to what
 it finds.  Each is a right verifier of `steps` with one step wrong.  `SUSPECTED` holds what was

@@ -11,8 +11,6 @@ from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, Uniforms, excess, one_hot
 from otm.decoding.drafting import Randomness
 
-__all__ = ["BUGS"]
-
 
 class _UpToTheRatio(Chain):
     def accepts(self, coin: Any, offered: Law, wanted: Law, x: int) -> bool:

@@ -8,8 +8,6 @@ from otm._core.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Block, Rows
 
-__all__ = ["BUGS"]
-
 
 class _TokenResidual(Block):
     def left(self, rows: Rows, i: int, weight: Any) -> Law:

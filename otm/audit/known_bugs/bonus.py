@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from otm._core.arithmetic import Law, zeros
+from otm.audit.adapter import Instance
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, Uniforms
-from otm.audit.subject import Instance
 from otm.decoding.reading import Path
-
-__all__ = ["BUGS"]
 
 
 class _FromTheDraft(Chain):
     def rows(self, instance: Instance, drafts: Path) -> Rows:
         rows = super().rows(instance, drafts)
-        rows.wanted[-1] = instance.draft.law(instance.prompt + drafts)
+        rows.wanted[-1] = instance.draft.probs(instance.prompt + drafts)
         return rows
 
 

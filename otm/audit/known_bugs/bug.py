@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from otm.audit.subject import Subject
-
-__all__ = ["KnownBug"]
+from otm.audit.adapter import Adapter
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +13,7 @@ class KnownBug:
 
     Parameters
     ----------
-    subject : Subject
+    verifier : Adapter
         Makes the mistake, on laws in fractions, and does everything else right.
     mistake : str
         The class of mistakes that it belongs to.
@@ -32,11 +30,11 @@ class KnownBug:
     --------
     >>> from otm.audit import lossless
     >>> from otm.audit.known_bugs import KNOWN_BUGS
-    >>> lossless(KNOWN_BUGS[0].subject, examples=0).lossless
+    >>> lossless(KNOWN_BUGS[0].verifier, examples=0).lossless
     False
     """
 
-    subject: Subject
+    verifier: Adapter
     mistake: str
     summary: str
     threads: tuple[str, ...] = ()
@@ -45,7 +43,7 @@ class KnownBug:
     @property
     def name(self) -> str:
         """What reports call it."""
-        return self.subject.name
+        return self.verifier.name
 
     def __str__(self) -> str:
         where = f" ({', '.join(self.threads)})" if self.threads else ""

@@ -8,12 +8,10 @@ from fractions import Fraction
 import numpy as np
 
 from otm._core.arithmetic import Law
+from otm.audit.adapter import Instance
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, normalised, one_hot
-from otm.audit.subject import Instance
 from otm.decoding.reading import Path
-
-__all__ = ["BUGS"]
 
 
 class _StatedRaw(Chain):

@@ -11,8 +11,6 @@ from otm._core.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain
 
-__all__ = ["BUGS"]
-
 
 class _EdgesToTheLeft(Chain):
     def draw_last(self, weights: Law, uniform: Any) -> int:

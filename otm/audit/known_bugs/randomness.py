@@ -7,12 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 from otm._core.arithmetic import Law
+from otm.audit.adapter import source_of
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Loop, Uniforms
-from otm.audit.subject import source_of
 from otm.decoding.drafting import Randomness
-
-__all__ = ["BUGS"]
 
 
 class _SharedCoin(Chain):

@@ -12,8 +12,6 @@ from otm._core.arithmetic import Law
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Rows, excess, normalised, one_hot
 
-__all__ = ["BUGS"]
-
 
 class _NextRow(Chain):
     def residual(self, rows: Rows, i: int) -> Law:

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Law
+from otm.audit.adapter import Instance
 from otm.audit.known_bugs.bug import KnownBug
 from otm.audit.known_bugs.steps import Chain, Siblings, draw
-from otm.audit.subject import Instance
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-
-__all__ = ["BUGS"]
 
 
 class _OneDraw(Siblings):
@@ -46,7 +44,7 @@ class _LongestOfAll(Chain):
 
     max_tokens = 2
 
-    def takes(self, instance: Instance) -> bool:
+    def supports(self, instance: Instance) -> bool:
         return instance.k == 2
 
     def output(self, instance: Instance, source: Randomness) -> Path:

@@ -15,22 +15,9 @@ import numpy as np
 
 from otm._core.arithmetic import Law, zeros
 from otm._core.sampling import InverseCdf
-from otm.audit.subject import Instance, Subject
+from otm.audit.adapter import Adapter, Instance
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-
-__all__ = [
-    "Block",
-    "Chain",
-    "Loop",
-    "Rows",
-    "Siblings",
-    "Uniforms",
-    "draw",
-    "excess",
-    "normalised",
-    "one_hot",
-]
 
 
 class Uniforms(NamedTuple):
@@ -69,7 +56,7 @@ class Rows(NamedTuple):
     wanted: list[Law]
 
 
-class Chain(Subject):
+class Chain(Adapter):
     """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps.
 
     Parameters
@@ -86,7 +73,7 @@ class Chain(Subject):
         uniforms = self.uniforms(source, instance.gamma)
         drafts: Path = ()
         for uniform in uniforms.drafts:
-            law = self.proposal(instance.draft.law(instance.prompt + drafts))
+            law = self.proposal(instance.draft.probs(instance.prompt + drafts))
             drafts = (*drafts, self.draw(law, uniform))
         return self.verify(self.rows(instance, drafts), uniforms)
 
@@ -112,8 +99,8 @@ class Chain(Subject):
         contexts = [instance.prompt + drafts[:i] for i in range(len(drafts) + 1)]
         return Rows(
             drafts,
-            [self.stated(instance.draft.law(context)) for context in contexts[:-1]],
-            [self.aim(instance.target.law(context)) for context in contexts],
+            [self.stated(instance.draft.probs(context)) for context in contexts[:-1]],
+            [self.aim(instance.target.probs(context)) for context in contexts],
         )
 
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
@@ -214,7 +201,7 @@ class Loop(Chain):
         return itertools.repeat(source)
 
 
-class Siblings(Subject):
+class Siblings(Adapter):
     """Recursive rejection of k drafts of the next token, in steps; a bonus follows an accepted one.
 
     Parameters
@@ -228,19 +215,19 @@ class Siblings(Subject):
     def __init__(self, name: str = "recursive rejection") -> None:
         self.name = name
 
-    def takes(self, instance: Instance) -> bool:
+    def supports(self, instance: Instance) -> bool:
         """Whether there are several drafts."""
         return instance.k > 1
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draw k drafts and verify them."""
         k = instance.k
-        law, wanted = instance.draft.law(instance.prompt), instance.target.law(instance.prompt)
+        law, wanted = instance.draft.probs(instance.prompt), instance.target.probs(instance.prompt)
         drafts, offered = self.drafts(law, source(k))
         coins, last = self.coins(source, k), source(1)[0]
         for x, coin, seen in zip(drafts, coins, offered, strict=True):
             if coin * seen[x] < wanted[x]:
-                return (x, draw(instance.target.law((*instance.prompt, x)), last))
+                return (x, draw(instance.target.probs((*instance.prompt, x)), last))
             wanted = self.left(wanted, seen)
         return (draw(wanted, last),)
 

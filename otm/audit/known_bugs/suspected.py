@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from otm._core.arithmetic import Law
+from otm.audit.adapter import Adapter
 from otm.audit.known_bugs.steps import Chain, Rows, Uniforms, draw, excess, one_hot
-from otm.audit.subject import Subject
 from otm.decoding.drafting import Randomness
-
-__all__ = ["SUSPECTED"]
 
 
 class _EqualityWithTheTarget(Chain):
@@ -41,7 +39,7 @@ class _OneHot(Chain):
         return excess(rows.wanted[i], one_hot(rows.drafts[i], rows.wanted[i]))
 
 
-SUSPECTED: tuple[Subject, ...] = (
+SUSPECTED: tuple[Adapter, ...] = (
     _EqualityWithTheTarget("equality with a token of the target"),  # ml-explore/mlx-swift-lm #459
     _GreedyAndEquality("greedy drafts and equality"),  # z-lab/dflash #74
     _OneHot("sampled drafts judged as certain"),  # vllm-project/vllm #40651

@@ -18,24 +18,3 @@ References
 .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
    Decoding", ICML 2023, section 3.
 """
-
-from otm.decoding.analysis.acceptance import acceptance_from_divergence, divergence_lk
-from otm.decoding.analysis.choosing_gamma import best_gamma, least_improvement, oracle_speedup
-from otm.decoding.analysis.factors import (
-    expected_tokens,
-    memory_accesses_factor,
-    operations_factor,
-    walltime_improvement,
-)
-
-__all__ = [
-    "acceptance_from_divergence",
-    "best_gamma",
-    "divergence_lk",
-    "expected_tokens",
-    "least_improvement",
-    "memory_accesses_factor",
-    "operations_factor",
-    "oracle_speedup",
-    "walltime_improvement",
-]

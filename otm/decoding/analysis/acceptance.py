@@ -15,10 +15,8 @@ import numpy as np
 from otm._core.distribution import as_law_rows
 from otm.decoding.parameters import in_unit_interval, of_one_kind, result
 
-__all__ = ["acceptance_from_divergence", "divergence_lk"]
 
-
-def divergence_lk(draft: Any, target: Any) -> Any:
+def lk_divergence(draft: Any, target: Any) -> Any:
     """Divergence D_LK(p, q) = Σ abs(p − M), M = (p + q)/2 ([leviathan2023]_, Definition 3.2).
 
     It is 1 − Σ min(p, q) (Lemma 3.3), symmetric, 0 for equal laws alone and 1 for laws of disjoint
@@ -46,7 +44,7 @@ def divergence_lk(draft: Any, target: Any) -> Any:
 
     Examples
     --------
-    >>> divergence_lk([0.75, 0.25], [[0.25, 0.75], [0.75, 0.25]])
+    >>> lk_divergence([0.75, 0.25], [[0.25, 0.75], [0.75, 0.25]])
     array([0.5, 0. ])
     """
     p, q = as_law_rows(draft, target)
@@ -81,7 +79,7 @@ def acceptance_from_divergence(divergence: Any) -> Any:
 
     Examples
     --------
-    >>> acceptance_from_divergence(divergence_lk([0.75, 0.25], [0.25, 0.75]))
+    >>> acceptance_from_divergence(lk_divergence([0.75, 0.25], [0.25, 0.75]))
     0.5
     """
     (given,) = of_one_kind(in_unit_interval(divergence, "D_LK"))

@@ -27,10 +27,8 @@ from otm.decoding.parameters import (
 )
 from otm.errors import InvalidParameterError
 
-__all__ = ["best_gamma", "least_improvement", "oracle_speedup"]
 
-
-def least_improvement(alpha: Any, cost: Any) -> Any:
+def single_draft_improvement(alpha: Any, cost: Any) -> Any:
     """Improvement (1 + α) / (1 + c) with a single draft ([leviathan2023]_, Corollary 3.9).
 
     If α > c, it is above 1, and the best γ improves by at least as much.  Otherwise it is at most
@@ -61,7 +59,7 @@ def least_improvement(alpha: Any, cost: Any) -> Any:
     Examples
     --------
     >>> from fractions import Fraction
-    >>> least_improvement(Fraction(3, 4), Fraction(1, 50))
+    >>> single_draft_improvement(Fraction(3, 4), Fraction(1, 50))
     Fraction(175, 102)
     """
     a, c = of_one_kind(in_unit_interval(alpha, "α"), as_costs(cost, "c"))
@@ -109,7 +107,7 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
         return result(np.where(time == 0, math.inf, 1 / np.where(time == 0, 1, time)))
 
 
-def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
+def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
     """Find the number of drafts γ that improves walltime most ([leviathan2023]_, section 3.5).
 
     The `walltime_improvement` rises up to one γ and never again: draft γ adds to it just if ::
@@ -124,7 +122,7 @@ def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
         Acceptance rate α, in [0, 1].
     cost : float, Fraction or array
         Time c of a run of the draft model over that of the target, at least 0.
-    largest : int, optional
+    max_gamma : int, optional
         Most drafts that a block may have, at least 0 (2^53 if not given).
 
     Returns
@@ -136,7 +134,7 @@ def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
     ------
     InvalidParameterError
         If an argument is outside its range or the arguments do not broadcast; or if every further
-        draft pays (c = 0 < α, or c < 1 = α) and `largest` is not given.
+        draft pays (c = 0 < α, or c < 1 = α) and `max_gamma` is not given.
 
     References
     ----------
@@ -147,19 +145,19 @@ def best_gamma(alpha: Any, cost: Any, *, largest: int | None = None) -> Any:
     --------
     >>> best_gamma([0.5, 0.75, 0.9], 0.02)
     array([ 4,  9, 19])
-    >>> best_gamma(0.75, 0, largest=8)
+    >>> best_gamma(0.75, 0, max_gamma=8)
     8
     """
     a, c = of_one_kind(in_unit_interval(alpha, "α"), as_costs(cost, "c"))
     endless = ((c == 0) & (a > 0)) | ((a == 1) & (c < 1))
-    if largest is None:
+    if max_gamma is None:
         if np.any(endless):
             raise InvalidParameterError(
                 "with c = 0 < α or c < 1 = α every further draft pays, so that no γ is the best; "
-                "give the `largest` that a block may have"
+                "give the `max_gamma` that a block may have"
             )
-        largest = LARGEST_GAMMA
-    limit = int(as_draft_numbers(largest, "largest", single=True))
+        max_gamma = LARGEST_GAMMA
+    limit = int(as_draft_numbers(max_gamma, "max_gamma", single=True))
     a = np.where(endless, 0, a)  # nothing to search there
 
     def pays(drafts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

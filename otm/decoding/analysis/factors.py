@@ -21,14 +21,6 @@ from otm.decoding.parameters import (
     result,
 )
 
-__all__ = [
-    "expected_tokens",
-    "geometric_sum",
-    "memory_accesses_factor",
-    "operations_factor",
-    "walltime_improvement",
-]
-
 
 def expected_tokens(alpha: Any, gamma: Any) -> Any:
     """Mean number of tokens from one block, 1 + α + … + α^γ ([leviathan2023]_, Equation (1)).

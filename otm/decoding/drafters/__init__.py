@@ -8,9 +8,3 @@ References
 .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
    Decoding", ICML 2023.
 """
-
-from otm.decoding.drafters.accelerated import AcceleratedDrafter
-from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter, skip_gram_heads
-from otm.decoding.drafters.prompt_lookup import PromptLookup
-
-__all__ = ["AcceleratedDrafter", "NonAutoregressiveDrafter", "PromptLookup", "skip_gram_heads"]

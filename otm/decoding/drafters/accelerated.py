@@ -14,8 +14,6 @@ from otm.decoding.verification import Verifier, verify_chain
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
 
-__all__ = ["AcceleratedDrafter"]
-
 
 class AcceleratedDrafter(Drafter):
     """One chain of drafts of a model, in fewer runs of it than there are drafts.
@@ -29,9 +27,9 @@ class AcceleratedDrafter(Drafter):
     ----------
     model : LanguageModel
         The draft model.
-    inner : Drafter
+    inner_drafter : Drafter
         What drafts for it, perhaps another `AcceleratedDrafter`.
-    verify : Verifier, optional
+    verifier : Verifier, optional
         What judges the inner drafts; one that is lossless.
     sampling : SamplingParameters, optional
         How to sample from the draft model.
@@ -63,28 +61,28 @@ class AcceleratedDrafter(Drafter):
     >>> model = TableModel({(): [1, 0, 0], (0,): [0, 1, 0], (1,): [0, 0, 1]})
     >>> drafter = AcceleratedDrafter(model, PromptLookup())
     >>> [root] = drafter.draft([(0, 1, 2, 0)], [5], [0], [np.random.random])
-    >>> root.leaves(), drafter.calls  # the second call, after the context was read
+    >>> root.leaf_paths(), drafter.model_calls  # the second call, after the context was read
     ([(1, 2, 0, 1, 2)], 2)
     """
 
     def __init__(
         self,
         model: LanguageModel,
-        inner: Drafter,
-        verify: Verifier = verify_chain,
+        inner_drafter: Drafter,
+        verifier: Verifier = verify_chain,
         sampling: SamplingParameters | None = None,
     ) -> None:
-        if inner.vocabulary not in (None, model.vocabulary):
+        if inner_drafter.vocabulary not in (None, model.vocabulary):
             raise InvalidInputError(
-                f"the inner drafter has a vocabulary of {inner.vocabulary} tokens, the draft model "
-                f"one of {model.vocabulary}; tokens must mean the same to both"
+                f"the inner drafter has a vocabulary of {inner_drafter.vocabulary} tokens, the "
+                f"draft model one of {model.vocabulary}; tokens must mean the same to both"
             )
         self.vocabulary = model.vocabulary
-        lengths = [n for n in (model.context_length, inner.context_length) if n is not None]
+        lengths = [n for n in (model.context_length, inner_drafter.context_length) if n is not None]
         self.context_length = min(lengths, default=None)
         self._reader = Reader(model, sampling or SamplingParameters())
-        self._inner = inner
-        self._verify = verify
+        self._inner = inner_drafter
+        self._verifier = verifier
 
     @property
     def seconds(self) -> float:
@@ -92,7 +90,7 @@ class AcceleratedDrafter(Drafter):
         return self._reader.seconds + self._inner.seconds
 
     @property
-    def calls(self) -> int:
+    def model_calls(self) -> int:
         """Number of the draft model's forward passes so far."""
         return self._reader.calls
 
@@ -124,7 +122,7 @@ class AcceleratedDrafter(Drafter):
             for b, tree in enumerate(trees):
                 if missing[b]:
                     law = cache(partial(laws, b))  # the verifier asks for some of them as well
-                    output = self._verify(tree, law, uniforms[b])
+                    output = self._verifier(tree, law, uniforms[b])
                     check_outputs([output])
                     for i, token in enumerate(output):
                         ends[b] = _extend(ends[b], law(output[:i]), token)
@@ -134,6 +132,6 @@ class AcceleratedDrafter(Drafter):
 
 def _extend(end: DraftNode, law: SparseProbs, token: int) -> DraftNode:
     """Put a draft behind the last one of a chain."""
-    end.law = law
+    end.draft_probs = law
     end.children = [DraftNode((*end.path, token))]
     return end.children[0]

@@ -17,8 +17,6 @@ from otm.decoding.reading import Context
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.models.ngram import NGramModel
 
-__all__ = ["Heads", "NonAutoregressiveDrafter", "skip_gram_heads"]
-
 Heads = Callable[[Sequence[Context], int], Sequence[Sequence[SparseProbs]]]
 """From contexts and a number γ to at most γ laws for each of them: the i-th is a law of the i-th
 token behind the context, whatever comes between."""
@@ -68,7 +66,7 @@ class NonAutoregressiveDrafter(Drafter):
     >>> one, two = SparseProbs([1], [1]), SparseProbs([2, 3], [0.5, 0.5])
     >>> drafter = NonAutoregressiveDrafter(lambda contexts, gamma: [[one, two]], branching=2)
     >>> [root] = drafter.draft([(0,)], [2], [0], [lambda m: np.linspace(0.4, 0.6, m)])
-    >>> root.leaves()
+    >>> root.leaf_paths()
     [(1, 2)]
     """
 
@@ -115,7 +113,7 @@ class NonAutoregressiveDrafter(Drafter):
             level = [roots[b]]
             for depth, law in enumerate(heads[: depths[b]]):
                 for node in level:
-                    node.grow(law, children_at(self.branching, depth), uniforms[b])
+                    node.draw_children(law, children_at(self.branching, depth), uniforms[b])
                 level = [child for node in level for child in node.children]
         return roots
 
@@ -179,6 +177,6 @@ def skip_gram_heads(tokens: npt.ArrayLike, order: int, vocabulary: int, gamma: i
     ]
 
     def heads(contexts: Sequence[Context], most: int) -> list[list[SparseProbs]]:
-        return [[SparseProbs.from_dense(m.law(c)) for m in models[:most]] for c in contexts]
+        return [[SparseProbs.from_dense(m.probs(c)) for m in models[:most]] for c in contexts]
 
     return heads

@@ -13,8 +13,6 @@ from otm._core.sparse import SparseProbs
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.reading import Context
 
-__all__ = ["PromptLookup"]
-
 LONGEST_COPY = 2**10
 """Most tokens that are copied at once, whatever number is asked for."""
 
@@ -24,7 +22,7 @@ class PromptLookup(Drafter):
 
     The "approximation model that simply copies tokens from the context in case we find a matching
     prefix" ([leviathan2023]_, section 3.6), known as prompt lookup.  As many of the last tokens as
-    possible are to match, at most `longest` of them; of several places with the longest match the
+    possible are to match, at most `max_ngram` of them; of several places with the longest match the
     latest counts.  Without any there is no draft.
 
     A copy that reaches the end of the context goes on with what it has copied itself, so that a
@@ -32,7 +30,7 @@ class PromptLookup(Drafter):
 
     Parameters
     ----------
-    longest : int, optional
+    max_ngram : int, optional
         Most tokens to match, at least 1.
 
     Raises
@@ -53,15 +51,15 @@ class PromptLookup(Drafter):
     Examples
     --------
     >>> context = (5, 1, 2, 3, 9, 2, 8, 1, 2)
-    >>> for longest in (1, 2):
-    ...     [root] = PromptLookup(longest).draft([context], [3], [0], [np.random.random])
-    ...     print(root.leaves())
+    >>> for max_ngram in (1, 2):
+    ...     [root] = PromptLookup(max_ngram).draft([context], [3], [0], [np.random.random])
+    ...     print(root.leaf_paths())
     [(8, 1, 2)]
     [(3, 9, 2)]
     """
 
-    def __init__(self, longest: int = 3) -> None:
-        self.longest = as_positive(longest, "longest")
+    def __init__(self, max_ngram: int = 3) -> None:
+        self.max_ngram = as_positive(max_ngram, "max_ngram")
         self._seconds = 0.0
 
     @property
@@ -83,11 +81,11 @@ class PromptLookup(Drafter):
         return roots
 
     def _copy(self, context: Context, depth: int) -> list[int]:
-        """Return as many tokens as are wanted, up to a limit, or none at all."""
+        """Return as many tokens as asked for, up to a limit, or none at all."""
         if depth == 0:
             return []
         ids = np.array(context, dtype=np.int64)
-        ends = _ends_of_matches(ids, self.longest)
+        ends = _ends_of_matches(ids, self.max_ngram)
         if ends.size == 0:
             return []
         # cyclically: what follows the match up to the end of the context, then its copy
@@ -95,10 +93,10 @@ class PromptLookup(Drafter):
         return copied
 
 
-def _ends_of_matches(ids: npt.NDArray[np.int64], longest: int) -> npt.NDArray[np.int64]:
+def _ends_of_matches(ids: npt.NDArray[np.int64], max_ngram: int) -> npt.NDArray[np.int64]:
     """Places before the last where the longest match with the last tokens ends, ascending."""
     ends = np.flatnonzero(ids[:-1] == ids[-1])
-    for length in range(2, longest + 1):
+    for length in range(2, max_ngram + 1):
         longer = ends[ends >= length - 1]
         longer = longer[ids[longer - (length - 1)] == ids[-length]] if longer.size else longer
         if longer.size == 0:
@@ -111,7 +109,7 @@ def _chain(tokens: Sequence[int]) -> DraftNode:
     """Make a chain of drafts that are certain."""
     root = node = DraftNode()
     for token in tokens:
-        node.law = SparseProbs.from_support(np.array([token]), np.ones(1))
+        node.draft_probs = SparseProbs.from_support(np.array([token]), np.ones(1))
         node.children = [DraftNode((*node.path, token))]
         (node,) = node.children
     return root

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
-from otm.coupling import RULES, RecursiveRejectionWithoutReplacement
+from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement
 from otm.drafts import WithoutReplacement
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
@@ -54,7 +54,7 @@ Rule = Callable[[Problem, np.random.Generator], float]
 
 def _of(name: str) -> Rule:
     """Exact acceptance probability of a rule that is known by name."""
-    return lambda problem, _: float(RULES[name](problem).acceptance)
+    return lambda problem, _: float(PLANS[name](problem).acceptance)
 
 
 def _optimum(problem: Problem, _: np.random.Generator) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection, TransportPlan
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
 
@@ -126,7 +126,7 @@ def _highest_slot(plan: OptimalPlan, token: int, z: Polynomial) -> Polynomial:
 
 
 def survivors_along(
-    rules: Sequence[Rule], draft: Floats, target: Floats, tokens: Sequence[int], most: int
+    rules: Sequence[PlanBuilder], draft: Floats, target: Floats, tokens: Sequence[int], most: int
 ) -> Floats:
     """Law of `survivors` at each token of a text, for each rule and number of drafts.
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from otm._core.drawing import COLOURS, blank_figure, journal_style
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.figures.drawing.style import RULE_LABELS, RULE_LINES
 from otm.figures.progress import progress
 from otm.figures.registry import Kind
@@ -48,7 +48,7 @@ TOGETHER = 8
 """Texts whose laws are in memory at a time."""
 CHAINS = (1, 2, 4, 8)
 LENGTHS = (4, 8)
-RULES: dict[str, Rule] = {K_SEQ: KSeq, OPTIMUM: OptimalPlan, MULTI_ROUND: RecursiveRejection}
+RULES: dict[str, PlanBuilder] = {K_SEQ: KSeq, OPTIMUM: OptimalPlan, MULTI_ROUND: RecursiveRejection}
 
 # Sun et al., Table 4, by L and then for K = 1, 2, 4, 8
 PAPER = {

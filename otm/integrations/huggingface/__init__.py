@@ -1,5 +1,5 @@
 """The `generate` method of Hugging Face transformers, with the drafts and verifiers of OTM."""
 
-from otm.integrations.huggingface.plug import AssistedDecoding, plug
+from otm.integrations.huggingface.generate import AssistedDecoding, patch_generate
 
-__all__ = ["AssistedDecoding", "plug"]
+__all__ = ["AssistedDecoding", "patch_generate"]

@@ -10,16 +10,6 @@ import numpy as np
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 
-__all__ = [
-    "as_endings",
-    "as_output",
-    "as_prompts",
-    "as_sampling",
-    "as_sources",
-    "check_config",
-    "seed_from_torch",
-]
-
 WARPERS = (
     "TemperatureLogitsWarper",
     "TopKLogitsWarper",

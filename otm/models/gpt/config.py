@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from otm._core.numbers import as_integer
 from otm.errors import InvalidParameterError
 
-__all__ = ["BLOCK", "GPTConfig"]
-
 BLOCK = (
     "attention_norm",
     "queries_keys_values",

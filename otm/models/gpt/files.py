@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from otm._core.optional import require
 from otm.errors import InvalidInputError
-from otm.files import named
+from otm.files import file_label
 from otm.models.gpt.config import GPTConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["read_weights", "write_weights"]
 
 HEADER = "otm.gpt"
 
@@ -65,4 +63,4 @@ def write_weights(path: Path, config: GPTConfig, weights: dict[str, Tensor]) -> 
     try:
         save_file(contiguous, path, metadata={HEADER: json.dumps(dataclasses.asdict(config))})
     except (OSError, ValueError, safetensors.SafetensorError) as error:
-        raise InvalidInputError(f"{named(path)} cannot be written: {error!s:.160}") from None
+        raise InvalidInputError(f"{file_label(path)} cannot be written: {error!s:.160}") from None

@@ -21,8 +21,6 @@ from otm.models.gpt.transformer import Transformer
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["GPT", "SHIPPED", "GPTConfig", "decode", "encode", "load"]
-
 SHIPPED = ("target", "large", "medium", "small")
 """Names of the models in this package, from the largest on."""
 

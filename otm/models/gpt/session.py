@@ -16,8 +16,6 @@ from otm.models.gpt.transformer import Attention, Transformer
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["GPTSession"]
-
 LEAST_SLOTS = 64
 
 

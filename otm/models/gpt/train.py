@@ -22,7 +22,7 @@ from otm.models.gpt.model import GPT
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["PRESETS", "Preset", "default_text", "loss", "main", "split", "train"]
+__all__ = ["PRESETS", "Preset", "default_text", "split", "train"]
 
 EXCERPT = "king_james_bible_excerpt.txt"
 HELD_OUT = 0.05

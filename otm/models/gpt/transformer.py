@@ -23,8 +23,6 @@ from otm.models.gpt.config import BLOCK, GPTConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Attention", "Drop", "Transformer"]
-
 Attention = Callable[[int, Any, Any], Any]
 """From a layer, queries [R, heads, L, d], and keys and values [2, R, heads, L, d] to averages."""
 

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from otm.errors import InvalidParameterError
 from otm.models.cached_rows import Copies
 
-__all__ = ["LayerStorage", "Window", "new_cache", "window"]
-
 Indices = npt.NDArray[np.int64]
 
 STORED = "DynamicLayer", "DynamicSlidingWindowLayer"

@@ -14,8 +14,6 @@ from otm.models.huggingface.cache import new_cache
 from otm.models.huggingface.session import CachedSession, RereadingSession
 from otm.models.huggingface.source import Sources
 
-__all__ = ["HuggingFaceModel", "check_loaded", "check_same_vocabulary"]
-
 LIMITS = "max_position_embeddings", "max_target_positions"
 """What configurations call the most tokens of a row."""
 

@@ -15,8 +15,6 @@ from otm.models.cached_rows import CachedRows
 from otm.models.huggingface.cache import new_cache, window
 from otm.models.huggingface.source import Sources
 
-__all__ = ["CachedSession", "RereadingSession"]
-
 Indices = npt.NDArray[np.int64]
 
 

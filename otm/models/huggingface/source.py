@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from otm.errors import InvalidInputError
 
-__all__ = ["Sources"]
-
 Indices = npt.NDArray[np.int64]
 
 

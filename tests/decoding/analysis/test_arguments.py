@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from otm.decoding import (
     acceptance_from_divergence,
     best_gamma,
-    divergence_lk,
     expected_tokens,
-    least_improvement,
+    lk_divergence,
     memory_accesses_factor,
     operations_factor,
     oracle_speedup,
+    single_draft_improvement,
     walltime_improvement,
 )
 from otm.errors import InvalidDistributionError, InvalidParameterError
@@ -37,7 +37,7 @@ def test_results_of_fractions_are_fractions(alpha: Fraction, gamma: int) -> None
         memory_accesses_factor(alpha, gamma),
         operations_factor(alpha, gamma, 0),
         walltime_improvement(alpha, gamma, 1),
-        least_improvement(alpha, 2),
+        single_draft_improvement(alpha, 2),
         oracle_speedup(alpha, 1),
     ):
         assert type(result) is Fraction
@@ -50,11 +50,11 @@ def test_certain_acceptance() -> None:
         assert walltime_improvement(one, 7, one) == 1
         assert memory_accesses_factor(one, 7) == F(1, 8)
         assert operations_factor(one, 7, 0) == 1
-        assert least_improvement(one, 0) == 2
+        assert single_draft_improvement(one, 0) == 2
         assert oracle_speedup(one) == math.inf
         assert oracle_speedup(one, F(1, 4)) == 4
         assert best_gamma(one, one) == 0
-        assert best_gamma(one, F(99, 100), largest=10**6) == 10**6
+        assert best_gamma(one, F(99, 100), max_gamma=10**6) == 10**6
 
 
 def test_arrays_broadcast() -> None:
@@ -65,7 +65,7 @@ def test_arrays_broadcast() -> None:
     assert exact.dtype == object
     assert exact.tolist() == expected_tokens(alpha, gamma).tolist()
     assert best_gamma([[0.5], [0.9]], [0.02, 0.6]).tolist() == [[4, 0], [19, 2]]
-    assert best_gamma([0.5, 1.0], [0, 2.0], largest=9).tolist() == [9, 0]
+    assert best_gamma([0.5, 1.0], [0, 2.0], max_gamma=9).tolist() == [9, 0]
     assert oracle_speedup([F(1), F(1, 2)]).tolist() == [math.inf, 2]
     assert expected_tokens([], 3).shape == (0,)
     assert best_gamma([], 0.5).shape == (0,)
@@ -92,14 +92,14 @@ OF_ALPHA: list[Callable[[Any], Any]] = [
     lambda alpha: operations_factor(alpha, 2, 0.1),
     lambda alpha: memory_accesses_factor(alpha, 2),
     lambda alpha: best_gamma(alpha, 0.1),
-    lambda alpha: least_improvement(alpha, 0.1),
+    lambda alpha: single_draft_improvement(alpha, 0.1),
     oracle_speedup,
 ]
 OF_COST: list[Callable[[Any], Any]] = [
     lambda cost: walltime_improvement(0.5, 2, cost),
     lambda cost: operations_factor(0.5, 2, cost),
     lambda cost: best_gamma(0.5, cost),
-    lambda cost: least_improvement(0.5, cost),
+    lambda cost: single_draft_improvement(0.5, cost),
     lambda cost: oracle_speedup(0.5, cost),
 ]
 OF_GAMMA: list[Callable[[Any], Any]] = [
@@ -130,14 +130,16 @@ def test_draft_numbers_outside_their_range(wrong: Any) -> None:
         with pytest.raises(InvalidParameterError, match=r"^γ = .*must be an integer from 0"):
             function(wrong)
     if wrong is not None:
-        with pytest.raises(InvalidParameterError, match=r"^largest = .*must be an integer from 0"):
-            best_gamma(0.5, 0.1, largest=wrong)
+        with pytest.raises(
+            InvalidParameterError, match=r"^max_gamma = .*must be an integer from 0"
+        ):
+            best_gamma(0.5, 0.1, max_gamma=wrong)
 
 
 def test_arguments_that_do_not_fit_together() -> None:
     with pytest.raises(InvalidParameterError, match=r"shapes \(2,\) and \(3,\)"):
         expected_tokens([0.1, 0.2], [1, 2, 3])
-    with pytest.raises(InvalidParameterError, match="largest"):
-        best_gamma(0.5, 0.1, largest=[1, 2])  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="max_gamma"):
+        best_gamma(0.5, 0.1, max_gamma=[1, 2])  # type: ignore[arg-type]
     with pytest.raises(InvalidDistributionError):
-        divergence_lk([0.5, 0.5], [1.0])
+        lk_divergence([0.5, 0.5], [1.0])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from otm.decoding import (
     best_gamma,
-    least_improvement,
     oracle_speedup,
+    single_draft_improvement,
     walltime_improvement,
 )
 from otm.errors import InvalidParameterError
@@ -28,8 +28,8 @@ def test_some_number_of_drafts_improves_just_if_the_corollary_says_so(
 ) -> None:
     """Corollary 3.9, in both directions, and its factor."""
     improvements = walltime_improvement(alpha, range(1, 40), cost)
-    assert max(improvements) >= least_improvement(alpha, cost) == improvements[0]
-    assert (max(improvements) > 1) == (alpha > cost) == (least_improvement(alpha, cost) > 1)
+    assert max(improvements) >= single_draft_improvement(alpha, cost) == improvements[0]
+    assert (max(improvements) > 1) == (alpha > cost) == (single_draft_improvement(alpha, cost) > 1)
 
 
 @given(rates, costs)
@@ -37,8 +37,8 @@ def test_the_best_gamma_by_trying_all(alpha: Fraction, cost: Fraction) -> None:
     """Catches a neighbour of the best, and a larger one of equals (α = c, α = c = 1)."""
     improvements = walltime_improvement(alpha, range(60), cost).tolist()
     best = improvements.index(max(improvements))
-    assert best_gamma(alpha, cost, largest=59) == best
-    assert best_gamma(alpha, cost, largest=3) == min(best, 3)
+    assert best_gamma(alpha, cost, max_gamma=59) == best
+    assert best_gamma(alpha, cost, max_gamma=3) == min(best, 3)
     if best < 59 and (alpha < 1 or cost >= 1):
         assert best_gamma(alpha, cost) == best
         assert type(best_gamma(alpha, cost)) is int
@@ -66,14 +66,14 @@ def test_the_best_gamma_of_floats() -> None:
             exact = walltime_improvement(a, [best - 1, best, best + 1], c)
             assert exact[1] == max(exact)
     assert best_gamma(1 - 2.0**-53, 1e-300) == 2**53  # 6e18 without this bound
-    assert best_gamma(0.5, 0, largest=10_000) == 10_000  # 2^−10000 is no float
-    assert best_gamma(F(1, 2), F(0), largest=2**40) == 2**40
+    assert best_gamma(0.5, 0, max_gamma=10_000) == 10_000  # 2^−10000 is no float
+    assert best_gamma(F(1, 2), F(0), max_gamma=2**40) == 2**40
     assert best_gamma(0.0, 0.0) == best_gamma(0.3, 0.3) == best_gamma(0, 5) == 0
-    assert best_gamma(0.9, 0.01, largest=0) == 0
+    assert best_gamma(0.9, 0.01, max_gamma=0) == 0
 
 
 @pytest.mark.parametrize(("alpha", "cost"), [(0.5, 0), (1, 0), (F(1), F(1, 2)), ([0, 0.1], 0.0)])
 def test_no_best_number_of_drafts(alpha: Any, cost: Any) -> None:
     """Catches a search without an end."""
-    with pytest.raises(InvalidParameterError, match="give the `largest`"):
+    with pytest.raises(InvalidParameterError, match="give the `max_gamma`"):
         best_gamma(alpha, cost)

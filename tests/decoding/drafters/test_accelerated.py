@@ -12,7 +12,9 @@ import pytest
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq
 from otm.decoding.branching import Branching
-from otm.decoding.drafters import AcceleratedDrafter, NonAutoregressiveDrafter, PromptLookup
+from otm.decoding.drafters.accelerated import AcceleratedDrafter
+from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter
+from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
@@ -22,13 +24,13 @@ from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
 from otm.errors import InvalidInputError
 from otm.models.table import TableModel
 from otm.models.uniform import UniformModel
-from otm.testing.sequences import law_of, sequence_law
+from otm.testing.sequences import output_distribution_of, sequence_distribution
 
 CONTEXT = (1, 0)
 
 
 def table(vocabulary: int, seed: int, order: int = 2) -> TableModel:
-    return TableModel.random(vocabulary, order, np.random.default_rng(seed), largest=3)
+    return TableModel.random(vocabulary, order, np.random.default_rng(seed), max_weight=3)
 
 
 def assert_chain_law(drafter: Callable[[], Drafter], model: TableModel, depth: int) -> None:
@@ -39,12 +41,12 @@ def assert_chain_law(drafter: Callable[[], Drafter], model: TableModel, depth: i
         nodes = list(root.nodes())
         for node in nodes[:-1]:
             assert len(node.children) == 1
-            law = node.offered().dense(model.vocabulary)
-            assert (law == model.law(CONTEXT + node.path)).all()
-        assert nodes[-1].law is None
+            law = node.checked_draft_probs().dense(model.vocabulary)
+            assert (law == model.probs(CONTEXT + node.path)).all()
+        assert nodes[-1].draft_probs is None
         return nodes[-1].path
 
-    assert law_of(chain) == sequence_law(model, CONTEXT, depth)
+    assert output_distribution_of(chain) == sequence_distribution(model, CONTEXT, depth)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -88,7 +90,7 @@ def test_inner_drafts_may_end_early_or_be_none() -> None:
     [root] = AcceleratedDrafter(table(3, 4), PromptLookup()).draft(
         [context], [1], [0], [np.random.default_rng(0).random]
     )
-    assert [len(path) for path in root.leaves()] == [1]
+    assert [len(path) for path in root.leaf_paths()] == [1]
 
 
 def test_a_broken_inner_law_is_seen() -> None:
@@ -131,8 +133,8 @@ def test_a_batch_drafts_as_each_sequence_alone() -> None:
             single = AcceleratedDrafter(model, ModelDrafter(inner))
             source = np.random.default_rng(seed).random
             [expected] = single.draft([context], [depth], [0], [source])
-            assert root.leaves() == expected.leaves()
-            assert all(len(path) == depth for path in root.leaves())
+            assert root.leaf_paths() == expected.leaf_paths()
+            assert all(len(path) == depth for path in root.leaf_paths())
 
 
 def test_a_good_inner_drafter_saves_runs_of_the_draft_model() -> None:
@@ -141,7 +143,7 @@ def test_a_good_inner_drafter_saves_runs_of_the_draft_model() -> None:
     drafter = AcceleratedDrafter(model, ModelDrafter(model))  # everything is accepted
     source = np.random.default_rng(1).random
     drafter.draft([(0,)], [6], [0], [source])
-    assert drafter.calls == 1
+    assert drafter.model_calls == 1
     assert drafter.seconds > 0
 
 
@@ -152,8 +154,8 @@ def test_laws_are_those_of_the_standardization() -> None:
     [root] = drafter.draft([CONTEXT], [4], [0], [np.random.default_rng(3).random])
     for node in root.nodes():
         if node.children:
-            assert node.offered().tokens.size <= 2
-            assert node.offered().of(node.children[0].token) > 0
+            assert node.checked_draft_probs().tokens.size <= 2
+            assert node.checked_draft_probs().of(node.children[0].token) > 0
 
 
 def test_what_an_inner_drafter_needs_is_asked_for() -> None:
@@ -177,7 +179,7 @@ def test_the_outer_loop_is_lossless() -> None:
         steps = stream(target, [CONTEXT], drafter, gamma=2, max_tokens=3, uniforms=[uniforms])
         return tuple(token for step in steps for token in step.output)
 
-    assert law_of(output) == sequence_law(target, CONTEXT, 3)
+    assert output_distribution_of(output) == sequence_distribution(target, CONTEXT, 3)
 
 
 class Remembering(PromptLookup):

@@ -12,14 +12,18 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.decoding.branching import Branching
-from otm.decoding.drafters import NonAutoregressiveDrafter, skip_gram_heads
+from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter, skip_gram_heads
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.models.ngram import NGramModel
 from otm.models.table import TableModel
-from otm.testing.sequences import continued, law_of, sequence_law
+from otm.testing.sequences import (
+    continued_distribution,
+    output_distribution_of,
+    sequence_distribution,
+)
 
 LAWS = [
     SparseProbs([0, 1], [Fraction(1, 3), Fraction(2, 3)]),
@@ -47,10 +51,10 @@ def test_children_at_a_depth_are_drawn_from_its_law(
         nodes = sorted(root.nodes(), key=lambda node: len(node.path))
         for node in nodes:
             if node.children:
-                assert node.offered() is LAWS[len(node.path)]
+                assert node.checked_draft_probs() is LAWS[len(node.path)]
         return tuple(node.path for node in nodes[1:])
 
-    law = law_of(tree)
+    law = output_distribution_of(tree)
     for paths, probability in law.items():
         assert [len(path) for path in paths] == [
             level for level, count in enumerate(nodes_by_level, start=1) for _ in range(count)
@@ -71,8 +75,8 @@ def test_the_heads_are_called_once_for_all_sequences_that_draft() -> None:
     drafter = NonAutoregressiveDrafter(certain)
     roots = drafter.draft([(10,), (20,), (30,)], [2, 0, 3], [1, 0, 2], [np.zeros] * 3)
     assert asked == [([(10,), (30,)], 3)]
-    assert [root.leaves() for root in roots] == [[(10, 11)], [()], [(30, 31, 32)]]
-    assert [r.leaves() for r in drafter.draft([(1,)], [0], [2], [np.zeros])] == [[()]]
+    assert [root.leaf_paths() for root in roots] == [[(10, 11)], [()], [(30, 31, 32)]]
+    assert [r.leaf_paths() for r in drafter.draft([(1,)], [0], [2], [np.zeros])] == [[()]]
     assert len(asked) == 1
     assert drafter.seconds > 0
 
@@ -80,7 +84,7 @@ def test_the_heads_are_called_once_for_all_sequences_that_draft() -> None:
 def test_drafts_are_as_long_as_there_are_heads() -> None:
     """Bug: a model with three heads cannot be asked for five drafts."""
     [root] = NonAutoregressiveDrafter(heads).draft([(0,)], [5], [0], [np.zeros])
-    assert root.leaves() == [(0, 0, 1)]
+    assert root.leaf_paths() == [(0, 0, 1)]
 
 
 def test_output_has_the_target_law() -> None:
@@ -91,7 +95,9 @@ def test_output_has_the_target_law() -> None:
         drafter = NonAutoregressiveDrafter(heads, 3)
         return next(stream(model, [(1,)], drafter, gamma=2, uniforms=[uniforms])).output
 
-    assert continued(law_of(output), model, (1,), 3) == sequence_law(model, (1,), 3)
+    assert continued_distribution(
+        output_distribution_of(output), model, (1,), 3
+    ) == sequence_distribution(model, (1,), 3)
 
 
 def test_skip_gram_heads_look_ahead_by_one_place_more_each() -> None:
@@ -103,7 +109,7 @@ def test_skip_gram_heads_look_ahead_by_one_place_more_each() -> None:
         assert len(laws) == 2
         for distance, law in enumerate(laws, start=1):
             model = NGramModel.witten_bell(text, 3, 4, distance=distance)
-            np.testing.assert_allclose(law.dense(4), model.law(context), rtol=1e-14)
+            np.testing.assert_allclose(law.dense(4), model.probs(context), rtol=1e-14)
     assert len(given([(0,)], 5)[0]) == 3
 
 
@@ -112,8 +118,10 @@ def test_skip_gram_heads_draft_what_a_chain_of_bigrams_would() -> None:
     period = [0, 1, 2] * 200
     drafter = NonAutoregressiveDrafter(skip_gram_heads(period, 2, 3, gamma=4), 3)
     [root] = drafter.draft([(2, 0)], [4], [0], [lambda m: np.full(m, 0.5)])
-    assert root.leaves() == [(1, 2, 0, 1)]
-    assert all(n.offered().of(n.children[0].token) > 0.95 for n in root.nodes() if n.children)
+    assert root.leaf_paths() == [(1, 2, 0, 1)]
+    assert all(
+        n.checked_draft_probs().of(n.children[0].token) > 0.95 for n in root.nodes() if n.children
+    )
 
 
 def test_bad_parameters_are_refused() -> None:
@@ -141,7 +149,7 @@ def test_a_node_without_children_has_no_law() -> None:
     """Bug: leaves carry laws, and look to a verifier as if drafts had been drawn there."""
     [root] = NonAutoregressiveDrafter(heads).draft([(0,)], [2], [0], [np.zeros])
     leaves: list[DraftNode] = [node for node in root.nodes() if not node.children]
-    assert [leaf.law for leaf in leaves] == [None]
+    assert [leaf.draft_probs for leaf in leaves] == [None]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,13 @@ import numpy.typing as npt
 import pytest
 
 from otm._core.sparse import SparseProbs
-from otm.decoding.drafters import PromptLookup
-from otm.decoding.drafters.prompt_lookup import LONGEST_COPY
+from otm.decoding.drafters.prompt_lookup import LONGEST_COPY, PromptLookup
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 from otm.models.table import TableModel
-from otm.testing.sequences import law_of, sequence_law
+from otm.testing.sequences import output_distribution_of, sequence_distribution
 
 
 def no_uniforms(m: int) -> npt.NDArray[Any]:
@@ -54,7 +53,7 @@ def test_copies_what_follows_the_latest_longest_match(longest: int) -> None:
         context = rng.integers(rng.integers(1, 5), size=rng.integers(1, 15)).tolist()
         depth = int(rng.integers(7))
         expected = copied(context, longest, depth)
-        assert draft(longest, context, depth).leaves() == [expected], (context, depth)
+        assert draft(longest, context, depth).leaf_paths() == [expected], (context, depth)
 
 
 def test_drafts_are_certain_and_carry_their_law() -> None:
@@ -62,10 +61,10 @@ def test_drafts_are_certain_and_carry_their_law() -> None:
     root = draft(3, [4, 7, 9, 4], 3)
     nodes = list(root.nodes())
     assert nodes[-1].path == (7, 9, 4)
-    assert nodes[-1].law is None
+    assert nodes[-1].draft_probs is None
     for node in nodes[:-1]:
         [child] = node.children
-        law = node.offered()
+        law = node.checked_draft_probs()
         assert (law.tokens.tolist(), law.probabilities.tolist()) == ([child.token], [1.0])
 
 
@@ -73,19 +72,19 @@ def test_drafts_are_certain_and_carry_their_law() -> None:
 def test_without_a_match_there_is_no_draft(context: tuple[int, ...]) -> None:
     """Bug: a context of one token or without repetition fails, or is continued at random."""
     root = draft(3, context, 4)
-    assert (root.path, root.law, root.children) == ((), None, [])
+    assert (root.path, root.draft_probs, root.children) == ((), None, [])
 
 
 def test_each_sequence_has_its_own_context_and_depth() -> None:
     """Bug: sequences of a batch are mixed up, or a depth of zero still drafts."""
     contexts, depths = [(1, 2, 1), (5, 5), (3, 4, 3), (8, 9)], [2, 3, 0, 2]
     roots = PromptLookup().draft(contexts, depths, [2, 0, 1, 1], [no_uniforms] * 4)
-    assert [root.leaves() for root in roots] == [[(2, 1)], [(5, 5, 5)], [()], [()]]
+    assert [root.leaf_paths() for root in roots] == [[(2, 1)], [(5, 5, 5)], [()], [()]]
 
 
 def test_a_long_context_is_searched_in_one_pass() -> None:
     """Bug: all pairs of places are compared, here 10¹⁰ of them."""
-    assert draft(30, [7] * 100_000, 2).leaves() == [(7, 7)]
+    assert draft(30, [7] * 100_000, 2).leaf_paths() == [(7, 7)]
 
 
 class InFractions(PromptLookup):
@@ -95,8 +94,8 @@ class InFractions(PromptLookup):
         roots = super().draft(*batch)
         for root in roots:
             for node in root.nodes():
-                if node.law is not None:
-                    node.law = SparseProbs(node.law.tokens, [Fraction(1)])
+                if node.draft_probs is not None:
+                    node.draft_probs = SparseProbs(node.draft_probs.tokens, [Fraction(1)])
         return roots
 
 
@@ -109,16 +108,16 @@ def test_output_has_the_target_law() -> None:
         steps = stream(model, [prompt], InFractions(2), gamma=2, max_tokens=4, uniforms=[uniforms])
         return tuple(token for step in steps for token in step.output)
 
-    assert law_of(output) == sequence_law(model, prompt, 4)
+    assert output_distribution_of(output) == sequence_distribution(model, prompt, 4)
 
 
 @pytest.mark.parametrize("longest", [0, -1, 1.0, True, None])
 def test_bad_lengths_are_refused(longest: Any) -> None:
     """Bug: a length of zero matches everything."""
-    with pytest.raises(InvalidParameterError, match="longest = "):
+    with pytest.raises(InvalidParameterError, match="max_ngram = "):
         PromptLookup(longest)
 
 
 def test_a_copy_is_bounded() -> None:
     """Bug: memory for as many drafts as anybody may ask for."""
-    assert draft(2, [1, 2, 1, 2], 10**12).leaves() == [(1, 2) * (LONGEST_COPY // 2)]
+    assert draft(2, [1, 2, 1, 2], 10**12).leaf_paths() == [(1, 2) * (LONGEST_COPY // 2)]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from otm.decoding.analysis import least_improvement
+from otm.decoding.analysis.choosing_gamma import single_draft_improvement
 from otm.figures.leviathan import (
     figure_2,
     figure_3,
@@ -322,4 +322,4 @@ def test_corollary_3_9_is_a_lower_bound() -> None:
             best = best_improvement(alpha, cost)
             assert (best > 1) == (alpha > cost)
             if best > 1:
-                assert best >= least_improvement(alpha, cost) > 1
+                assert best >= single_draft_improvement(alpha, cost) > 1

@@ -101,10 +101,10 @@ def test_steps_are_those_of_loops_with_memory():
     moves = []
     for prompt, text in zip(prompts, written, strict=True):
         before = (*prompt, *text[:-1])
-        laws = (np.array([model.law((last,)) for last in before]) for model in (draft, target))
+        laws = (np.array([model.probs((last,)) for last in before]) for model in (draft, target))
         moves.append(survivors_along([KSeq], *laws, text, 4)[0])
     loop = spectr(target, draft, prompts, k=4, gamma=gamma, max_tokens=tokens, seed=1)
-    counts = [len(loop.of(b)) for b in range(len(prompts))]
+    counts = [len(loop.steps_of(b)) for b in range(len(prompts))]
     for k in (1, 4):  # the loop has four chains
         computed = expected_steps(np.array(moves), k, gamma)
         difference = clustered_mean(computed - counts, np.arange(len(counts)))

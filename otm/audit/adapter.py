@@ -21,10 +21,8 @@ from otm.decoding.reading import Path
 from otm.errors import ProblemTooLargeError
 from otm.models.table import TableModel
 
-__all__ = ["MOST_UNIFORMS", "Instance", "Subject", "source_of"]
-
-MOST_UNIFORMS = 64
-"""Most uniforms that a run of a subject may take."""
+MAX_UNIFORMS = 64
+"""Most uniforms that a run of a verifier may take."""
 
 
 def source_of(uniforms: npt.NDArray[Any]) -> Randomness:
@@ -58,7 +56,7 @@ def source_of(uniforms: npt.NDArray[Any]) -> Randomness:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A pair of small models on which a subject is run.
+    """A pair of small models on which a verifier is run.
 
     Parameters
     ----------
@@ -67,7 +65,7 @@ class Instance:
     gamma : int
         Number γ of drafts of a chain, at least 1.
     k : int, optional
-        Number of chains, or of drafts for one token; 1 for a subject that takes a single chain.
+        Number of chains, or of drafts for one token; 1 for a verifier that takes a single chain.
     prompt : tuple of int, optional
         The tokens before.
 
@@ -92,7 +90,7 @@ class Instance:
         return self.target.vocabulary
 
 
-class Subject(ABC):
+class Adapter(ABC):
     """A verifier under audit, with honest drafts around it where it does not draft itself.
 
     Own design: what it takes to be lossless is said in docs/theory/problem.md.  Subclasses give
@@ -112,11 +110,11 @@ class Subject(ABC):
 
     Examples
     --------
-    >>> class Target(Subject):  # decodes without drafts
+    >>> class Target(Adapter):  # decodes without drafts
     ...     name = "target alone"
     ...
     ...     def output(self, instance, source):
-    ...         law = instance.target.law(instance.prompt)
+    ...         law = instance.target.probs(instance.prompt)
     ...         return (int((law.cumsum() <= source(1)[0]).sum()),)
     >>> from otm.audit import lossless
     >>> lossless(Target(), examples=0).verdict
@@ -138,7 +136,7 @@ class Subject(ABC):
             The models.
         source : callable
             Takes m and gives m independent uniforms in [0, 1); drafts are drawn from it too, and a
-            subject that is not `repeatable` may draw the rest elsewhere.
+            verifier that is not `repeatable` may draw the rest elsewhere.
 
         Returns
         -------
@@ -147,7 +145,7 @@ class Subject(ABC):
             target, have the law of the target.
         """
 
-    def takes(self, instance: Instance) -> bool:
+    def supports(self, instance: Instance) -> bool:
         """Whether it can run on an instance; if not said otherwise, where k = 1.
 
         Parameters
@@ -158,7 +156,7 @@ class Subject(ABC):
         return instance.k == 1
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
-        """Run many times; for a subject that does so faster than one after another.
+        """Run many times; for a verifier that does so faster than one after another.
 
         Parameters
         ----------

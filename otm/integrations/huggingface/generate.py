@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding.branching import Branching, as_branching
 from otm.decoding.drafting import ModelDrafter
-from otm.decoding.generate import verifier_of
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.trace import Generation
+from otm.decoding.verifiers import tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface.arguments import (
     as_endings,
@@ -31,8 +31,6 @@ from otm.integrations.huggingface.arguments import (
     seed_from_torch,
 )
 from otm.models.huggingface.model import HuggingFaceModel, check_loaded, check_same_vocabulary
-
-__all__ = ["AssistedDecoding", "plug"]
 
 
 class AssistedDecoding:
@@ -72,7 +70,8 @@ class AssistedDecoding:
     Sampling parameters are `temperature`, `top_k`, `top_p` and `min_p`, and act on the assistant
     too.  Beams, penalties and all other processors of logits are refused, and so are scores and
     hidden states as output.  Stopping criteria see one sequence at a time, after each token.
-    `generate` does not pass on a streamer, a tokenizer, or an `assistant_model`; `plug` does.
+    `generate` does not pass on a streamer, a tokenizer, or an `assistant_model`; `patch_generate`
+    does.
 
     Examples
     --------
@@ -89,7 +88,7 @@ class AssistedDecoding:
         *,
         k: Branching = 8,
         gamma: int | GammaPolicy = 5,
-        rule: str | Rule = "k-Seq",
+        rule: str | PlanBuilder = "k-Seq",
         vocabulary: int | None = None,
         streamer: Any = None,
     ) -> None:
@@ -97,7 +96,7 @@ class AssistedDecoding:
         self.assistant = assistant
         self.k = as_branching(k)
         self.gamma = as_policy(gamma)
-        self.verifier = verifier_of(rule)
+        self.verifier = tree_verifier(rule)
         self.vocabulary = vocabulary
         self.streamer = streamer
         self.generation: Generation | None = None
@@ -155,7 +154,7 @@ class AssistedDecoding:
             gamma=self.gamma,
             sampling=sampling,
             max_tokens=limit - input_ids.shape[1],
-            end=end,
+            eos_token_id=end,
             stop=_stop(others, input_ids, turns) if others else None,
             seed=seed_from_torch() if generation_config.do_sample else 0,
         )
@@ -164,7 +163,7 @@ class AssistedDecoding:
         for step in steps:
             made.append(step)
             turns.popleft()
-            if step.ending is None:
+            if step.finish_reason is None:
                 turns.append(step.sequence)
             for token in step.output:
                 self._put(torch.tensor([token]))
@@ -196,7 +195,7 @@ def _stop(
 
 
 @contextmanager
-def plug(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
+def patch_generate(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
     """Let calls of ``model.generate(...)`` with an assistant run on OTM, also within other code.
 
     Parameters
@@ -220,13 +219,13 @@ def plug(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
 
     Notes
     -----
-    Plugs may be nested; the inner one decodes.
+    Patches may be nested; the inner one decodes.
 
     Examples
     --------
     ::
 
-        with plug(target, k=8, gamma=5):
+        with patch_generate(target, k=8, gamma=5):
             target.generate(**inputs, assistant_model=draft, do_sample=True, max_new_tokens=100)
     """
     check_loaded(model, "model")
@@ -244,12 +243,12 @@ def plug(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
     def generate(*args: Any, **kwargs: Any) -> Any:
         drafting = kwargs.get("assistant_model")
         drafting = assistant if drafting is None else drafting
-        prepared = isinstance(kwargs.get("custom_generate"), AssistedDecoding)  # by an inner plug
+        prepared = isinstance(kwargs.get("custom_generate"), AssistedDecoding)  # by an inner patch
         if drafting is None or prepared:
             return original(*args, **kwargs)
         for name in "custom_generate", "assistant_tokenizer", "synced_gpus":
             if kwargs.get(name):
-                raise InvalidParameterError(f"{name} cannot be given to a model that is plugged")
+                raise InvalidParameterError(f"{name} cannot be given to a patched model")
         kwargs.pop("assistant_model", None)
         decoding = AssistedDecoding(drafting, **options)
         decoding.streamer = kwargs.pop("streamer", None) or decoding.streamer

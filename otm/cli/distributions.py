@@ -1,4 +1,4 @@
-"""The two laws that a command line gives, as text or in files."""
+"""The two distributions that a command line gives, as text or in files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ import numpy.typing as npt
 
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError, InvalidInputError, ProblemTooLargeError
-from otm.files import Rows, named, open_arrays, read_json
+from otm.files import StoredArray, file_label, open_arrays, read_json
 
-__all__ = ["LARGEST_LAW", "check_exact_size", "given_laws"]
-
-LARGEST_LAW = 2**24
-"""Most tokens of a law in a file: a hundred times what vocabularies have."""
+MAX_TOKENS = 2**24
+"""Most tokens of a distribution in a file: a hundred times what vocabularies have."""
 
 LARGEST_POWER_BITS = 2**21
-"""Most bits of the k-th power of a law's common denominator: some seconds of exact arithmetic."""
+"""Most bits of the k-th power of a common denominator: some seconds of exact arithmetic."""
 
 # limits on digits and exponents: 1e1000000000 is a short text and a long number
 _NUMBER = re.compile(
@@ -32,25 +30,25 @@ _NUMBER = re.compile(
 )
 
 HOW = (
-    "give --draft and --target, or one file that has both laws, or one file for the draft law and "
-    "one for the target law"
+    "give --draft and --target, or one file that has both distributions, or one file for the draft "
+    "distribution and one for the target distribution"
 )
 
 
-def given_laws(
+def read_distributions(
     files: Sequence[Path], draft: str | None, target: str | None, *, exact: bool
 ) -> tuple[Any, Any]:
-    """Read the draft and the target law.
+    """Read the draft and the target distribution.
 
     Parameters
     ----------
     files : sequence of Path
-        None, one that holds both laws, or two that hold one each.
+        None, one that holds both distributions, or two that hold one each.
     draft, target : str or None
         Numbers with commas between them.
     exact : bool
-        Take decimals in text for the fractions that they are; that is also done if either law has
-        a fraction such as 1/3.
+        Take decimals in text for the fractions that they are; that is also done if either
+        distribution has a fraction such as 1/3.
 
     Returns
     -------
@@ -60,24 +58,24 @@ def given_laws(
     Raises
     ------
     InvalidInputError
-        If it is not clear which laws are meant, or a file is not one of laws.
+        If it is not clear which distributions are meant, or a file is not one of distributions.
     InvalidDistributionError
         If an entry is no number.
 
     Examples
     --------
-    >>> given_laws([], "1/3, 2/3", "0.5,0.5", exact=False)[1]
+    >>> read_distributions([], "1/3, 2/3", "0.5,0.5", exact=False)[1]
     [Fraction(1, 2), Fraction(1, 2)]
     """
     inline = {"draft": draft, "target": target}
     laws: dict[str, Any]
     if files:
         if draft is not None or target is not None:
-            raise InvalidInputError(f"there are laws in files and in options; {HOW}")
+            raise InvalidInputError(f"there are distributions in files and in options; {HOW}")
         laws = _from_files(files)
     elif draft is None or target is None:
         missing = " and no ".join(name for name, text in inline.items() if text is None)
-        raise InvalidInputError(f"no {missing} law is given; {HOW}")
+        raise InvalidInputError(f"no {missing} distribution is given; {HOW}")
     else:
         laws = {"draft": draft.split(","), "target": target.split(",")}
     exact = exact or any(
@@ -96,7 +94,7 @@ def check_exact_size(law: Any, k: int) -> None:
     Parameters
     ----------
     law : sequence of numbers
-        One law; only its fractions count.
+        One distribution; only its fractions count.
     k : int
         Number of drafts.
 
@@ -110,7 +108,7 @@ def check_exact_size(law: Any, k: int) -> None:
         unit = math.lcm(unit, denominator)
         if k * unit.bit_length() > LARGEST_POWER_BITS:
             raise ProblemTooLargeError(
-                f"exact numbers for k = {k} drafts from these laws would have more than "
+                f"exact numbers for k = {k} drafts from these distributions would have more than "
                 f"{LARGEST_POWER_BITS:,} bits; give decimals without --exact, or a smaller k"
             )
 
@@ -122,7 +120,7 @@ def _from_files(files: Sequence[Path]) -> dict[str, Any]:
     if len(files) == 2:
         for path, laws in zip(files, found, strict=True):
             if len(laws) != 1:
-                raise InvalidInputError(f"{named(path)} has {len(laws)} laws; {HOW}")
+                raise InvalidInputError(f"{file_label(path)} has {len(laws)} distributions; {HOW}")
         return {
             name: next(iter(laws.values()))
             for name, laws in zip(("draft", "target"), found, strict=True)
@@ -130,8 +128,8 @@ def _from_files(files: Sequence[Path]) -> dict[str, Any]:
     if found[0].keys() != {"draft", "target"}:
         names = ", ".join(shown(name) for name in list(found[0])[:4] if name) or "without names"
         raise InvalidInputError(
-            f"{named(files[0])} should hold two laws, 'draft' and 'target', and holds "
-            f"{len(found[0])}: {names}; {HOW}"
+            f"{file_label(files[0])} should hold two distributions, 'draft' and 'target', and "
+            f"holds {len(found[0])}: {names}; {HOW}"
         )
     return found[0]
 
@@ -145,18 +143,18 @@ def _read(path: Path) -> dict[str, Any]:
             if not isinstance(law, list):
                 of = f" at {shown(name)}" if name else ""
                 raise InvalidInputError(
-                    f"{named(path)} has {shown(law)}{of}; a law is a list of numbers, or of "
-                    'fractions such as "1/3"'
+                    f"{file_label(path)} has {shown(law)}{of}; a distribution is a list of "
+                    'numbers, or of fractions such as "1/3"'
                 )
         return laws
     return {name: _array(rows) for name, rows in open_arrays(path).items()}
 
 
-def _array(rows: Rows) -> npt.NDArray[Any]:
-    if len(rows.shape) != 1 or not 0 < rows.shape[0] <= LARGEST_LAW:
+def _array(rows: StoredArray) -> npt.NDArray[Any]:
+    if len(rows.shape) != 1 or not 0 < rows.shape[0] <= MAX_TOKENS:
         raise InvalidInputError(
-            f"{rows.described} has the shape {shown(rows.shape)}; a law has one axis, with 1 to "
-            f"{LARGEST_LAW:,} tokens"
+            f"{rows.description} has the shape {shown(rows.shape)}; a distribution has one "
+            f"axis, with 1 to {MAX_TOKENS:,} tokens"
         )
     return rows.read(0, rows.shape[0])
 
@@ -165,7 +163,9 @@ def _numbers(law: Any, name: str, exact: bool) -> Any:
     """Turn text into numbers; arrays have numbers already."""
     if isinstance(law, np.ndarray):
         return law
-    return [_number(entry, f"the {name} law", index, exact) for index, entry in enumerate(law)]
+    return [
+        _number(entry, f"the {name} distribution", index, exact) for index, entry in enumerate(law)
+    ]
 
 
 def _number(entry: Any, where: str, index: int, exact: bool) -> Any:

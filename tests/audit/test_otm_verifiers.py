@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import LOSSLESS, NOT_LOSSLESS, Subject, lossless
-from otm.audit.adapters.ours import chain_kernel, decoding, drafts_kernel, trees
+from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, lossless
+from otm.audit.adapters.otm_verifiers import (
+    chain_kernel,
+    multi_draft_kernel,
+    spectr_step,
+    speculative_loop,
+)
 from otm.audit.breakpoints import by_breakpoints
 from otm.audit.instances import INSTANCES
-from otm.coupling import RULES, RecursiveRejectionWithoutReplacement, TypicalAcceptance
-from otm.coupling.rules import Rule
+from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement, TypicalAcceptance
+from otm.coupling.build import PlanBuilder
 from otm.decoding import tree_rules
 from otm.errors import InvalidParameterError, UnknownMethodError
 
@@ -20,23 +25,23 @@ CHAINS = ("zeros", "three tokens", "two drafts, two tokens")
 SEVERAL = (*CHAINS, "pairs")
 
 
-def passes(subject: Subject, names: tuple[str, ...], method: str) -> None:
+def passes(adapter: Adapter, names: tuple[str, ...], method: str) -> None:
     """Assert that the audit has nothing to say."""
-    report = lossless(subject, instances=[INSTANCES[name] for name in names], examples=0)
+    report = lossless(adapter, instances=[INSTANCES[name] for name in names], examples=0)
     assert (report.verdict, report.method) == (LOSSLESS, method), str(report)
     assert report.instances == len(names)
 
 
-@pytest.mark.parametrize("verification", ["chain", "block"])
-def test_loops_of_one_chain(verification: str) -> None:
-    passes(decoding(verification), CHAINS, "exact paths")
+@pytest.mark.parametrize("rule", ["chain", "block"])
+def test_loops_of_one_chain(rule: str) -> None:
+    passes(speculative_loop(rule), CHAINS, "exact paths")
 
 
 @pytest.mark.parametrize("prefix_tree", [False, True])
 @pytest.mark.parametrize("rule", tree_rules())
 def test_loops_of_several_chains(rule: str, prefix_tree: bool) -> None:
     names = ("zeros", "pairs", "two drafts, two tokens") if prefix_tree else ("zeros", "pairs")
-    passes(trees(rule, prefix_tree=prefix_tree), names, "exact paths")
+    passes(spectr_step(rule, prefix_tree=prefix_tree), names, "exact paths")
 
 
 @pytest.mark.parametrize("rule", ["chain", "block"])
@@ -46,14 +51,14 @@ def test_definitions_of_kernels(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", ["k-seq", "levels"])
 def test_definitions_of_kernels_for_several_chains(rule: str) -> None:
-    passes(drafts_kernel(rule), SEVERAL[:2] if rule == "levels" else SEVERAL, "exact paths")
+    passes(multi_draft_kernel(rule), SEVERAL[:2] if rule == "levels" else SEVERAL, "exact paths")
 
 
 TORCH = [
     (chain_kernel, "chain", CHAINS[1:]),
     (chain_kernel, "block", CHAINS[1:]),
-    (drafts_kernel, "k-seq", SEVERAL[2:]),
-    (drafts_kernel, "levels", SEVERAL[3:]),
+    (multi_draft_kernel, "k-seq", SEVERAL[2:]),
+    (multi_draft_kernel, "levels", SEVERAL[3:]),
 ]
 
 
@@ -79,10 +84,10 @@ def test_triton_decides_alike_on_every_piece(kernel: Any, rule: str) -> None:
 
 def test_what_is_not_lossless_does_not_pass() -> None:
     """Catches adapters that show the audit something else than the loop."""
-    lossy = trees(TypicalAcceptance, name="typical acceptance")
+    lossy = spectr_step(TypicalAcceptance, name="typical acceptance")
     report = lossless(lossy, instances=[INSTANCES["zeros"], INSTANCES["pairs"]], examples=0)
     assert report.verdict == NOT_LOSSLESS
-    assert report.subject == "spectr, typical acceptance"
+    assert report.verifier == "spectr, typical acceptance"
 
 
 @pytest.mark.parametrize(
@@ -90,10 +95,10 @@ def test_what_is_not_lossless_does_not_pass() -> None:
     [
         lambda: chain_kernel("k-seq"),
         lambda: chain_kernel("chain", "cuda"),
-        lambda: drafts_kernel("chain"),
-        lambda: trees("greedy rule"),
-        lambda: decoding("typo"),
-        lambda: decoding(None),  # type: ignore[arg-type]
+        lambda: multi_draft_kernel("chain"),
+        lambda: spectr_step("greedy rule"),
+        lambda: speculative_loop("typo"),
+        lambda: speculative_loop(None),  # type: ignore[arg-type]
     ],
 )
 def test_unknown_names_are_refused_at_once(call: Any) -> None:
@@ -101,13 +106,13 @@ def test_unknown_names_are_refused_at_once(call: Any) -> None:
         call()
 
 
-@pytest.mark.parametrize("rule", [RecursiveRejectionWithoutReplacement, RULES["SpecHub"]])
-def test_rules_for_drafts_of_other_laws_are_refused_at_once(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", [RecursiveRejectionWithoutReplacement, PLANS["SpecHub"]])
+def test_rules_for_drafts_of_other_laws_are_refused_at_once(rule: PlanBuilder) -> None:
     """Catches "not lossless" as the verdict on a rule that was given the wrong drafts."""
     with pytest.raises(InvalidParameterError, match="not a rule for k independent drafts"):
-        trees(rule)
+        spectr_step(rule)
 
 
 def test_rules_without_a_plan_are_refused_at_once() -> None:
     with pytest.raises(InvalidParameterError, match="returned None"):
-        trees(lambda problem: None)  # type: ignore[arg-type, return-value]
+        spectr_step(lambda problem: None)  # type: ignore[arg-type, return-value]

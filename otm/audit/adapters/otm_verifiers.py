@@ -1,4 +1,4 @@
-"""Our own decoding loops and kernels as subjects."""
+"""The decoding loops and kernels of OTM as verifiers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import numpy.typing as npt
 
 from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.batched import Batched
 from otm.audit.adapters.honest import models_for
-from otm.audit.subject import Instance, Subject
-from otm.coupling.rules import Rule
+from otm.coupling.build import PlanBuilder
 from otm.decoding import ModelDrafter, speculative, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import Randomness
-from otm.decoding.generate import CHAIN_VERIFIERS, verifier_of
 from otm.decoding.reading import Path
 from otm.decoding.verification import plan_of_tree
+from otm.decoding.verifiers import tree_verifier
 from otm.kernels import verify, verify_drafts
 from otm.kernels.multi_draft_checks import coins_of
+from otm.rules import named
 
-__all__ = ["chain_kernel", "decoding", "drafts_kernel", "trees"]
+__all__ = ["chain_kernel", "multi_draft_kernel", "spectr_step", "speculative_loop"]
 
 ONE_BY_ONE = 64
 """Most rows of one launch in Triton's interpreter, which takes them one after another."""
 
 
-class _Loop(Subject):
+class _Loop(Adapter):
     """A way to decode an instance with uniforms from a source."""
 
     def __init__(
@@ -40,7 +41,7 @@ class _Loop(Subject):
         self._decode = decode
         self._chains = chains
 
-    def takes(self, instance: Instance) -> bool:
+    def supports(self, instance: Instance) -> bool:
         """One chain, or any number of chains."""
         return self._chains or instance.k == 1
 
@@ -50,30 +51,30 @@ class _Loop(Subject):
         return self._decode(instance, source, *models)
 
 
-def decoding(verification: str = "chain") -> Subject:
+def speculative_loop(rule: str = "chain") -> Adapter:
     """Audit `otm.decoding.speculative`, from the prompt to γ + 1 tokens.
 
     Parameters
     ----------
-    verification : {"chain", "block"}, optional
+    rule : {"chain", "block"}, optional
         As there.
 
     Returns
     -------
-    Subject
+    Adapter
         For one chain.
 
     Raises
     ------
     UnknownMethodError
-        If there is no such verification.
+        If there is no such rule.
 
     Examples
     --------
-    >>> decoding("block").name
+    >>> speculative_loop("block").name
     'speculative, block'
     """
-    check_name("verification", verification, CHAIN_VERIFIERS)
+    named(rule, "verifier", several=False)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         return speculative(
@@ -81,15 +82,17 @@ def decoding(verification: str = "chain") -> Subject:
             draft,
             [instance.prompt],
             gamma=instance.gamma,
-            verification=verification,
+            rule=rule,
             max_tokens=instance.gamma + 1,
             uniforms=[source],
         ).sequences[0]
 
-    return _Loop(f"speculative, {verification}", decode, chains=False)
+    return _Loop(f"speculative, {rule}", decode, chains=False)
 
 
-def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = None) -> Subject:
+def spectr_step(
+    rule: str | PlanBuilder, *, prefix_tree: bool = False, name: str | None = None
+) -> Adapter:
     """Audit one step of `otm.decoding.spectr`, with k chains or a tree of k drafts at each node.
 
     Parameters
@@ -104,7 +107,7 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
 
     Returns
     -------
-    Subject
+    Adapter
         For k chains or one tree.
 
     Raises
@@ -117,10 +120,10 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
 
     Examples
     --------
-    >>> trees("traversal", prefix_tree=True).name
+    >>> spectr_step("traversal", prefix_tree=True).name
     'spectr, traversal, prefix tree'
     """
-    verifier = verifier_of(rule)
+    verifier = tree_verifier(rule)
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
         law = SparseProbs([0, 1], [0.5, 0.5])
         plan_of_tree(rule, law, law, 2)
@@ -140,7 +143,7 @@ def trees(rule: str | Rule, *, prefix_tree: bool = False, name: str | None = Non
     return _Loop(f"spectr, {called}{ending}", decode, chains=True)
 
 
-def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Subject:
+def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
     """Audit `otm.kernels.verify` of probabilities.
 
     Parameters
@@ -153,7 +156,7 @@ def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Subject:
 
     Returns
     -------
-    Subject
+    Adapter
         For one chain; a batch of runs is one batch there.
 
     Raises
@@ -172,7 +175,7 @@ def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Subject:
     return _kernel(verify, rule, backend, several=False)
 
 
-def drafts_kernel(rule: str = "k-seq", backend: str = "numpy") -> Subject:
+def multi_draft_kernel(rule: str = "k-seq", backend: str = "numpy") -> Adapter:
     """Audit `otm.kernels.verify_drafts` of probabilities.
 
     Parameters
@@ -184,7 +187,7 @@ def drafts_kernel(rule: str = "k-seq", backend: str = "numpy") -> Subject:
 
     Returns
     -------
-    Subject
+    Adapter
         For k chains; a batch of runs is one batch there.
 
     Raises
@@ -194,14 +197,14 @@ def drafts_kernel(rule: str = "k-seq", backend: str = "numpy") -> Subject:
 
     Examples
     --------
-    >>> drafts_kernel("levels").name
+    >>> multi_draft_kernel("levels").name
     'levels kernel, numpy'
     """
     check_name("rule", rule, ("k-seq", "levels"))
     return _kernel(verify_drafts, rule, backend, several=True)
 
 
-def _kernel(kernel: Callable[..., Any], rule: str, backend: str, *, several: bool) -> Subject:
+def _kernel(kernel: Callable[..., Any], rule: str, backend: str, *, several: bool) -> Adapter:
     check_name("backend", backend, ("numpy", "torch", "triton"))
 
     def count(gamma: int, k: int) -> int:

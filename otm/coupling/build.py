@@ -1,0 +1,69 @@
+"""From the name of a rule, or anybody's function, to its plan for a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, TypeVar
+
+from otm._core.numbers import check_name
+from otm._core.text import shown
+from otm.coupling.plan import TransportPlan
+from otm.errors import InvalidParameterError
+from otm.problem import Problem
+from otm.rules import RULES, Rule, names
+
+_T = TypeVar("_T")
+
+PlanBuilder = Callable[[Problem], TransportPlan]
+"""From a problem to a plan: the classes of `otm.coupling`, or one's own function."""
+
+
+def plan_class(rule: Rule) -> type[TransportPlan]:
+    """Class of the plan of a rule of the list, imported on use."""
+    file, _, name = rule.plan.partition(".")
+    found: type[TransportPlan] = getattr(import_module(f"otm.coupling.{file}"), name)
+    return found
+
+
+def _builder(rule: Rule) -> PlanBuilder:
+    """Class of a rule or, where it takes a certain number of drafts, a function that sets it."""
+    cls, k = plan_class(rule), rule.k
+    if k is None:
+        return cls
+    return lambda problem: cls(Problem(problem.draft, problem.target, k))
+
+
+PLANS: dict[str, PlanBuilder] = {name: _builder(RULES[name]) for name in names("plan")}
+"""The lossless rules of `otm.rules` that have a plan, as functions from a problem to it."""
+
+
+def build_plan(rule: PlanBuilder, problem: Problem, name: object = None) -> TransportPlan:
+    """Plan of a rule, which may be anybody's, for a problem; refuses what is no plan."""
+    plan: object = rule(problem)
+    if not isinstance(plan, TransportPlan):
+        raise InvalidParameterError(
+            f"the rule {shown(name or rule)} returned {shown(plan)}; it must return a "
+            "TransportPlan, as KSeq does for a problem"
+        )
+    return plan
+
+
+def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
+    """Rules by name, from a name, several names out of `known`, or a mapping from names to rules.
+
+    In the order of what was given; names that are not known, and what is no rule, are refused.
+    """
+    if isinstance(rules, Mapping):
+        for name, rule in rules.items():
+            if not callable(rule) and rule not in known.values():
+                raise InvalidParameterError(
+                    f"rule {shown(name)} is a {type(rule).__name__}; give a function from a "
+                    "problem to a plan, such as otm.coupling.KSeq"
+                )
+        return {str(name): rule for name, rule in rules.items()}
+    several = isinstance(rules, Iterable) and not isinstance(rules, str)
+    given = list(rules) if several else [rules]
+    for name in given:
+        check_name("rule", name, known, advice="give others by a mapping from names to functions")
+    return {name: known[name] for name in given}

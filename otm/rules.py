@@ -1,0 +1,233 @@
+"""The rules of verification: the one list of their names and properties.
+
+A rule turns drafts into output without changing the distribution of the target.  It may come in
+three forms, and has one name for all of them:
+
+- a *plan* (`otm.coupling`): one token from k drafts, with exact laws.  `otm.compare`, reports, the
+  audit and the tests of the protocol run over these; in a loop the rules for i.i.d. drafts verify
+  trees of drafts by SpecTr's recursion;
+- a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
+- a *kernel* (`otm.kernels`): the same decisions on tensors, in a file of one name per backend.
+
+Adding a rule is a file and a line here.  A function that is not the same has a name of its own:
+"grid k-Seq" takes its division factor from a grid, where "k-Seq" computes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from otm._core.numbers import no_such_name
+from otm._core.text import shown
+from otm.errors import UnknownMethodError
+
+__all__ = ["RULES", "Rule", "named", "names"]
+
+Form = Literal["plan", "verifier", "kernel"]
+"""What a rule may be asked for as."""
+
+BACKENDS = ("numpy", "torch", "triton")
+"""Where kernels run; numpy is the definition."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of verification and where its forms are.
+
+    Attributes
+    ----------
+    name : str
+        The name that every part of OTM knows it by.
+    drafts : str
+        How its drafts are drawn: a class of `otm.drafts`.
+    source : str
+        Paper, and the number of its theorem, algorithm or section; or the page that proves it.
+    plan : str
+        Class of its plan, below `otm.coupling`, as "file.Class"; empty if it has none.
+    verifier : str
+        Its function for chains or trees, below `otm.decoding`, as "file.function"; empty if it
+        has none but SpecTr's recursion over its plan.
+    kernel : str
+        File of its kernels, the same in each backend's folder of `otm.kernels`; empty if it has
+        none.
+    k : int or None
+        Number of drafts, where the rule takes no other; None for any number.
+    lossless : bool
+        Whether the output has the distribution of the target.
+    parameters : tuple of str
+        What must be given beside a problem.
+
+    Examples
+    --------
+    >>> RULES["k-Seq"].source
+    'Sun et al. 2023 (SpecTr), Algorithm 2'
+    >>> RULES["grid k-Seq"].backends
+    ('numpy', 'torch', 'triton')
+    """
+
+    name: str
+    drafts: str
+    source: str
+    plan: str = ""
+    verifier: str = ""
+    kernel: str = ""
+    k: int | None = None
+    lossless: bool = True
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Backends that its kernel runs on; none if it has no kernel."""
+        return BACKENDS if self.kernel else ()
+
+    @property
+    def several(self) -> bool:
+        """Whether it takes any number of drafts for a token, and so several chains or a tree."""
+        return self.k is None
+
+
+_LIST = (
+    Rule("optimal", "IID", "docs/theory/optimal-plan.md, Theorem 5.3", "optimal.OptimalPlan"),
+    Rule("k-Seq", "IID", "Sun et al. 2023 (SpecTr), Algorithm 2", "k_seq.KSeq"),
+    Rule(
+        "recursive rejection", "IID", "Miao et al. 2024 (SpecInfer); SpecTr, appendix B.3",
+        "recursive_rejection.RecursiveRejection",
+    ),
+    Rule(
+        "recursive rejection without replacement", "WithoutReplacement",
+        "Chen et al. 2024 (Sequoia); Jeon et al. 2024",
+        "recursive_rejection_without_replacement.RecursiveRejectionWithoutReplacement",
+    ),
+    Rule("greedy", "Greedy", "Hu et al. 2025", "greedy_drafts.GreedyRule"),
+    Rule("SpecHub", "HubPairs", "Sun et al. 2024 (SpecHub)", "spec_hub.SpecHub", k=2),
+    Rule(
+        "importance selection", "IID", "Khisti et al. 2025",
+        "importance_selection.ImportanceSelection",
+    ),
+    Rule("list coupling", "IID", "Rowan et al. 2025", "list_coupling.ListCoupling"),
+    Rule(
+        "naive target sampling", "IID", "Miao et al. 2024 (SpecInfer)",
+        "naive_target_sampling.NaiveTargetSampling",
+    ),
+    Rule(
+        "non-iterative rejection", "IID", "Leviathan et al. 2023, appendix A.2",
+        "non_iterative_rejection.NonIterativeRejection",
+    ),
+    Rule(
+        "maximal coupling", "IID", "SpecTr, Algorithm 1; Leviathan et al. 2023, section 2.3",
+        "maximal.MaximalCoupling", k=1,
+    ),
+    Rule(
+        "chain", "IID", "Leviathan et al. 2023, Algorithm 1",
+        verifier="verification.verify_chain", kernel="chain", k=1,
+    ),
+    Rule(
+        "block", "IID", "Sun et al. 2024 (block verification), Algorithm 2",
+        verifier="traversal.verify_traversal", kernel="block", k=1,
+    ),
+    Rule("traversal", "IID", "Weng et al. 2025", verifier="traversal.verify_traversal"),
+    Rule("grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2", kernel="k_seq"),
+    Rule("levels", "IID", "docs/theory/levels.md, Theorem 11.2", kernel="levels"),
+    Rule(
+        "lenient", "IID", "docs/theory/lenience.md; Leviathan et al. 2023, appendix A.5",
+        "lenient.LenientPlan", lossless=False, parameters=("lenience",),
+    ),
+    Rule(
+        "lenient argmax", "IID", "Leviathan et al. 2023, appendix A.5",
+        "lenient.ArgmaxLenientPlan", k=1, lossless=False, parameters=("lenience",),
+    ),
+    Rule(
+        "typical acceptance", "IID", "Cai et al. 2024 (Medusa), section 2.3.1",
+        "typical_acceptance.TypicalAcceptance", lossless=False,
+    ),
+)  # fmt: skip
+
+RULES: dict[str, Rule] = {rule.name: rule for rule in _LIST}
+"""Every rule by its name."""
+
+
+def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
+    """List the lossless rules that have a form and need no parameters.
+
+    Parameters
+    ----------
+    form : {"plan", "verifier", "kernel"}
+        What they shall have; "verifier" takes in SpecTr's recursion over plans for i.i.d. drafts.
+    several : bool, optional
+        Only those for several drafts of a token (True) or for one chain (False).
+
+    Returns
+    -------
+    tuple of str
+        In the order of the list.
+
+    Examples
+    --------
+    >>> names("kernel")
+    ('chain', 'block', 'grid k-Seq', 'levels')
+    >>> names("verifier", several=False)
+    ('chain', 'block')
+    """
+    return tuple(
+        rule.name
+        for rule in _LIST
+        if _has(rule, form) and rule.lossless and several in (None, rule.several)
+    )
+
+
+def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
+    """Return the rule of a name, if it has a form.
+
+    Parameters
+    ----------
+    name : str
+        A name of the list.
+    form : {"plan", "verifier", "kernel"}
+        What the rule is asked for as.
+    several : bool, optional
+        As for `names`.
+
+    Returns
+    -------
+    Rule
+        The rule.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no rule of this name, or it has not this form; the message lists those that do.
+
+    Examples
+    --------
+    >>> named("block", "kernel").source
+    'Sun et al. 2024 (block verification), Algorithm 2'
+    """
+    rule = RULES.get(name) if isinstance(name, str) else None
+    if rule is not None and _has(rule, form) and several in (None, rule.several):
+        return rule
+    known = names(form, several=several)
+    if rule is None:
+        raise no_such_name("rule", name, known)
+    where = ", ".join(f"{part} ({home})" for part, home in _HOMES.items() if _has(rule, part))
+    raise UnknownMethodError(
+        f"rule {shown(name)} cannot be used here: it is for {rule.drafts} drafts and comes as "
+        f"{where}; here there are {', '.join(known)}"
+    )
+
+
+_HOMES: dict[Form, str] = {
+    "plan": "otm.coupling",
+    "verifier": "otm.decoding",
+    "kernel": "otm.kernels",
+}
+
+
+def _has(rule: Rule, form: Form) -> bool:
+    """Whether a rule has a form."""
+    if form == "plan":
+        return bool(rule.plan)
+    if form == "kernel":
+        return bool(rule.kernel)
+    recursion = bool(rule.plan) and rule.drafts == "IID" and rule.several and not rule.parameters
+    return bool(rule.verifier) or (recursion and rule.lossless)

@@ -1,0 +1,132 @@
+"""From an entry to the computation: at most ten modules deep, and always downwards.
+
+A layer calls what is above it in three ways only: methods that it declares and a subclass gives,
+functions that it was handed (the verifier that is audited, a predicate), and operators of values.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import otm
+from otm.audit import lossless
+from otm.audit.instances import INSTANCES
+
+IMPORTS = runpy.run_path(str(Path(__file__).with_name("test_import.py")))
+DEEPEST = 10
+OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rmul", "add", "radd")}
+
+
+def rank(module: str) -> int:
+    """Height of a module's layer."""
+    package = IMPORTS["package"](module)
+    return next(i for i, layer in enumerate(IMPORTS["LAYERS"]) if package in layer)
+
+
+def is_override(frame: FrameType, caller: str) -> bool:
+    """Whether a call is that of a method which a class of the caller's layer declares."""
+    owner = type(frame.f_locals.get("self"))
+    return any(
+        frame.f_code.co_name in vars(base) and rank(base.__module__) <= rank(caller)
+        for base in owner.__mro__[1:]
+        if base.__module__.startswith("otm")
+    )
+
+
+def is_handed_down(frame: FrameType) -> bool:
+    """Whether the caller holds the function as a value, or what is called is an operator of one."""
+    code, caller = frame.f_code, frame.f_back
+    if code.co_name in OPERATORS or caller is None:
+        return True
+    values = [getattr(value, "__func__", value) for value in caller.f_locals.values()]
+    return any(getattr(value, "__code__", None) is code for value in values)
+
+
+def watched(call: Callable[[], Any]) -> tuple[list[str], set[tuple[str, str]]]:
+    """Return the modules on the deepest stack of a call, and its calls to higher layers."""
+    stack: list[str] = []
+    deepest: list[str] = []
+    upwards = set()
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal deepest
+        if event == "call":
+            module = frame.f_globals.get("__name__", "")
+            callers = [name for name in stack if name.startswith("otm.")]
+            stack.append(module)
+            if not module.startswith("otm."):
+                return
+            up = bool(callers) and rank(module) > rank(callers[-1])
+            if up and not is_override(frame, callers[-1]) and not is_handed_down(frame):
+                upwards.add((callers[-1], f"{module}:{frame.f_code.co_qualname}"))
+            chain = list(dict.fromkeys([*callers, module]))
+            deepest = max(deepest, chain, key=len)
+        elif event == "return" and stack:
+            stack.pop()
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return deepest, upwards
+
+
+def solve() -> None:
+    solution = otm.solve([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)
+    solution.plan.select([0, 1], [0.5] * 4)
+    solution.certificate.check()
+
+
+def generate() -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    from otm.integrations.huggingface import AssistedDecoding
+
+    config = transformers.LlamaConfig(
+        vocab_size=16, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=32,
+    )  # fmt: skip
+    target, draft = (transformers.LlamaForCausalLM(config).eval() for _ in range(2))
+    decoding = AssistedDecoding(draft, k=2, gamma=2)
+    prompt = torch.tensor([[1, 2, 3]])
+    target.generate(prompt, custom_generate=decoding, do_sample=True, max_new_tokens=4)
+
+
+def accept_everything(
+    target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any
+) -> list[int]:
+    return list(draft_tokens)
+
+
+CALLS = {
+    "solve": solve,
+    "compare": lambda: repr(otm.compare([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)),
+    "generate": generate,
+    "audit": lambda: lossless(accept_everything, examples=0, instances=[*INSTANCES.values()][:1]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_goes_down_at_most_ten_modules(name: str) -> None:
+    """Bug: a layer that only passes on, or one that asks the layer above it."""
+    CALLS[name]()  # imports are no calls
+    deepest, upwards = watched(CALLS[name])
+    assert 3 <= len(deepest) <= DEEPEST, " > ".join(deepest)
+    assert not upwards
+
+
+def test_a_call_upwards_is_seen() -> None:
+    """The control: `otm._core.checks` asks for the `repr` of a solution."""
+    from otm._core.text import shown
+
+    solution = otm.solve([0.5, 0.5], [0.5, 0.5], 2)
+    _, upwards = watched(lambda: shown(solution))
+    assert any(callee.startswith("otm.solution:") for _, callee in upwards)

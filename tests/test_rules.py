@@ -1,0 +1,121 @@
+"""The list of rules agrees with what it lists, and every part of OTM reads it."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import otm
+from otm.coupling import PLANS
+from otm.coupling.build import plan_class
+from otm.coupling.plan import TransportPlan
+from otm.decoding import tree_rules
+from otm.decoding.verifiers import chain_verifier, tree_verifier
+from otm.errors import UnknownMethodError
+from otm.rules import BACKENDS, RULES, Form, named, names
+
+KERNELS = Path(otm.__file__).parent / "kernels"
+PROBLEM = otm.Problem([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)
+PARAMETERS: dict[str, Any] = {"lenience": 0.5}
+
+
+def test_every_name_is_there_once() -> None:
+    """Bug: two rules under one name, or one rule in two spellings."""
+    assert all(name == rule.name for name, rule in RULES.items())
+    spellings = [name.lower().replace("-", " ") for name in RULES]
+    assert len(set(spellings)) == len(RULES)
+    for form in ("plan", "verifier", "kernel"):
+        assert set(names(form)) <= set(RULES)
+    forms = [{*names("plan")}, {*names("verifier")}, {*names("kernel")}]
+    assert set().union(*forms) == {name for name, rule in RULES.items() if rule.lossless}
+
+
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.plan])
+def test_a_plan_is_what_the_list_says(name: str) -> None:
+    """Bug: a rule that is listed as lossless and is not, or for other drafts than its own."""
+    rule = RULES[name]
+    cls = plan_class(rule)
+    assert issubclass(cls, TransportPlan)
+    problem = PROBLEM if rule.k is None else otm.Problem(PROBLEM.draft, PROBLEM.target, rule.k)
+    parameters = {key: PARAMETERS[key] for key in rule.parameters}
+    plan: Any = cls(problem, **parameters)
+    assert plan.lossless == rule.lossless
+    assert type(plan.drafts).__name__ == rule.drafts
+    assert plan.drafts.k == (rule.k or 2)
+    required = [
+        parameter.name
+        for parameter in inspect.signature(cls).parameters.values()
+        if parameter.default is parameter.empty
+    ]
+    assert required == ["problem", *rule.parameters]
+
+
+def test_every_plan_class_is_listed() -> None:
+    """Bug: a rule in a file that nobody lists, which no test of the protocol then sees."""
+    bases = {"TransportPlan", "ResidualPlan", "TablePlan"}  # a table is any rule, and so none
+    classes = {
+        name
+        for name in otm.coupling.__all__
+        if inspect.isclass(value := getattr(otm.coupling, name))
+        and issubclass(value, TransportPlan)
+    }
+    assert {plan_class(rule).__name__ for rule in RULES.values() if rule.plan} == classes - bases
+
+
+@pytest.mark.parametrize("name", names("kernel"))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_kernel_has_a_file_for_each_backend(name: str, backend: str) -> None:
+    assert (KERNELS / backend / f"{RULES[name].kernel}.py").is_file()
+
+
+def test_verifiers_are_functions_of_the_loop() -> None:
+    for name in names("verifier", several=False):
+        assert callable(chain_verifier(name))
+    for name in tree_rules():
+        assert callable(tree_verifier(name))
+    for rule in RULES.values():
+        if rule.verifier:
+            file, _, function = rule.verifier.partition(".")
+            assert callable(getattr(import_module(f"otm.decoding.{file}"), function))
+
+
+def test_what_has_a_plan_is_compared() -> None:
+    """Bug: a rule that `compare` does not know although it is listed."""
+    assert {rule.name for rule in otm.compare(PROBLEM.draft, PROBLEM.target, 2)} == set(PLANS)
+    assert set(PLANS) == set(names("plan"))
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "says"),
+    [
+        ("k-seq", "plan", "there is no rule 'k-seq'; there are optimal, k-Seq"),
+        (None, "plan", "there is no rule None"),
+        ("greedy", "verifier", "'greedy' cannot be used here: it is for Greedy drafts"),
+        ("k-Seq", "kernel", "comes as plan \\(otm.coupling\\).*here there are chain, block"),
+    ],
+)
+def test_other_names_are_refused_with_the_known_ones(name: Any, form: Form, says: str) -> None:
+    with pytest.raises(UnknownMethodError, match=says):
+        named(name, form)
+
+
+def test_the_page_lists_every_rule() -> None:
+    """Bug: a rule of the list that the documentation lacks, or says other things of."""
+    page = (Path(__file__).parents[1] / "docs" / "how-to-choose.md").read_text(encoding="utf-8")
+    section = page.partition("## All rules")[2].partition("\n## ")[0]
+    rows = {cells[0]: cells for line in section.splitlines() if (cells := cells_of(line))}
+    assert len(rows) == len(RULES) + 2  # the heading and the line below it
+    for rule in RULES.values():
+        drafts = rule.drafts if rule.k is None else f"{rule.drafts}, {rule.k}"
+        forms = [form for form in ("plan", "verifier", "kernel") if getattr(rule, form)]
+        lossless = "yes" if rule.lossless else "no"
+        assert rows[rule.name][1:] == [drafts, ", ".join(forms), lossless, rule.source]
+
+
+def cells_of(line: str) -> list[str]:
+    """Cells of a row of a table."""
+    return [cell.strip() for cell in line.strip("| ").split("|")] if line.startswith("| ") else []
