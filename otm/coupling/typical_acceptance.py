@@ -99,7 +99,8 @@ class TypicalAcceptance(ResidualPlan):
 
         In exact mode e^(−H) is the fraction that its float is.
         """
-        target = self.problem.target[self.problem.target > 0].astype(np.float64)
+        target = self.problem.target.astype(np.float64)
+        target = target[target > 0]  # as floats, where a small fraction is 0
         perplexity: Number = math.exp(float((target * np.log(target)).sum()))
         if self.problem.exact:
             perplexity = Fraction(perplexity)
