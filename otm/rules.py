@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from otm._core.numbers import no_such_name
 from otm._core.text import shown
 from otm.errors import UnknownMethodError
 
@@ -216,13 +217,13 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     rule = RULES.get(name) if isinstance(name, str) else None
     if rule is not None and _has(rule, form) and several in (None, rule.several):
         return rule
-    known = ", ".join(names(form, several=several))
+    known = names(form, several=several)
     if rule is None:
-        raise UnknownMethodError(f"there is no rule {shown(name)}; known rules are {known}")
+        raise no_such_name("rule", name, known)
     where = ", ".join(f"{part} ({home})" for part, home in _HOMES.items() if _has(rule, part))
     raise UnknownMethodError(
         f"rule {shown(name)} cannot be used here: it is for {rule.drafts} drafts and comes as "
-        f"{where}; here there are {known}"
+        f"{where}; here there are {', '.join(known)}"
     )
 
 

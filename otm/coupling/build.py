@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
+from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
+from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.problem import Problem
 from otm.rules import RULES, Rule, names
 
@@ -74,9 +75,5 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
     several = isinstance(rules, Iterable) and not isinstance(rules, str)
     given = list(rules) if several else [rules]
     for name in given:
-        if not isinstance(name, str) or name not in known:
-            raise UnknownMethodError(
-                f"rule {shown(name)}; known rules are {', '.join(known)}; others are given by a "
-                "mapping from names to functions of a problem"
-            )
+        check_name("rule", name, known, advice="give others by a mapping from names to functions")
     return {name: known[name] for name in given}

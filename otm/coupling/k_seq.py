@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from otm._core.arithmetic import Law, Number, read_only
+from otm._core.numbers import as_parameter
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import TokenwisePlan
 from otm.errors import InvalidParameterError
 from otm.optimum.division_factor import excess, optimal_division_factor
-from otm.problem import as_parameter
 
 __all__ = ["KSeq"]
 
@@ -59,7 +59,7 @@ class KSeq(TokenwisePlan):
         if self.rho is None:
             object.__setattr__(self, "rho", optimal_division_factor(self.problem))
             return
-        given = as_parameter(self.problem, self.rho, "rho")
+        given = as_parameter(self.rho, "rho", exact=self.problem.exact)
         tolerance = 0 if self.problem.exact else VALIDITY_TOLERANCE
         if not (given >= 1 and excess(self.problem, given) <= tolerance):
             raise InvalidParameterError(

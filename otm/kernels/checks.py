@@ -6,7 +6,7 @@ entry is therefore told not to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -18,10 +18,9 @@ from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
     InvalidUniformsError,
-    UnknownMethodError,
 )
 
-__all__ = ["check_arguments", "check_name"]
+__all__ = ["check_arguments"]
 
 SUM_TOLERANCE = {
     "float16": 1e-2,
@@ -168,13 +167,6 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
             f"uniforms of type {_type(uniforms)}; they must be drawn as float64: 24 bits are too "
             "few to locate a token in a large vocabulary"
         )
-
-
-def check_name(what: str, name: object, names: Collection[str]) -> None:
-    """Refuse the name of a rule or a backend that is none of these."""
-    if not isinstance(name, str) or name not in names:
-        what += f" {name!r:.60}" if isinstance(name, str) else f" of type {type(name).__name__}"
-        raise UnknownMethodError(f"there is no {what}; there are {', '.join(names)}")
 
 
 def _check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.numbers import check_name
 from otm.errors import InvalidInputError
-from otm.kernels.checks import check_name
 from otm.rules import BACKENDS, named
 
 

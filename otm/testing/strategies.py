@@ -22,16 +22,12 @@ import numpy as np
 
 from otm._core.arithmetic import Law, Number, is_exact
 from otm._core.distribution import to_exact
+from otm._core.optional import require
 from otm.drafts import IID, DraftDistribution
-from otm.errors import MissingDependencyError
 from otm.problem import Problem
 
-try:
-    from hypothesis import strategies as st
-except ImportError as error:
-    raise MissingDependencyError(
-        'Hypothesis is not installed; to use otm.testing.strategies: pip install "otm[testing]"'
-    ) from error
+require("hypothesis")
+from hypothesis import strategies as st  # noqa: E402
 
 __all__ = [
     "DISTRIBUTION_KINDS",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.batched import Batched
@@ -21,7 +22,6 @@ from otm.decoding.reading import Path
 from otm.decoding.verification import plan_of_tree
 from otm.decoding.verifiers import tree_verifier
 from otm.kernels import verify_probs
-from otm.kernels.checks import check_name
 from otm.kernels.registry import uniforms_per_position
 from otm.rules import named
 

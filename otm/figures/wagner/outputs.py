@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.optional import require
 from otm.figures.shipped_pairs import logits_at, prompts_of_text, texts_of_target
 
 __all__ = ["SOFTMAX", "Outputs", "distance", "logits_at_contexts", "outputs", "weights"]
@@ -76,8 +77,7 @@ def weights(logits: Array, scale: float | str, dtype: str) -> Array:
     >>> weights(np.array([[0.0, 2.0]]), 1e5, "float16")
     array([[nan, nan]])
     """
-    import torch
-
+    torch = require("torch")
     scores = torch.from_numpy(logits).to(getattr(torch, dtype))
     if scale == SOFTMAX:
         return np.asarray(scores.softmax(-1).double())

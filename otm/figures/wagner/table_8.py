@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from otm._core.drawing import journal_style
+from otm._core.optional import require
 from otm.decoding import autoregressive
 from otm.figures.drawing.tables import table_figure
 from otm.figures.progress import progress
@@ -85,8 +86,7 @@ def _chains(name: str, contexts: Any) -> tuple[Any, Any, Any]:
 
 def _verify(given: Any, wanted: Any, offered: Any, gamma: int) -> dict[str, Any]:
     """Count the accepted drafts [coins, chains] of each method, for the same uniforms."""
-    import torch
-
+    torch = require("torch")
     from otm.kernels import verify_logits, verify_sigmoid
     from otm.kernels.torch import baseline
 

@@ -5,12 +5,6 @@ are those of the definition bit for bit, on every device and in every batch.  Wi
 no token lies outside the vocabulary: NaN and rows that do not sum to one give some token.
 """
 
-from otm.errors import MissingDependencyError
+from otm._core.optional import require
 
-try:
-    import torch  # noqa: F401  # absolute: the library
-except ImportError as error:
-    raise MissingDependencyError(
-        'torch is not installed; to verify on tensors: pip install "otm[torch]" (NumPy arrays need '
-        "nothing more)"
-    ) from error
+require("torch", advice="NumPy arrays need nothing more")

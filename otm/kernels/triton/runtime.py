@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from otm.errors import InvalidInputError, MissingDependencyError
+from otm._core.optional import is_installed, not_installed
+from otm.errors import InvalidInputError
 from otm.kernels.workspace import Workspace
 
-try:
+if TYPE_CHECKING or is_installed("triton"):
     import triton
     import triton.language as tl
-except ImportError:
+else:
     triton = tl = None
 
 __all__ = [
@@ -47,9 +48,9 @@ def constant(number: float) -> Any:
 def check_device(tensor: Tensor) -> None:
     """Refuse tensors that Triton cannot work on."""
     if triton is None:
-        raise MissingDependencyError(
-            'Triton is not installed; to run the kernels: pip install "otm[torch]" (it comes with '
-            "torch's builds for CUDA, for Linux only; elsewhere use backend='torch')"
+        raise not_installed(
+            "triton",
+            "it comes with torch's builds for CUDA, for Linux only; elsewhere use backend='torch'",
         )
     if tensor.device.type != "cuda" and not interpreted():
         raise InvalidInputError(
