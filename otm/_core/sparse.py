@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, Number, read_only, running_sum, zeros
-from otm._core.distribution import as_law
+from otm._core.arithmetic import Frozen, Law, Number, is_exact, read_only, running_sum, zeros
+from otm._core.distribution import as_law, to_exact
 from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
@@ -234,6 +234,7 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
                 "their support (`SparseProbs.from_dense`), or both on the whole vocabulary "
                 "(`.dense(n)`)"
             )
+    draft, target = of_one_kind(draft, target)
     if np.array_equal(draft.tokens, target.tokens):
         return draft.tokens, draft.probabilities, target.probabilities
     places = np.searchsorted(draft.tokens, target.tokens)
@@ -281,6 +282,19 @@ def as_token_ids(tokens: Any, n: int | None = None) -> Tokens:
             "probabilities with them"
         )
     return read_only(ids)
+
+
+def of_one_kind(draft: SparseProbs, target: SparseProbs) -> tuple[SparseProbs, SparseProbs]:
+    """Write a law of one token in fractions beside a law of fractions: its 1.0 is exact."""
+    if is_exact(draft.probabilities) == is_exact(target.probabilities):
+        return draft, target
+    first, second = (
+        SparseProbs.from_support(law.tokens, to_exact(law.probabilities))
+        if law.probabilities.tolist() == [1.0]
+        else law
+        for law in (draft, target)
+    )
+    return first, second
 
 
 def _as_tokens(tokens: Any) -> npt.NDArray[np.int64]:

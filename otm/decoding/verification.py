@@ -21,7 +21,7 @@ import numpy as np
 from otm._core.arithmetic import Law
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
-from otm._core.sparse import SparseProbs, Tokens, align
+from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
 from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
@@ -101,6 +101,7 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
 
 def _judge(draft: int, offered: SparseProbs, wanted: SparseProbs, uniforms: Randomness) -> int:
     """Output one draft or, never equal to it, a token of the residual: the maximal coupling."""
+    offered, wanted = of_one_kind(offered, wanted)
     for_draft, for_residual = uniforms(2)
     if for_draft * offered.of(draft) < wanted.of(draft):
         return draft
