@@ -15,24 +15,6 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Frozen",
-    "Law",
-    "Number",
-    "as_fraction",
-    "as_integers",
-    "as_number",
-    "at_least_once",
-    "at_most_one",
-    "is_exact",
-    "power_slopes",
-    "read_only",
-    "running_sum",
-    "scatter_sum",
-    "sum_error",
-    "zeros",
-]
-
 Law: TypeAlias = npt.NDArray[Any]
 """One number a token: float64, or `fractions.Fraction` in an object array."""
 

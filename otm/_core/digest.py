@@ -19,8 +19,6 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-__all__ = ["PACKAGES", "data_files", "digest_of", "versions"]
-
 PACKAGES = ("numpy", "scipy", "highspy", "torch")
 """Packages that the data of figures are computed with."""
 

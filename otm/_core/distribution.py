@@ -28,17 +28,6 @@ from otm._core.tensors import is_tensor, to_host
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError
 
-__all__ = [
-    "as_law",
-    "as_law_pair",
-    "as_law_rows",
-    "check_sizes",
-    "mass_beyond",
-    "residual_weights",
-    "to_exact",
-    "total_variation",
-]
-
 SUM_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}
 """How far a law may sum from one before it is refused, by the type that it was given in."""
 

@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Law, Number, as_number, is_exact, read_only, running_sum
 
-__all__ = ["RatioOrder", "scale_of_weights"]
-
 
 @dataclass(frozen=True, eq=False)
 class RatioOrder(Frozen):

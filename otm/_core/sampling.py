@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Law, read_only, running_sum, zeros
 
-__all__ = ["InverseCdf", "locate_in_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class InverseCdf(Frozen):

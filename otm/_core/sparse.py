@@ -20,8 +20,6 @@ from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
 from otm.errors import InvalidDistributionError
 
-__all__ = ["SparseProbs", "Tokens", "align", "as_token_ids", "places_of"]
-
 Tokens: TypeAlias = npt.NDArray[np.int64]
 """Token ids, ascending."""
 

@@ -17,8 +17,6 @@ from otm._core.ratio_order import RatioOrder
 from otm.errors import ProblemTooLargeError
 from otm.optimum.multisets import scientific
 
-__all__ = ["ExactClocks"]
-
 Places: TypeAlias = npt.NDArray[np.int64]
 
 ExponentialSum: TypeAlias = dict[Fraction, Fraction]

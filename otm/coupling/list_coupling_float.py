@@ -41,8 +41,6 @@ from otm._core.arithmetic import at_least_once, running_sum
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
 
-__all__ = ["FloatClocks"]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["log_trapezoid", "node_chunks"]
-
 Floats = npt.NDArray[np.float64]
 
 LOG_ERROR = -40.0

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import Frozen, Law, is_exact, power_slopes, running_sum, scatter_sum
 from otm.coupling.swaps import Swaps
 
-__all__ = ["Ranks", "SlotTable"]
-
 Ranks = npt.NDArray[np.int64]
 
 KEY_BITS = 62

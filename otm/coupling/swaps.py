@@ -20,8 +20,6 @@ from otm._core.ratio_order import RatioOrder
 from otm.optimum.cut import optimal_cap
 from otm.problem import Problem
 
-__all__ = ["Swaps", "match_swaps", "optimal_win_ratio", "raise_to_one"]
-
 
 @dataclass(frozen=True, eq=False)
 class Swaps(Frozen):

@@ -14,8 +14,6 @@ from otm._core.distribution import as_law, to_exact
 from otm._core.sparse import Tokens
 from otm.drafts.base import DraftDistribution
 
-__all__ = ["SingleDistribution"]
-
 
 @dataclass(frozen=True, eq=False)
 class SingleDistribution(DraftDistribution):

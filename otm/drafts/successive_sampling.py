@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, running_sum
 
-__all__ = ["missed_by_first_rings"]
-
 Floats = npt.NDArray[np.float64]
 
 CHUNK = 2**20

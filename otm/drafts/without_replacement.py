@@ -18,8 +18,6 @@ from otm.drafts.single import SingleDistribution
 from otm.drafts.successive_sampling import missed_by_first_rings
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["LARGEST_ENUMERATION", "WithoutReplacement"]
-
 LARGEST_ENUMERATION = 50_000
 """Most additions of fractions for the distribution of the set of drafts: about a second of work."""
 

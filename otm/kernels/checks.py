@@ -20,8 +20,6 @@ from otm.errors import (
     InvalidUniformsError,
 )
 
-__all__ = ["check_arguments"]
-
 SUM_TOLERANCE = {
     "float16": 1e-2,
     "bfloat16": 1e-2,

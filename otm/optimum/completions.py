@@ -18,8 +18,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law, Number, as_number, at_least_once
 from otm._core.ratio_order import RatioOrder
 
-__all__ = ["TopList", "farthest_completion", "measure_value", "nearest_completion"]
-
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 

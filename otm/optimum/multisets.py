@@ -16,17 +16,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law
 from otm.errors import ProblemTooLargeError
 
-__all__ = [
-    "MEMORY_LIMIT",
-    "Multisets",
-    "first_occurrences",
-    "multiset_count",
-    "multiset_probabilities",
-    "multiset_rank",
-    "multisets",
-    "scientific",
-]
-
 Multisets = npt.NDArray[np.int64]
 """Rows of ascending numbers, one multiset a row: array [R, k]."""
 

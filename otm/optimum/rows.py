@@ -18,8 +18,6 @@ from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_law_rows
 from otm.errors import InvalidDistributionError
 
-__all__ = ["alpha_rows", "law_axes", "optimal_values"]
-
 BLOCK = 2**15
 """Numbers of each array that are worked on at a time, a row at the least: they stay in cache."""
 

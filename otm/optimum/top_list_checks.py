@@ -17,15 +17,6 @@ from otm._core.text import shown
 from otm.errors import InvalidDistributionError
 from otm.optimum.completions import TopList
 
-__all__ = [
-    "as_lists",
-    "as_size",
-    "as_slack",
-    "capacity_of",
-    "check_fit",
-    "check_log_probabilities",
-]
-
 NAMES = ("draft", "target")
 
 

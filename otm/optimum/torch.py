@@ -37,8 +37,6 @@ from otm.errors import (
 )
 from otm.optimum.rows import law_axes
 
-__all__ = ["optimal_values"]
-
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 

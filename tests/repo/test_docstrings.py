@@ -130,7 +130,7 @@ NEVER_RAISED = {
     ("otm.drafts.DraftDistribution.sample", "InvalidUniformsError"): "a generator makes valid ones",
     ("otm.drafts.Joint.from_array", "InvalidDraftsError"): "places in an array are tuples",
     ("otm.drafts.Joint.from_array", "InvalidParameterError"): "its length is an integer",
-    ("otm.optimum.bounds.bounds", "InvalidParameterError"): "takes no parameter but a problem",
+    ("otm.optimum.spectr_bounds", "InvalidParameterError"): "takes no parameter but a problem",
     ("otm.gain.report", "OTMError"): "is looked for, not raised",
 }
 

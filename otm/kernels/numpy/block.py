@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.numpy.chain import one_by_one, uniforms_per_position
+from otm.kernels.numpy.chain import one_by_one
 from otm.kernels.numpy.distributions import UNIT, extend, locate, mass, one_hot
 from otm.kernels.verified import Verified
-
-__all__ = ["uniforms_per_position", "verify"]
 
 
 def verify(

@@ -24,11 +24,6 @@ from otm.kernels.numpy.k_seq import at_least_once
 from otm.kernels.numpy.multi_draft import verify_chains
 from otm.kernels.verified import Verified
 
-__all__ = [
-    "LEAST_RATIO", "STEPS", "Places", "Table", "at_node", "ratio_grid", "select", "slot_of",
-    "uniforms_per_position", "verify", "winner",
-]  # fmt: skip
-
 STEPS = 32
 """Levels for each octave of the ratio; a power of two, which the kernels need."""
 

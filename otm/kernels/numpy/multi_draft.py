@@ -15,8 +15,6 @@ import numpy.typing as npt
 from otm.kernels.numpy.distributions import extend, locate, mass
 from otm.kernels.verified import Verified
 
-__all__ = ["Select", "verify_chains"]
-
 Select = Callable[..., tuple[int, npt.NDArray[Any]]]
 """What a rule does at one node: target [V], draft [V], tokens [K] (−1: not running), its uniforms.
 

@@ -25,8 +25,6 @@ from otm.kernels.triton import runtime
 from otm.kernels.triton.runtime import constant, jit, launch, padded, tl
 from otm.kernels.workspace import Workspace
 
-__all__ = ["chain_length", "mass", "probability", "summarise_logits"]
-
 C1, C2, C3, C4, C5, C6 = map(constant, COEFFICIENTS)
 _LEAST_EXPONENT = constant(LEAST_EXPONENT)
 _LOG2_E = constant(LOG2_E)

@@ -31,19 +31,8 @@ from otm.optimum.multisets import (
     multiset_rank,
     multisets,
 )
-from otm.optimum.solvers.program_size import LinearProgramSize, check_size, size_of
+from otm.optimum.solvers.program_size import check_size
 from otm.problem import Problem
-
-__all__ = [
-    "MEMORY_LIMIT",
-    "LinearProgram",
-    "LinearProgramSize",
-    "LinearProgramSolution",
-    "check_size",
-    "cut_from_duals",
-    "packing_form",
-    "size_of",
-]
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -23,14 +23,6 @@ from otm.optimum.cut import Cut
 from otm.optimum.multisets import scientific
 from otm.problem import Problem
 
-__all__ = [
-    "LARGEST_FLOW",
-    "acceptance_by_max_flow",
-    "alpha_by_max_flow",
-    "fits_max_flow",
-    "minimum_cut_by_max_flow",
-]
-
 LARGEST_FLOW = 50_000
 """Most edges from sets (or tuples) to tokens, times the number of drafts: a second or two."""
 

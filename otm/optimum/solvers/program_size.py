@@ -12,8 +12,6 @@ from otm.errors import ProblemTooLargeError
 from otm.optimum.multisets import MEMORY_LIMIT, multiset_count, scientific
 from otm.problem import Problem
 
-__all__ = ["LinearProgramSize", "check_size", "size_of"]
-
 # The growth of the peak resident set of a fresh process that builds a program and solves it with
 # highspy 1.15 on Linux, bounded from above: k from 1 to 1,000, up to 360,000 variables, uniform,
 # Dirichlet and softmax laws.  The sum below was 1.1 to 1.6 times what was measured.
