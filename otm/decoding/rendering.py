@@ -165,6 +165,16 @@ def _draft(path: Path, step: Step, decode: Decode) -> list[_Part]:
 def trace_legend(*, colour: bool = False) -> str:
     """Explain the marks of a trace by a line of one.
 
+    Parameters
+    ----------
+    colour : bool, optional
+        Whether to add colours, as ANSI escape sequences.
+
+    Returns
+    -------
+    str
+        A line, without its end.
+
     Examples
     --------
     >>> trace_legend()

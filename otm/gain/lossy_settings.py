@@ -90,6 +90,7 @@ class Typical:
 
 
 LossySetting: TypeAlias = Lenience | Typical
+"""A rule that accepts more drafts than a lossless one, with its parameters."""
 
 
 def check_lossy_settings(lossy_settings: Any) -> tuple[LossySetting, ...]:
