@@ -16,13 +16,7 @@ SHOWN = 12
 
 
 def page(summary: Summary) -> str:
-    """Write a report as HTML.
-
-    Raises
-    ------
-    MissingDependencyError
-        If jinja2 or matplotlib is not installed.
-    """
+    """Return a report as an HTML page."""
     check_page()
     from jinja2 import Environment, StrictUndefined
 
@@ -86,13 +80,7 @@ def _estimate(estimate: Estimate) -> str:
 
 
 def check_page() -> None:
-    """Refuse to begin where a page could not be written in the end.
-
-    Raises
-    ------
-    MissingDependencyError
-        If jinja2 or matplotlib is not installed.
-    """
+    """Refuse to begin without jinja2 or matplotlib: no page could be written in the end."""
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"

@@ -27,13 +27,6 @@ class Region:
 
     Every uniform lies between two cuts.  Uniforms that were compared with each other lie between
     the same cuts until a comparison parts them, and their order is known in part.
-
-    Parameters
-    ----------
-    size : int
-        Number of uniforms.
-    script : sequence of int
-        Outcomes to take at the first undecided comparisons; at later ones the first outcome.
     """
 
     def __init__(self, size: int, script: Sequence[int] = ()) -> None:

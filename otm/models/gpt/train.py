@@ -223,13 +223,7 @@ def loss(model: GPT, tokens: Tensor) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train a model, write it to a file, and return the exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The command line without the program's name; that of this process if left out.
-    """
+    """Train a model, write it to a file, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m otm.models.gpt.train",
         description="Train a byte-level GPT; the last 5 % of the text are held out.",
