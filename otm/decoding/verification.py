@@ -194,27 +194,10 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
 def plan_of_tree(
     rule: PlanBuilder, offered: SparseProbs, wanted: SparseProbs, k: int
 ) -> tuple[Tokens, TransportPlan]:
-    """Plan of a rule for the drafts of a tree.
+    """Build the plan of a rule for k i.i.d. drafts of a tree.
 
-    Parameters
-    ----------
-    rule : callable
-        From a problem to a plan for i.i.d. drafts.
-    offered, wanted : SparseProbs
-        Law of the drafts, and the target's.
-    k : int
-        Number of drafts.
-
-    Returns
-    -------
-    tuple
-        The token ids that the two laws can give, and a plan in whose vocabulary they are 0, 1, ….
-
-    Raises
-    ------
-    InvalidParameterError
-        If the rule returns no plan, or is for drafts that are not i.i.d., or for another number of
-        them.
+    Returns the token ids that the two distributions can give, and a plan in whose vocabulary they
+    are 0, 1, ….
     """
     tokens, draft, aim = align(offered, wanted)
     plan = build_plan(rule, Problem(draft, aim, k))
