@@ -192,7 +192,7 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
 
 def plan_of_tree(
     rule: PlanBuilder, offered: SparseProbs, wanted: SparseProbs, k: int
-) -> tuple[Tokens, TransportPlan]:
+) -> TransportPlan:
     """Plan of a rule for the drafts of a tree.
 
     Parameters
@@ -206,8 +206,8 @@ def plan_of_tree(
 
     Returns
     -------
-    tuple
-        The token ids that the two laws can give, and a plan in whose vocabulary they are 0, 1, ….
+    TransportPlan
+        On the tokens that the two laws can give.
 
     Raises
     ------
@@ -215,14 +215,13 @@ def plan_of_tree(
         If the rule returns no plan, or is for drafts that are not i.i.d., or for another number of
         them.
     """
-    tokens, draft, aim = align(offered, wanted)
-    plan = build_plan(rule, Problem(draft, aim, k))
+    plan = build_plan(rule, Problem(offered, wanted, k))
     if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
         raise InvalidParameterError(
             f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
             "are; use KSeq, OptimalPlan, RecursiveRejection or another rule for i.i.d. drafts"
         )
-    return tokens, plan
+    return plan
 
 
 def _select(
@@ -233,10 +232,9 @@ def _select(
     uniforms: Randomness,
 ) -> int:
     """Select a token by a rule for i.i.d. drafts."""
-    tokens, plan = plan_of_tree(rule, offered, wanted, len(drafts))
-    places = np.searchsorted(tokens, [child.token for child in drafts])
-    chosen, _ = plan.select(places, uniforms(plan.uniforms_per_selection))
-    return int(tokens[chosen])
+    plan = plan_of_tree(rule, offered, wanted, len(drafts))
+    tokens = [child.token for child in drafts]
+    return int(plan.select(tokens, uniforms(plan.uniforms_per_selection)).token)
 
 
 def _last(law: SparseProbs, uniforms: Randomness) -> int:

@@ -70,10 +70,10 @@ def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, dept
         survivors: dict[int, list[DraftNode]] = {}
         for child in drafts:
             survivors.setdefault(child.token, []).append(child)
-        tokens, plan = plan_of_tree(rule, nodes[0].checked_draft_probs(), target(path), len(drafts))
-        law = plan.conditional(np.searchsorted(tokens, [child.token for child in drafts]))
+        plan = plan_of_tree(rule, nodes[0].checked_draft_probs(), target(path), len(drafts))
+        law = plan.conditional([child.token for child in drafts])
         for token, agreeing in survivors.items():
-            selected = law.item(int(np.searchsorted(tokens, token)))
+            selected = law.item(int(np.searchsorted(plan.problem.tokens, token)))
             if selected > 0:
                 visit(agreeing, probability * selected)
 
