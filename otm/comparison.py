@@ -9,13 +9,15 @@ from typing import Any
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
-from otm._core.text import shown, text_table
+from otm._core.numbers import check_name
+from otm._core.text import text_table
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidInputError, ProblemTooLargeError, UnknownMethodError
+from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.optimum.other_drafts import optimum_of
 from otm.problem import Problem
+from otm.rules import RULES
 
 __all__ = ["ComparedRule", "Comparison", "compare"]
 
@@ -78,11 +80,8 @@ class Comparison:
         return iter(self.rules)
 
     def __getitem__(self, name: str) -> ComparedRule:
-        for rule in self.rules:
-            if rule.name == name:
-                return rule
-        names = ", ".join(rule.name for rule in self.rules)
-        raise UnknownMethodError(f"rule {shown(name)}; the comparison has {names}")
+        rules = {rule.name: rule for rule in self.rules}
+        return rules[check_name("rule", name, rules)]
 
     @cached_property
     def _table(self) -> list[tuple[str, ...]]:
@@ -174,6 +173,12 @@ def compare(
             f"compare was given {what}; each rule draws drafts in its own way: give one draft "
             "distribution, one target and one k"
         )
+    if rules is None:  # all that take so many drafts
+        chosen = {
+            name: rule
+            for name, rule in chosen.items()
+            if problem.k <= (RULES[name].max_k or problem.k)
+        }
     compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
     compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, Number, is_exact, read_only, zeros
+from otm._core.arithmetic import Frozen, Law, is_exact, read_only, zeros
 from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, place_of_row
 from otm._core.distribution import as_law_pair, as_law_rows, to_exact
 from otm._core.ratio_order import RatioOrder
@@ -27,10 +24,9 @@ from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,
     InvalidInputError,
-    InvalidParameterError,
 )
 
-__all__ = ["Problem", "as_parameter", "has_rows"]
+__all__ = ["Problem", "has_rows"]
 
 _Drafts = TypeVar("_Drafts", bound=DraftDistribution)
 
@@ -347,22 +343,3 @@ def _beside_drafts(drafts: DraftDistribution, target: Any) -> tuple[Law, Law, Dr
     if drafts.exact and not is_exact(draft):
         drafts = drafts.to_floats()
     return draft, target, drafts
-
-
-def as_parameter(problem: Problem, value: Any, name: str) -> Number:
-    """Return a rule's parameter in the numbers of the problem: float, or Fraction in exact mode.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not a finite real number.
-    """
-    try:
-        finite = isinstance(value, numbers.Real) and math.isfinite(value)
-    except OverflowError:  # a rational number that no float can hold
-        finite = problem.exact
-    if not finite:
-        raise InvalidParameterError(f"{name} = {shown(value)}; it must be a finite real number")
-    if problem.exact:
-        return Fraction(value) if isinstance(value, numbers.Rational) else Fraction(float(value))
-    return float(value)

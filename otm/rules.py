@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from otm._core.numbers import no_such_name
 from otm._core.text import shown
 from otm.errors import UnknownMethodError
 
@@ -52,10 +53,14 @@ class Rule:
         none.
     k : int or None
         Number of drafts, where the rule takes no other; None for any number.
+    max_k : int or None
+        Most drafts that it is meant for, where there is a limit.
     lossless : bool
         Whether the output has the distribution of the target.
     parameters : tuple of str
         What must be given beside a problem.
+    backends : tuple of str
+        Folders of `otm.kernels` that have its kernel; none without a kernel.
 
     Examples
     --------
@@ -72,13 +77,14 @@ class Rule:
     verifier: str = ""
     kernel: str = ""
     k: int | None = None
+    max_k: int | None = None
     lossless: bool = True
     parameters: tuple[str, ...] = ()
+    backends: tuple[str, ...] = BACKENDS
 
-    @property
-    def backends(self) -> tuple[str, ...]:
-        """Backends that its kernel runs on; none if it has no kernel."""
-        return BACKENDS if self.kernel else ()
+    def __post_init__(self) -> None:
+        if not self.kernel:
+            object.__setattr__(self, "backends", ())
 
     @property
     def several(self) -> bool:
@@ -126,8 +132,14 @@ _LIST = (
         verifier="traversal.verify_traversal", kernel="block", k=1,
     ),
     Rule("traversal", "IID", "Weng et al. 2025", verifier="traversal.verify_traversal"),
-    Rule("grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2", kernel="k_seq"),
-    Rule("levels", "IID", "docs/theory/levels.md, Theorem 11.2", kernel="levels"),
+    Rule(
+        "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
+        "grid_k_seq.GridKSeq", kernel="k_seq", max_k=64,
+    ),
+    Rule(
+        "levels", "IID", "docs/theory/levels.md, Theorem 11.2", "levels.LevelsPlan",
+        kernel="levels", max_k=64,
+    ),
     Rule(
         "lenient", "IID", "docs/theory/lenience.md; Leviathan et al. 2023, appendix A.5",
         "lenient.LenientPlan", lossless=False, parameters=("lenience",),
@@ -170,7 +182,7 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     """
     return tuple(
         rule.name
-        for rule in _LIST
+        for rule in RULES.values()
         if _has(rule, form) and rule.lossless and several in (None, rule.several)
     )
 
@@ -205,13 +217,13 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     rule = RULES.get(name) if isinstance(name, str) else None
     if rule is not None and _has(rule, form) and several in (None, rule.several):
         return rule
-    known = ", ".join(names(form, several=several))
+    known = names(form, several=several)
     if rule is None:
-        raise UnknownMethodError(f"there is no rule {shown(name)}; known rules are {known}")
+        raise no_such_name("rule", name, known)
     where = ", ".join(f"{part} ({home})" for part, home in _HOMES.items() if _has(rule, part))
     raise UnknownMethodError(
         f"rule {shown(name)} cannot be used here: it is for {rule.drafts} drafts and comes as "
-        f"{where}; here there are {known}"
+        f"{where}; here there are {', '.join(known)}"
     )
 
 

@@ -9,11 +9,12 @@ from typing import Any, overload
 
 from otm._core.arithmetic import Number, read_only
 from otm._core.interval import Interval
+from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor
 from otm._core.text import shown
 from otm.drafts import DraftDistribution
-from otm.errors import InvalidDistributionError, InvalidParameterError, UnknownMethodError
+from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.optimum.multisets import MEMORY_LIMIT
 from otm.optimum.other_drafts import optimum_of
 from otm.optimum.rows import alpha_rows, optimal_values
@@ -109,10 +110,7 @@ def solve(
     >>> round(solve(WithoutReplacement([0.5, 0.25, 0.25], k=2), [0, 0, 1]).alpha, 12)
     0.583333333333
     """
-    given: object = method  # which may be anything
-    solve_by = _METHODS.get(given) if isinstance(given, str) else None
-    if solve_by is None:
-        raise UnknownMethodError(f"method {shown(method)}; known methods are {', '.join(_METHODS)}")
+    solve_by = _METHODS[check_name("method", method, _METHODS)]
     if not (isinstance(memory_limit, Real) and memory_limit >= 0):
         raise InvalidParameterError(
             f"memory_limit = {shown(memory_limit)}; give a number of bytes, at least 0"

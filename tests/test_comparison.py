@@ -55,7 +55,9 @@ def test_a_rule_without_a_number_is_ranked_by_what_is_certain() -> None:
     without = comparison["recursive rejection without replacement"]
     assert isinstance(without.acceptance, Interval)
     assert comparison["recursive rejection"].acceptance < without.acceptance.upper
-    certain = [getattr(rule.acceptance, "lower", rule.acceptance) for rule in comparison]
+    certain = [
+        round(getattr(rule.acceptance, "lower", rule.acceptance), 12) for rule in comparison
+    ]  # rules that are equal but for rounding stay in the order of the list
     assert certain == sorted(certain, reverse=True)
     assert f"{without.acceptance:.4f}" in repr(comparison)
 
@@ -90,9 +92,9 @@ def test_rules_are_chosen_by_name_or_given() -> None:
 
 @pytest.mark.parametrize("rules", ["k-seq", ["k-Seq", "kseq"], [KSeq], 3])
 def test_unknown_rules_are_refused_with_the_known_ones(rules: Any) -> None:
-    with pytest.raises(UnknownMethodError, match="known rules are optimal, k-Seq"):
+    with pytest.raises(UnknownMethodError, match=r"no rule .*; there are optimal, k-Seq"):
         otm.compare(P, Q, 2, rules=rules)
-    with pytest.raises(UnknownMethodError, match="the comparison has"):
+    with pytest.raises(UnknownMethodError, match="no rule 'kseq'; there are greedy, "):
         otm.compare(P, Q, 2)["kseq"]
 
 

@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import otm
+from otm._core.optional import PACKAGES, not_installed
 
-INSTALL = re.compile(
-    r'.+ (is|\{verb\}) not installed; to .+: pip install ("otm\[.+?\]"|[a-z-]+)( \(.+\))?'
-)
-
-
-def messages(path: Path) -> list[str]:
-    """Messages of the errors about dependencies in a module, what is put into them in braces."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "MissingDependencyError":
-            (message,) = node.args
-            parts = message.values if isinstance(message, ast.JoinedStr) else [message]
-            found.append(
-                "".join(
-                    str(part.value)
-                    if isinstance(part, ast.Constant)
-                    else f"{{{ast.unparse(part.value)}}}"  # type: ignore[attr-defined]
-                    for part in parts
-                )
-            )
-    return found
+INSTALL = re.compile(r'.+ is not installed; to .+: pip install ("otm\[.+?\]"|[a-z-]+)( \(.+\))?')
+USES = {"check_installed", "is_installed", "not_installed", "optional", "require"}
 
 
-def test_every_hint_to_install_has_one_wording() -> None:
+def calls() -> Iterator[tuple[str, list[ast.expr]]]:
+    """Functions that are called by name anywhere in the package, with their arguments."""
+    for path in Path(otm.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                yield ast.unparse(node.func), node.args
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_hint_to_install_has_one_wording(package: str) -> None:
     """Bug: three ways to say it, of which some name no extra."""
-    modules = Path(otm.__file__).parent.rglob("*.py")
-    found = [message for path in modules for message in messages(path)]
-    assert len(found) > 15
-    assert [message for message in found if not INSTALL.fullmatch(message)] == []
+    assert INSTALL.fullmatch(str(not_installed(package)))
+    assert INSTALL.fullmatch(str(not_installed(f"{package}.part", "or do without", part="part")))
+
+
+def test_every_error_about_a_package_is_made_from_the_table() -> None:
+    """Bug: a message of its own, which no table checks; a package that the table lacks."""
+    found = list(calls())
+    assert [name for name, _ in found].count("MissingDependencyError") == 1  # that of the table
+    used = {
+        argument.value.partition(".")[0]
+        for name, arguments in found
+        if name in USES
+        for argument in arguments[: None if name == "check_installed" else 1]
+        if isinstance(argument, ast.Constant)
+    }
+    assert used == set(PACKAGES) - {"rich", "typer"}  # these two in a loop, in otm.cli

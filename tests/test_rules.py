@@ -92,8 +92,8 @@ def test_what_has_a_plan_is_compared() -> None:
 @pytest.mark.parametrize(
     ("name", "form", "says"),
     [
-        ("k-seq", "plan", "there is no rule 'k-seq'; known rules are optimal, k-Seq"),
-        (None, "plan", "there is no rule None"),
+        ("k-seq", "plan", "there is no rule 'k-seq'; there are optimal, k-Seq"),
+        (None, "plan", "there is no rule of type NoneType"),
         ("greedy", "verifier", "'greedy' cannot be used here: it is for Greedy drafts"),
         ("k-Seq", "kernel", "comes as plan \\(otm.coupling\\).*here there are chain, block"),
     ],

@@ -8,6 +8,7 @@ otherwise part: powers near one, their differences, and long sums.
 from __future__ import annotations
 
 import math
+import numbers
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,6 +19,7 @@ __all__ = [
     "Frozen",
     "Law",
     "Number",
+    "as_fraction",
     "as_integers",
     "as_number",
     "at_least_once",
@@ -51,6 +53,13 @@ def as_number(value: Any) -> Number:
     """Turn a NumPy scalar into a Python float; let fractions pass through."""
     number: Number = value.item() if isinstance(value, np.generic) else value
     return number
+
+
+def as_fraction(value: Any) -> Fraction:
+    """Turn a number into a fraction of Python's own integers; those of NumPy would overflow."""
+    if isinstance(value, numbers.Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    return Fraction(value.item() if isinstance(value, np.generic) else value)
 
 
 def at_most_one(probability: Any) -> Number:

@@ -1,8 +1,7 @@
-"""Checks of arguments beside probabilities: counts, draft tokens, uniforms, generators."""
+"""Checks of numbers of drafts, draft tokens, uniforms and generators."""
 
 from __future__ import annotations
 
-import operator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.numbers import whole
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.errors import (
@@ -42,14 +42,11 @@ def as_draft_count(k: Any) -> int:
         If it is not, or is above `LARGEST_DRAFT_COUNT`; booleans and floats are refused even where
         they equal an integer.
     """
-    try:
-        if isinstance(k, bool | np.bool_):
-            raise TypeError
-        count = operator.index(k)
-    except TypeError:
+    count = whole(k)
+    if count is None:
         raise InvalidDraftCountError(
             f"k = {shown(k)} of type {type(k).__name__}; the number of drafts must be an integer"
-        ) from None
+        )
     if count < 1:
         raise InvalidDraftCountError(f"k = {Decimal(count):.6g}; at least one draft is needed")
     if count > LARGEST_DRAFT_COUNT:
@@ -237,47 +234,3 @@ def as_array(
         return np.asarray(to_host(values))
     except Exception as reason:  # whatever a foreign object raises when asked for its entries
         raise error(f"{name} are not array-like ({reason}); {advice}") from reason
-
-
-LARGEST_VOCABULARY = 2**24
-"""Most tokens of a model that holds whole laws, far above any tokenizer's."""
-
-
-def as_vocabulary(value: Any) -> int:
-    """Return a number of tokens, for each of which memory may be taken.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none, or above `LARGEST_VOCABULARY`.
-    """
-    return as_integer(value, "vocabulary", 1, LARGEST_VOCABULARY)
-
-
-def as_positive(value: Any, name: str) -> int:
-    """Return a number that counts something, an integer of at least 1.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none.
-    """
-    return as_integer(value, name, 1)
-
-
-def as_integer(value: Any, name: str, least: int, most: int | None = None) -> int:
-    """Return an integer between two bounds, which may be reached.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none; booleans are refused too.
-    """
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or number < least or (most is not None and number > most):
-        allowed = f"of at least {least}" if most is None else f"from {least} to {most:,}"
-        raise InvalidParameterError(f"{name} = {shown(value)}; it must be an integer {allowed}")
-    return number

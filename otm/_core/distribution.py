@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, as_number, is_exact, read_only, running_sum, zeros
+from otm._core.arithmetic import (
+    Law,
+    Number,
+    as_fraction,
+    as_number,
+    is_exact,
+    read_only,
+    running_sum,
+    zeros,
+)
+from otm._core.numbers import is_real
 from otm._core.tensors import is_tensor, to_host
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError
@@ -262,7 +272,7 @@ def _from_objects(array: Law, name: str) -> tuple[Law, str]:
     """Take an object array as fractions if all entries are rational, otherwise as floats."""
     entries: list[Any] = []
     for position, value in enumerate(array.flat):
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        if not is_real(value):
             row, index = _place(array, position)
             kind = type(value).__name__
             raise InvalidDistributionError(
@@ -272,8 +282,7 @@ def _from_objects(array: Law, name: str) -> tuple[Law, str]:
         if not isinstance(value, numbers.Rational):
             entries.append(value)
             continue
-        # over Python's own integers: those of NumPy would overflow
-        entries.append(Fraction(int(value.numerator), int(value.denominator)))
+        entries.append(as_fraction(value))
         if abs(entries[-1]) > LARGEST_ENTRY:
             row, index = _place(array, position)
             raise InvalidDistributionError(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from otm.errors import MissingDependencyError
+from otm._core.optional import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,12 +61,9 @@ def journal_style() -> Iterator[None]:
     MissingDependencyError
         If matplotlib is not installed.
     """
-    try:
-        from matplotlib import style
-    except ImportError as error:
-        raise MissingDependencyError(
-            'matplotlib is not installed; to draw figures: pip install "otm[figures]"'
-        ) from error
+    require("matplotlib")
+    from matplotlib import style
+
     with style.context(["default", _SETTINGS]):
         yield
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NoReturn
 
 from otm._core.arithmetic import Number
+from otm._core.numbers import as_parameter
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
@@ -46,11 +45,7 @@ class Interval:
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
             given = getattr(self, name)
-            if isinstance(given, bool) or not isinstance(given, numbers.Real):
-                raise InvalidParameterError(f"{name} = {shown(given)}; it must be a real number")
-            if not isinstance(given, numbers.Rational) and not math.isfinite(given):
-                raise InvalidParameterError(f"{name} = {shown(given)}; it must be finite")
-            bound = Fraction(given) if isinstance(given, numbers.Rational) else float(given)
+            bound = as_parameter(given, name, exact=isinstance(given, numbers.Rational))
             object.__setattr__(self, name, bound)
         if self.lower > self.upper:
             raise InvalidParameterError(

@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Law, Number, read_only, running_sum, zeros
 from otm._core.distribution import as_law
+from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
-from otm.errors import InvalidDistributionError, InvalidParameterError
+from otm.errors import InvalidDistributionError
 
 __all__ = ["SparseProbs", "Tokens", "align", "as_token_ids", "places_of"]
 
@@ -193,12 +194,9 @@ class SparseProbs(Frozen):
         >>> SparseProbs([1, 3], [0.25, 0.75]).dense(5).tolist()
         [0.0, 0.25, 0.0, 0.75, 0.0]
         """
-        if isinstance(n, bool) or not hasattr(n, "__index__") or n <= self.tokens[-1]:
-            raise InvalidParameterError(
-                f"n = {n}; the law has token {self.tokens[-1]}, so that a vocabulary needs at "
-                f"least {self.tokens[-1] + 1} tokens"
-            )
-        law = zeros(n, self.probabilities)
+        last = int(self.tokens[-1])
+        size = as_integer(n, "n", last + 1, advice=f"since the law has token {last}")
+        law = zeros(size, self.probabilities)
         law[self.tokens] = self.probabilities
         return law
 

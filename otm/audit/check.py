@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from otm._core.checks import as_integer, as_positive
-from otm._core.text import shown
+from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.plain import as_adapter
 from otm.audit.findings import Findings
@@ -88,6 +87,8 @@ def lossless(
     InvalidParameterError
         If an argument is out of range, or the verifier is not such a function, or does not go with
         the method or with any of the instances.
+    UnknownMethodError
+        If there is no such method or kind.
     MissingDependencyError
         If Hypothesis is not installed, `examples` is not 0 and the method not Monte Carlo; before
         the verifier is run.
@@ -105,16 +106,14 @@ def lossless(
     seed = as_integer(seed, "seed", 0)
     effort = Effort(
         examples=as_integer(examples, "examples", 0),
-        false_alarms=_between(false_alarms, "false_alarms", 0, 1),
-        delta=_between(delta, "delta", LEAST_DELTA, 1),
+        false_alarms=as_level(false_alarms, "false_alarms"),
+        delta=as_real(delta, "delta", above=LEAST_DELTA, below=1),
         max_runs=as_positive(max_runs, "max_runs"),
-        tolerance=_between(tolerance, "tolerance", 0, 1),
+        tolerance=as_level(tolerance, "tolerance"),
         seed=seed,
     )
-    if method is not None and method not in METHODS:
-        raise InvalidParameterError(
-            f"method = {shown(method)}; known methods are {', '.join(map(repr, METHODS))}"
-        )
+    if method is not None:
+        check_name("method", method, METHODS)
     if effort.examples and method != "Monte Carlo":
         check_hypothesis()
     why_not: list[str] = []
@@ -146,12 +145,3 @@ def _instances(
             f"{adapter.name} takes none of the {len(given)} instances; give `instances` of its own"
         )
     return taken
-
-
-def _between(value: Any, name: str, low: float, high: float) -> float:
-    """Return a number strictly between two bounds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low < value < high:
-        raise InvalidParameterError(
-            f"{name} = {shown(value)}; it must be a number between {low} and {high}, both excluded"
-        )
-    return float(value)

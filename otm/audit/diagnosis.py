@@ -123,8 +123,6 @@ def _law(adapter: Adapter, instance: Instance) -> Observation | None:
 
 
 def _known_bugs() -> tuple[Any, ...]:
-    try:
-        from otm.audit.known_bugs import KNOWN_BUGS
-    except ImportError:
-        return ()
+    from otm.audit.known_bugs import KNOWN_BUGS
+
     return tuple(KNOWN_BUGS)

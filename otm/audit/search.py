@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from importlib.util import find_spec
 from random import Random
 
+from otm._core.optional import check_installed
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.observation import laws_of
 from otm.decoding.reading import Path
-from otm.errors import MissingDependencyError
 from otm.models.table import TableModel
 
 KINDS = ("dense", "sparse", "one token", "ties")
@@ -113,11 +112,7 @@ def check_hypothesis() -> None:
     MissingDependencyError
         If Hypothesis is not installed.
     """
-    if find_spec("hypothesis") is None:
-        raise MissingDependencyError(
-            "Hypothesis is not installed; to search for models on which a verifier fails: "
-            'pip install "otm[testing]" (or do not search, with examples 0)'
-        )
+    check_installed("hypothesis", advice="or do not search, with examples 0")
 
 
 def _plain(vocabulary: int, gamma: int, k: int) -> Instance:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from otm._core.optional import require
 from otm.cli.status import status_of
-from otm.errors import MissingDependencyError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,15 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    try:
-        import rich  # noqa: F401  # before the work, not when a table is drawn
+    for package in ("rich", "typer"):  # before the work, not when a table is drawn
+        require(package)
+    from otm.cli.app import run
 
-        from otm.cli.app import run
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in {"typer", "rich"}:
-            raise
-        raise MissingDependencyError(
-            f'{package} is not installed; to use the command line: pip install "otm[cli]"'
-        ) from error
     return run(arguments)

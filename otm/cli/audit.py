@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.cli.output import print_json, print_table, working
-from otm.errors import InvalidInputError, UnknownMethodError
+from otm.errors import InvalidInputError
 
 NOT_LOSSLESS = 1
 UNDECIDED = 3
@@ -125,9 +126,7 @@ def _known_bug(name: str) -> Any:
     from otm.audit.known_bugs import KNOWN_BUGS
 
     by_name = {bug.name: bug.verifier for bug in KNOWN_BUGS}
-    if name not in by_name:
-        raise UnknownMethodError(f"known bug {shown(name)}; there are: {', '.join(by_name)}")
-    return by_name[name]
+    return by_name[check_name("known bug", name, by_name)]
 
 
 def _list_known_bugs(*, as_json: bool) -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from otm.coupling.build import PLANS
     from otm.coupling.greedy_drafts import GreedyRule
+    from otm.coupling.grid_k_seq import GridKSeq
     from otm.coupling.importance_selection import ImportanceSelection
     from otm.coupling.k_seq import KSeq
     from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan, distance_to_target
+    from otm.coupling.levels import LevelsPlan
     from otm.coupling.list_coupling import ListCoupling
     from otm.coupling.maximal import MaximalCoupling
     from otm.coupling.naive_target_sampling import NaiveTargetSampling
@@ -31,9 +33,11 @@ __all__ = [
     "PLANS",
     "ArgmaxLenientPlan",
     "GreedyRule",
+    "GridKSeq",
     "ImportanceSelection",
     "KSeq",
     "LenientPlan",
+    "LevelsPlan",
     "ListCoupling",
     "MaximalCoupling",
     "NaiveTargetSampling",
@@ -53,9 +57,11 @@ __all__ = [
 _HOMES = {
     "ArgmaxLenientPlan": "lenient",
     "GreedyRule": "greedy_drafts",
+    "GridKSeq": "grid_k_seq",
     "ImportanceSelection": "importance_selection",
     "KSeq": "k_seq",
     "LenientPlan": "lenient",
+    "LevelsPlan": "levels",
     "ListCoupling": "list_coupling",
     "MaximalCoupling": "maximal",
     "NaiveTargetSampling": "naive_target_sampling",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
+from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.problem import Problem
 from otm.rules import RULES, Rule, names
 
@@ -26,11 +27,21 @@ def plan_class(rule: Rule) -> type[TransportPlan]:
 
 
 def _builder(rule: Rule) -> PlanBuilder:
-    """Class of a rule or, where it takes a certain number of drafts, a function that sets it."""
-    cls, k = plan_class(rule), rule.k
-    if k is None:
+    """Class of a rule; a function where its number of drafts is set or limited."""
+    cls, k, limit = plan_class(rule), rule.k, rule.max_k
+    if k is not None:
+        return lambda problem: cls(problem.with_k(k))
+    if limit is None:
         return cls
-    return lambda problem: cls(problem.with_k(k))
+
+    def limited(problem: Problem) -> TransportPlan:
+        if problem.k > limit:
+            raise ProblemTooLargeError(
+                f"the rule {rule.name} takes at most {limit} drafts, not k = {problem.k}"
+            )
+        return cls(problem)
+
+    return limited
 
 
 PLANS: dict[str, PlanBuilder] = {name: _builder(RULES[name]) for name in names("plan")}
@@ -64,9 +75,5 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
     several = isinstance(rules, Iterable) and not isinstance(rules, str)
     given = list(rules) if several else [rules]
     for name in given:
-        if not isinstance(name, str) or name not in known:
-            raise UnknownMethodError(
-                f"rule {shown(name)}; known rules are {', '.join(known)}; others are given by a "
-                "mapping from names to functions of a problem"
-            )
+        check_name("rule", name, known, advice="give others by a mapping from names to functions")
     return {name: known[name] for name in given}

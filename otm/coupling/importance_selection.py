@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Law,
     Number,
+    as_fraction,
     as_number,
     at_least_once,
     at_most_one,
@@ -274,7 +274,7 @@ def _as_weights(problem: Problem, weights: Any) -> Law:
         given: Law = np.asarray(weights)
         if problem.exact:
             fractions = np.empty(given.shape, dtype=object)
-            fractions.ravel()[:] = [_as_fraction(value) for value in given.ravel()]
+            fractions.ravel()[:] = [as_fraction(value) for value in given.ravel()]
             given = fractions
         else:
             given = given.astype(np.float64)
@@ -293,8 +293,3 @@ def _as_weights(problem: Problem, weights: Any) -> Law:
             f"the weight of token {index} is {given[index]}; weights must be finite and at least 0"
         )
     return given
-
-
-def _as_fraction(value: Any) -> Fraction:
-    # a NumPy integer inside a fraction would overflow
-    return Fraction(value.item() if isinstance(value, np.generic) else value)

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number, as_number, read_only, running_sum, zeros
+from otm._core.arithmetic import Law, Number, as_number, is_exact, read_only, running_sum, zeros
 from otm._core.checks import Drafts
 from otm._core.distribution import residual_weights, total_variation
+from otm._core.numbers import check_name
 from otm._core.sampling import InverseCdf
-from otm._core.text import shown
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.coupling.swaps import raise_to_one
-from otm.errors import InvalidParameterError
 from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
 
 __all__ = ["ArgmaxLenientPlan", "Distance", "LenientPlan", "distance_to_target"]
@@ -38,7 +38,7 @@ class Distance:
     divergence : float
         Kullback–Leibler divergence Σ Y ln(Y/q) in nats, infinite where Y > 0 = q.
     largest_ratio : float or Fraction
-        Largest Y/q, infinite where Y > 0 = q.
+        Largest Y/q, infinite where Y > 0 = q or, in floats, where it is beyond all floats.
     """
 
     total_variation: Number
@@ -77,10 +77,23 @@ def distance_to_target(plan: TransportPlan) -> Distance:
     seen = law > 0
     if (target[seen] == 0).any():
         return Distance(total_variation(law, target), math.inf, math.inf)
-    ratio = law[seen] / target[seen]
-    logarithms = np.log(ratio.astype(np.float64))
-    divergence = float((law[seen].astype(np.float64) * logarithms).sum())
+    with np.errstate(over="ignore"):  # beside a target probability near the least float
+        ratio = law[seen] / target[seen]
+    divergence = float((law[seen].astype(np.float64) * _logarithms(ratio, law, target)).sum())
     return Distance(total_variation(law, target), divergence, as_number(ratio.max()))
+
+
+def _logarithms(ratio: Law, law: Law, target: Law) -> Law:
+    """Logarithms of the ratios of two laws where the first is positive, also beyond all floats."""
+    if is_exact(ratio):
+        near = [Fraction(1, 2) < r < 2 for r in ratio]  # there a difference would cancel
+        return np.array([
+            math.log(r) if close else math.log(r.numerator) - math.log(r.denominator)
+            for r, close in zip(ratio, near, strict=True)
+        ])  # fmt: skip
+    seen = law > 0
+    logarithms: Law = np.log(ratio)
+    return np.where(np.isinf(ratio), np.log(law[seen]) - np.log(target[seen]), logarithms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +120,9 @@ class LenientPlan(OptimalPlan):
     Raises
     ------
     InvalidParameterError
-        If l is not in (0, 1] or the residual has another name.
+        If l is not in (0, 1].
+    UnknownMethodError
+        If the residual has another name.
 
     References
     ----------
@@ -132,10 +147,7 @@ class LenientPlan(OptimalPlan):
     def __post_init__(self) -> None:
         self._check_problem()
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
-        if self.residual_of not in ("closest", "paper"):
-            raise InvalidParameterError(
-                f"residual_of = {shown(self.residual_of)}; known are 'closest' and 'paper'"
-            )
+        check_name("residual", self.residual_of, ("closest", "paper"))
 
     @property
     def lossless(self) -> bool:

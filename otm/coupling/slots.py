@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -185,3 +186,21 @@ def _on_grid(fractions: npt.NDArray[np.float64], grid_bits: int) -> npt.NDArray[
     """Numbers in [0, 1) in units of the grid, rounded down."""
     units: npt.NDArray[np.int64] = (fractions * 2.0**grid_bits).astype(np.int64)
     return units
+
+
+def winning_probabilities(laws: Sequence[tuple[Ranks, Law]]) -> Law:
+    """Probability that each draft sits in the highest slot, before all equals: k laws → [k].
+
+    A law is the slots that a draft can take, ascending, and their probabilities.
+    """
+    zero = 0 * laws[0][1][:1]
+    cumulative = [np.concatenate([zero, np.cumsum(law)]) for _, law in laws]
+    wins: Law = np.resize(zero, len(laws))
+    for i, (slots, law) in enumerate(laws):
+        beaten = law
+        for j, (others, _) in enumerate(laws):
+            if j != i:  # an earlier draft must sit strictly lower, a later one not higher
+                side: Literal["left", "right"] = "left" if j < i else "right"
+                beaten = beaten * cumulative[j][np.searchsorted(others, slots, side=side)]
+        wins[i] = beaten.sum()
+    return wins

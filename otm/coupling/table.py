@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, as_number, at_most_one, read_only, scatter_sum
+from otm._core.arithmetic import (
+    Law,
+    Number,
+    as_fraction,
+    as_number,
+    at_most_one,
+    read_only,
+    scatter_sum,
+)
 from otm._core.checks import Drafts, Uniforms
 from otm._core.text import shown
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
@@ -318,7 +326,7 @@ def _checked(problem: Problem, accept: Any) -> Law:
     try:
         table: Law = np.asarray(accept)
         if problem.exact:
-            fractions = [_as_fraction(value) for value in table.flat]
+            fractions = [as_fraction(value) for value in table.flat]
             table = np.array(fractions, dtype=object).reshape(table.shape)
         else:
             table = table.astype(np.float64)
@@ -341,8 +349,3 @@ def _checked(problem: Problem, accept: Any) -> Law:
             "each draft must be at least 0 and sum to at most 1"
         )
     return read_only(table)
-
-
-def _as_fraction(value: Any) -> Fraction:
-    # a NumPy integer inside a fraction would overflow
-    return Fraction(value.item() if isinstance(value, np.generic) else value)

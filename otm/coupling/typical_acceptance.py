@@ -23,11 +23,9 @@ from otm._core.arithmetic import (
     zeros,
 )
 from otm._core.checks import Drafts, Uniforms
+from otm._core.numbers import as_parameter, check_name
 from otm._core.sampling import InverseCdf
-from otm._core.text import shown
 from otm.coupling.residual import ResidualPlan
-from otm.errors import InvalidParameterError
-from otm.problem import as_parameter
 
 __all__ = ["TypicalAcceptance"]
 
@@ -58,7 +56,9 @@ class TypicalAcceptance(ResidualPlan):
     Raises
     ------
     InvalidParameterError
-        If ε or δ is not a finite number of at least 0, or `otherwise` is another word.
+        If ε or δ is not a finite number of at least 0.
+    UnknownMethodError
+        If `otherwise` is another word.
 
     References
     ----------
@@ -80,14 +80,9 @@ class TypicalAcceptance(ResidualPlan):
     def __post_init__(self) -> None:
         self._check_problem()
         for name in ("epsilon", "delta"):
-            value = as_parameter(self.problem, getattr(self, name), name)
-            if value < 0:
-                raise InvalidParameterError(f"{name} = {value}; it must be at least 0")
+            value = as_parameter(getattr(self, name), name, least=0, exact=self.problem.exact)
             object.__setattr__(self, name, value)
-        if self.otherwise not in ("argmax", "target"):
-            raise InvalidParameterError(
-                f'otherwise = {shown(self.otherwise)}; it must be "argmax" or "target"'
-            )
+        check_name("fallback", self.otherwise, ("argmax", "target"))
 
     @property
     def lossless(self) -> bool:
@@ -105,7 +100,8 @@ class TypicalAcceptance(ResidualPlan):
 
         In exact mode e^(−H) is the fraction that its float is.
         """
-        target = self.problem.target[self.problem.target > 0].astype(np.float64)
+        target = self.problem.target.astype(np.float64)
+        target = target[target > 0]  # as floats, where a small fraction is 0
         perplexity: Number = math.exp(float((target * np.log(target)).sum()))
         if self.problem.exact:
             perplexity = Fraction(perplexity)

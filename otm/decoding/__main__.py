@@ -11,20 +11,19 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.resources import files
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
 
-from otm._core.checks import as_positive
-from otm._core.text import shown
+from otm._core.numbers import as_positive, check_name
+from otm._core.optional import is_installed, optional
 from otm.decoding.checks import as_prompts, check_room
 from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.rendering import render_trace, statistics, trace_legend, wants_colour
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
 from otm.decoding.verifiers import tree_rules
-from otm.errors import OTMError, UnknownMethodError
+from otm.errors import OTMError
 from otm.models.base import LanguageModel
 from otm.models.gpt.model import SHIPPED, decode, load
 from otm.models.ngram import NGramModel
@@ -171,7 +170,7 @@ def _spectr(rule: str, k: int) -> str:
 
 def model_names(options: argparse.Namespace) -> tuple[str, str]:
     """Names of the two models; those that are not given depend on what is installed."""
-    if find_spec("torch") and find_spec("safetensors"):
+    if is_installed("torch") and is_installed("safetensors"):
         target, draft = "target", "small"
     else:
         target, draft = "ngram-5", "ngram-3"
@@ -189,11 +188,7 @@ def load_model(name: str) -> LanguageModel:
         text = files("otm.models") / "data" / "king_james_bible_excerpt.txt"
         tokens = np.frombuffer(text.read_bytes(), np.uint8)
         return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
-    if name not in SHIPPED:
-        raise UnknownMethodError(
-            f"there is no model {shown(name)}; there are: {', '.join(SHIPPED + NGRAMS)}"
-        )
-    model = load(name)
+    model = load(check_name("model", name, SHIPPED + NGRAMS))
     import torch
 
     torch.set_num_threads(1)  # threads that wait for each other make models so small slower
@@ -202,11 +197,10 @@ def load_model(name: str) -> LanguageModel:
 
 def _progress(methods: Iterable[_T]) -> Iterable[_T]:
     """Show on a terminal how many methods have run, if tqdm is installed."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
+    tqdm = optional("tqdm")
+    if tqdm is None:
         return methods
-    bar: Iterable[_T] = tqdm(methods, disable=None, leave=False, unit="method")
+    bar: Iterable[_T] = tqdm.tqdm(methods, disable=None, leave=False, unit="method")
     return bar
 
 

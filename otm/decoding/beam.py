@@ -27,7 +27,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
 from otm._core.text import shown
 from otm.decoding.checks import (
     as_end,

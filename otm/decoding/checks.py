@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import check_uniforms
+from otm._core.numbers import as_integer, whole
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
@@ -54,11 +54,8 @@ def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
 def as_end(end: Any, vocabulary: int) -> frozenset[int]:
     """Return the tokens that end a sequence."""
     given = () if end is None else end if isinstance(end, Collection) else (end,)
-    try:
-        tokens = [-1 if isinstance(token, bool) else operator.index(token) for token in given]
-    except TypeError:
-        tokens = [-1]
-    if not all(0 <= token < vocabulary for token in tokens):
+    tokens = [token for token in map(whole, given) if token is not None]
+    if len(tokens) < len(given) or not all(0 <= token < vocabulary for token in tokens):
         raise InvalidParameterError(
             f"eos_token_id = {shown(end)}; it must be a token of the target model, 0 to "
             f"{vocabulary - 1}, a collection of such tokens, or None"
@@ -69,15 +66,8 @@ def as_end(end: Any, vocabulary: int) -> frozenset[int]:
 def as_sources(seed: Any, uniforms: Any, count: int) -> list[Randomness]:
     """Return a source of uniforms for each sequence."""
     if uniforms is None:
-        if (
-            isinstance(seed, bool)
-            or not isinstance(seed, int | np.integer | None)
-            or (seed or 0) < 0
-        ):
-            raise InvalidParameterError(
-                f"seed = {shown(seed)}; it must be an integer of at least 0, or None"
-            )
-        children = np.random.SeedSequence(None if seed is None else int(seed)).spawn(count)
+        entropy = None if seed is None else as_integer(seed, "seed", 0, advice="or None")
+        children = np.random.SeedSequence(entropy).spawn(count)
         return [np.random.default_rng(child).random for child in children]
     if seed is not None:
         raise InvalidParameterError("both `seed` and `uniforms` are given; give one of them")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict, Unpack
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
 from otm.decoding.checks import (
     as_end,
     as_paths,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numbers
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Law, is_exact
+from otm._core.arithmetic import Law, as_fraction, is_exact
+from otm._core.numbers import is_real
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
@@ -38,7 +38,7 @@ def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
         raise InvalidParameterError(
             f"{name} is not array-like ({reason}); it must be {allowed}, or an array of these"
         ) from reason
-    if array.dtype == object and all(_is_real(value) for value in array.flat):
+    if array.dtype == object and all(is_real(value) for value in array.flat):
         if not all(isinstance(value, numbers.Rational) for value in array.flat):
             try:
                 array = array.astype(np.float64)
@@ -56,10 +56,6 @@ def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
             f"{name} = {shown(array[wrong].tolist()[0])}; it must be {allowed}"
         )
     return array
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> Law:
@@ -88,7 +84,7 @@ def as_kind(array: Law, *, exact: bool) -> Law:
     """Return an array in float64, or as fractions over Python's own integers."""
     if not exact:
         return array.astype(np.float64)
-    fractions = [Fraction(int(v.numerator), int(v.denominator)) for v in array.flat]
+    fractions = [as_fraction(value) for value in array.flat]
     return np.array(fractions, dtype=object).reshape(array.shape)
 
 

@@ -17,14 +17,13 @@ References
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_integer, as_positive
 from otm._core.text import shown
 from otm.decoding.analysis.choosing_gamma import best_gamma
 from otm.decoding.parameters import as_costs, in_unit_interval
@@ -51,16 +50,12 @@ def as_policy(gamma: int | GammaPolicy) -> GammaPolicy:
 
 def as_gamma(value: Any) -> int:
     """Return a number of drafts γ, an integer of at least 0."""
-    try:
-        gamma = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        gamma = -1
-    if gamma < 0:
-        raise InvalidParameterError(
-            f"γ = {shown(value)}; it must be an integer of at least 0 (0 decodes without drafts), "
-            "or a policy: a function from the steps so far to such a number"
-        )
-    return gamma
+    return as_integer(
+        value,
+        "γ",
+        0,
+        advice="0 to decode without drafts, or a policy: a function from the steps so far to γ",
+    )
 
 
 def best_gamma_policy(alpha: float, cost: float, *, max_gamma: int | None = None) -> GammaPolicy:

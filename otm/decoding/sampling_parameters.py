@@ -8,20 +8,19 @@ their `SamplingParameters` gives.
 
 from __future__ import annotations
 
-import math
-import numbers
-import operator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from otm._core.numbers import as_integer, as_real
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import to_host
-from otm._core.text import shown
 from otm.decoding.dense_probs import dense_probs
 from otm.decoding.sparse_probs import sparse_probs
-from otm.errors import InvalidDistributionError, InvalidParameterError
+from otm.errors import InvalidDistributionError
+
+KEEP = "or None to keep all tokens"
 
 
 @dataclass(frozen=True)
@@ -81,30 +80,18 @@ class SamplingParameters:
     min_p: float | None = None
 
     def __post_init__(self) -> None:
-        temperature = _as_float(self.temperature)
-        if not 0 <= temperature < math.inf:
-            raise InvalidParameterError(
-                f"temperature = {shown(self.temperature)}; it must be a finite number of at least "
-                "0, where 0 means the most likely token"
-            )
+        greedy = "where 0 means the most likely token"
+        temperature = as_real(self.temperature, "temperature", least=0, advice=greedy)
         object.__setattr__(self, "temperature", temperature)
         if self.top_k is not None:
-            object.__setattr__(self, "top_k", _as_count(self.top_k))
+            top_k = as_integer(self.top_k, "top_k", 1, advice=KEEP)
+            object.__setattr__(self, "top_k", top_k)
         if self.top_p is not None:
-            top_p = _as_float(self.top_p)
-            if not 0 < top_p <= 1:
-                raise InvalidParameterError(
-                    f"top_p = {shown(self.top_p)}; it must be a number above 0 and at most 1, or "
-                    "None to keep all tokens (temperature=0 keeps the most likely one)"
-                )
+            advice = f"{KEEP} (temperature=0 keeps the most likely one)"
+            top_p = as_real(self.top_p, "top_p", above=0, most=1, advice=advice)
             object.__setattr__(self, "top_p", top_p)
         if self.min_p is not None:
-            min_p = _as_float(self.min_p)
-            if not 0 <= min_p <= 1:
-                raise InvalidParameterError(
-                    f"min_p = {shown(self.min_p)}; it must be a number in [0, 1], or None to keep "
-                    "all tokens"
-                )
+            min_p = as_real(self.min_p, "min_p", least=0, most=1, advice=KEEP)
             object.__setattr__(self, "min_p", min_p)
 
     def __call__(self, logits: Any) -> Any:
@@ -196,26 +183,3 @@ class SamplingParameters:
 def _as_host(logits: Any) -> Any:
     """Return logits as a NumPy array, in their own type where NumPy has it."""
     return np.asarray(to_host(logits, widen=False))
-
-
-def _as_float(value: Any) -> float:
-    """Return a real number as a float, and NaN, which is in no range, for all that is none."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _as_count(top_k: Any) -> int:
-    try:
-        count = 0 if isinstance(top_k, bool | np.bool_) else operator.index(top_k)
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise InvalidParameterError(
-            f"top_k = {shown(top_k)}; it must be an integer of at least 1, or None to keep all "
-            "tokens"
-        )
-    return count

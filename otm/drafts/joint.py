@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, scatter_sum, zeros
 from otm._core.checks import Drafts, Uniforms, as_drafts
 from otm._core.distribution import as_law, to_exact
+from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import Tokens, as_token_ids, places_of
 from otm._core.tensors import to_host
@@ -100,7 +100,7 @@ class Joint(DraftDistribution):
         """Check the tuples [R, k] and their weights [R], and hold them."""
         law = as_law(weights, "joint draft")
         if tokens is None:
-            size = _as_vocabulary_size(n)
+            size = as_integer(n, "n", 1)
             drafts = as_drafts(tuples, len(tuples[0]), size)
         else:
             if n is not None:
@@ -261,15 +261,3 @@ class Joint(DraftDistribution):
     @cached_property
     def _cdf(self) -> InverseCdf:
         return InverseCdf.from_weights(self.probabilities)
-
-
-def _as_vocabulary_size(n: Any) -> int:
-    try:
-        if isinstance(n, bool | np.bool_):
-            raise TypeError
-        size = operator.index(n)
-    except TypeError:
-        raise InvalidParameterError(
-            f"n = {shown(n)} of type {type(n).__name__}; the size of the vocabulary is an integer"
-        ) from None
-    return size

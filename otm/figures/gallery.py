@@ -6,7 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from otm.errors import InvalidInputError, MissingDependencyError
+from otm._core.optional import require
+from otm.errors import InvalidInputError
 from otm.figures.captions import caption_of
 from otm.figures.printed import AGREES
 from otm.figures.registry import FIGURES, load
@@ -45,12 +46,9 @@ def write_gallery(folder: Path) -> Path:
     InvalidInputError
         If a figure's CSV or JSON is damaged; the message names it.
     """
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise MissingDependencyError(
-            'jinja2 is not installed; to write the page of figures: pip install "otm[figures]"'
-        ) from error
+    require("jinja2")
+    from jinja2 import Environment, StrictUndefined
+
     template = (files("otm.figures") / "gallery.html").read_text(encoding="utf-8")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

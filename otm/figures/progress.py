@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from otm.errors import MissingDependencyError
+from otm._core.optional import require
 
 __all__ = ["bar", "in_a_row_of_its_own", "progress"]
 
@@ -40,13 +40,7 @@ def bar(steps: Iterable[Any] | None = None, **options: Any) -> Any:
     MissingDependencyError
         If tqdm is not installed.
     """
-    try:
-        from tqdm import tqdm
-    except ImportError as error:
-        raise MissingDependencyError(
-            'tqdm is not installed; to draw figures: pip install "otm[figures]"'
-        ) from error
-    return tqdm(steps, disable=None, leave=False, **options)
+    return require("tqdm").tqdm(steps, disable=None, leave=False, **options)
 
 
 def in_a_row_of_its_own(taken: Any, lock: Any) -> None:

@@ -19,7 +19,7 @@ from enum import StrEnum
 from importlib import import_module
 from types import ModuleType
 
-from otm.errors import UnknownMethodError
+from otm._core.numbers import check_name
 
 __all__ = ["FIGURES", "Kind", "load", "module_name"]
 
@@ -90,9 +90,7 @@ def module_name(name: str) -> str:
     >>> module_name("spectr_figure_4")
     'otm.figures.spectr.figure_4'
     """
-    if name not in FIGURES:
-        raise UnknownMethodError(f"figure {name!r}; known figures are {', '.join(FIGURES)}")
-    paper, _, item = name.partition("_")
+    paper, _, item = check_name("figure", name, FIGURES).partition("_")
     return f"otm.figures.{paper}.{item}"
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law
 from otm._core.checks import as_draft_count
+from otm._core.numbers import as_level
 from otm._core.sparse import align
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.decoding.branching import Branching, as_branching
@@ -29,7 +30,7 @@ from otm.decoding.policies import as_gamma
 from otm.decoding.verification import TargetProbs
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.expected_tokens import tokens_by_rule, tokens_by_traversal
-from otm.gain.paired_means import PairedMeans, Setup, as_level
+from otm.gain.paired_means import PairedMeans, Setup
 from otm.gain.recording import Recording, pruned
 from otm.problem import Problem
 

@@ -24,7 +24,9 @@ from otm.decoding.traversal import OpenNode
 from otm.decoding.verification import TargetProbs, plan_of_tree
 
 
-def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, depth: int) -> Law:
+def tokens_by_rule(
+    rule: PlanBuilder, root: DraftNode, target_probs: TargetProbs, depth: int
+) -> Law:
     """Mean number of tokens that Algorithm 3 of SpecTr outputs, given the drafts.
 
     Parameters
@@ -33,7 +35,7 @@ def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, dept
         From a problem to a plan for i.i.d. drafts.
     root : DraftNode
         The drafts.
-    target : callable
+    target_probs : callable
         The target's law after each path of drafts.
     depth : int
         L, how many levels of the tree to look at.
@@ -59,7 +61,7 @@ def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, dept
     >>> tokens_by_rule(KSeq, root, lambda path: q, 1).round(12)  # 1 + q(0)/p(0)
     array([1.        , 1.33333333])
     """
-    reached = zeros(depth + 1, target(root.path).probabilities)
+    reached = zeros(depth + 1, target_probs(root.path).probabilities)
 
     def visit(nodes: Sequence[DraftNode], probability: Number) -> None:
         path = nodes[0].path
@@ -70,7 +72,8 @@ def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, dept
         survivors: dict[int, list[DraftNode]] = {}
         for child in drafts:
             survivors.setdefault(child.token, []).append(child)
-        plan = plan_of_tree(rule, nodes[0].checked_draft_probs(), target(path), len(drafts))
+        draft_probs = nodes[0].checked_draft_probs()
+        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts))
         law = plan.conditional([child.token for child in drafts])
         for token, agreeing in survivors.items():
             selected = law.item(int(np.searchsorted(plan.problem.tokens, token)))
@@ -81,14 +84,14 @@ def tokens_by_rule(rule: PlanBuilder, root: DraftNode, target: TargetProbs, dept
     return np.cumsum(reached)
 
 
-def tokens_by_traversal(root: DraftNode, target: TargetProbs, depth: int) -> Law:
+def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) -> Law:
     """Mean number of tokens that traversal verification outputs, given the drafts.
 
     Parameters
     ----------
     root : DraftNode
         The drafts.
-    target : callable
+    target_probs : callable
         The target's law after each path of drafts.
     depth : int
         L, how many levels of the tree to look at.
@@ -111,11 +114,13 @@ def tokens_by_traversal(root: DraftNode, target: TargetProbs, depth: int) -> Law
     >>> tokens_by_traversal(root, lambda path: laws[path[:1]], 2).tolist()
     [1.0, 1.5, 3.0]
     """
-    one: Number = 1 + 0 * target(root.path).probabilities.item(0)
+    one: Number = 1 + 0 * target_probs(root.path).probabilities.item(0)
 
     def visit(node: DraftNode, weight: Number, levels: int) -> tuple[Number, Number]:
         """Probability that something at or below the node is output, and its mean length there."""
-        opened = OpenNode(node if len(node.path) < levels else DraftNode(node.path), weight, target)
+        opened = OpenNode(
+            node if len(node.path) < levels else DraftNode(node.path), weight, target_probs
+        )
         refused, length = one, 0 * one
         while (child := opened.next_child()) is not None:
             output, of_child = visit(child, opened.weight_of(child), levels)
@@ -124,7 +129,7 @@ def tokens_by_traversal(root: DraftNode, target: TargetProbs, depth: int) -> Law
         accepted = refused * (opened.weight if node.path else one)
         return 1 - (refused - accepted), length + accepted * (len(node.path) + 1)
 
-    means = zeros(depth + 1, target(root.path).probabilities)
+    means = zeros(depth + 1, target_probs(root.path).probabilities)
     for levels in range(depth + 1):
         means[levels] = visit(root, one, levels)[1]
     return means

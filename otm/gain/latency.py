@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.decoding.parameters import LARGEST_GAMMA, as_costs

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
+from otm._core.numbers import as_real
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
@@ -46,10 +47,8 @@ class Lenience:
     lenience: float
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.lenience) and 0 < self.lenience <= 1):
-            raise InvalidParameterError(
-                f"lenience = {shown(self.lenience)}; give a number above 0 and at most 1"
-            )
+        lenience = as_real(self.lenience, "lenience", above=0, most=1)
+        object.__setattr__(self, "lenience", lenience)
 
     def __str__(self) -> str:
         return f"lenience {self.lenience!r}"
@@ -79,11 +78,8 @@ class Typical:
     delta: float = 0.3
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not (_is_number(value) and value >= 0):
-                raise InvalidParameterError(
-                    f"{name} = {shown(value)}; give a finite number of at least 0"
-                )
+        for name, value in list(vars(self).items()):
+            object.__setattr__(self, name, as_real(value, name, least=0))
 
     def __str__(self) -> str:
         return f"typical acceptance ε {self.epsilon!r}, δ {self.delta!r}"
@@ -141,7 +137,3 @@ def typical(draft: Floats, target: Floats, ks: Sequence[int], setting: Typical) 
             hit = float(at_least_once(float(draft[best]), k))
         found[:, i] = accepted + (1 - accepted) * hit, (moved.sum() + max(rest, 0)) / 2
     return found
-
-
-def _is_number(value: float) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
+from otm._core.optional import require
 from otm._core.text import shown
-from otm.errors import InvalidInputError, MissingDependencyError
+from otm.errors import InvalidInputError
 from otm.files import file_label, file_size
 from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.gain.pairs import Pairs
@@ -182,20 +183,14 @@ def from_models(
     MissingDependencyError
         If transformers is not installed.
     """
-    try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError as error:
-        raise MissingDependencyError(
-            "transformers is not installed; to read texts with models of Hugging Face: "
-            'pip install "otm[huggingface]"'
-        ) from error
+    transformers = require("transformers")
     length = as_positive(window, "window")
     paragraphs = _paragraphs(as_path(text))
     loaded = {}
     for part, name in (("draft", draft), ("target", target)):
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(name))
-            model = AutoModelForCausalLM.from_pretrained(str(name)).eval()
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(name))
+            model = transformers.AutoModelForCausalLM.from_pretrained(str(name)).eval()
         except (OSError, ValueError, KeyError) as error:
             reason = " ".join(str(error).split())
             raise InvalidInputError(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from importlib.util import find_spec
 from typing import Any
 
-from otm.errors import MissingDependencyError
+from otm._core.optional import check_installed
 from otm.gain.paired_means import Estimate
 from otm.gain.plots import pictures
 from otm.gain.summary import Summary
@@ -93,10 +92,4 @@ def check_page() -> None:
     MissingDependencyError
         If jinja2 or matplotlib is not installed.
     """
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
-    if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        raise MissingDependencyError(
-            f"{' and '.join(missing)} {verb} not installed; to write the page of a report: "
-            'pip install "otm[report]"'
-        )
+    check_installed("jinja2", "matplotlib")

@@ -6,15 +6,15 @@ Contexts of one prompt are alike; only prompts are taken to be independent.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.text import shown, text_table
+from otm._core.numbers import as_level
+from otm._core.text import text_table
 from otm.decoding.branching import Branching
 from otm.errors import InvalidParameterError, UnknownMethodError
 
@@ -260,23 +260,3 @@ def ratio_of_totals(
     error = float(np.sqrt(count / (count - 1) * (residuals**2).sum()) / below.sum())
     reach = float(stdtrit(count - 1, (1 + covered) / 2)) * error
     return Estimate(ratio, ratio - reach, ratio + reach)
-
-
-def as_level(level: Any) -> float:
-    """Return the level of confidence intervals.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not a number above 0 and below 1.
-
-    Examples
-    --------
-    >>> as_level(0.95)
-    0.95
-    """
-    if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
-        raise InvalidParameterError(
-            f"level = {shown(level)}; it must be a number above 0 and below 1, such as 0.95"
-        )
-    return float(level)

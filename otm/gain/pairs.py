@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.numbers import check_name
 from otm._core.ratio_order import RatioOrder
-from otm._core.text import shown
 from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.errors import InvalidDistributionError, InvalidInputError, InvalidParameterError
+from otm.errors import InvalidDistributionError, InvalidInputError
 from otm.files import StoredArray
 from otm.gain.capped import CAPPED_RULES, Accepted, by_cut, by_division_factor, by_rounds
 from otm.gain.lossy_settings import Lenience, Typical, typical
@@ -168,14 +168,10 @@ def check_kind(kind: Any) -> Kind:
 
     Raises
     ------
-    InvalidParameterError
+    UnknownMethodError
         If it is not.
     """
-    if kind not in get_args(Kind):
-        raise InvalidParameterError(
-            f"kind = {shown(kind)}; it is one of {', '.join(get_args(Kind))}"
-        )
-    known: Kind = kind
+    known: Kind = check_name("kind of scores", kind, get_args(Kind))  # type: ignore[assignment]
     return known
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
 from otm._core.text import shown, text_table
 from otm.coupling.build import named_rules
 from otm.decoding.branching import Branching

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
 from otm.decoding.branching import Branching, children_at

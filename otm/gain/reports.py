@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from otm._core.numbers import as_level
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
@@ -21,7 +22,6 @@ from otm.files.opening import AnyPath, as_path
 from otm.files.writing import write_whole
 from otm.gain.latency import Latency
 from otm.gain.page import check_page, page
-from otm.gain.paired_means import as_level
 from otm.gain.run import Progress, measure_all
 from otm.gain.settings import Settings
 from otm.gain.sources import Source

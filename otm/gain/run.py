@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_integer
 from otm._core.digest import digest_of
+from otm._core.numbers import as_integer
+from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
-    MissingDependencyError,
     OTMError,
     ProblemTooLargeError,
 )
@@ -99,7 +99,7 @@ def measure_all(
     """
     if workers is not None and as_integer(workers, "workers", -1, MAX_WORKERS) == 0:
         raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
-    joblib = _import_joblib()
+    joblib = require("joblib")
     bounds = source.bounds
     step = {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]}
     key = {
@@ -265,13 +265,3 @@ def _joined(parts: dict[int, Measured], bounds: Sequence[Bounds]) -> Measured:
         for name, array in parts.pop(i).items():
             joined[name][start:stop] = array
     return joined
-
-
-def _import_joblib() -> Any:
-    try:
-        import joblib
-    except ImportError as error:
-        raise MissingDependencyError(
-            'joblib is not installed; to compute reports: pip install "otm[report]"'
-        ) from error
-    return joblib

@@ -219,7 +219,7 @@ def from_files(
     InvalidInputError
         If the files do not hold such arrays, or one array would be both models'; nothing but
         headers, prompts and tokens has been read.
-    InvalidParameterError
+    UnknownMethodError
         If `kind` is another word.
 
     Examples

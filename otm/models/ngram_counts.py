@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_array, as_positive, as_vocabulary
+from otm._core.checks import as_array
+from otm._core.numbers import as_positive, as_vocabulary
 from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Law, is_exact, read_only
-from otm._core.checks import as_integer, as_vocabulary
 from otm._core.distribution import as_law, to_exact
+from otm._core.numbers import as_integer, as_vocabulary
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
 from otm.models.stateless import StatelessModel

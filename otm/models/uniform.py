@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import read_only
-from otm._core.checks import as_vocabulary
+from otm._core.numbers import as_vocabulary
 from otm.models.stateless import StatelessModel
 
 

@@ -11,9 +11,9 @@ from bisect import bisect_right
 import numpy as np
 
 from otm._core.arithmetic import Law, Number, as_number, at_least_once, at_most_one
-from otm.errors import InvalidParameterError
+from otm._core.numbers import as_parameter
 from otm.optimum.cut import optimal_cap, optimal_value
-from otm.problem import Problem, as_parameter
+from otm.problem import Problem
 
 __all__ = [
     "acceptance_at_distance",
@@ -129,9 +129,7 @@ def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
     >>> acceptance_at_distance(Problem([0.75, 0.25], [0.25, 0.75], k=1), 0.125)
     0.625
     """
-    distance = as_parameter(problem, distance, "distance")
-    if distance < 0:
-        raise InvalidParameterError(f"a total variation of {distance}; it must be at least 0")
+    distance = as_parameter(distance, "distance", least=0, exact=problem.exact)
     value, _ = optimal_value(problem.by_ratio, problem.k)
     return at_most_one(value + distance)
 
@@ -144,7 +142,4 @@ def check_lenience(problem: Problem, lenience: Number) -> Number:
     InvalidParameterError
         If it is not in (0, 1].
     """
-    number = as_parameter(problem, lenience, "lenience")
-    if not 0 < number <= 1:
-        raise InvalidParameterError(f"lenience = {lenience}; it must be in (0, 1]")
-    return number
+    return as_parameter(lenience, "lenience", above=0, most=1, exact=problem.exact)

@@ -14,18 +14,15 @@ the best one.
 
 from __future__ import annotations
 
-import math
-import numbers
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Law, running_sum, sum_error
 from otm._core.interval import Interval
-from otm._core.text import shown
+from otm._core.numbers import as_positive, as_real
 from otm.drafts.base import DraftDistribution
-from otm.errors import InvalidParameterError
 from otm.optimum.cut import Cut
 
 __all__ = ["ITERATIONS", "TOLERANCE", "BoundedOptimum", "bounds_by_random_order"]
@@ -107,7 +104,8 @@ def bounds_by_random_order(
     >>> print(f"{bounds:.6f}", cut.tokens)  # 1/4 + 1 − 1/2 · 3/4
     [0.875000, 0.875000] [1]
     """
-    _check_parameters(iterations, tolerance)
+    iterations = as_positive(iterations, "iterations")
+    tolerance = as_real(tolerance, "tolerance", least=0)
     tokens = np.flatnonzero(drafts.draftable)
     wanted = np.asarray(target[tokens], dtype=np.float64)
     picked = np.asarray(drafts.distribution_of_one()[tokens], dtype=np.float64)
@@ -208,11 +206,3 @@ def _best_step(short: Floats, move: Floats, weights: Floats) -> float:
         if not low < step < high:  # an end of the bracket was tried before
             step = (low + high) / 2
     return step
-
-
-def _check_parameters(iterations: Any, tolerance: Any) -> None:
-    whole = isinstance(iterations, numbers.Integral) and not isinstance(iterations, bool)
-    if not whole or iterations < 1:
-        raise InvalidParameterError(f"iterations = {shown(iterations)}; give an integer, 1 or more")
-    if not isinstance(tolerance, float | int | np.number) or not 0 <= tolerance < math.inf:
-        raise InvalidParameterError(f"tolerance = {shown(tolerance)}; give a number of at least 0")

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number, as_number, is_exact
+from otm._core.arithmetic import Law, Number, as_fraction, as_number, is_exact
+from otm._core.numbers import as_integer, as_parameter, is_real, whole
 from otm._core.text import shown
-from otm.errors import InvalidDistributionError, InvalidParameterError
+from otm.errors import InvalidDistributionError
 from otm.optimum.completions import TopList
 
 __all__ = [
@@ -114,15 +115,7 @@ def as_size(vocabulary: Any) -> int | None:
     InvalidParameterError
         If it is not a whole number of at least 1.
     """
-    if vocabulary is None:
-        return None
-    index = hasattr(vocabulary, "__index__") and not isinstance(vocabulary, bool)
-    if not (index and 1 <= vocabulary <= LARGEST_SIZE):
-        raise InvalidParameterError(
-            f"vocabulary = {shown(vocabulary)}; the size of a vocabulary is a whole number of at "
-            "least 1, None if it is not known"
-        )
-    return operator.index(vocabulary)
+    return None if vocabulary is None else as_integer(vocabulary, "vocabulary", 1, LARGEST_SIZE)
 
 
 def as_slack(slack: Any) -> Fraction:
@@ -133,11 +126,7 @@ def as_slack(slack: Any) -> Fraction:
     InvalidParameterError
         If it is not in [0, 1/2].
     """
-    if not _is_between(slack, 0, 0.5):
-        raise InvalidParameterError(
-            f"slack = {shown(slack)}; it must be a number of at least 0 and at most 1/2"
-        )
-    return Fraction(slack)
+    return Fraction(as_parameter(slack, "slack", exact=True, least=0, most=0.5))
 
 
 def _as_list(given: Any, name: str, n: int | None) -> TopList:
@@ -145,8 +134,8 @@ def _as_list(given: Any, name: str, n: int | None) -> TopList:
     if not isinstance(given, Mapping) or not given:
         raise InvalidDistributionError(_not_a_list(given, name))
     for token, value in given.items():
-        index = hasattr(token, "__index__") and not isinstance(token, bool)
-        if not (index and 0 <= token < LARGEST_SIZE):
+        index = whole(token)
+        if index is None or not 0 <= index < LARGEST_SIZE:
             raise InvalidDistributionError(
                 f"the {name} list has the token {shown(token)}; tokens are whole numbers from 0 on"
             )
@@ -163,11 +152,7 @@ def _as_list(given: Any, name: str, n: int | None) -> TopList:
     values = [given[token] for token in tokens]
     rest: Number
     if all(isinstance(value, numbers.Rational) for value in values):
-        # over Python's own integers: those of NumPy would overflow
-        masses = np.array(
-            [Fraction(int(value.numerator), int(value.denominator)) for value in values],
-            dtype=object,
-        )
+        masses = np.array([as_fraction(value) for value in values], dtype=object)
         rest = 1 - sum(masses, Fraction(0))
     else:
         masses = np.array(values, dtype=np.float64)
@@ -183,5 +168,4 @@ def _not_a_list(given: Any, name: str) -> str:
 
 
 def _is_between(value: Any, low: float, high: float) -> bool:
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return real and bool(low <= value <= high)
+    return is_real(value) and bool(low <= value <= high)

@@ -29,11 +29,11 @@ from otm._core.distribution import (
     as_law_rows,
     check_sizes,
 )
+from otm._core.optional import require
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,
     InvalidInputError,
-    MissingDependencyError,
 )
 from otm.optimum.rows import law_axes
 
@@ -97,12 +97,7 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
     >>> draft.grad
     tensor([-0.3750,  1.1250])
     """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError(
-            'torch is not installed; to compute on tensors: pip install "otm[torch]"'
-        ) from error
+    torch = require("torch")
     _check_tensors(torch, draft, target)
     counts = _counts(torch, k, draft.device, validate)
     laws, shape = _shapes(torch, draft, target, counts)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from otm.errors import UnknownMethodError
+from otm._core.numbers import check_name
 from otm.problem import Problem
 
 INSTANCES: dict[str, tuple[list[int], list[int], int]] = {
@@ -38,9 +38,7 @@ def instance(name: str, *, exact: bool = True) -> Problem:
     >>> instance("Bernoulli", exact=False).draft
     array([0.75, 0.25])
     """
-    if name not in INSTANCES:
-        raise UnknownMethodError(f"instance {name!r}; known instances are {', '.join(INSTANCES)}")
-    *weights, k = INSTANCES[name]
+    *weights, k = INSTANCES[check_name("instance", name, INSTANCES)]
     draft, target = ([Fraction(w, sum(law)) for w in law] for law in weights)
     if exact:
         return Problem(draft, target, k)

@@ -22,16 +22,12 @@ import numpy as np
 
 from otm._core.arithmetic import Law, Number, is_exact
 from otm._core.distribution import to_exact
+from otm._core.optional import require
 from otm.drafts import IID, DraftDistribution
-from otm.errors import MissingDependencyError
 from otm.problem import Problem
 
-try:
-    from hypothesis import strategies as st
-except ImportError as error:
-    raise MissingDependencyError(
-        'Hypothesis is not installed; to use otm.testing.strategies: pip install "otm[testing]"'
-    ) from error
+require("hypothesis")
+from hypothesis import strategies as st  # noqa: E402
 
 __all__ = [
     "DISTRIBUTION_KINDS",
@@ -175,18 +171,18 @@ def problems(
     return Problem(draft, target, draw(st.integers(1, max_drafts)))
 
 
-def drafts(law: DraftDistribution) -> st.SearchStrategy[list[int]]:
-    """Drafts that can be drawn from a joint law, as lists of k tokens; not distributed like draws.
+def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
+    """Drafts that a joint distribution can give, as lists of k tokens; not distributed like draws.
 
     Parameters
     ----------
-    law : DraftDistribution
+    distribution : DraftDistribution
         Such as `plan.drafts`; small enough to enumerate, unless its drafts are i.i.d.
     """
-    if isinstance(law, IID):
-        support = law.ids(np.flatnonzero(law.draftable)).tolist()
-        return st.lists(st.sampled_from(support), min_size=law.k, max_size=law.k)
-    return st.sampled_from([list(drawn) for drawn, _ in law.tuples()])
+    if isinstance(distribution, IID):
+        support = distribution.ids(np.flatnonzero(distribution.draftable)).tolist()
+        return st.lists(st.sampled_from(support), min_size=distribution.k, max_size=distribution.k)
+    return st.sampled_from([list(drawn) for drawn, _ in distribution.tuples()])
 
 
 def uniforms(

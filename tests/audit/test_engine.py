@@ -18,8 +18,8 @@ from otm.audit.observation import UnsuitedError
 from otm.coupling.build import PLANS
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.errors import InvalidParameterError
-from otm.kernels.definition import verify_chain
+from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.kernels import verify_probs
 from otm.models import TableModel
 
 Verify = Callable[[Any, Any, Any, Any], Any]
@@ -27,7 +27,7 @@ Verify = Callable[[Any, Any, Any, Any], Any]
 
 def right(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
     arrays = (target_probs, draft_probs, draft_tokens, uniforms)
-    return verify_chain(*(a[None] for a in arrays), validate=False).tokens[0]
+    return verify_probs(*(a[None] for a in arrays), validate=False).tokens[0]
 
 
 def verifier(
@@ -306,7 +306,7 @@ def test_the_audit_repeats_itself_and_leaves_global_generators_alone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "guess"}, "known methods are 'exact paths'"),
+        ({"method": "guess"}, "no method 'guess'; there are exact paths"),
         ({"false_alarms": 0}, "false_alarms = 0"),
         ({"delta": 1.5}, "delta = 1.5"),
         ({"delta": 1e-300}, "delta = 1e-300"),
@@ -316,11 +316,11 @@ def test_the_audit_repeats_itself_and_leaves_global_generators_alone() -> None:
         ({"seed": 0.5}, "seed = 0.5"),
         ({"instances": []}, "at least one"),
         ({"instances": [INSTANCES["pairs"]]}, "takes none of the 1 instances"),
-        ({"kind": "tree"}, "known kinds are 'chain'"),
+        ({"kind": "tree"}, "no kind of verifier 'tree'; there are chain"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidParameterError, match=message):
+    with pytest.raises((InvalidParameterError, UnknownMethodError), match=message):
         lossless(right, **arguments)
 
 

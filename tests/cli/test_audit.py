@@ -83,15 +83,15 @@ def test_an_audit_that_is_not_allowed_enough_runs_has_status_3() -> None:
         (["verifiers_of_a_test:number"], "the verifier is 3"),
         (["broken_module_of_a_test:f"], "cannot be imported: SystemExit: two lines"),
         (["no_such_module_of_a_test:f"], "No module named 'no_such_module_of_a_test'"),
-        (["otm.coupling:KSeq", "--kind", "magic"], "known kinds are"),
-        (["otm.coupling:KSeq", "--method", "magic"], "known methods are"),
+        (["otm.coupling:KSeq", "--kind", "magic"], "no kind of verifier 'magic'; there are"),
+        (["otm.coupling:KSeq", "--method", "magic"], "no method 'magic'; there are"),
         (["otm.coupling:KSeq", "--false-alarms", "2"], "false_alarms = 2"),
         (["otm.coupling:KSeq", "--delta", "1e-300"], "delta = 1e-300"),
         (["otm.coupling:KSeq", "--delta", "nan"], "delta = nan"),
         (["otm.coupling:KSeq", "--max-runs", "0"], "max_runs = 0"),
         (["otm.coupling:KSeq", "--seed", "-1"], "seed = -1"),
         (["ünï:f"], "No module named 'ünï'"),
-        (["nonsense", "--known-bugs"], "known bug 'nonsense'; there are: "),
+        (["nonsense", "--known-bugs"], "there is no known bug 'nonsense'; there are "),
     ],
 )
 def test_a_mistake_has_status_2_and_one_line(

@@ -47,7 +47,7 @@ def test_json_says_nothing_else_without_torch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bug: the remark that torch is missing in front of the JSON."""
-    monkeypatch.setattr("otm.decoding.__main__.find_spec", lambda name: None)
+    monkeypatch.setattr("otm.decoding.__main__.is_installed", lambda name: None)
     options = ["--max-tokens", "2", "--k", "1", "--rule", "k-Seq", "--json"]
     assert main(["decode", *options]) == 0
     assert json.loads(capsys.readouterr().out)["target"] == "ngram-5"

@@ -28,7 +28,7 @@ def test_the_names_are_those_of_the_registry(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "figure 'nonsense'; known figures are"),
+        (["nonsense"], "no figure 'nonsense'; there are"),
         ([NAME, "--jobs", "0"], "at least one is needed"),
         ([NAME, "--jobs", "many"], "Invalid value for '--jobs'"),
     ],

@@ -104,8 +104,11 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["draft.npy", "target.npy", "--device", "cpu"], "--device would have no effect"),
         (["draft.npy", "target.npy", "--vocabulary", "9"], "--vocabulary would have no effect"),
         (["lists.jsonl", "--latency", "0.1"], "--latency would have no effect"),
-        (["draft.npy", "target.npy", "--kind", "magic"], "it is one of logits"),
-        (["draft.npy", "target.npy", "--rule", "magic"], "known rules are"),
+        (
+            ["draft.npy", "target.npy", "--kind", "magic"],
+            "no kind of scores 'magic'; there are logits",
+        ),
+        (["draft.npy", "target.npy", "--rule", "magic"], "no rule 'magic'; there are"),
         (["draft.npy", "target.npy", "-k", "0"], "k = 0"),
         (["draft.npy", "target.npy", "--temperature", "-1"], "temperature = -1"),
         (["draft.npy", "target.npy", "--latency", "table.json"], "cannot be found"),

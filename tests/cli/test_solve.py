@@ -121,7 +121,7 @@ def test_the_app_runs_under_typer_s_own_runner() -> None:
         (["a.npy", "b.npy", "c.npy"], "3 files"),
         ([*INLINE, "-k", "0"], "k = 0"),
         ([*INLINE, "-k", "two"], "Invalid value for '-k'"),
-        ([*INLINE, "--method", "magic"], "known methods are auto"),
+        ([*INLINE, "--method", "magic"], "no method 'magic'; there are auto"),
         ([*INLINE, "--nonsense"], "No such option"),
         (["--draft", "0.5,x", "--target", "1,0"], "has 'x' at index 1"),
         (["--draft", "0.5,", "--target", "1,0"], "has '' at index 1"),

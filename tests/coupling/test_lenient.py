@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from otm._core.arithmetic import running_sum
 from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan, distance_to_target
 from otm.coupling.swaps import raise_to_one
+from otm.coupling.typical_acceptance import TypicalAcceptance
 from otm.errors import InvalidParameterError
 from otm.optimum.cut import optimal_value
 from otm.optimum.lenience import acceptance_at_distance, lenient_value
@@ -94,6 +95,20 @@ def test_distances() -> None:
     assert distance.divergence == pytest.approx(expected, abs=1e-15)
     outside = ArgmaxLenientPlan(Problem([F(1), F(0)], [F(1), F(0)], 1), F(1))
     assert distance_to_target(outside).divergence == 0
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_ratio_beyond_all_floats_has_a_divergence(exact: bool) -> None:
+    """Bug: an infinite divergence, or OverflowError, beside a positive target probability."""
+    least = F(1, 10**400) if exact else 5e-324
+    half = F(1, 2) if exact else 0.5
+    plan = TypicalAcceptance(Problem([half, half], [least, 1 - least], 1), 0, 0)
+    assert plan.output_distribution().tolist() == [half, half]
+    distance = distance_to_target(plan)
+    expected = math.log(0.5) + (400 * math.log(10) if exact else -math.log(5e-324)) / 2
+    assert distance.divergence == pytest.approx(expected, rel=1e-14)
+    assert distance.largest_ratio == (half / least if exact else math.inf)
+    assert distance.total_variation == half - least
 
 
 @given(small, leniences)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from otm.coupling.lenient import distance_to_target
 from otm.coupling.typical_acceptance import TypicalAcceptance
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidParameterError, OTMError, UnknownMethodError
 from otm.problem import Problem
 from otm.testing import exact_acceptance, exact_distribution_of_select, exact_output_distribution
 from otm.testing.instances import instance
@@ -69,15 +69,17 @@ def test_it_is_not_lossless() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "error", "message"),
     [
-        {"epsilon": -0.1},
-        {"delta": -1},
-        {"epsilon": math.nan},
-        {"delta": "a"},
-        {"otherwise": "drafts"},
+        ({"epsilon": -0.1}, InvalidParameterError, "epsilon"),
+        ({"delta": -1}, InvalidParameterError, "delta"),
+        ({"epsilon": math.nan}, InvalidParameterError, "epsilon"),
+        ({"delta": "a"}, InvalidParameterError, "delta"),
+        ({"otherwise": "drafts"}, UnknownMethodError, "'drafts'; there are argmax, target"),
     ],
 )
-def test_parameters_out_of_range_are_refused(arguments: Any) -> None:
-    with pytest.raises(InvalidParameterError, match=next(iter(arguments))):
+def test_parameters_out_of_range_are_refused(
+    arguments: Any, error: type[OTMError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
         TypicalAcceptance(instance("Bernoulli"), **arguments)

@@ -52,12 +52,12 @@ def test_the_same_seed_prints_the_same_text(capsys: pytest.CaptureFixture[str]) 
         (["--prompt", ""], "prompt 0 is empty"),
         (["--gamma", "-1"], "γ = -1"),
         (["--k", "0"], "k = 0"),
-        (["--rule", "nonsense"], "there is no rule 'nonsense'; known rules are optimal, k-Seq"),
+        (["--rule", "nonsense"], "there is no rule 'nonsense'; there are optimal, k-Seq"),
         (["--rule", "greedy"], "rule 'greedy' cannot be used here: it is for Greedy drafts"),
         (["--max-tokens", "0"], "max_tokens = 0"),
         (["--temperature", "-1"], "temperature = -1.0"),
         (["--seed", "-1"], "seed = -1"),
-        (["--target", "nonsense"], "there is no model 'nonsense'; there are: target, large"),
+        (["--target", "nonsense"], "there is no model 'nonsense'; there are target, large"),
     ],
 )
 def test_a_bad_option_is_one_line_and_status_2(
@@ -93,7 +93,7 @@ def test_every_rule_that_is_offered_is_taken(capsys: pytest.CaptureFixture[str])
 def test_without_torch_it_says_so_and_takes_ngrams(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("otm.decoding.__main__.find_spec", lambda name: None)
+    monkeypatch.setattr("otm.decoding.__main__.is_installed", lambda name: None)
     assert main(["--max-tokens", "2", "--k", "1", "--rule", "k-Seq"]) == 0
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first.startswith("torch is not installed")

@@ -54,7 +54,7 @@ def test_sums_within_the_tolerance_are_normalised() -> None:
         (7, 2, InvalidInputError, "pairs"),
         ({(0,): 1.0}, 1.0, InvalidParameterError, "n = 1.0"),
         ({(0,): 1.0}, True, InvalidParameterError, "n = True"),
-        ({(0,): 1.0}, 0, InvalidDraftsError, "draft token 0"),
+        ({(0,): 1.0}, 0, InvalidParameterError, "n = 0"),
     ],
 )
 def test_what_is_no_table_is_refused(

@@ -279,7 +279,7 @@ def test_unknown_names_are_refused_before_anything_is_drawn(
     assert error.count("\n") == 1
     for name in ("spectr_figure_7", *FIGURES):
         assert name in error
-    with pytest.raises(UnknownMethodError, match="known figures are"):
+    with pytest.raises(UnknownMethodError, match=r"no figure .*; there are"):
         write("os", folder, NOWHERE)
 
 

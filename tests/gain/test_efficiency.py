@@ -391,5 +391,5 @@ def test_levels_are_checked_before_any_work(level: Any) -> None:
     recordings = record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 1)
     unused = {"a rule that is never asked": pytest.fail}
     for means in (block_efficiency, first_step_acceptance):
-        with pytest.raises(InvalidParameterError, match=r"level = .*above 0 and below 1"):
+        with pytest.raises(InvalidParameterError, match=r"level = .* \(0, 1\)"):
             means(recordings, unused, [1], level=level)

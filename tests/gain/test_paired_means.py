@@ -76,7 +76,7 @@ def test_wrong_input_is_refused(values: list[float], clusters: list[int], level:
 @pytest.mark.parametrize("level", [0, 1, 2, np.nan, "0.95", None, True])
 def test_a_level_is_checked_when_means_are_made(level: Any) -> None:
     """Catches a table that fails when it is printed."""
-    with pytest.raises(InvalidParameterError, match=r"level = .*above 0 and below 1"):
+    with pytest.raises(InvalidParameterError, match=r"level = .* \(0, 1\)"):
         PairedMeans("x", {Setup("a", 1, 1): np.ones(3)}, np.arange(3), level)
 
 

@@ -105,7 +105,7 @@ def test_what_cannot_be_written_is_refused_in_one_line(tmp_path):
 
 
 def test_models_that_do_not_ship_are_refused_by_name():
-    with pytest.raises(UnknownMethodError, match="'huge'; there are: target, large, medium, small"):
+    with pytest.raises(UnknownMethodError, match="'huge'; there are target, large, medium, small"):
         load("huge")
 
 

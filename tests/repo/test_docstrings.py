@@ -116,14 +116,7 @@ def is_protocol(value: Any) -> bool:
 
 
 NEVER_RAISED = {
-    (
-        "otm.audit.adapters.otm_verifiers.chain_kernel",
-        "InvalidInputError",
-    ): "kernels run in runs only",
-    (
-        "otm.audit.adapters.otm_verifiers.multi_draft_kernel",
-        "InvalidInputError",
-    ): "kernels run in runs only",
+    ("otm.audit.adapters.otm_verifiers.kernel", "InvalidInputError"): "kernels run in runs only",
     (
         "otm.audit.adapters.otm_verifiers.spectr_step",
         "InvalidDistributionError",

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from otm._core.optional import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -31,6 +33,13 @@ def committed_files() -> list[Path]:
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     files = [ROOT / name for name in listed.split("\0") if name]
     return [file for file in files if file.is_file()]
+
+
+def packages_of(extra: str) -> set[str]:
+    """Names of the packages that an extra brings, those of otm's own extras in it too, lowered."""
+    own = [name for line in EXTRAS[extra] for name in re.findall(r"^otm\[(.+)\]", line)]
+    others = [packages_of(name) for names in own for name in names.split(",")]
+    return {name.lower() for name in required_packages(extra)}.union(*others)
 
 
 def required_packages(extra: str) -> set[str]:
@@ -71,6 +80,17 @@ def test_every_extra_that_a_message_names_exists() -> None:
         for extra in extras.split(",")
     }
     assert {(extra, path) for extra, path in named if extra not in EXTRAS} == set()
+
+
+def test_every_optional_package_is_in_the_extra_that_its_error_names() -> None:
+    """Bug: an error whose advice does not bring the package that it misses."""
+    needed = {re.match(r"[\w.-]+", line)[0] for line in PROJECT["dependencies"]}  # type: ignore[index]
+    for module, package in PACKAGES.items():
+        extra = re.fullmatch(r'"otm\[(\w+)\]"', package.install)
+        if extra is None:  # no extra of otm: what it works on, or what it comes with
+            assert module in {"flashinfer", "vllm"} or package.install in needed, module
+        elif module != "triton":  # comes with torch's own builds for GPUs
+            assert package.name.lower() in packages_of(extra[1]), module
 
 
 def test_every_dependency_is_pinned_in_the_constraints() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.optional import require
 from otm.audit.adapter import Adapter
 from otm.audit.adapters.batched import Batched, seed_of
-from otm.errors import MissingDependencyError
 
 __all__ = ["chain_speculative_sampling"]
 
@@ -40,15 +39,8 @@ def chain_speculative_sampling(device: str = "cuda") -> Adapter:
     -----
     The signature is that of the versions that take a `generator`; earlier ones took uniforms.
     """
-    try:
-        import torch
-
-        rule = import_module("flashinfer.sampling").chain_speculative_sampling
-    except ImportError as reason:
-        raise MissingDependencyError(
-            "FlashInfer is not installed; to audit its sampler, on a GPU: "
-            "pip install flashinfer-python"
-        ) from reason
+    torch = require("torch")
+    rule = require("flashinfer.sampling", "chain_speculative_sampling")
 
     def verify(
         target: npt.NDArray[Any],

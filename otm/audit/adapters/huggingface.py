@@ -6,17 +6,16 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.optional import require
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.batched import Batched, seed_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.errors import MissingDependencyError
 from otm.models.table import TableModel
 
 __all__ = ["generate", "speculative_sampling"]
@@ -45,13 +44,7 @@ def speculative_sampling() -> Adapter:
     out with probability 2^−24 for each draft of it (`otm.audit.known_bugs`, "u ≤ ratio"), which no
     Monte Carlo of this size sees.
     """
-    module = _transformers("generation.utils")
-    rule = getattr(module, "_speculative_sampling", None)
-    if rule is None:
-        raise MissingDependencyError(
-            "a transformers with generation.utils._speculative_sampling is not installed; to audit "
-            'that: pip install "otm[huggingface]"'
-        )
+    rule = require("transformers.generation.utils", "_speculative_sampling")
     # versions up to 4 asked whether the last draft ends the sequence; these drafts never do
     more = {"is_done_candidate": False}
     options = {k: v for k, v in more.items() if k in inspect.signature(rule).parameters}
@@ -104,7 +97,7 @@ def generate(**options: Any) -> Adapter:
     MissingDependencyError
         If transformers is not installed.
     """
-    _transformers("generation")
+    require("transformers.generation")
     return _Generate(options)
 
 
@@ -148,15 +141,6 @@ def _seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
-
-
-def _transformers(module: str) -> Any:
-    try:
-        return import_module(f"transformers.{module}")
-    except ImportError as reason:
-        raise MissingDependencyError(
-            'transformers is not installed; to audit it: pip install "otm[huggingface]"'
-        ) from reason
 
 
 def _load(table: TableModel) -> Any:

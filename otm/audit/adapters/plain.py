@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.honest import chain_laws, draw_chain, models_for
@@ -256,6 +257,8 @@ def as_adapter(verifier: Any, kind: str | None) -> Adapter:
     ------
     InvalidParameterError
         If it is neither, or its kind does not show in its parameters.
+    UnknownMethodError
+        If there is no such kind.
     """
     if isinstance(verifier, Adapter):
         if kind is not None:
@@ -284,8 +287,4 @@ def as_adapter(verifier: Any, kind: str | None) -> Adapter:
                 f"a verifier with the parameters ({', '.join(names)}); say what it is by `kind`: "
                 f"one of {', '.join(map(repr, KINDS))}, or call its first three {', '.join(CHAIN)}"
             )
-    if kind not in KINDS:
-        raise InvalidParameterError(
-            f"kind = {shown(kind)}; known kinds are {', '.join(map(repr, KINDS))}"
-        )
-    return KINDS[kind](verifier)
+    return KINDS[check_name("kind of verifier", kind, KINDS)](verifier)

@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from otm._core.optional import require
 from otm._core.text import shown
-from otm.errors import InvalidParameterError, MissingDependencyError
+from otm.errors import InvalidParameterError
 
 RANDOMNESS = ("uniforms", "rng", "generator", "seed")
 """Names of a parameter by which a function takes randomness; without one it draws for itself."""
@@ -67,11 +68,4 @@ def torch_generator(seed: int) -> Any:
     MissingDependencyError
         If torch is not installed.
     """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError(
-            "torch is not installed; to audit a verifier with a `generator`: "
-            'pip install "otm[torch]"'
-        ) from error
-    return torch.Generator().manual_seed(seed)
+    return require("torch").Generator().manual_seed(seed)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.optional import require
 from otm._core.sampling import locate_in_rows
 from otm.audit.adapter import Adapter
 from otm.audit.adapters.batched import Batched, seed_of
-from otm.errors import MissingDependencyError
 
 __all__ = ["rejection_sample"]
 
@@ -46,14 +45,8 @@ def rejection_sample(device: str = "cuda") -> Adapter:
     Depending on its version it takes the target's probabilities or logits; the name of the argument
     says which.
     """
-    try:
-        import torch
-
-        rule = import_module("vllm.v1.sample.rejection_sampler").rejection_sample
-    except ImportError as reason:
-        raise MissingDependencyError(
-            "vLLM is not installed; to audit its sampler, on a GPU: pip install vllm"
-        ) from reason
+    torch = require("torch")
+    rule = require("vllm.v1.sample.rejection_sampler", "rejection_sample")
     takes_logits = "target_logits" in inspect.signature(rule).parameters
 
     def verify(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
 from otm.decoding.branching import Branching, as_branching, children_at

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_positive
+from otm._core.numbers import as_positive
 from otm._core.sparse import SparseProbs
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.reading import Context

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.optional import require
 from otm.figures.shipped_pairs import logits_at, prompts_of_text, texts_of_target
-from otm.kernels.reference import import_torch
 
 __all__ = ["SOFTMAX", "Outputs", "distance", "logits_at_contexts", "outputs", "weights"]
 
@@ -77,7 +77,7 @@ def weights(logits: Array, scale: float | str, dtype: str) -> Array:
     >>> weights(np.array([[0.0, 2.0]]), 1e5, "float16")
     array([[nan, nan]])
     """
-    torch = import_torch()
+    torch = require("torch")
     scores = torch.from_numpy(logits).to(getattr(torch, dtype))
     if scale == SOFTMAX:
         return np.asarray(scores.softmax(-1).double())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from otm._core.text import shown
+from otm._core.numbers import as_integer
 from otm.errors import InvalidParameterError
 
 BLOCK = (
@@ -57,11 +57,8 @@ class GPTConfig:
     vocabulary: int = 256
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if type(value) is not int or not 1 <= value <= LARGEST:
-                raise InvalidParameterError(
-                    f"{name} = {shown(value)}; it must be an integer from 1 to {LARGEST:,}"
-                )
+        for name, value in list(vars(self).items()):
+            object.__setattr__(self, name, as_integer(value, name, 1, LARGEST))
         if self.width % (2 * self.heads):
             raise InvalidParameterError(
                 f"width = {self.width} for {self.heads} heads; give an even multiple of the heads, "

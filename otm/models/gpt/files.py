@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from otm.errors import InvalidInputError, MissingDependencyError
+from otm._core.optional import require
+from otm.errors import InvalidInputError
 from otm.files import file_label
 from otm.models.gpt.config import GPTConfig
-from otm.models.gpt.transformer import import_torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +28,7 @@ def read_weights(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
     MissingDependencyError
         If torch or safetensors is not installed.
     """
-    torch, safetensors = import_torch(), _import_safetensors()
+    torch, safetensors = require("torch"), require("safetensors")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             sizes = (file.metadata() or {}).get(HEADER)
@@ -56,7 +56,7 @@ def write_weights(path: Path, config: GPTConfig, weights: dict[str, Tensor]) -> 
     MissingDependencyError
         If safetensors is not installed.
     """
-    safetensors = _import_safetensors()
+    safetensors = require("safetensors")
     from safetensors.torch import save_file
 
     contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
@@ -64,13 +64,3 @@ def write_weights(path: Path, config: GPTConfig, weights: dict[str, Tensor]) -> 
         save_file(contiguous, path, metadata={HEADER: json.dumps(dataclasses.asdict(config))})
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise InvalidInputError(f"{file_label(path)} cannot be written: {error!s:.160}") from None
-
-
-def _import_safetensors() -> Any:
-    try:
-        import safetensors
-    except ImportError as error:
-        raise MissingDependencyError(
-            'safetensors is not installed; to keep weights in files: pip install "otm[torch]"'
-        ) from error
-    return safetensors

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any, Self
 
+from otm._core.numbers import check_name
 from otm._core.text import shown
-from otm.errors import InvalidInputError, UnknownMethodError
+from otm.errors import InvalidInputError
 from otm.files.opening import AnyPath, as_path
 from otm.files.writing import check_place
 from otm.models.base import LanguageModel, Session
@@ -217,10 +218,7 @@ def load(name: str = "target") -> GPT:
     >>> load("small").config.size
     16660
     """
-    if name not in SHIPPED:
-        raise UnknownMethodError(
-            f"there is no model {shown(name)}; there are: {', '.join(SHIPPED)}"
-        )
+    check_name("model", name, SHIPPED)
     weights = files("otm.models.gpt") / "weights" / f"{name}.safetensors"
     with as_file(weights) as path:
         return GPT.load(path)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.optional import require
 from otm.errors import InvalidInputError
 from otm.models.base import Rows, Session
 from otm.models.cached_rows import CachedRows
-from otm.models.gpt.transformer import Attention, Transformer, import_torch
+from otm.models.gpt.transformer import Attention, Transformer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,7 +56,7 @@ class GPTSession(Session):
         InvalidInputError
             If a row becomes longer than the model's context, or a token is not in its vocabulary.
         """
-        with import_torch().inference_mode():
+        with require("torch").inference_mode():
             hidden = self._read(tokens)
             if self._rows.order is not None:
                 hidden = hidden[self._rows.places]
@@ -63,7 +64,7 @@ class GPTSession(Session):
 
     def read(self, tokens: Rows) -> None:
         """`append` without the logits, which are not computed."""
-        with import_torch().inference_mode():
+        with require("torch").inference_mode():
             self._read(tokens)
 
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
@@ -76,7 +77,7 @@ class GPTSession(Session):
         InvalidInputError
             If there is no such row, or it holds fewer tokens.
         """
-        torch = import_torch()
+        torch = require("torch")
         with torch.inference_mode():
             copies = self._rows.keep(rows, lengths)
             self._grow(slots=0)
@@ -88,7 +89,7 @@ class GPTSession(Session):
 
     def _read(self, tokens: Rows) -> Any:
         """Read tokens; returns what the last block makes of them [R, L, width], by place."""
-        torch = import_torch()
+        torch = require("torch")
         self._check(tokens)
         order, starts = self._rows.order, self._rows.lengths
         self._rows.append(tokens)
@@ -114,7 +115,7 @@ class GPTSession(Session):
 
     def _attend_alike(self, start: int, R: int, L: int) -> Attention:
         """Attention where all rows read L tokens from one slot on: slices, and at most one mask."""
-        torch = import_torch()
+        torch = require("torch")
         attention = torch.nn.functional.scaled_dot_product_attention
         end = start + L
         past = self._cache[:, :, :R, :, :end]
@@ -133,7 +134,7 @@ class GPTSession(Session):
 
     def _attend_ragged(self, positions: Rows, ends: npt.NDArray[np.int64]) -> Attention:
         """Attention where rows differ: tokens are written one by one, padding is not written."""
-        torch = import_torch()
+        torch = require("torch")
         attention = torch.nn.functional.scaled_dot_product_attention
         device, R, end = self._cache.device, len(ends), int(ends.max())
         caches = self._cache[:, :, :R, :, :end].unbind()

@@ -13,11 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from otm.errors import InvalidInputError, InvalidParameterError, MissingDependencyError, OTMError
+from otm._core.optional import require
+from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 from otm.files.writing import check_place
 from otm.models.gpt.config import GPTConfig
 from otm.models.gpt.model import GPT
-from otm.models.gpt.transformer import import_torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +66,7 @@ def default_text() -> bytes:
 
 def split(text: bytes) -> tuple[Tensor, Tensor]:
     """Cut a text into the part to train on and the held-out end, as int64 tensors of bytes."""
-    torch = import_torch()
+    torch = require("torch")
     tokens = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
     boundary = round(len(text) * (1 - HELD_OUT))
     return tokens[:boundary], tokens[boundary:]
@@ -104,7 +104,7 @@ def train(
     bfloat16 : bool, optional
         Multiply matrices in bfloat16.
     """
-    torch = import_torch()
+    torch = require("torch")
     generator = torch.Generator().manual_seed(seed)
     weights = list(model.weights.values())
     device, length = weights[0].device, model.config.context_length
@@ -148,7 +148,7 @@ def loss(model: GPT, tokens: Tensor) -> float:
 
     Windows do not overlap; nothing is asked about the first byte of each.
     """
-    torch = import_torch()
+    torch = require("torch")
     embedding = model.weights["embedding"]
     total, count = 0.0, 0
     with torch.inference_mode():
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"the text has {len(text):,} bytes; give one of {2 * config.context_length:,} or "
                 "more"
             )
-        torch = import_torch()
+        torch = require("torch")
         there = torch.accelerator.is_available()  # without one, old versions raise instead
         device = torch.accelerator.current_accelerator() if there else torch.device("cpu")
         model = GPT.random(config, options.seed).to(device=device)
@@ -226,13 +226,7 @@ def _schedule(step: int, steps: int) -> float:
 
 
 def _progress(steps: int) -> Any:
-    try:
-        from tqdm import tqdm
-    except ImportError as error:
-        raise MissingDependencyError(
-            'tqdm is not installed; to train: pip install "otm[torch,figures]"'
-        ) from error
-    return tqdm(total=steps, disable=None, leave=False)
+    return require("tqdm").tqdm(total=steps, disable=None, leave=False)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from otm.errors import InvalidInputError, MissingDependencyError
+from otm._core.optional import require
+from otm.errors import InvalidInputError
 from otm.models.gpt.config import BLOCK, GPTConfig
 
 if TYPE_CHECKING:
@@ -27,23 +28,6 @@ Attention = Callable[[int, Any, Any], Any]
 
 Drop = Callable[[Any], Any]
 """What is done to each sum that a block adds."""
-
-
-def import_torch() -> Any:
-    """Return torch.
-
-    Raises
-    ------
-    MissingDependencyError
-        If it is not installed.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError(
-            'torch is not installed; to run a GPT: pip install "otm[torch]"'
-        ) from error
-    return torch
 
 
 class Transformer:
@@ -71,7 +55,7 @@ class Transformer:
     """
 
     def __init__(self, config: GPTConfig, weights: Mapping[str, Tensor]) -> None:
-        torch = import_torch()
+        torch = require("torch")
         self.config = config
         given = {name: tuple(weight.shape) for name, weight in weights.items()}
         if wrong := sorted(given.items() ^ config.shapes.items()):
@@ -102,7 +86,7 @@ class Transformer:
     @classmethod
     def random(cls, config: GPTConfig, seed: int) -> Self:
         """Draw weights to begin a training with, in float32 on the CPU."""
-        torch = import_torch()
+        torch = require("torch")
         generator = torch.Generator().manual_seed(seed)
         weights = {}
         for name, shape in config.shapes.items():
@@ -135,7 +119,7 @@ class Transformer:
         tensor [R, L, V]
             With gradients if the weights have them.
         """
-        attention = import_torch().nn.functional.scaled_dot_product_attention
+        attention = require("torch").nn.functional.scaled_dot_product_attention
 
         def attend(_: int, q: Tensor, kv: Tensor) -> Any:
             return attention(q, kv[0], kv[1], is_causal=True)
@@ -151,7 +135,7 @@ class Transformer:
         -------
         tensor [R, L, width]
         """
-        torch = import_torch()
+        torch = require("torch")
         F = torch.nn.functional
         R, L = tokens.shape
         size, heads = (self.config.width,), self.config.heads
@@ -170,6 +154,6 @@ class Transformer:
 
     def output(self, hidden: Tensor) -> Any:
         """From the last block to logits [R, L, V]."""
-        F = import_torch().nn.functional
+        F = require("torch").nn.functional
         x = F.layer_norm(hidden, (self.config.width,), self.weights["norm"])
         return F.linear(x, self.weights["embedding"])

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.checks import as_integer
-from otm.errors import InvalidInputError, InvalidParameterError, MissingDependencyError
+from otm._core.numbers import as_integer
+from otm._core.optional import require
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
 from otm.models.huggingface.cache import new_cache
 from otm.models.huggingface.session import CachedSession, RereadingSession
@@ -163,13 +164,7 @@ def check_loaded(model: Any, name: str) -> None:
 
 
 def _check_model(model: Any) -> None:
-    try:
-        import transformers  # noqa: F401
-    except ImportError as reason:
-        raise MissingDependencyError(
-            "transformers is not installed; to use models of Hugging Face: "
-            'pip install "otm[huggingface]"'
-        ) from reason
+    require("transformers")
     check_loaded(model, "model")
     if model.get_output_embeddings() is None:
         raise InvalidParameterError(

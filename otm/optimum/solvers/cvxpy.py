@@ -11,7 +11,8 @@ import warnings
 
 import numpy as np
 
-from otm.errors import MissingDependencyError, SolverError
+from otm._core.optional import require
+from otm.errors import SolverError
 from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution
 
 __all__ = ["solve_cvxpy"]
@@ -43,15 +44,9 @@ def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearP
     MissingDependencyError
         If cvxpy or Clarabel is not installed.
     """
-    try:
-        import clarabel  # noqa: F401
-        import cvxpy
-        from scipy.sparse import csr_array
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{error.name} is not installed; to solve the linear program with cvxpy and Clarabel: "
-            'pip install "otm[cvxpy]"'
-        ) from error
+    cvxpy, _ = require("cvxpy"), require("clarabel")
+    from scipy.sparse import csr_array
+
     variables, sets = program.set_of.size, len(program.sets)
     if not variables:  # cvxpy has no empty variables
         return LinearProgramSolution.from_solver(program, np.zeros(0), np.zeros(sets), np.zeros(0))

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from otm.errors import MissingDependencyError, SolverError
+from otm._core.optional import require
+from otm.errors import SolverError
 from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution
 
 __all__ = ["solve_highs"]
@@ -45,12 +46,9 @@ def solve_highs(program: LinearProgram, time_limit: float = math.inf) -> LinearP
     >>> round(solve_highs(packing_form(problem)).value, 12)
     0.6875
     """
-    try:
-        import highspy
-    except ImportError as error:
-        raise MissingDependencyError(
-            "highspy is not installed; to solve the linear program: pip install highspy"
-        ) from error
+    require("highspy")
+    import highspy
+
     variables, sets, tokens = program.set_of.size, len(program.sets), program.tokens.size
     if not variables:  # HiGHS has a status of its own for an empty problem
         return LinearProgramSolution.from_solver(program, np.zeros(0), np.zeros(sets), np.zeros(0))

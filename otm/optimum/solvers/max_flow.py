@@ -16,8 +16,9 @@ import numpy as np
 
 from otm._core.arithmetic import Law, Number, as_integers
 from otm._core.distribution import to_exact
+from otm._core.optional import require
 from otm.drafts import IID, DraftDistribution
-from otm.errors import MissingDependencyError, ProblemTooLargeError
+from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import Cut
 from otm.optimum.multisets import scientific
 from otm.problem import Problem
@@ -89,7 +90,7 @@ def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Law) -> Cut:
     Cut(value=Fraction(3, 4), tokens=array([0]))
     """
     graph, unit = _graph(drafts, target)
-    flow, (reached, _) = _networkx().minimum_cut(graph, "source", "sink")
+    flow, (reached, _) = require("networkx").minimum_cut(graph, "source", "sink")
     tokens = sorted(node for node in reached if isinstance(node, int))
     return Cut(Fraction(flow, unit), np.array(tokens, dtype=np.int64))
 
@@ -124,7 +125,7 @@ def acceptance_by_max_flow(
     {1: Fraction(1, 1)}
     """
     graph, _ = _graph(drafts, target)
-    _, flow = _networkx().maximum_flow(graph, "source", "sink")
+    _, flow = require("networkx").maximum_flow(graph, "source", "sink")
     return {
         drafted: {
             token: Fraction(mass, edge["capacity"]) for token, mass in flow[drafted].items() if mass
@@ -133,23 +134,13 @@ def acceptance_by_max_flow(
     }
 
 
-def _networkx() -> Any:
-    try:
-        import networkx
-    except ImportError as error:
-        raise MissingDependencyError(
-            'networkx is not installed; to compute the maximum flow: pip install "otm[flow]"'
-        ) from error
-    return networkx
-
-
 def _graph(drafts: DraftDistribution, target: Law) -> tuple[Any, int]:
     """Return the network in whole capacities, and the capacity that stands for probability 1."""
     _check_size(drafts)
     target_weights, target_unit = as_integers(to_exact(target))
     sets, sets_unit = _law_of_draft_sets(drafts.to_exact())
 
-    graph = _networkx().DiGraph()
+    graph = require("networkx").DiGraph()
     graph.add_nodes_from(["source", "sink"])
     for drafted, weight in sets.items():
         graph.add_edge("source", drafted, capacity=weight * target_unit)

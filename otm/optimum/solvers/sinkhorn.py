@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from otm._core.numbers import as_real
+from otm._core.optional import require
 from otm.errors import (
-    InvalidParameterError,
-    MissingDependencyError,
     ProblemTooLargeError,
     SolverError,
 )
 from otm.optimum.multisets import MEMORY_LIMIT, scientific
 from otm.optimum.solvers.linear_program import LinearProgramSolution, packing_form, size_of
-from otm.problem import Problem, as_parameter
+from otm.problem import Problem
 
 __all__ = ["solve_sinkhorn"]
 
@@ -74,15 +74,8 @@ def solve_sinkhorn(
     >>> round(solve_sinkhorn(problem, regularisation=0.05).value, 4)  # α_2 = 0.6875
     0.6875
     """
-    weight = float(as_parameter(problem, regularisation, "regularisation"))
-    if weight <= 0:
-        raise InvalidParameterError(f"regularisation = {weight}; it must be above 0")
-    try:
-        from ot.bregman import sinkhorn_log
-    except ImportError as error:
-        raise MissingDependencyError(
-            'POT is not installed; to iterate as Sinkhorn did: pip install "otm[sinkhorn]"'
-        ) from error
+    weight = as_real(regularisation, "regularisation", above=0)
+    sinkhorn_log = require("ot.bregman", "sinkhorn_log")
     _check_dense_size(problem, memory_limit)
     program = packing_form(problem, memory_limit)
     sets, tokens = len(program.sets), program.tokens.size

@@ -1,0 +1,137 @@
+"""Checks of what a caller passes: whole numbers, real numbers, names out of a list."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
+
+from otm._core.arithmetic import Number, as_fraction
+from otm._core.text import shown
+from otm.errors import InvalidParameterError, UnknownMethodError
+
+LARGEST_VOCABULARY = 2**24
+"""Most tokens of a model that holds whole laws, far above any tokenizer's."""
+
+
+def whole(value: Any) -> int | None:
+    """Return an integer of any type as Python's own; None for all else, booleans among it."""
+    try:
+        return None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number, floats and fractions of any type; booleans are none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def as_integer(
+    value: Any, name: str, least: int, most: int | None = None, *, advice: str = ""
+) -> int:
+    """Return an integer between two bounds, which may be reached; booleans are refused too.
+
+    The advice ends the message, after a comma.
+    """
+    number = whole(value)
+    if number is None or number < least or (most is not None and number > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most:,}"
+        end = f", {advice}" if advice else ""
+        raise InvalidParameterError(
+            f"{name} = {shown(value)}; it must be an integer {allowed}{end}"
+        )
+    return number
+
+
+def as_positive(value: Any, name: str) -> int:
+    """Return a number that counts something, an integer of at least 1."""
+    return as_integer(value, name, 1)
+
+
+def as_vocabulary(value: Any) -> int:
+    """Return a number of tokens, for each of which memory may be taken."""
+    return as_integer(value, "vocabulary", 1, LARGEST_VOCABULARY)
+
+
+class Bounds(TypedDict, total=False):
+    """At most one bound from below, `least` (may be reached) or `above`, and one from above."""
+
+    least: float
+    above: float
+    most: float
+    below: float
+    advice: str
+    """Ends the message, after a comma."""
+
+
+def as_real(value: Any, name: str, **bounds: Unpack[Bounds]) -> float:
+    """Return a finite real number within bounds as a float; booleans are refused."""
+    return float(as_parameter(value, name, exact=False, **bounds))
+
+
+def as_parameter(value: Any, name: str, *, exact: bool, **bounds: Unpack[Bounds]) -> Number:
+    """Return a number as `as_real` does, but as a fraction in exact mode."""
+    number: Number = math.nan
+    if is_real(value):
+        try:
+            rational = exact and isinstance(value, numbers.Rational)
+            number = as_fraction(value) if rational else float(value)
+        except OverflowError:  # a rational number that no float can hold
+            number = math.inf
+    if not (isinstance(number, Fraction) or math.isfinite(number)) or not _within(number, bounds):
+        advice = f", {bounds['advice']}" if "advice" in bounds else ""
+        raise InvalidParameterError(
+            f"{name} = {shown(value)}; it must be {_in_words(bounds)}{advice}"
+        )
+    return Fraction(number) if exact else number
+
+
+def _within(number: Number, bounds: Bounds) -> bool:
+    return (
+        number >= bounds.get("least", -math.inf)
+        and number > bounds.get("above", -math.inf)
+        and number <= bounds.get("most", math.inf)
+        and number < bounds.get("below", math.inf)
+    )
+
+
+def _in_words(bounds: Bounds) -> str:
+    if "most" in bounds or "below" in bounds:  # and then with a bound from below
+        low = f"[{bounds['least']:g}" if "least" in bounds else f"({bounds['above']:g}"
+        return f"a number in {low}, " + (
+            f"{bounds['most']:g}]" if "most" in bounds else f"{bounds['below']:g})"
+        )
+    if "least" in bounds:
+        return f"a finite number of at least {bounds['least']:g}"
+    return f"a finite number above {bounds['above']:g}" if "above" in bounds else "a finite number"
+
+
+def as_level(value: Any, name: str = "level") -> float:
+    """Return a probability that is neither 0 nor 1, such as the level of confidence intervals."""
+    return as_real(value, name, above=0, below=1)
+
+
+def check_name(what: str, name: object, names: Iterable[str], *, advice: str = "") -> str:
+    """Return a name that is one of a list: of a rule, a method, a backend.
+
+    The advice ends the message, after a semicolon.
+    """
+    known = list(names)
+    if isinstance(name, str) and name in known:
+        return name
+    raise no_such_name(what, name, known, advice=advice)
+
+
+def no_such_name(
+    what: str, name: object, names: Iterable[str], *, advice: str = ""
+) -> UnknownMethodError:
+    """Make the error about a name that is none of a list."""
+    given = shown(name) if isinstance(name, str) else f"of type {type(name).__name__}"
+    end = f"; {advice}" if advice else ""
+    return UnknownMethodError(f"there is no {what} {given}; there are {', '.join(names)}{end}")
