@@ -176,7 +176,9 @@ class Problem(Frozen):
     def drafts(self) -> DraftDistribution:
         """The joint distribution of the drafts: p^k, unless another was given."""
         self._check_single("the joint distribution of the drafts")
-        return self._joint or IID(self.draft, self.k, tokens=self._tokens)
+        if self._joint is not None:
+            return self._joint
+        return IID._of_checked(self.draft, self.k, self._tokens)
 
     @cached_property
     def by_ratio(self) -> RatioOrder:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import otm
-from otm.coupling import RULES, KSeq
+from otm.coupling import PLANS, KSeq
 from otm.drafts import IID, Joint, WithoutReplacement
 from otm.errors import (
     InvalidDistributionError,
@@ -190,7 +190,7 @@ def test_a_rule_takes_one_k(k: Any) -> None:
     """Catches the k of one problem that is silently the first of several."""
     problem = otm.Problem([0.5, 0.5], [0.5, 0.5], k)
     assert (problem.shape, np.asarray(problem.k).tolist()) == ((len(k),), [*k])
-    for rule in RULES.values():
+    for rule in PLANS.values():
         with pytest.raises(InvalidInputError, match=r"problem\[i\]"):
             rule(problem)
     assert otm.solve([0.5, 0.5], [0.5, 0.5], k).alpha.tolist() == [1.0] * len(k)

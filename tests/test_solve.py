@@ -42,7 +42,7 @@ from otm.errors import (
     ProblemTooLargeError,
     UnknownMethodError,
 )
-from otm.testing import exact_acceptance, exact_output_law
+from otm.testing import exact_acceptance, exact_output_distribution
 from otm.testing.strategies import pairs, problems
 
 F = Fraction
@@ -515,7 +515,7 @@ def test_every_kind_of_drafts_has_an_optimal_lossless_plan(pair: Any, k: int) ->
         assert solution.alpha == otm.alpha(drafts, target) == solution.cut.value == plan.acceptance
         assert solution.problem.drafts is plan.drafts is drafts
         assert plan.lossless
-        assert exact_output_law(plan).tolist() == target.tolist()
+        assert exact_output_distribution(plan).tolist() == target.tolist()
         for tokens, _ in drafts.tuples():
             assert plan.conditional(tokens).sum() == 1
         assert exact_acceptance(plan) == solution.alpha

@@ -17,7 +17,7 @@ import otm
 from otm import Problem, SparseProbs
 from otm._core.sparse import align
 from otm.coupling import (
-    RULES,
+    PLANS,
     KSeq,
     OptimalPlan,
     RecursiveRejection,
@@ -90,7 +90,7 @@ def test_selections_are_those_of_the_dense_rule(rule: Callable[..., Any]) -> Non
     assert (sampled.token == dense.sample(drafts, np.random.default_rng(1)).token).all()
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("rule", PLANS.values(), ids=PLANS)
 def test_every_rule_draws_and_selects_original_ids(rule: Callable[..., Any]) -> None:
     """Catches drafts in positions, and rules whose drafts are not i.i.d. or fewer than k."""
     plan = rule(
@@ -154,7 +154,7 @@ def test_errors_name_original_ids(drafts: Any, says: str) -> None:
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("rule", PLANS.values(), ids=PLANS)
 def test_errors_of_every_rule_name_original_ids(rule: Callable[..., Any]) -> None:
     """Catches drafts that each can be drawn, but not together, named by their positions."""
     plan = rule(
@@ -240,7 +240,7 @@ def test_a_solution_does_what_any_solution_does(tmp_path: Path) -> None:
     assert solution._repr_html_() == alone._repr_html_()
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("rule", PLANS.values(), ids=PLANS)
 def test_every_rule_is_lossless_on_token_ids(rule: Callable[..., Any]) -> None:
     """In fractions, along every path of its decisions."""
     draft = SparseProbs(IDS[:2], [F(2, 3), F(1, 3)])

@@ -192,35 +192,29 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
 
 
 def plan_of_tree(
-    rule: PlanBuilder, offered: SparseProbs, wanted: SparseProbs, k: int
-) -> tuple[Tokens, TransportPlan]:
-    """Build the plan of a rule for k i.i.d. drafts of a tree.
-
-    Returns the token ids that the two distributions can give, and a plan in whose vocabulary they
-    are 0, 1, ….
-    """
-    tokens, draft, aim = align(offered, wanted)
-    plan = build_plan(rule, Problem(draft, aim, k))
+    rule: PlanBuilder, draft_probs: SparseProbs, target_probs: SparseProbs, k: int
+) -> TransportPlan:
+    """Build the plan of a rule for k i.i.d. drafts of a tree, on the tokens of both supports."""
+    plan = build_plan(rule, Problem(draft_probs, target_probs, k))
     if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
         raise InvalidParameterError(
             f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
             "are; use KSeq, OptimalPlan, RecursiveRejection or another rule for i.i.d. drafts"
         )
-    return tokens, plan
+    return plan
 
 
 def _select(
     rule: PlanBuilder,
     drafts: Sequence[DraftNode],
-    offered: SparseProbs,
-    wanted: SparseProbs,
+    draft_probs: SparseProbs,
+    target_probs: SparseProbs,
     uniforms: Randomness,
 ) -> int:
     """Select a token by a rule for i.i.d. drafts."""
-    tokens, plan = plan_of_tree(rule, offered, wanted, len(drafts))
-    places = np.searchsorted(tokens, [child.token for child in drafts])
-    chosen, _ = plan.select(places, uniforms(plan.uniforms_per_selection))
-    return int(tokens[chosen])
+    plan = plan_of_tree(rule, draft_probs, target_probs, len(drafts))
+    tokens = [child.token for child in drafts]
+    return int(plan.select(tokens, uniforms(plan.uniforms_per_selection)).token)
 
 
 def _last(law: SparseProbs, uniforms: Randomness) -> int:

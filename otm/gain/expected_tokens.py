@@ -42,12 +42,11 @@ def tokens_by_rule(
         survivors: dict[int, list[DraftNode]] = {}
         for child in drafts:
             survivors.setdefault(child.token, []).append(child)
-        tokens, plan = plan_of_tree(
-            rule, nodes[0].checked_draft_probs(), target_probs(path), len(drafts)
-        )
-        law = plan.conditional(np.searchsorted(tokens, [child.token for child in drafts]))
+        draft_probs = nodes[0].checked_draft_probs()
+        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts))
+        law = plan.conditional([child.token for child in drafts])
         for token, agreeing in survivors.items():
-            selected = law.item(int(np.searchsorted(tokens, token)))
+            selected = law.item(int(np.searchsorted(plan.problem.tokens, token)))
             if selected > 0:
                 visit(agreeing, probability * selected)
 
