@@ -202,28 +202,7 @@ class SparseProbs(Frozen):
 def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
     """Write two laws on the union of their supports.
 
-    Parameters
-    ----------
-    draft, target : SparseProbs
-        The two laws.
-
-    Returns
-    -------
-    tokens : int array [m]
-        The union of the supports, ascending.
-    draft_probabilities, target_probabilities : array [m]
-        The laws on it, zero where a token is in the other support alone.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If one of the two is no SparseProbs.
-
-    Examples
-    --------
-    >>> tokens, p, q = align(SparseProbs([3, 9], [0.75, 0.25]), SparseProbs([9, 40], [0.5, 0.5]))
-    >>> tokens.tolist(), p.tolist(), q.tolist()
-    ([3, 9, 40], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5])
+    → tokens [m], draft_probabilities, target_probabilities [m].
     """
     for law, name in ((draft, "draft"), (target, "target")):
         if not isinstance(law, SparseProbs):
@@ -247,25 +226,13 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
 
 
 def places_of(tokens: Tokens, ids: npt.NDArray[np.int64]) -> tuple[Tokens, npt.NDArray[np.bool_]]:
-    """Places of ids in ascending tokens, and whether they are there: two arrays of the ids' shape.
-
-    Examples
-    --------
-    >>> places_of(np.array([3, 9]), np.array([9, 5]))
-    (array([1, 1]), array([ True, False]))
-    """
+    """Places of ids in ascending tokens, and whether they are there; of the shape of the ids."""
     places = np.minimum(np.searchsorted(tokens, ids), tokens.size - 1)
     return places, tokens[places] == ids
 
 
 def as_token_ids(tokens: Any, n: int | None = None) -> Tokens:
-    """Return the ids of n tokens as a read-only array, if they are ascending and from 0 on.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If they are not, or not n in number.
-    """
+    """Return the ids of n tokens as a read-only array, if they are ascending and from 0 on."""
     ids = tokens
     held = isinstance(ids, np.ndarray) and not ids.flags.writeable
     if not (held and ids.dtype == np.int64 and ids.ndim == 1):  # those of a problem are fine

@@ -49,8 +49,7 @@ def check_arguments(
     """Check all arguments of a verification, as arrays of a library: numpy or torch.
 
     `several` says whether a sequence has several chains, and `per_position` how many uniforms so
-    many chains take at a position.  In what is said of K chains, chain bK + c is chain c of
-    sequence b.
+    many chains take at a position.
     """
     kind = library.ndarray if library.__name__ == "numpy" else library.Tensor
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}

@@ -128,11 +128,5 @@ def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
 
 
 def check_lenience(problem: Problem, lenience: Number) -> Number:
-    """Return the lenience in the numbers of the problem.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not in (0, 1].
-    """
+    """Return the lenience in the numbers of the problem."""
     return as_parameter(lenience, "lenience", above=0, most=1, exact=problem.exact)

@@ -81,8 +81,7 @@ def select(
     """Accept the draft that wins, if it passes: [V], [V], [K], [2K + 1] → place or −1, masses [V].
 
     The masses are those of q − v', or of q if no draft is running, or if the residual is empty,
-    which only rounding can make of use.  The uniforms are one for the level of each draft, one for
-    the slot of each, and a coin for the winner.
+    which only rounding can make of use.
     """
     everything = mass(target)
     running = np.flatnonzero((tokens >= 0) & (tokens < target.size))

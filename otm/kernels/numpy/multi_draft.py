@@ -32,9 +32,7 @@ def verify_chains(
     """Accept drafts position by position, each time among the chains that agree so far.
 
     At each position a rule selects among the drafts of those chains that begin with the accepted
-    tokens.  If it accepts one, all of them that have this token go on; if not, a token of the
-    residual ends the output; and when no chain has a draft left, a token of the target's next row
-    does (SpecTr, Theorem 2).  For K = 1 this is chain verification.
+    tokens.
     """
     batch, _, gamma = draft_tokens.shape
     tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)

@@ -58,20 +58,7 @@ def size_of(problem: Problem) -> LinearProgramSize:
 
 
 def check_size(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> None:
-    """Refuse a problem whose linear program would take too much memory.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be solved.
-    memory_limit : int, optional
-        Bytes that building and solving may take, 2 GiB if left out.
-
-    Raises
-    ------
-    ProblemTooLargeError
-        If the estimate is above the limit.
-    """
+    """Refuse a problem whose linear program would take too much memory."""
     size = size_of(problem)
     if size.bytes <= memory_limit:
         return
