@@ -195,17 +195,17 @@ class TablePlan(ResidualPlan):
 
     @cached_property
     def _support(self) -> npt.NDArray[np.int64]:
-        return np.flatnonzero(self.problem.draft)
+        return read_only(np.flatnonzero(self.problem.draft))
 
     @cached_property
     def _sets(self) -> Multisets:
         """Tokens of each row: array [R, k]."""
-        return self._support[multisets(self._support.size, self.problem.k)]
+        return read_only(self._support[multisets(self._support.size, self.problem.k)])
 
     @cached_property
     def _set_law(self) -> Law:
         """Probability of each row: array [R]."""
-        return multiset_probabilities(self.problem.draft, self._sets)
+        return read_only(multiset_probabilities(self.problem.draft, self._sets))
 
     @cached_property
     def _cumulative(self) -> Law:
@@ -216,13 +216,13 @@ class TablePlan(ResidualPlan):
         scale = acceptance_ratio(self.problem.target, self._mass(self.accept))
         cumulative = np.cumsum(self.accept * scale[self._sets], axis=1)
         whole: Law = np.asarray(0 * self.problem.draft[0] + 1)
-        capped: Law = np.minimum(cumulative, whole)
-        return capped
+        return read_only(np.minimum(cumulative, whole))
 
     @cached_property
     def _per_column(self) -> Law:
         """Probability of accepting each column, as `_accept` does it: array [R, k]."""
-        return np.diff(self._cumulative, axis=1, prepend=0 * self._cumulative[:, :1])
+        before = 0 * self._cumulative[:, :1]
+        return read_only(np.diff(self._cumulative, axis=1, prepend=before))
 
     def _mass(self, accept: Law) -> Law:
         """Mass of each token that a table accepts: array [n]."""

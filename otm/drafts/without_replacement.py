@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, running_sum
+from otm._core.arithmetic import Law, Number, read_only, running_sum
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import to_exact
 from otm.drafts.joint import Joint
@@ -147,7 +147,7 @@ class WithoutReplacement(OneLaw):
         """Tokens with p > 0 in ascending order of p, and the masses of the first j of them."""
         support = np.flatnonzero(self.draftable)
         tokens = support[np.argsort(self.law[support], kind="stable")]
-        return tokens, running_sum(self.law[tokens], from_zero=True)
+        return read_only(tokens), read_only(running_sum(self.law[tokens], from_zero=True))
 
     @cached_property
     def _sets(self) -> Joint:
