@@ -67,7 +67,8 @@ class Frozen:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for value in state.values():
-            for array in value if isinstance(value, tuple) else (value,):
+            several = value.values() if isinstance(value, dict) else value
+            for array in several if isinstance(value, tuple | dict) else (value,):
                 if isinstance(array, np.ndarray):
                     read_only(array)
         self.__dict__.update(state)

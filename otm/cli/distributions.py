@@ -115,8 +115,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _array(rows: StoredArray) -> npt.NDArray[Any]:
     if len(rows.shape) != 1 or not 0 < rows.shape[0] <= MAX_TOKENS:
+        empty = ", and so no tokens" if 0 in rows.shape else ""
         raise InvalidInputError(
-            f"{rows.description} has the shape {shown(rows.shape)}; a distribution has one "
+            f"{rows.description} has the shape {shown(rows.shape)}{empty}; a distribution has one "
             f"axis, with 1 to {MAX_TOKENS:,} tokens"
         )
     return rows.read(0, rows.shape[0])

@@ -173,7 +173,8 @@ class ImportanceSelection(ResidualPlan):
         sets = support[multisets(support.size, k)]
         shares = self._shares(sets)
         chosen = shares / shares.sum(axis=1, keepdims=True)
-        return sets, multiset_probabilities(self.problem.draft, sets), chosen
+        probability = multiset_probabilities(self.problem.draft, sets)
+        return read_only(sets), read_only(probability), read_only(chosen)
 
     def _chosen_by_sum(self) -> Law:
         sets, probability, chosen = self._sets
@@ -192,9 +193,11 @@ class ImportanceSelection(ResidualPlan):
         """Nodes and weights that integrate e^(−s t) for every sum s of k weights."""
         positive = self.weights[self.weights > 0]
         if not positive.size:
-            return positive, positive
+            return read_only(positive), positive
         # what is left out of 1/s is a share s · low at one end and e^(−s · high) at the other
-        return log_trapezoid(2.0**-60 / (self.problem.k * positive.max()), 40 / positive.min())
+        low, high = 2.0**-60 / (self.problem.k * positive.max()), 40 / positive.min()
+        nodes, weights = log_trapezoid(low, high)
+        return read_only(nodes), read_only(weights)
 
     def _log_transform(self, exponents: Law, decay: Law) -> Law:
         """Logarithm of φ at some nodes, from −w t and e^(−w t); nothing cancels near φ = 1."""

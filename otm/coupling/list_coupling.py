@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, as_number, at_most_one
+from otm._core.arithmetic import Law, Number, as_number, at_most_one, read_only
 from otm._core.checks import Drafts, Uniforms, check_uniforms, leading_shape
 from otm._core.sampling import locate_in_rows
 from otm.coupling.list_coupling_exact import ExactClocks
@@ -167,7 +167,7 @@ class ListCoupling(TransportPlan):
         tokens = self.problem.by_ratio.tokens
         place = np.full(self.problem.n, tokens.size)
         place[tokens] = np.arange(tokens.size)
-        return place
+        return read_only(place)
 
     def _on_vocabulary(self, laws: Law) -> Law:
         """Bring laws along the order, [B, m + 1], to the vocabulary: [B, n]."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, running_sum, zeros
+from otm._core.arithmetic import Frozen, Law, read_only, running_sum, zeros
 from otm._core.ratio_order import RatioOrder
 from otm.errors import ProblemTooLargeError
 from otm.optimum.multisets import scientific
@@ -27,7 +27,7 @@ LARGEST_EXPANSION = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class ExactClocks:
+class ExactClocks(Frozen):
     """The integrals in fractions: sums of exponentials, multiplied out."""
 
     order: RatioOrder  # the m tokens with p > 0 in ascending order of q/p, in fractions
@@ -46,7 +46,8 @@ class ExactClocks:
     @cached_property
     def rates(self) -> Law:
         """The rates D_1, …, D_m."""
-        return running_sum(self.order.draft_below[1:-1] * np.diff(self.order.ratio), from_zero=True)
+        steps = self.order.draft_below[1:-1] * np.diff(self.order.ratio)
+        return read_only(running_sum(steps, from_zero=True))
 
     @cached_property
     def _rung(self) -> list[ExponentialSum]:
@@ -80,7 +81,7 @@ class ExactClocks:
         laws = laws.reshape(len(places), -1)
         for row, drafts in enumerate(map(tuple, places.tolist())):
             if drafts not in self._laws:
-                self._laws[drafts] = self._law_given(drafts)
+                self._laws[drafts] = read_only(self._law_given(drafts))
             laws[row] = self._laws[drafts]
         return laws
 

@@ -37,7 +37,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import at_least_once, running_sum
+from otm._core.arithmetic import Frozen, at_least_once, read_only, running_sum
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
 
@@ -57,7 +57,7 @@ of rate 1/2 or more that is independent of E and of the draft.
 
 
 @dataclass(frozen=True, eq=False)
-class FloatClocks:
+class FloatClocks(Frozen):
     """The integrals in floats, by the trapezoid rule in log t.
 
     All integrands are mixtures of t^j e^(−a t), 0 ≤ j ≤ k, with positive weights, so that the rule
@@ -69,13 +69,13 @@ class FloatClocks:
 
     @cached_property
     def _ratio(self) -> Floats:
-        capped: Floats = np.minimum(self.order.ratio, LARGEST_RATIO)
-        return capped
+        return read_only(np.minimum(self.order.ratio, LARGEST_RATIO))
 
     @cached_property
     def rates(self) -> Floats:
         """The rates D_1, …, D_m."""
-        return running_sum(self.order.draft_below[1:-1] * np.diff(self._ratio), from_zero=True)
+        steps = self.order.draft_below[1:-1] * np.diff(self._ratio)
+        return read_only(running_sum(steps, from_zero=True))
 
     def _tables(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
         """Nodes t and weights, e^(−t − D t) and e^(−t) Ĝ: arrays [T], [T], [T, m] and [T, m + 1].

@@ -98,7 +98,7 @@ class OptimalPlan(ResidualPlan):
         rank = np.zeros(self.problem.n, dtype=np.int64)
         tokens = self.problem.by_ratio.tokens
         rank[tokens] = np.arange(tokens.size)
-        return rank
+        return read_only(rank)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         slots = self.slots.slot_of(self._rank[drafts], uniforms[:, :-1])

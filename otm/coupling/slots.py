@@ -10,7 +10,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, is_exact, power_slopes, running_sum, scatter_sum
+from otm._core.arithmetic import (
+    Frozen,
+    Law,
+    is_exact,
+    power_slopes,
+    read_only,
+    running_sum,
+    scatter_sum,
+)
 from otm.coupling.swaps import Swaps
 
 Ranks = npt.NDArray[np.int64]
@@ -37,7 +45,7 @@ class SlotTable(Frozen):
         """Row of each token: its rank, plus m if it swaps as the higher one; array [m]."""
         row = np.arange(self.draft.size)
         row[self.swaps.high] += self.draft.size
-        return row
+        return read_only(row)
 
     @cached_property
     def keys(self) -> Law:
@@ -46,7 +54,7 @@ class SlotTable(Frozen):
         keys = np.empty(2 * moves, dtype=self._low.ends.dtype)
         keys[:moves] = self._key(self.swaps.low, self._low.ends)
         keys[moves:] = self._key(self.swaps.high + self.draft.size, self._high.ends)
-        return keys
+        return read_only(keys)
 
     def slot_of(self, ranks: Ranks, uniforms: npt.NDArray[Any]) -> Ranks:
         """Slot taken by each draft, one uniform a draft; both arrays have the same shape."""
@@ -140,7 +148,7 @@ class _Side(Frozen):
         first = np.flatnonzero(starts)
         if is_exact(draft):
             sums = np.concatenate([np.cumsum(run) for run in np.split(mass, first[1:])])
-            return cls(owner, first, sums / draft[owner])
+            return cls(owner, read_only(first), read_only(sums / draft[owner]))
         # in integers, so that no rounding builds up along the rows: 2^−63 a move
         scaled = np.rint(mass * MASS_SCALE).astype(np.int64)
         sums = np.cumsum(scaled)
@@ -150,7 +158,7 @@ class _Side(Frozen):
         ends = sums / (draft * MASS_SCALE)[owner]
         # below one, so that a cumulative probability never spills into the next row
         np.minimum(ends, 1 - 2.0**-53, out=ends)
-        return cls(owner, first, _on_grid(ends, grid_bits))
+        return cls(owner, read_only(first), read_only(_on_grid(ends, grid_bits)))
 
     @cached_property
     def steps(self) -> Law:
@@ -158,7 +166,7 @@ class _Side(Frozen):
         steps = np.empty_like(self.ends)
         np.subtract(self.ends[1:], self.ends[:-1], out=steps[1:])
         steps[self.first] = self.ends[self.first]
-        return steps
+        return read_only(steps)
 
 
 def _on_grid(fractions: npt.NDArray[np.float64], grid_bits: int) -> npt.NDArray[np.int64]:

@@ -112,7 +112,8 @@ class SpecHub(ResidualPlan):
         """Masses of the drafts (i, a) and of the drafts (a, i) for each token i: arrays [n]."""
         draft = self.drafts.probs
         first = draft * self._others
-        return first, draft[~self._others] * (first / (first.sum() or 1))
+        second = draft[~self._others] * (first / (first.sum() or 1))
+        return read_only(first), read_only(second)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         passed = uniforms < self._acceptance_per_draft(drafts)  # not for the hub: one at most

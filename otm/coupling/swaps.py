@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, Number, at_most_one, power_slopes, running_sum
+from otm._core.arithmetic import (
+    Frozen,
+    Law,
+    Number,
+    at_most_one,
+    power_slopes,
+    read_only,
+    running_sum,
+)
 from otm._core.ratio_order import RatioOrder
 from otm.optimum.cut import optimal_cap
 from otm.problem import Problem
@@ -77,7 +85,7 @@ def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:
     lacking *= order.draft
     poor, rich = np.flatnonzero(lacking > 0), np.flatnonzero(lacking < 0)
     if not (poor.size and rich.size):
-        return Swaps(poor[:0], rich[:0], slope[:0])
+        return Swaps(read_only(poor[:0]), read_only(rich[:0]), read_only(slope[:0]))
 
     ends = np.concatenate([running_sum(lacking[poor]), running_sum(-lacking[rich])])
     merged = np.argsort(ends, kind="stable")
@@ -96,4 +104,4 @@ def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:
     if useless.any():
         mass[useless], gain[useless] = 0 * mass[0], 0 * gain[0] + 1
     mass /= gain
-    return Swaps(low, high, mass)
+    return Swaps(read_only(low), read_only(high), read_only(mass))

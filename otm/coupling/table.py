@@ -242,19 +242,19 @@ class TablePlan(ResidualPlan):
 
     @cached_property
     def _support(self) -> npt.NDArray[np.int64]:
-        return np.flatnonzero(self.problem.draft)
+        return read_only(np.flatnonzero(self.problem.draft))
 
     @cached_property
     def _sets(self) -> Multisets:
         """Positions of each row: array [R, k]."""
-        return _rows(self.problem)
+        return read_only(_rows(self.problem))
 
     @cached_property
     def _set_law(self) -> Law:
         """Probability of each row: array [R]."""
         if self.problem.iid:
-            return multiset_probabilities(self.problem.draft, self._sets)
-        return np.array([mass for _, mass in self.drafts.position_tuples()])
+            return read_only(multiset_probabilities(self.problem.draft, self._sets))
+        return read_only(np.array([mass for _, mass in self.drafts.position_tuples()]))
 
     @cached_property
     def _row_of_tuple(self) -> dict[tuple[int, ...], int]:
@@ -270,13 +270,13 @@ class TablePlan(ResidualPlan):
         scale = acceptance_ratio(self.problem.target, self._mass(self.accept))
         cumulative = np.cumsum(self.accept * scale[self._sets], axis=1)
         whole: Law = np.asarray(0 * self.problem.draft[0] + 1)
-        capped: Law = np.minimum(cumulative, whole)
-        return capped
+        return read_only(np.minimum(cumulative, whole))
 
     @cached_property
     def _per_column(self) -> Law:
         """Probability of accepting each column, as `_accept` does it: array [R, k]."""
-        return np.diff(self._cumulative, axis=1, prepend=0 * self._cumulative[:, :1])
+        before = 0 * self._cumulative[:, :1]
+        return read_only(np.diff(self._cumulative, axis=1, prepend=before))
 
     def _mass(self, accept: Law) -> Law:
         """Mass of each token that a table accepts: array [n]."""

@@ -136,8 +136,7 @@ class TypicalAcceptance(ResidualPlan):
 
     @cached_property
     def _likely(self) -> npt.NDArray[np.bool_]:
-        likely: npt.NDArray[np.bool_] = np.asarray(self.problem.target > self.threshold, np.bool_)
-        return likely
+        return read_only(np.asarray(self.problem.target > self.threshold, np.bool_))
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         best = self.problem.target[drafts].argmax(axis=1)

@@ -103,16 +103,17 @@ class HubPairs(SingleDistribution):
         others = np.flatnonzero(self.draftable)
         others = others[others != self._hub]
         if others.size == 0:
-            return np.array([[self._hub]])
+            return read_only(np.array([[self._hub]]))
         hub = np.full(others.size, self._hub)
-        return np.vstack([np.column_stack([others, hub]), np.column_stack([hub, others])])
+        pairs = [np.column_stack([others, hub]), np.column_stack([hub, others])]
+        return read_only(np.vstack(pairs))
 
     @cached_property
     def _weights(self) -> Law:
         """Probabilities of the `_pairs`."""
         others = self.probs[self._pairs[: len(self._pairs) // 2, 0]]
         if others.size == 0:
-            return self.probs[[self._hub]]
+            return read_only(self.probs[[self._hub]])
         return read_only(np.append(others, self.probs[self._hub] * (others / others.sum())))
 
     @cached_property

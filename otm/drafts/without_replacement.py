@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, running_sum
+from otm._core.arithmetic import Law, Number, read_only, running_sum
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm.drafts.joint import Joint
 from otm.drafts.single import SingleDistribution
@@ -140,7 +140,7 @@ class WithoutReplacement(SingleDistribution):
         """Tokens with p > 0 in ascending order of p, and the masses of the first j of them."""
         support = np.flatnonzero(self.draftable)
         tokens = support[np.argsort(self.probs[support], kind="stable")]
-        return tokens, running_sum(self.probs[tokens], from_zero=True)
+        return read_only(tokens), read_only(running_sum(self.probs[tokens], from_zero=True))
 
     @cached_property
     def _sets(self) -> Joint:

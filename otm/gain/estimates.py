@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.arithmetic import read_only
 from otm.gain.paired_means import Estimate, ratio_of_totals
 
 Floats = npt.NDArray[np.float64]
@@ -23,12 +24,12 @@ class Prompts:
     @cached_property
     def index(self) -> npt.NDArray[np.int64]:
         """Prompts numbered from 0, in the order of their numbers: array [N]."""
-        return np.unique(self.of_position, return_inverse=True)[1].astype(np.int64)
+        return read_only(np.unique(self.of_position, return_inverse=True)[1].astype(np.int64))
 
     @cached_property
     def sizes(self) -> Floats:
         """Number of positions of each prompt: array [P]."""
-        return np.bincount(self.index).astype(np.float64)
+        return read_only(np.bincount(self.index).astype(np.float64))
 
     def sums(self, values: Floats) -> Floats:
         """Add over the positions of each prompt: [N, ...] → [P, ...]."""

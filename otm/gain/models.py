@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.arithmetic import read_only
 from otm._core.numbers import as_positive
 from otm._core.optional import require
 from otm._core.text import shown
@@ -68,12 +69,13 @@ class ModelPair:
     @cached_property
     def starts(self) -> Ints:
         """First position of each window, and the number of all: array [W + 1]."""
-        return np.append(0, np.cumsum([window.size - 1 for window in self.windows]))
+        sizes = [window.size - 1 for window in self.windows]
+        return read_only(np.append(0, np.cumsum(sizes)))
 
     @cached_property
     def prompts(self) -> Ints:
         """The prompt of each position: array [N]."""
-        return np.repeat(self.prompt_of_window, np.diff(self.starts))
+        return read_only(np.repeat(self.prompt_of_window, np.diff(self.starts)))
 
     @property
     def bounds(self) -> list[Bounds]:

@@ -238,15 +238,18 @@ def from_files(
         _scores(files[path], name, path)
         for path, name in zip(paths, (draft_name, target_name), strict=True)
     ]
-    if scores[0].shape != scores[1].shape or len(scores[0].shape) != 2 or 0 in scores[0].shape:
+    _refuse_one_for_both(scores[0], scores[1], given_twice=target is not None)
+    for rows in scores:
+        if 0 in rows.shape:
+            missing = "rows" if rows.shape[0] == 0 else "tokens"
+            raise InvalidInputError(
+                f"{rows.description} has the shape {rows.shape}, and so no {missing}; {kind} must "
+                "be [N, V], a row for each position"
+            )
+    if scores[0].shape != scores[1].shape or len(scores[0].shape) != 2:
         raise InvalidInputError(
             f"{scores[0].description} has the shape {scores[0].shape} and {scores[1].description} "
             f"{scores[1].shape}; {kind} must be [N, V], a row for each position, in both alike"
-        )
-    if scores[0] == scores[1]:
-        raise InvalidInputError(
-            f"{scores[0].description} would be both the draft and the target; give a file with "
-            "both, or one for each"
         )
     for rows in scores:
         if rows.kind != "f":
@@ -295,6 +298,16 @@ def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArra
         return next(iter(arrays.values()))
     there = ", ".join(f"{rows.name!r:.40} {rows.shape}" for rows in list(arrays.values())[:10])
     raise InvalidInputError(f"{file_label(path)} has no array {name!r:.60}; there are: {there}")
+
+
+def _refuse_one_for_both(draft: StoredArray, target: StoredArray, *, given_twice: bool) -> None:
+    """Refuse one array as the scores of both models, under whatever paths it is given."""
+    if draft.name != target.name or not draft.path.samefile(target.path):
+        return
+    fault = "is given for the draft and for the target" if given_twice else "holds one array"
+    raise InvalidInputError(
+        f"{draft.description} {fault}; give a file for each model, or one file with both arrays"
+    )
 
 
 def _labels(

@@ -5,8 +5,14 @@ The rules are those of the fixture `rule` in `conftest.py`.
 
 from __future__ import annotations
 
+import copy
+import inspect
 import itertools
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,11 +25,14 @@ from otm.coupling.build import PlanBuilder
 from otm.coupling.grid_k_seq import GridKSeq
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
+from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan
 from otm.coupling.list_coupling import ListCoupling
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.table import TablePlan
+from otm.coupling.typical_acceptance import TypicalAcceptance
 from otm.drafts import Greedy, HubPairs
+from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
 from otm.problem import Problem
 from otm.testing import (
@@ -292,6 +301,61 @@ def test_what_a_plan_hands_out_cannot_be_changed(rule: PlanBuilder, exact: bool)
     handed_out += [order.tokens, order.draft, order.target, order.ratio, order.draft_below]
     handed_out += [order.draft_above, order.target_below, minimum_cut(plan.problem).tokens]
     assert not any(array.flags.writeable for array in handed_out)
+
+
+def pickled(plan: Any) -> Any:
+    return pickle.loads(pickle.dumps(plan))
+
+
+def writable_arrays(value: Any, name: str, seen: dict[int, Any]) -> list[str]:
+    """Arrays that an object holds or would cache, at any depth, and that can be written to."""
+    if id(value) in seen:
+        return []
+    seen[id(value)] = value
+    if isinstance(value, np.ndarray):
+        return [name] if value.flags.writeable else []
+    parts: dict[Any, Any] = {}
+    if isinstance(value, tuple | list):
+        parts = dict(enumerate(value))
+    elif isinstance(value, dict):
+        parts = value
+    elif type(value).__module__.startswith("otm."):
+        for attribute in dir(type(value)):
+            if isinstance(inspect.getattr_static(value, attribute), cached_property):
+                with suppress(ProblemTooLargeError):
+                    getattr(value, attribute)
+        parts = vars(value) if hasattr(value, "__dict__") else {}
+    return [
+        found
+        for part, inner in list(parts.items())
+        for found in writable_arrays(inner, f"{name}.{part}", seen)
+    ]
+
+
+@pytest.mark.parametrize("copied", [lambda plan: plan, copy.deepcopy, pickled])
+@pytest.mark.parametrize("exact", [False, True])
+def test_no_array_that_a_plan_holds_or_caches_can_be_changed(
+    rule: PlanBuilder, exact: bool, copied: Callable[[Any], Any]
+) -> None:
+    """Bug: a table that somebody sorts in place, after which drafts are looked up elsewhere."""
+    lossy: list[PlanBuilder] = [
+        TypicalAcceptance,
+        lambda problem: LenientPlan(problem, F(1, 2)),
+        lambda problem: ArgmaxLenientPlan(Problem(problem.draft, problem.target, 1), F(1, 2)),
+    ]
+    for build in (rule, *lossy):
+        plan = build(instance("four tokens", exact=exact))
+        drafted = plan.drafts.draw(np.full(plan.drafts.uniforms_per_draw, F(1, 2)))
+        plan.select(drafted, np.full(plan.uniforms_per_selection, F(1, 2)))
+        assert plan.acceptance <= plan.output_distribution().sum() + 1e-12
+        assert writable_arrays(copied(plan), "plan", {}) == []
+
+
+def test_the_walk_over_arrays_finds_one() -> None:
+    """Catches a walk that finds nothing and therefore approves of everything."""
+    plan = ListCoupling(instance("Bernoulli"))
+    plan._place.flags.writeable = True
+    assert writable_arrays(plan, "plan", {}) == ["plan._place"]
 
 
 @pytest.mark.parametrize("drafts", [[0, 1], (1, 0), [[0, 1], [1, 1]]])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from otm._core.interval import Interval
 from otm.decoding import SamplingParameters
@@ -308,8 +309,11 @@ def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
         with pytest.raises(InvalidInputError):
             from_files(folder / f"{name}.npz")
     np.save(folder / "draft.npy", arrays["draft"])
-    with pytest.raises(InvalidInputError, match="both the draft and the target"):
+    with pytest.raises(InvalidInputError, match=r"^file 'draft.npy' holds one array; give a file "):
         from_files(folder / "draft.npy")
+    for again in ("draft.npy", f"../{folder.name}/draft.npy"):
+        with pytest.raises(InvalidInputError, match=r"^file '.*' is given for the draft and for "):
+            from_files(folder / "draft.npy", folder / again)
     with pytest.raises(UnknownMethodError, match="log-probabilities"):
         from_files(folder / "pair.npz", kind="scores")
     with zipfile.ZipFile(folder / "zeros.npz", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -326,6 +330,30 @@ def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
     np.savez(folder / "token.npz", **arrays)
     with pytest.raises(InvalidInputError, match="position 5 has the token 40"):
         measure_all(from_files(folder / "token.npz"), SETTINGS, folder / "token")
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"), [((0, 5), "and so no rows;"), ((5, 0), "and so no tokens;")]
+)
+@pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
+def test_files_without_rows_or_tokens_are_said_to_be_empty(
+    suffix: str, shape: tuple[int, int], says: str, tmp_path: Path
+) -> None:
+    """Bug: two equal shapes are named, and that they must be alike."""
+    empty = np.zeros(shape, dtype=np.float32)
+    if suffix == "npy":
+        files = [tmp_path / "draft.npy", tmp_path / "target.npy"]
+        for file in files:
+            np.save(file, empty)
+    else:
+        files = [tmp_path / f"pair.{suffix}"]
+        arrays = {"draft": empty, "target": empty}
+        if suffix == "npz":
+            np.savez(files[0], **arrays)
+        else:
+            save_file(arrays, files[0])
+    with pytest.raises(InvalidInputError, match=re.escape(f"has the shape {shape}, {says}")):
+        from_files(*files)
 
 
 def test_latencies_are_read_from_json(tmp_path: Path) -> None:
