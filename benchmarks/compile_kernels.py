@@ -92,8 +92,8 @@ def recorded() -> Iterator[list[Launch]]:
 
 def specialisations(quick: bool) -> Iterator[tuple[str, list[Launch]]]:
     """Yield the uses of the verifiers by name, each with its launches."""
-    for shape, names in ((SHAPE, tuple(TYPES)), (SMALLEST, ("fp32",))):
-        for name in names:
+    for shape, dtypes in ((SHAPE, tuple(TYPES)), (SMALLEST, ("fp32",))):
+        for name in dtypes:
             for use, verify, arguments in uses(shape, TYPES[name]):
                 full_name = f"{use}, {name}, V = {shape[2]:,}"
                 if quick and full_name not in QUICK:
