@@ -60,20 +60,20 @@ def distance(law: Tensor, exact: Tensor) -> float:
 
 def softmaxes(size: int) -> Iterator[dict[str, Any]]:
     """Yield distances by float32: of a token from the target, and in the place of a draft."""
-    for spread, heat, dtype in SOFTMAX_CASES:
+    for spread, temperature, dtype in SOFTMAX_CASES:
         logits = [x.to(dtype) for x in pair_of_logits(size, spread, NOISE)]
-        wanted, offered = ((x.double() / heat).softmax(-1) for x in logits)
-        warm = torch.full((), heat, dtype=torch.float64)
+        exact_target, exact_draft = ((x.double() / temperature).softmax(-1) for x in logits)
+        warm = torch.full((), temperature, dtype=torch.float64)
         target, draft = (softmax.softmax(x, warm) for x in logits)
         masses, subtracted = mass(target), mass(draft)
-        accepted = offered * (target.double() / draft.double()).clamp(max=1)
+        accepted = exact_draft * (target.double() / draft.double()).clamp(max=1)
         left = (masses - subtracted).clamp(min=0).double()
         law = accepted + (1 - accepted.sum()) * left / left.sum()
         yield {
             "logits": f"σ = {spread:g}, {str(dtype).removeprefix('torch.')}",
-            "temperature": heat,
-            "token": distance(masses.double() / masses.sum(), wanted),
-            "in the place of a draft": distance(law, wanted),
+            "temperature": temperature,
+            "token": distance(masses.double() / masses.sum(), exact_target),
+            "in the place of a draft": distance(law, exact_target),
         }
 
 

@@ -98,11 +98,11 @@ def pass_gate(
     for name, verify in present.items():
         outputs = []
         for part in tokens.split(PART):
-            wanted, offered = (
+            rows = (
                 (x.log() if verify.logits else x).expand(len(part), count, -1, -1)
                 for x in (target, draft)
             )
-            outputs.append(verify(wanted, offered, part)[0])
+            outputs.append(verify(*rows, part)[0])
         found = torch.cat(outputs)
         found = torch.where(found < 0, rest, found).cpu().numpy()
         codes = found @ size ** np.arange(gamma, -1, -1)

@@ -35,7 +35,7 @@ def _builder(rule: Rule) -> PlanBuilder:
         return cls
 
     def limited(problem: Problem) -> TransportPlan:
-        if problem.k > limit:
+        if not problem.shape and problem.k > limit:
             raise ProblemTooLargeError(
                 f"the rule {rule.name} takes at most {limit} drafts, not k = {problem.k}"
             )

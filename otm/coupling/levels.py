@@ -61,7 +61,10 @@ class LevelsPlan(ResidualPlan):
     @cached_property
     def _node(self) -> tuple[Places, Table]:
         k = self.problem.k
-        return at_node(self.problem.target, self.problem.draft, k, k)
+        node = at_node(self.problem.target, self.problem.draft, k, k)
+        for array in (*node[0], *node[1]):
+            read_only(array)
+        return node
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         places, table = self._node

@@ -176,7 +176,7 @@ def add_up(
         softmaxes + row * 4,
         softmaxes + (row + gamma + 1) * 4,
         block * block_size + tl.arange(0, block_size),
-        tl.load(tokens + row, mask=inside, other=-1),
+        tl.load(tokens + row, mask=inside, other=-1),  # scalar: the draft of the row
         weight,
         size,
         tl.where(inside, draft_size, 0),
@@ -250,9 +250,10 @@ def draw(
             at_step(target_prob, i - 1, padded_gamma),
             at_step(draft_prob, i - 1, padded_gamma),
         )
+        # [padded blocks]
         values = tl.load(sums + i * 2 * blocks + part, mask=part < blocks, other=0)
         excess = tl.sum(values, 0).to(tl.float64) * _PART
-        coin = tl.load(uniforms + i - 1)
+        coin = tl.load(uniforms + i - 1)  # scalar: of test i
         chance = tl.where(i == length, weight, excess)
         divisor = tl.where(i == length, 1.0, excess + (1.0 - weight))
         passes = (coin * divisor < chance) & (weight > 0)
@@ -260,9 +261,9 @@ def draw(
         weight_there = tl.where(passes, weight, weight_there)
 
     rejected = count < length
-    uniform = tl.load(uniforms + tl.where(rejected, gamma, gamma + 1))
+    uniform = tl.load(uniforms + tl.where(rejected, gamma, gamma + 1))  # scalar
     sums += count * 2 * blocks
-    residual = tl.max(tl.load(sums + part, mask=part < blocks, other=0), 0) > 0
+    residual = tl.max(tl.load(sums + part, mask=part < blocks, other=0), 0) > 0  # [padded blocks]
     subtract = rejected & residual  # an empty residual can only be a matter of rounding
     block, point = pick_block(sums + tl.where(subtract, 0, blocks), uniform, blocks, padded_blocks)
     token = block * block_size + tl.arange(0, block_size)
@@ -272,7 +273,7 @@ def draw(
         softmaxes + count * 4,
         softmaxes + (count + gamma + 1) * 4,
         token,
-        tl.load(tokens + count, mask=subtract, other=-1),
+        tl.load(tokens + count, mask=subtract, other=-1),  # scalar
         tl.where(subtract, weight_there, 1.0),
         size,
         tl.where(subtract, draft_size, 0),

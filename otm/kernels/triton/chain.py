@@ -168,6 +168,7 @@ def add_up(
         padded_gamma,
     )
     step = tl.arange(0, padded_gamma)
+    # [padded γ]
     coin = tl.load(uniforms + chain * (gamma + 2) + step, mask=step < length, other=0.0)
     passes = known & (coin * draft_prob < target_prob)
     count = tl.min(tl.where(passes, padded_gamma, step), 0)
@@ -180,7 +181,7 @@ def add_up(
         softmaxes + count * 4,
         softmaxes + (count + gamma + 1) * 4,
         block * block_size + tl.arange(0, block_size),
-        tl.load(tokens + count, mask=rejected, other=-1),
+        tl.load(tokens + count, mask=rejected, other=-1),  # scalar: the rejected draft
         None,
         size,
         tl.where(rejected, draft_size, 0),
@@ -226,13 +227,14 @@ def draw(
     tokens += chain * gamma
     sums += chain * 2 * blocks
     softmaxes += chain * (2 * gamma + 1) * 4
-    count = tl.load(accepted + chain)
+    count = tl.load(accepted + chain)  # scalar
     rejected = count < chain_length(tokens, gamma, padded_gamma)
+    # scalar
     uniform = tl.load(uniforms + chain * (gamma + 2) + tl.where(rejected, gamma, gamma + 1))
 
     # an empty residual: the draft was rejected by rounding only
     part = tl.arange(0, padded_blocks)
-    residual = tl.max(tl.load(sums + part, mask=part < blocks, other=0), 0) > 0
+    residual = tl.max(tl.load(sums + part, mask=part < blocks, other=0), 0) > 0  # [padded blocks]
     subtract = rejected & residual
     block, point = pick_block(sums + tl.where(subtract, 0, blocks), uniform, blocks, padded_blocks)
     token = block * block_size + tl.arange(0, block_size)
@@ -242,7 +244,7 @@ def draw(
         softmaxes + count * 4,
         softmaxes + (count + gamma + 1) * 4,
         token,
-        tl.load(tokens + count, mask=subtract, other=-1),
+        tl.load(tokens + count, mask=subtract, other=-1),  # scalar
         None,
         size,
         tl.where(subtract, draft_size, 0),

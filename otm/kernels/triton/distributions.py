@@ -65,12 +65,13 @@ def probability(
 
     Row and softmax may be one pointer, or one for each token; a softmax not in use is not read.
     """
+    # [n]: entries of a row, or one of each of n rows
     value = tl.load(row + token, mask=known, other=0.0)
     if kind == "probabilities":
         return value if value.dtype == tl.float64 else value.to(tl.float32)
     value = value.to(tl.float32)
     if kind == "logits":
-        peak = tl.load(softmax, mask=used, other=0.0)
+        peak = tl.load(softmax, mask=used, other=0.0)  # of softmaxes [4]: scalars, or [n] each
         scale = tl.load(softmax + 1, mask=used, other=0.0)
         inverse = tl.load(softmax + 2, mask=used, other=0.0)
         certain = tl.load(softmax + 3, mask=used, other=-1.0)
@@ -94,7 +95,7 @@ def mass(probability: tl.tensor, unit: tl.constexpr) -> tl.tensor:
 def chain_length(tokens: tl.tensor, gamma: tl.tensor, padded_gamma: tl.constexpr) -> tl.tensor:
     """Count the drafts before the first −1."""
     step = tl.arange(0, padded_gamma)
-    token = tl.load(tokens + step, mask=step < gamma, other=-1)
+    token = tl.load(tokens + step, mask=step < gamma, other=-1)  # [padded γ]
     return tl.min(tl.where(token < 0, step, padded_gamma), 0)
 
 
@@ -137,7 +138,7 @@ def peaks_and_weights(
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
     sequence, in_sequence = chain // chains, chain % chains
-    temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)
+    temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)  # scalar
     length = chain_length(tokens + chain * gamma, gamma, padded_gamma)
     if (not _is_read(row, length, gamma)) | ((temperature == 0) & (row > gamma)):
         return
@@ -145,11 +146,12 @@ def peaks_and_weights(
     if row <= gamma:
         start = target + sequence * target_sequence + in_sequence * target_chain
         start += row.to(tl.int64) * target_row
+        # [block size]
         value = tl.load(start + token, mask=token < size, other=float("-inf")).to(tl.float32)
     else:
         start = draft + sequence * draft_sequence + in_sequence * draft_chain
         start += (row - gamma - 1).to(tl.int64) * draft_row
-        value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))
+        value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))  # [block size]
         value = value.to(tl.float32)
     peak = tl.max(value, 0)
     place = (chain * (2 * gamma + 1) + row) * tl.num_programs(2) + block
@@ -181,6 +183,7 @@ def finish_softmaxes(
     """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain."""
     chain = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1)
+    # scalar
     temperature = tl.load(temperatures + chain // chains * temperature_sequence).to(tl.float64)
     tokens += chain * gamma
     if not _is_read(row, chain_length(tokens, gamma, padded_gamma), gamma):
@@ -191,12 +194,13 @@ def finish_softmaxes(
     # of a greedy chain the draft model's rows were not read: their softmaxes are the drafts
     greedy_draft = (temperature == 0) & (row > gamma)
     inside = block < tl.where(greedy_draft, 0, blocks)
+    # [padded blocks]
     tops = tl.load(peaks + place * blocks + block, mask=inside, other=float("-inf"))
-    sums = tl.load(weights + place * blocks + block, mask=inside, other=0)
+    sums = tl.load(weights + place * blocks + block, mask=inside, other=0)  # [padded blocks]
     peak = tl.max(tops, 0)
     if temperature == 0:
         certain = tl.min(tl.where(inside & (tops == peak), sums, size), 0)
-        drafted = tl.load(tokens + row - gamma - 1, mask=greedy_draft, other=0)
+        drafted = tl.load(tokens + row - gamma - 1, mask=greedy_draft, other=0)  # scalar
         certain = tl.where(greedy_draft, drafted.to(tl.int64), certain)
         tl.store(softmax, float("inf"))
         tl.store(softmax + 1, 1.0)

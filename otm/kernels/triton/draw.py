@@ -36,7 +36,7 @@ def of_drafts(
     step = tl.arange(0, padded_gamma)
     drafted = step < length
     place = step.to(tl.int64)
-    token = tl.load(tokens + step, mask=drafted, other=0)
+    token = tl.load(tokens + step, mask=drafted, other=0)  # [padded γ]
     known = drafted & (token < size)
     row, softmax = target + place * target_row, softmaxes + step * 4
     target_prob = probability(row, token, known, softmax, drafted, low, high, kind).to(tl.float64)
@@ -96,7 +96,7 @@ def pick_block(
     vocabulary would find.
     """
     block = tl.arange(0, padded_blocks)
-    values = tl.load(sums + block, mask=block < blocks, other=0)
+    values = tl.load(sums + block, mask=block < blocks, other=0)  # [padded blocks]
     total = tl.sum(values, 0)
     # the product can round up to the total
     point = tl.minimum((uniform * total.to(tl.float64)).to(tl.int64), total - 1)
@@ -125,6 +125,6 @@ def write_output(
 ) -> None:
     """Write a chain's output: the accepted drafts, the token that follows, and −1."""
     place = tl.arange(0, padded_rows)
-    draft = tl.load(tokens + place, mask=place < accepted, other=-1).to(tl.int64)
+    draft = tl.load(tokens + place, mask=place < accepted, other=-1).to(tl.int64)  # [padded rows]
     draft = tl.where(place == accepted, token.to(tl.int64), draft)
     tl.store(output + place, draft, mask=place <= gamma)

@@ -77,6 +77,7 @@ def find_split(
     place = tl.arange(0, _PADDED)
     block = tl.arange(0, padded_blocks)
     inside = (place < _FACTORS)[:, None] & (block < blocks)[None, :]
+    # [padded factors, padded blocks]
     values = tl.load(sums + place[:, None] * blocks + block[None, :], mask=inside, other=0)
     beta = tl.minimum(tl.sum(values, 1).to(tl.float64) * _PART, 1.0)
     scale = scale_of(place, chains)

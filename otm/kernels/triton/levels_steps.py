@@ -80,7 +80,7 @@ def won(
     """Law of the token that wins."""
     level, share = place(target_prob, draft_prob, count)
     win = memory + _WIN * width + level
-    lower = tl.load(win).to(tl.float64, bitcast=True)
+    lower = tl.load(win).to(tl.float64, bitcast=True)  # [n], as the tokens
     upper = tl.load(win + 1).to(tl.float64, bitcast=True)
     return draft_prob * (lower + share * (upper - lower))
 
@@ -92,7 +92,7 @@ def search(sums: tl.tensor, value: tl.tensor, size: tl.constexpr) -> tl.tensor:
     step = tl.full((), size, tl.int64)
     while step > 0:
         ahead = place + step
-        entry = tl.load(sums + ahead - 1, mask=ahead <= size, other=0)
+        entry = tl.load(sums + ahead - 1, mask=ahead <= size, other=0)  # [n], as the values
         place = tl.where((ahead <= size) & (entry <= value), ahead, place)
         step = step // 2
     return place
@@ -111,14 +111,14 @@ def choose_slot(
     """Slots that drafts take: their own or a partner's."""
     level, share = place(target_prob, draft_prob, count)
     level = level + tl.where(for_level < share, 1, 0)
-    first = tl.load(memory + _SPAN_FIRST * width + level)
+    first = tl.load(memory + _SPAN_FIRST * width + level)  # [padded K]
     last = tl.load(memory + _SPAN_LAST * width + level)
     point = (for_slot * tl.load(memory + level).to(tl.float64)).to(tl.int64)
     swapped = memory + _SWAPPED * width
     point += tl.load(swapped + first - 1, mask=first > 0, other=0)
     swap = search(swapped, point, 2 * width)
     swaps = swap < last
-    low = tl.load(memory + _LOW * width + swap, mask=swaps, other=0)
+    low = tl.load(memory + _LOW * width + swap, mask=swaps, other=0)  # [padded K]
     high = tl.load(memory + _HIGH * width + swap, mask=swaps, other=0)
     return tl.where(swaps, tl.where(low == level, high, low), level)
 
@@ -184,12 +184,12 @@ def match_swaps(
     tl.store(ends + level + search(memory + _LACK * width, excess, width), excess)
     tl.debug_barrier()
     swap = tl.arange(0, 2 * width)
-    stop = tl.load(ends + swap)
+    stop = tl.load(ends + swap)  # [2 · width]: ends of the swaps
     before = tl.load(ends + swap - 1, mask=swap > 0, other=0)
     low = tl.minimum(search(memory + _LACK * width, before, width), count - 1)
     high = tl.minimum(search(memory + _EXCESS * width, before, width), count - 1)
     slope = memory + _WIN * width
-    gain = tl.load(slope + high).to(tl.float64, bitcast=True)
+    gain = tl.load(slope + high).to(tl.float64, bitcast=True)  # [2 · width]
     gain = gain - tl.load(slope + low).to(tl.float64, bitcast=True)
     matched = tl.minimum(tl.max(lack, 0), tl.max(excess, 0))
     useful = (stop <= matched) & (low < high) & (gain > 0)
@@ -212,7 +212,7 @@ def make_table(
 ) -> None:
     """Find slots and swaps of the levels for so many drafts, from their masses."""
     level = tl.arange(0, width)
-    masses = tl.load(memory + level)
+    masses = tl.load(memory + level)  # [width]: the histogram
     below = tl.cumsum(masses, 0)
     divisor = tl.maximum(tl.sum(masses, 0), 1).to(tl.float64)
     start, end = (below - masses).to(tl.float64) / divisor, below.to(tl.float64) / divisor
@@ -236,7 +236,7 @@ def make_table(
     edge = tl.where(lacking > 0, lack, excess)
     first = search(ends, edge - tl.abs(lacking), 2 * width)
     last = search(ends, edge, 2 * width)
-    won_here = tl.load(gained + last - 1, mask=last > 0, other=0)
+    won_here = tl.load(gained + last - 1, mask=last > 0, other=0)  # [width]
     won_here -= tl.load(gained + first - 1, mask=first > 0, other=0)
     won_here = tl.where(lacking > 0, won_here, -won_here).to(tl.float64)
     filled = masses > 0

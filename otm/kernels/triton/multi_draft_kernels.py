@@ -96,6 +96,7 @@ def add_up(
             if tl.max(tl.where(agreed, 1, 0), 0) == 0:
                 position = tl.full((), 0, tl.int64) + gamma - 1 - back
                 agreed = (
+                    # [padded K]
                     tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
                 )
         _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
@@ -175,7 +176,7 @@ def make_tables(
     position = tl.full((), 0, tl.int64) + position
     chain = tl.arange(0, padded_chains)
     place = agree + (sequence * (gamma + 1) + position) * chains + chain
-    agreed = tl.load(place, mask=chain < chains, other=0) > 0
+    agreed = tl.load(place, mask=chain < chains, other=0) > 0  # [padded K]
     tokens += sequence * chains * gamma
     _, count, _ = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
     if count > 0:
@@ -224,18 +225,19 @@ def draw(
     chain, inside = tl.arange(0, padded_chains), tl.arange(0, padded_chains) < chains
     position = tl.full((), 0, tl.int64)
     for i in range(1, gamma + 1):
-        agreeing = tl.load(agree + i * chains + chain, mask=inside, other=0)
+        agreeing = tl.load(agree + i * chains + chain, mask=inside, other=0)  # [padded K]
         position += tl.max(agreeing, 0)
-    agreed = tl.load(agree + position * chains + chain, mask=inside, other=0) > 0
+    agreed = tl.load(agree + position * chains + chain, mask=inside, other=0) > 0  # [padded K]
     _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
     rejected = count > 0
 
     # an empty residual: all were rejected by rounding only
     part = tl.arange(0, padded_blocks)
+    # [padded blocks]
     residual = tl.max(tl.load(last_sums + part, mask=part < blocks, other=0), 0) > 0
     subtract = rejected & residual
     uniforms += sequence * (gamma * coins + 2) + gamma * coins
-    uniform = tl.load(uniforms + tl.where(rejected, 0, 1))
+    uniform = tl.load(uniforms + tl.where(rejected, 0, 1))  # scalar
     block, point = pick_block(
         last_sums + tl.where(subtract, 0, blocks), uniform, blocks, padded_blocks
     )

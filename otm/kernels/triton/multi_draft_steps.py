@@ -33,6 +33,7 @@ def drafts_at(
     That is the first with a draft: a chain that has ended has no draft row here.
     """
     place = tl.arange(0, padded_chains) * gamma + position
+    # [padded K]
     token = tl.load(tokens + place, mask=tl.where(agree, position, gamma) < gamma, other=-1)
     count = tl.sum(tl.where(token >= 0, 1, 0), 0)
     return token, count, first_of(agree & ((token >= 0) | (count == 0)), chains, padded_chains)
@@ -107,6 +108,7 @@ def advance(
         left = chain < chains
     else:
         before = position - 1
+        # [padded K]
         agreed = tl.load(agree + before * chains + chain, mask=chain < chains, other=0) > 0
         token, count, read = drafts_at(tokens, agreed, before, gamma, chains, padded_chains)
         target_prob, draft_prob = at_node(
@@ -127,14 +129,14 @@ def advance(
         )
         node = sums + before * node_size
         known = (token >= 0) & (token < size)
-        coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)
+        coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
         if levels > 0:
             place = uniforms + before * coins + chains
-            for_slot = tl.load(place + chain, mask=known, other=0.0)
+            for_slot = tl.load(place + chain, mask=known, other=0.0)  # [padded K]
             slot = choose_slot(node, target_prob, draft_prob, coin, for_slot, levels, width)
             slot = tl.where(known & (count > 0), slot, -1)
             highest = known & (slot == tl.max(slot, 0))
-            coin = tl.load(place + chains)
+            coin = tl.load(place + chains)  # scalar: of the winner
             win = won(node, target_prob, draft_prob, levels, width)
             passes = (coin * win < target_prob) & (draft_prob > 0)
             index = tl.min(tl.where(highest, chain, padded_chains), 0)
