@@ -82,7 +82,7 @@ def zeros(size: int, like: Law) -> Law:
 
 
 def at_least_once(mass: _T, k: int) -> _T:
-    """Probability 1 − (1 − mass)^k that k independent draws hit a set of this mass.
+    """Probability 1 − (1 − mass)^k that k ≥ 1 independent draws hit a set of this mass.
 
     Binary powering on the complement: every step adds non-negative terms, so a float result keeps
     full relative accuracy however small the mass or large k, and a fraction stays exact.
@@ -100,8 +100,8 @@ def at_least_once(mass: _T, k: int) -> _T:
 def power_slopes(points: Law, k: int) -> Law:
     """Slopes (b^k − a^k) / (b − a) between neighbouring points a ≤ b, also where a = b.
 
-    Equal to the sum of a^i b^(k−1−i), but in log2(k) steps; no step subtracts.
-    points [m + 1] → [m].
+    Equal to the sum of a^i b^(k−1−i), but in log2(k) steps; no step subtracts.  The m + 1 points
+    ascend from zero or above, and so do the m slopes.
     """
     high = points[1:]
     if k == 1:
@@ -119,9 +119,9 @@ def power_slopes(points: Law, k: int) -> Law:
 
 
 def running_sum(terms: Law, *, from_zero: bool = False) -> Law:
-    """Cumulative sum; equivalent to `np.cumsum`, but more accurate.
+    """Cumulative sum, array [n] or, from zero, [n + 1]; like `np.cumsum`, but more accurate.
 
-    terms [n] → [n].
+    If no term is negative, the relative error is below `sum_error(n)`, and the sums never decrease.
     """
     n = terms.size
     sums = np.empty(n + 1, dtype=terms.dtype)
@@ -129,6 +129,7 @@ def running_sum(terms: Law, *, from_zero: bool = False) -> Law:
     if is_exact(terms) or n <= SUM_BLOCK:
         np.cumsum(terms, out=sums[1:])
     else:
+        # in blocks, for an error of about (SUM_BLOCK + n / SUM_BLOCK) · 2^−53 instead of n · 2^−53
         whole = n - n % SUM_BLOCK
         blocks, rest = sums[1 : whole + 1].reshape(-1, SUM_BLOCK), sums[whole + 1 :]
         np.cumsum(terms[:whole].reshape(-1, SUM_BLOCK), axis=1, out=blocks)
@@ -148,10 +149,7 @@ def sum_error(n: int) -> float:
 
 
 def scatter_sum(index: npt.NDArray[np.int64], terms: Law, size: int) -> Law:
-    """Sum of the terms that share an index: array [size].
-
-    index [s], terms [s] → [size].
-    """
+    """Sum of the terms that share an index in [0, size): array [size], of the kind of the terms."""
     if is_exact(terms):
         sums = zeros(size, terms)
         np.add.at(sums, index, terms)

@@ -34,7 +34,10 @@ LARGEST_DRAFT_COUNT = 2**63 - 1
 
 
 def as_draft_count(k: Any) -> int:
-    """Check that k is a number of drafts: an integer of at least 1."""
+    """Check that k is a number of drafts: an integer from 1 to `LARGEST_DRAFT_COUNT`.
+
+    Booleans and floats are refused even where they equal an integer.
+    """
     count = whole(k)
     if count is None:
         raise InvalidDraftCountError(
@@ -51,7 +54,7 @@ def as_draft_count(k: Any) -> int:
 
 
 def as_draft_counts(k: Any) -> Counts:
-    """Check that k is a number of drafts, or an array of such numbers."""
+    """Check that k is a number of drafts, or an array of such numbers; a refusal names the row."""
     try:
         # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
         given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
@@ -81,7 +84,7 @@ def broadcast_counts(shape: tuple[int, ...], counts: Counts) -> tuple[int, ...]:
 
 
 def place_of_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Place of one row as non-negative indices, one for each axis."""
+    """Place of one row as non-negative indices, one for each axis; IndexError if there is none."""
     index = row if isinstance(row, tuple) else (row,)
     if len(index) != len(shape) or not all(
         -size <= i < size for i, size in zip(index, shape, strict=True)
@@ -135,7 +138,10 @@ def leading_shape(uniforms: npt.ArrayLike, axes: int) -> tuple[int, ...]:
 def check_uniforms(
     uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool, need: str
 ) -> Uniforms:
-    """Return uniforms of a given shape as float64, or as fractions in exact mode."""
+    """Return uniforms in [0, 1), of a given shape, as float64 or as fractions in exact mode.
+
+    `need` says in a refusal why this shape is needed: "these drafts need uniforms of shape (3,)".
+    """
     array = as_array(uniforms, "the uniforms", InvalidUniformsError)
     if array.shape != shape:
         raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need}")
@@ -157,7 +163,7 @@ def check_uniforms(
 def as_array(
     values: Any, name: str, error: type[InvalidInputError], advice: str = "give an array"
 ) -> npt.NDArray[Any]:
-    """Return what is array-like, tensors on any device among it, as an array."""
+    """Return what is array-like, also tensors on any device, as an array; else raise `error`."""
     try:
         return np.asarray(to_host(values))
     except Exception as reason:  # whatever a foreign object raises when asked for its entries

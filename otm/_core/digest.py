@@ -31,7 +31,7 @@ _WITHOUT_NUMBERS = (
 
 
 def digest_of(module: str) -> str:
-    """Digest of what a module computes from, as 64 hexadecimal digits."""
+    """Digest of what a module, given by its full name, computes from: 64 hexadecimal digits."""
     whole = hashlib.sha256()
     for name in sorted(_needed(module)):
         whole.update(f"{name}\n{_code(name)[0]}\n".encode())

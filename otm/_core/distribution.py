@@ -41,9 +41,10 @@ ROUNDING = 2.0**-50
 
 
 def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
-    """Check and normalise a draft and a target law.
+    """Check and normalise a draft and a target law of one length; both come back read-only.
 
-    draft, target [n] → [n].
+    Fractions, and whole numbers among or beside them, are made to sum to one exactly, floats up to
+    rounding.  If one of the two laws holds floats, both become float64.
     """
     raw_draft, draft_type = _as_array(draft, "draft")
     raw_target, target_type = _as_array(target, "target")
@@ -54,7 +55,8 @@ def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
 def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
     """Check and normalise many draft and target laws; equivalent to `as_law_pair` row by row.
 
-    draft, target [..., n] → [..., n].
+    Laws stand along the last axis; the leading axes must broadcast, but each array keeps its shape.
+    Every row comes out bit for bit as from `as_law_pair`; a refusal names the row and the token.
     """
     raw_draft, draft_type = _as_array(draft, "draft", rows=True)
     raw_target, target_type = _as_array(target, "target", rows=True)
@@ -73,10 +75,7 @@ def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
 
 
 def as_law(values: Any, name: str) -> Law:
-    """Check and normalise one law: `as_law_pair` for a law that has no partner.
-
-    values [n].
-    """
+    """Check and normalise one law as `as_law_pair` does a pair; messages call it by the name."""
     return _normalise(*_as_array(values, name), name)
 
 
@@ -95,13 +94,14 @@ def total_variation(a: Law, b: Law) -> Number:
 
 
 def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
-    """Mass of all tokens but the first j of an order, for each j; not above one by rounding.
+    """Mass of all tokens but the first j of an order, for each j: array [m + 1].
 
-    law [n], order [m] → [m + 1].
+    The order holds m different tokens.  No mass is above one by rounding.
     """
     outside = np.ones(law.size, dtype=np.bool_)
     outside[order] = False
     masses = np.append(law[order], law[outside].sum() + zeros(1, law))
+    # summed from the end, so that small masses keep their digits
     beyond: Law = np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, law))
     return beyond
 
@@ -109,10 +109,12 @@ def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
 def residual_weights(target: Law, accepted: Law) -> Law:
     """Weights max(target − accepted, 0) of the token drawn when every draft is rejected.
 
-    target, accepted [n] → [n].
+    `accepted` has the probability of each token to be output as an accepted draft.  The weights are
+    not normalised; where no token has any, they are the target law.
     """
     left: Law = target - accepted
     np.maximum(left, zeros(1, target), out=left)
+    # a rejection then has probability zero up to rounding: any law of the target's support serves
     return left if left.any() else target
 
 

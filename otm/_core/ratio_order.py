@@ -18,13 +18,14 @@ from otm._core.arithmetic import Frozen, Law, Number, as_number, is_exact, read_
 
 @dataclass(frozen=True, eq=False)
 class RatioOrder(Frozen):
-    """The tokens that can be drafted, ascending by q/p, with cumulative masses.
+    """The m tokens that can be drafted, ascending by q/p, with cumulative masses.
 
-    draft_law, target_law [n].
+    "The first j" are the j of least ratio; tokens with p = 0 appear nowhere.  Ties are in no
+    particular order.
     """
 
-    draft_law: Law  # [n]: The laws p and q, normalised
-    target_law: Law  # [n]: The laws p and q, normalised
+    draft_law: Law  # [n], the law p, normalised
+    target_law: Law  # [n], the law q, normalised
 
     @cached_property
     def tokens(self) -> npt.NDArray[np.int64]:
@@ -89,8 +90,8 @@ def scale_of_weights(draft: Law) -> Number:
     """Factor for the weights of drafts without replacement, so that no ratio to them overflows.
 
     Subnormal weights can be all that is left once the others are drawn; fractions keep theirs.
-    draft [n].
     """
+    # a power of two rounds nothing
     return 1 if is_exact(draft) else 2.0**512
 
 

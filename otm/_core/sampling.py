@@ -19,8 +19,8 @@ class InverseCdf(Frozen):
     distribution draws the next token of positive weight.
     """
 
-    tokens: npt.NDArray[np.int64]  # [m]: The tokens of positive weight
-    cumulative: Law  # [m]: Running sum of their weights
+    tokens: npt.NDArray[np.int64]  # [m], the tokens of positive weight, ascending
+    cumulative: Law  # [m], running sum of their weights
 
     @classmethod
     def from_weights(cls, weights: Law) -> InverseCdf:
@@ -44,9 +44,10 @@ class InverseCdf(Frozen):
 
 
 def locate_in_rows(weights: Law, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Token that each uniform draws from the weights in its row.
+    """Token that each uniform in [0, 1) draws from the weights in its row: [B, n], [B] → [B].
 
-    weights [B, n], uniforms [B] → [B].
+    Equivalent to `InverseCdf.from_weights(row).locate(u)` for every row: a token of weight zero is
+    never drawn, and in every row one has a positive weight.
     """
     cumulative = np.cumsum(weights, axis=1)
     points = uniforms * cumulative[:, -1]

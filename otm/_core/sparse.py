@@ -200,9 +200,9 @@ class SparseProbs(Frozen):
 
 
 def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
-    """Write two laws on the union of their supports.
+    """Write two laws on the union of their supports: its tokens, ascending, draft and target [m].
 
-    → tokens [m], draft_probabilities, target_probabilities [m].
+    A law is zero where a token is in the other support alone.
     """
     for law, name in ((draft, "draft"), (target, "target")):
         if not isinstance(law, SparseProbs):

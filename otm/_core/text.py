@@ -30,7 +30,7 @@ def shown(value: Any) -> str:
 
 
 def text_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
-    """Lay rows out in columns."""
+    """Lay rows of cells out in columns, below their names and a line if there are any."""
     above = [columns] if columns else []
     widths = [max(map(len, column)) for column in zip(*above, *rows, strict=True)]
     if columns:

@@ -37,6 +37,12 @@ class Distance:
         Kullback–Leibler divergence Σ Y ln(Y/q) in nats, infinite where Y > 0 = q.
     largest_ratio : float or Fraction
         Largest Y/q, infinite where Y > 0 = q or, in floats, where it is beyond all floats.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> distance_to_target(OptimalPlan(Problem([0.75, 0.25], [0.25, 0.75], k=1)))
+    Distance(total_variation=0.0, divergence=0.0, largest_ratio=1.0)
     """
 
     total_variation: Number

@@ -28,7 +28,7 @@ LARGEST_EXPANSION = 200_000
 
 @dataclass(frozen=True, eq=False)
 class ExactClocks(Frozen):
-    """The integrals in fractions: sums of exponentials, multiplied out."""
+    """The integrals in fractions: sums of exponentials, multiplied out; refused if too many."""
 
     order: RatioOrder  # the m tokens with p > 0 in ascending order of q/p, in fractions
     k: int  # number of drafts

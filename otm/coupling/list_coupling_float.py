@@ -80,7 +80,7 @@ class FloatClocks(Frozen):
     def _tables(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
         """Nodes t and weights, e^(−t − D t) and e^(−t) Ĝ: arrays [T], [T], [T, m] and [T, m + 1].
 
-        They come in chunks of few nodes. The factor e^(−t) keeps products of Ĝ below one.
+        They come in chunks of few nodes.  The factor e^(−t) keeps products of Ĝ below one.
         """
         gaps, masses = np.diff(self._ratio), self.order.draft_below
         steps = masses[1:-1] * gaps
@@ -90,6 +90,8 @@ class FloatClocks(Frozen):
         for chunk in node_chunks(nodes.size, self.order.tokens.size):
             t = nodes[chunk, None]
             silent = np.exp(-t * (1 + self.rates))
+            # F as t (r_{l+1} − r_l) e^(−D t) times the mean of e^(−z u) over u in [0, 1], so that
+            # nothing cancels and nothing is divided by P
             z = t * steps
             mean = np.divide(-np.expm1(-z), z, out=np.ones_like(z), where=z > 0)
             rung = np.zeros((len(t), gaps.size + 2))

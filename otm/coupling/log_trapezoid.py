@@ -24,7 +24,12 @@ CHUNK_ENTRIES = 2**20
 
 
 def log_trapezoid(low: float, high: float, powers: int = 0) -> tuple[Floats, Floats]:
-    """Nodes t and weights w such that Σ w f(t) is the integral of f from `low` to `high`."""
+    """Nodes t and weights w such that Σ w f(t) is the integral of f from `low` to `high`.
+
+    f is a mixture, with positive weights, of t^j e^(−a t) with 0 ≤ j ≤ `powers`, and both ends are
+    positive and so far out that what f has beyond them can be neglected.
+    """
+    # about 6 nodes for each factor e from end to end; for many powers more, as their root
     spacing = 2 * math.pi / _frequency(powers)
     start, end = math.log(low), math.log(high)
     nodes = np.exp(start + spacing * np.arange(math.ceil((end - start) / spacing) + 1))

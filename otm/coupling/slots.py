@@ -34,10 +34,11 @@ MASS_SCALE = 2.0**62
 class SlotTable(Frozen):
     """Slots that the drafts of each token take: its own or, by a swap, a partner's.
 
-    draft [m].
+    Floats are rounded to a grid that divides the grid of the uniforms, and every law is computed
+    from the rounded table: it is the law of what `slot_of` does, not of what was intended.
     """
 
-    draft: Law  # [m]: Draft law in the order of ranks
+    draft: Law  # [m], draft law in the order of ranks
     swaps: Swaps  # the s swaps between slots
 
     @cached_property
@@ -50,6 +51,7 @@ class SlotTable(Frozen):
     @cached_property
     def keys(self) -> Law:
         """Sorted keys (row, cumulative probability up to this move): array [2s]."""
+        # one array for all rows: one search finds a slot, however many swaps its token has
         moves = self.swaps.mass.size
         keys = np.empty(2 * moves, dtype=self._low.ends.dtype)
         keys[:moves] = self._key(self.swaps.low, self._low.ends)
@@ -135,11 +137,9 @@ class SlotTable(Frozen):
 class _Side(Frozen):
     """The moves of all tokens that swap as the lower ones, or of all that swap as the higher."""
 
-    owner: Ranks  # [s]: Rank of the token that makes each move, ascending
+    owner: Ranks  # [s], rank of the token that makes each move, ascending
     first: Ranks  # where the moves of each owner start
-    # [s]: Cumulative probability of an owner's moves, below one: in units of the grid, or
-    # fractions
-    ends: Law
+    ends: Law  # [s], cumulative probability of an owner's moves, < 1: on the grid, or fractions
 
     @classmethod
     def build(cls, draft: Law, owner: Ranks, mass: Law, grid_bits: int) -> _Side:

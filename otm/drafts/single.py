@@ -17,13 +17,10 @@ from otm.drafts.base import DraftDistribution
 
 @dataclass(frozen=True, eq=False)
 class SingleDistribution(DraftDistribution):
-    """Drafts that are drawn from one distribution p in some way, each token with p > 0 among them.
+    """Drafts drawn from one distribution p in some way, each token with p > 0 among them."""
 
-    probs [n], tokens [n].
-    """
-
-    probs: Law  # [n]: The distribution p; held normalised and read-only
-    # [n]: Token ids of the entries of p, ascending; 0 to n − 1 if left out
+    probs: Law  # [n], the distribution p; held normalised and read-only
+    # [n], token ids of the entries of p, ascending; 0 to n − 1 if left out
     tokens: Tokens | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -34,7 +34,8 @@ DIGITS = 37.0
 def missed_by_first_rings(masses: Law, outside: Law, k: int) -> Floats:
     """Probability that the first j tokens do not hold the first k to ring: array [m + 1].
 
-    masses [m].
+    `masses` [m] are the positive rates of the tokens, in order, and `outside` those of all other
+    tokens; together they sum to one and are k or more.
     """
     m = masses.size
     above = running_sum(np.append(masses, outside.sum())[::-1])[::-1]
@@ -56,9 +57,12 @@ def missed_by_first_rings(masses: Law, outside: Law, k: int) -> Floats:
 def _quadrature(k: int, smallest: float, size: int) -> Iterator[tuple[Floats, Floats]]:
     """Points t and weights w with ∫ f(t) dt ≈ Σ w t f(t), some at a time.
 
-    The trapezoid rule in u, where t = exp(u − exp(−u)). Near t = 0 the integrand is s, and the
+    The trapezoid rule in u, where t = exp(u − exp(−u)).  Near t = 0 the integrand is s, and the
     answer at least s, so the points start where t dt/du is negligible.
     """
+    # the end: a time T by which the k heaviest tokens, of mass `smallest` or more each, have rung.
+    # If they all are in H, the rest is at most s k e^(−T · smallest) / smallest, otherwise
+    # e^(−T · smallest)
     end = math.log(DIGITS + math.log(k) - math.log(smallest)) - math.log(smallest)
     step = _step(k)
     points = np.arange(-3.7, end + step, step)

@@ -115,7 +115,8 @@ class WithoutReplacement(SingleDistribution):
     def _draw(self, uniforms: Uniforms) -> Drafts:
         """Draw by inverse CDF on what is left, which the tokens drawn cut into at most k segments.
 
-        The tokens stand in ascending order of p.
+        The tokens stand in ascending order of p.  So a token has at least 1/m of all mass before
+        it, and masses of segments, differences of prefix sums, keep their digits whatever is drawn.
         """
         tokens, below = self._ascending
         rows = np.arange(len(uniforms))

@@ -48,8 +48,8 @@ def check_arguments(
 ) -> None:
     """Check all arguments of a verification, as arrays of a library: numpy or torch.
 
-    `several` says whether a sequence has several chains, and `per_position` how many uniforms so
-    many chains take at a position.
+    `several` says whether a sequence has several chains, `per_position` how many uniforms so many
+    chains take at a position.  Messages count chain c of sequence b, of K chains each, as bK + c.
     """
     kind = library.ndarray if library.__name__ == "numpy" else library.Tensor
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}

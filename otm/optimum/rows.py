@@ -25,18 +25,18 @@ BLOCK = 2**15
 def optimal_values(draft: Law, target: Law, k: npt.ArrayLike) -> tuple[Law, Counts]:
     """Optimal acceptance probabilities α_k of many pairs of laws, and the sizes of minimum cuts.
 
-    draft, target [..., n], k [...] → [...].
+    Laws [..., n] are normalised, k is 1 or more, and all leading axes broadcast; laws are neither
+    copied nor sorted again along axes that only k has.  A cut holds the tokens of least q/p.
     """
     return _by_blocks(draft, target, np.asarray(k, dtype=np.int64), lambda *laws: laws)
 
 
 def alpha_rows(p: Any, q: Any, k: Any) -> Law:
-    """α_k of rows as they are given; equivalent to `optimal_values` after `as_law_rows`.
-
-    p, q [..., n], k [...] → [...].
-    """
+    """α_k of rows as they are given; equivalent to `optimal_values` after `as_law_rows`."""
     counts = as_draft_counts(k)
     if _are_float_rows(p, q):
+        # checked and normalised as they are met, in cache: a normalised copy of all of them can
+        # cost more than the rest together
         try:
             return _by_blocks(p, q, counts, as_law_rows)[0]
         except InvalidDistributionError:
@@ -86,7 +86,11 @@ def _by_blocks(
 
 
 def law_axes(laws: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], int, int]:
-    """Tell the axes along which the laws change from those along which k alone does."""
+    """Tell the axes along which the laws change from those along which k alone does.
+
+    From the leading shape of the laws and what it broadcasts to with that of k: all axes, the laws'
+    own first; the number of rows that these hold, and of columns that the others hold.
+    """
     sizes = (1,) * (len(shape) - len(laws)) + laws
     axes = sorted(range(len(shape)), key=lambda axis: sizes[axis] == 1)
     columns = math.prod(shape[axis] for axis in axes if sizes[axis] == 1)
@@ -100,9 +104,8 @@ def _fill(values: Law, sizes: Counts, draft: Law, target: Law, k: Counts) -> Non
         return
     possible = draft > 0
     support = np.count_nonzero(possible, axis=1)
-    for m in np.unique(
-        support
-    ):  # rows with equally many tokens that a cut may hold, without others
+    # rows with equally many tokens that a cut may hold, without the others
+    for m in np.unique(support):
         chosen = support == m
         inside = np.flatnonzero(possible & chosen[:, None])
         p, q = (np.take(law, inside).reshape(-1, m) for law in (draft, target))
@@ -123,6 +126,8 @@ def _scan(target_below: Law, draft_above: Law, k: Counts) -> tuple[Law, Counts]:
     """Minima over j of Q_j + 1 − P_j^k, and where they are: [R, m + 1] twice, [R, K] → [R, K]."""
     values = np.empty(k.shape, dtype=draft_above.dtype)
     sizes = np.empty(k.shape, dtype=np.int64)
+    # a long row takes its k one by one, each in log2(k) steps; short rows with several k take the
+    # steps of the largest
     step = max(1, BLOCK // draft_above.size)
     for start in range(0, k.shape[1], step):
         columns = slice(start, start + step)

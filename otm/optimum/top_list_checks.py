@@ -27,7 +27,7 @@ LARGEST_SIZE = 2**63 - 1
 def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
     """Check and sort the two lists; both of fractions, or both of floats.
 
-    The rest is what the numbers lack to one, rounded once however little it is. Floats may sum to
+    The rest is what the numbers lack to one, rounded once however little it is.  Floats may sum to
     slightly more than one; it is negative then.
     """
     lists = [_as_list(given, name, n) for given, name in zip((draft, target), NAMES, strict=True)]
@@ -82,12 +82,12 @@ def capacity_of(masses: Law, n: int | None) -> Number | None:
 
 
 def as_size(vocabulary: Any) -> int | None:
-    """Check the size of a vocabulary; None if it is not known."""
+    """Check the size of a vocabulary, at least 1; None if it is not known."""
     return None if vocabulary is None else as_integer(vocabulary, "vocabulary", 1, LARGEST_SIZE)
 
 
 def as_slack(slack: Any) -> Fraction:
-    """Check a relative error, and turn it into a fraction."""
+    """Check a relative error in [0, 1/2], and turn it into a fraction."""
     return Fraction(as_parameter(slack, "slack", exact=True, least=0, most=0.5))
 
 

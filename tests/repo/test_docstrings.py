@@ -48,8 +48,10 @@ def is_plain(value: Any) -> bool:
 def text_of_alias(name: str) -> str | None:
     """Return the string below the assignment of a name, which is all that an alias can have."""
     module, _, own = name.rpartition(".")
-    body = ast.parse(inspect.getsource(importlib.import_module(module))).body
-    for node, below in itertools.pairwise(body):
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    # names that are loaded on use are imported in a block for type checkers
+    blocks = [node.body if isinstance(node, ast.If) else [node] for node in tree.body]
+    for node, below in itertools.pairwise(itertools.chain.from_iterable(blocks)):
         if isinstance(node, ast.ImportFrom) and own in {alias.name for alias in node.names}:
             return text_of_alias(f"{node.module}.{own}")
         targets = getattr(node, "targets", [getattr(node, "target", None)])

@@ -26,8 +26,8 @@ def verify(
 ) -> Verified[npt.NDArray[np.int64]]:
     """Accept the longest part of the drafts that passes, and draw the token that follows it.
 
-    With d and t the distributions at each position, the weight of the first i of n drafts is w_0 =
-    1 and w_i = min(w_{i−1} t(x_i) / d(x_i), 1).
+    The largest i that passes its test u_i < h_i is accepted, 0 if none does, whatever the tests
+    before it said (Algorithm 2, Theorems 1 and 2).
     """
     return one_by_one(_verify_one, target_probs, draft_probs, draft_tokens, uniforms)
 
@@ -39,6 +39,10 @@ def _verify_one(
     uniforms: npt.NDArray[Any],
 ) -> list[int]:
     """Output of one chain: [γ + 1, V], [γ, V'], [γ], [γ + 2] → the tokens, without padding."""
+    # With d and t the distributions at each position, the weight of the first i of n drafts is
+    # w_0 = 1 and w_i = min(w_{i−1} t(x_i) / d(x_i), 1).  With the distributions after x_1…x_i let
+    # Z_i = Σ_x max(w_i t(x) − d(x), 0); then h_i = Z_i / (Z_i + 1 − w_i) and h_n = w_n.  The next
+    # token is drawn ∝ max(w_i t − d, 0), or from the target if i = n.
     *coins, for_residual, for_bonus = uniforms
     tokens = list(itertools.takewhile(lambda x: x >= 0, draft_tokens.tolist()))
     length = len(tokens)

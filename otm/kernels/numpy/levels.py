@@ -80,8 +80,8 @@ def select(
 ) -> tuple[int, Numbers]:
     """Accept the draft that wins, if it passes: [V], [V], [K], [2K + 1] → place or −1, masses [V].
 
-    The masses are those of q − v', or of q if no draft is running, or if the residual is empty,
-    which only rounding can make of use.
+    The masses are those of q − v', or of q if no draft is running or, by rounding alone, nothing is
+    left.  Uniforms: one for the level of each draft, one for the slot of each, one for the winner.
     """
     everything = mass(target)
     running = np.flatnonzero((tokens >= 0) & (tokens < target.size))

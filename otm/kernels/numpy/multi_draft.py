@@ -31,8 +31,8 @@ def verify_chains(
 ) -> Verified[npt.NDArray[np.int64]]:
     """Accept drafts position by position, each time among the chains that agree so far.
 
-    At each position a rule selects among the drafts of those chains that begin with the accepted
-    tokens.
+    The rule of a position sees the drafts of those chains that begin with the accepted tokens
+    (SpecTr, Theorem 2).  For K = 1 this is chain verification.
     """
     batch, _, gamma = draft_tokens.shape
     tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
@@ -67,9 +67,9 @@ def _verify_one(
         target = target_probs[c, i]  # [V]
         here = uniforms[i * per_position : (i + 1) * per_position]
         index, residual = select(target, extend(draft_probs[c, i], target), running, here)
-        if index < 0:
+        if index < 0:  # a token of the residual ends the output
             return [*output, locate(residual, for_residual)], int(agree.argmax())
         output.append(int(running[index]))
-        agree = running == running[index]
-    first = int(agree.argmax())
+        agree = running == running[index]  # all chains that have the accepted token go on
+    first = int(agree.argmax())  # no chain has a draft left: the target's next row ends it
     return [*output, locate(mass(target_probs[first, len(output)]), for_bonus)], first

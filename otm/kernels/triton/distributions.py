@@ -229,8 +229,8 @@ def summarise_logits(
 ) -> Tensor:
     """Return what `probability` reads of each row: [B, K, 2γ + 1, 4], target rows first.
 
-    Logits of one chain or several for each sequence, as `lay_out` returns them; the draft is not
-    looked at if it is one-hot.
+    Logits of one chain or several, as `lay_out` returns them; a one-hot draft is not looked at.
+    Rows beyond the end of a chain are not read, nor are their results written.
     """
     if tokens.ndim == 2:
         target, draft, tokens = target.unsqueeze(1), draft.unsqueeze(1), tokens.unsqueeze(1)

@@ -59,6 +59,12 @@ class LinearProgram:
         q(y).
     set_of, token_of : int array [variables]
         Row of `sets` and position in `tokens` of each variable, ordered by S.
+
+    Examples
+    --------
+    >>> program = packing_form(Problem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> program.sets.tolist(), program.set_capacity.tolist(), program.token_capacity.tolist()
+    ([[0, 0], [0, 1], [1, 1]], [0.5625, 0.375, 0.0625], [0.25, 0.75])
     """
 
     problem: Problem
@@ -85,6 +91,13 @@ class LinearProgramSolution:
     token_duals : array [n]
         Price w of each q(y), in [0, 1], such that u(S) + w(y) ≥ 1 for y ∈ S up to the solver's
         precision; 1 where p > 0 = q and 0 where p = 0.
+
+    Examples
+    --------
+    >>> from otm.optimum.solvers import solve_highs
+    >>> solution = solve_highs(packing_form(Problem([0.75, 0.25], [0.25, 0.75], k=2)))
+    >>> round(solution.value, 12), solution.token_duals.round(9).tolist()
+    (0.6875, [1.0, 0.0])
     """
 
     program: LinearProgram
@@ -165,6 +178,11 @@ def packing_form(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> LinearPr
     memory_limit : int, optional
         Bytes that building and solving may take, 2 GiB if left out.
 
+    Returns
+    -------
+    LinearProgram
+        For `solve_highs` and `solve_cvxpy`.
+
     Raises
     ------
     ProblemTooLargeError
@@ -196,9 +214,10 @@ def packing_form(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> LinearPr
 
 
 def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
-    """Best cut H = {w ≥ t} over all thresholds t of the prices w of q.
+    """Best cut H = {w ≥ t} over all thresholds t of the prices w of q, an array [n].
 
-    token_duals [n].
+    Its value is at most that of the dual solution, which is the mean of the values over uniform
+    t: an optimal dual solution gives a minimum cut, and any prices give a valid bound on α_k.
     """
     support = np.flatnonzero(problem.draft)  # a token with p = 0 would only add q to the cut
     order = support[np.argsort(-token_duals[support], kind="stable")]

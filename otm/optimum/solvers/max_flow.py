@@ -58,7 +58,8 @@ def alpha_by_max_flow(problem: Problem) -> Fraction:
 def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Law) -> Cut:
     """Optimal acceptance probability for any joint law of the drafts, and a minimum cut.
 
-    target [n].
+    Floats are taken as fractions, normalised exactly: the value is a Fraction.  Refused above
+    `LARGEST_FLOW`, where laws other than i.i.d. are counted by tuples of drafts.
     """
     graph, unit = _graph(drafts, target)
     flow, (reached, _) = require("networkx").minimum_cut(graph, "source", "sink")
@@ -71,7 +72,8 @@ def acceptance_by_max_flow(
 ) -> dict[frozenset[int], dict[int, Fraction]]:
     """Optimal probabilities of accepting each token, for each set of drafts.
 
-    target [n].
+    By the sets of positions that can be drafted; probabilities of zero are left out.  Floats and
+    sizes are as for `minimum_cut_by_max_flow`.
     """
     graph, _ = _graph(drafts, target)
     _, flow = require("networkx").maximum_flow(graph, "source", "sink")

@@ -31,6 +31,12 @@ class LinearProgramSize:
         Of the constraint matrix.
     bytes : int
         Peak memory of building and solving it, estimated.
+
+    Examples
+    --------
+    >>> size = size_of(Problem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> size.variables, size.rows  # three multisets and two tokens
+    (4, 5)
     """
 
     variables: int
@@ -40,6 +46,16 @@ class LinearProgramSize:
 
 def size_of(problem: Problem) -> LinearProgramSize:
     """Size of the packing form, computed without building it.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft law, the target law and the number of drafts.
+
+    Returns
+    -------
+    LinearProgramSize
+        Variables, rows, and an estimate of the bytes, whatever they are.
 
     Examples
     --------
@@ -58,7 +74,7 @@ def size_of(problem: Problem) -> LinearProgramSize:
 
 
 def check_size(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> None:
-    """Refuse a problem whose linear program would take too much memory."""
+    """Refuse a problem whose linear program would take more than so many bytes, by estimate."""
     size = size_of(problem)
     if size.bytes <= memory_limit:
         return
