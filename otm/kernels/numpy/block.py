@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm.kernels.numpy import chain
 from otm.kernels.numpy.chain import one_by_one
 from otm.kernels.numpy.distributions import UNIT, extend, locate, mass, one_hot
 from otm.kernels.verified import Verified
@@ -30,6 +31,9 @@ def verify(
     before it said (Algorithm 2, Theorems 1 and 2).
     """
     return one_by_one(_verify_one, target_probs, draft_probs, draft_tokens, uniforms)
+
+
+uniforms_per_position = chain.uniforms_per_position
 
 
 def _verify_one(
