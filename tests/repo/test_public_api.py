@@ -382,9 +382,11 @@ def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters()
     own = {
         "ArgmaxLenientPlan": {"accept_probability", "lenience"},
         "GreedyRule": {"accept_probability"},
+        "GridKSeq": {"accept_probability"},
         "ImportanceSelection": {"accept_probability", "selected_distribution", "weights"},
         "KSeq": k_seq,
         "LenientPlan": {*winner, "accepted_ratio", "lenience", "residual_of"},
+        "LevelsPlan": {"accept_probability", "winner_distribution"},
         "ListCoupling": {"couple", "lower_bound"},
         "MaximalCoupling": k_seq,
         "NonIterativeRejection": k_seq,
