@@ -43,6 +43,9 @@ GUARD_BITS = 192
 what it cannot settle is compared exactly."""
 
 
+__all__ = ["CertificateRefusedError", "check", "load"]
+
+
 class CertificateRefusedError(Exception):
     """The certificate does not prove what it claims."""
 

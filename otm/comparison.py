@@ -19,8 +19,6 @@ from otm.optimum.other_drafts import optimum_of
 from otm.problem import Problem
 from otm.rules import RULES
 
-__all__ = ["ComparedRule", "Comparison", "compare"]
-
 
 @dataclass(frozen=True, eq=False)
 class ComparedRule:

@@ -26,8 +26,6 @@ from otm.errors import (
     InvalidInputError,
 )
 
-__all__ = ["Problem", "has_rows"]
-
 _Drafts = TypeVar("_Drafts", bound=DraftDistribution)
 
 

@@ -27,8 +27,6 @@ from otm.problem import Problem
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["Certificate"]
-
 Document = dict[str, Any]
 
 LARGEST_WRITTEN_PLAN = 256

@@ -29,14 +29,12 @@ from otm.coupling.plan import Selection, TransportPlan
 from otm.drafts import Greedy, HubPairs, WithoutReplacement
 from otm.drafts.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError
-from otm.optimum.bounds import Bound, bounds
+from otm.optimum.bounds import Bound, spectr_bounds
 from otm.optimum.cut import Cut, minimum_cut
 from otm.problem import Problem
 
 if TYPE_CHECKING:
     from otm.proof import Certificate
-
-__all__ = ["Solution"]
 
 PADDING = -1
 """Stands in place of drafts that a row does not have."""
@@ -163,7 +161,7 @@ class Solution(Frozen):
         """
         self._check_single("bounds")
         self._check_iid("the bounds of the SpecTr paper", "`alpha` needs no bounds")
-        return bounds(self.problem)
+        return spectr_bounds(self.problem)
 
     def select(self, drafts: Any, uniforms: Any) -> Selection:
         """Choose an output token, by the optimal plan; for each row by its own.

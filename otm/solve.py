@@ -21,8 +21,6 @@ from otm.optimum.rows import alpha_rows, optimal_values
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
 
-__all__ = ["alpha", "solve"]
-
 _Laws = Sequence[Any]  # one law as a flat sequence of numbers
 
 

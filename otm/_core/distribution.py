@@ -28,17 +28,6 @@ from otm._core.tensors import is_tensor, to_host
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError
 
-__all__ = [
-    "as_law",
-    "as_law_pair",
-    "as_law_rows",
-    "check_sizes",
-    "mass_beyond",
-    "residual_weights",
-    "to_exact",
-    "total_variation",
-]
-
 SUM_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}
 """How far a law may sum from one before it is refused, by the type that it was given in."""
 
@@ -54,23 +43,7 @@ ROUNDING = 2.0**-50
 def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
     """Check and normalise a draft and a target law.
 
-    Parameters
-    ----------
-    draft, target : array-like [n]
-        Lists, NumPy arrays, torch tensors on any device, or sequences of `fractions.Fraction`
-        (whole numbers may stand among the fractions, or for a law beside them).  If one of the two
-        holds floats, both are taken as floats.
-
-    Returns
-    -------
-    tuple of arrays [n]
-        Read-only, each summing to one: float64 up to rounding, fractions exactly.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If a law is not one-dimensional, is empty, holds anything but finite numbers of at least
-        zero, does not sum to one within the tolerance of its type, or the lengths differ.
+    draft, target [n] → [n].
     """
     raw_draft, draft_type = _as_array(draft, "draft")
     raw_target, target_type = _as_array(target, "target")
@@ -81,29 +54,7 @@ def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
 def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
     """Check and normalise many draft and target laws; equivalent to `as_law_pair` row by row.
 
-    Parameters
-    ----------
-    draft, target : array-like [..., n]
-        Laws along the last axis, given as for `as_law_pair`.  The leading axes must broadcast;
-        either may be empty.
-
-    Returns
-    -------
-    tuple of arrays [..., n]
-        Read-only, each of the shape that it was given in: bit for bit what `as_law_pair` makes of
-        each row.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If a row is not a law, which names the row and the token; if the vocabularies differ or the
-        leading axes do not broadcast.
-
-    Examples
-    --------
-    >>> draft, target = as_law_rows([[0.5, 0.5], [0.25, 0.75]], [0, 1])
-    >>> draft.shape, target.shape
-    ((2, 2), (2,))
+    draft, target [..., n] → [..., n].
     """
     raw_draft, draft_type = _as_array(draft, "draft", rows=True)
     raw_target, target_type = _as_array(target, "target", rows=True)
@@ -124,17 +75,7 @@ def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
 def as_law(values: Any, name: str) -> Law:
     """Check and normalise one law: `as_law_pair` for a law that has no partner.
 
-    Parameters
-    ----------
-    values : array-like [n]
-        As for `as_law_pair`.
-    name : str
-        What to call the law in messages: "draft", "target".
-
-    Raises
-    ------
-    InvalidDistributionError
-        As for `as_law_pair`.
+    values [n].
     """
     return _normalise(*_as_array(values, name), name)
 
@@ -149,35 +90,14 @@ def to_exact(law: Law) -> Law:
 
 
 def total_variation(a: Law, b: Law) -> Number:
-    """Total variation distance Σ |a − b| / 2 of two laws.
-
-    Examples
-    --------
-    >>> total_variation(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
-    0.25
-    """
+    """Total variation distance Σ |a − b| / 2 of two laws."""
     return as_number(np.abs(a - b).sum() / 2)
 
 
 def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
     """Mass of all tokens but the first j of an order, for each j; not above one by rounding.
 
-    Parameters
-    ----------
-    law : array [n]
-        A law.
-    order : int array [m]
-        Different tokens.
-
-    Returns
-    -------
-    array [m + 1]
-        Of the kind of the law; summed from the end, so that small masses keep their digits.
-
-    Examples
-    --------
-    >>> mass_beyond(np.array([0.5, 0.25, 0.25]), np.array([2, 0]))
-    array([1.  , 0.75, 0.25])
+    law [n], order [m] → [m + 1].
     """
     outside = np.ones(law.size, dtype=np.bool_)
     outside[order] = False
@@ -189,16 +109,7 @@ def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
 def residual_weights(target: Law, accepted: Law) -> Law:
     """Weights max(target − accepted, 0) of the token drawn when every draft is rejected.
 
-    Parameters
-    ----------
-    target, accepted : array [n]
-        The target law, and for each token the probability that it is output as an accepted draft.
-
-    Returns
-    -------
-    array [n]
-        Weights, not normalised; the target law itself where nothing is left to draw (then a
-        rejection has probability zero up to rounding, and any law of the target's support serves).
+    target, accepted [n] → [n].
     """
     left: Law = target - accepted
     np.maximum(left, zeros(1, target), out=left)
@@ -235,13 +146,7 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Law, str]:
 
 
 def check_sizes(draft: Any, target: Any) -> None:
-    """Check that two laws, arrays or tensors [..., n], have equally many tokens.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If they have not.
-    """
+    """Check that two laws, arrays or tensors [..., n], have equally many tokens."""
     if draft.shape[-1] != target.shape[-1]:
         raise InvalidDistributionError(
             f"the draft law has {draft.shape[-1]} tokens and the target law {target.shape[-1]}; "

@@ -13,14 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, Number, read_only, running_sum, zeros
-from otm._core.distribution import as_law
+from otm._core.arithmetic import Frozen, Law, Number, is_exact, read_only, running_sum, zeros
+from otm._core.distribution import as_law, to_exact
 from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
 from otm.errors import InvalidDistributionError
-
-__all__ = ["SparseProbs", "Tokens", "align", "as_token_ids", "places_of"]
 
 Tokens: TypeAlias = npt.NDArray[np.int64]
 """Token ids, ascending."""
@@ -204,28 +202,7 @@ class SparseProbs(Frozen):
 def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
     """Write two laws on the union of their supports.
 
-    Parameters
-    ----------
-    draft, target : SparseProbs
-        The two laws.
-
-    Returns
-    -------
-    tokens : int array [m]
-        The union of the supports, ascending.
-    draft_probabilities, target_probabilities : array [m]
-        The laws on it, zero where a token is in the other support alone.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If one of the two is no SparseProbs.
-
-    Examples
-    --------
-    >>> tokens, p, q = align(SparseProbs([3, 9], [0.75, 0.25]), SparseProbs([9, 40], [0.5, 0.5]))
-    >>> tokens.tolist(), p.tolist(), q.tolist()
-    ([3, 9, 40], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5])
+    → tokens [m], draft_probabilities, target_probabilities [m].
     """
     for law, name in ((draft, "draft"), (target, "target")):
         if not isinstance(law, SparseProbs):
@@ -234,6 +211,7 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
                 "their support (`SparseProbs.from_dense`), or both on the whole vocabulary "
                 "(`.dense(n)`)"
             )
+    draft, target = of_one_kind(draft, target)
     if np.array_equal(draft.tokens, target.tokens):
         return draft.tokens, draft.probabilities, target.probabilities
     places = np.searchsorted(draft.tokens, target.tokens)
@@ -248,25 +226,13 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
 
 
 def places_of(tokens: Tokens, ids: npt.NDArray[np.int64]) -> tuple[Tokens, npt.NDArray[np.bool_]]:
-    """Places of ids in ascending tokens, and whether they are there: two arrays of the ids' shape.
-
-    Examples
-    --------
-    >>> places_of(np.array([3, 9]), np.array([9, 5]))
-    (array([1, 1]), array([ True, False]))
-    """
+    """Places of ids in ascending tokens, and whether they are there; of the shape of the ids."""
     places = np.minimum(np.searchsorted(tokens, ids), tokens.size - 1)
     return places, tokens[places] == ids
 
 
 def as_token_ids(tokens: Any, n: int | None = None) -> Tokens:
-    """Return the ids of n tokens as a read-only array, if they are ascending and from 0 on.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If they are not, or not n in number.
-    """
+    """Return the ids of n tokens as a read-only array, if they are ascending and from 0 on."""
     ids = tokens
     held = isinstance(ids, np.ndarray) and not ids.flags.writeable
     if not (held and ids.dtype == np.int64 and ids.ndim == 1):  # those of a problem are fine
@@ -281,6 +247,19 @@ def as_token_ids(tokens: Any, n: int | None = None) -> Tokens:
             "probabilities with them"
         )
     return read_only(ids)
+
+
+def of_one_kind(draft: SparseProbs, target: SparseProbs) -> tuple[SparseProbs, SparseProbs]:
+    """Write a law of one token in fractions beside a law of fractions: its 1.0 is exact."""
+    if is_exact(draft.probabilities) == is_exact(target.probabilities):
+        return draft, target
+    first, second = (
+        SparseProbs.from_support(law.tokens, to_exact(law.probabilities))
+        if law.probabilities.tolist() == [1.0]
+        else law
+        for law in (draft, target)
+    )
+    return first, second
 
 
 def _as_tokens(tokens: Any) -> npt.NDArray[np.int64]:

@@ -13,8 +13,6 @@ from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.drafts.greedy import Greedy
 
-__all__ = ["GreedyRule"]
-
 
 @dataclass(frozen=True, eq=False)
 class GreedyRule(ResidualPlan):

@@ -10,8 +10,6 @@ from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import TokenwisePlan
 from otm.kernels.numpy.k_seq import Split, find_split
 
-__all__ = ["GridKSeq"]
-
 
 @dataclass(frozen=True, eq=False)
 class GridKSeq(TokenwisePlan):

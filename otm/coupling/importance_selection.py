@@ -32,8 +32,6 @@ from otm.optimum.multisets import (
 )
 from otm.problem import Problem
 
-__all__ = ["ImportanceSelection"]
-
 LARGEST_ENUMERATION = 20_000
 """Most entries that the table of multisets may have over which an exact plan is summed."""
 

@@ -13,8 +13,6 @@ from otm.coupling.sequential import TokenwisePlan
 from otm.errors import InvalidParameterError
 from otm.optimum.division_factor import excess, optimal_division_factor
 
-__all__ = ["KSeq"]
-
 VALIDITY_TOLERANCE = 1e-12
 """How far ρβ(ρ) may stay below p_acc in floats before a given ρ is refused."""
 

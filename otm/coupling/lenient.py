@@ -24,8 +24,6 @@ from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.coupling.swaps import raise_to_one
 from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
 
-__all__ = ["ArgmaxLenientPlan", "Distance", "LenientPlan", "distance_to_target"]
-
 
 @dataclass(frozen=True)
 class Distance:

@@ -14,8 +14,6 @@ from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, winning_probabilities
 from otm.kernels.numpy.levels import Places, Table, at_node, slot_of, winner
 
-__all__ = ["LevelsPlan"]
-
 
 @dataclass(frozen=True, eq=False)
 class LevelsPlan(ResidualPlan):

@@ -17,8 +17,6 @@ from otm.coupling.list_coupling_float import FloatClocks
 from otm.coupling.plan import TransportPlan
 from otm.optimum.multisets import multiset_probabilities, multisets
 
-__all__ = ["ListCoupling"]
-
 CHUNK_ENTRIES = 2**24
 """Entries of the table of drafts by tokens that a selection works on at once: 128 MiB."""
 

@@ -8,8 +8,6 @@ from otm._core.arithmetic import as_number
 from otm.coupling.k_seq import KSeq
 from otm.errors import InvalidParameterError
 
-__all__ = ["MaximalCoupling"]
-
 
 @dataclass(frozen=True, eq=False)
 class MaximalCoupling(KSeq):

@@ -10,8 +10,6 @@ from otm._core.arithmetic import Law, Number, as_number, read_only
 from otm._core.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
 
-__all__ = ["NonIterativeRejection"]
-
 
 @dataclass(frozen=True, eq=False)
 class NonIterativeRejection(KSeq):

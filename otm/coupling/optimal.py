@@ -19,8 +19,6 @@ from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
 
-__all__ = ["OptimalPlan"]
-
 
 @dataclass(frozen=True, eq=False)
 class OptimalPlan(ResidualPlan):

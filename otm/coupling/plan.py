@@ -22,8 +22,6 @@ from otm.drafts.base import DraftDistribution
 from otm.drafts.iid import IID
 from otm.problem import Problem
 
-__all__ = ["Selection", "TransportPlan"]
-
 
 @dataclass(frozen=True, eq=False)
 class Selection:

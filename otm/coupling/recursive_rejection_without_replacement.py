@@ -20,8 +20,6 @@ from otm.coupling.residual import acceptance_ratio
 from otm.drafts.without_replacement import WithoutReplacement
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["RecursiveRejectionWithoutReplacement"]
-
 LARGEST_ENUMERATION = 2_000_000
 """Most paths of rejected drafts times tokens that are summed over."""
 

@@ -19,8 +19,6 @@ from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
 
-__all__ = ["ResidualPlan", "acceptance_ratio"]
-
 
 @dataclass(frozen=True, eq=False)
 class ResidualPlan(TransportPlan):

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import Frozen, Law, is_exact, power_slopes, running_sum, scatter_sum
 from otm.coupling.swaps import Swaps
 
-__all__ = ["Ranks", "SlotTable"]
-
 Ranks = npt.NDArray[np.int64]
 
 KEY_BITS = 62
@@ -28,22 +26,11 @@ MASS_SCALE = 2.0**62
 class SlotTable(Frozen):
     """Slots that the drafts of each token take: its own or, by a swap, a partner's.
 
-    The swaps of a token are a row of ascending cumulative probabilities, and all rows stand in one
-    sorted array of keys (row, cumulative probability), so that one binary search finds the slot of
-    a draft however many swaps its token has.  Floats are rounded to a grid that divides the grid
-    of the uniforms, and every law is computed from the rounded table: it is the law of what
-    `slot_of` does, not of what was intended.
-
-    Parameters
-    ----------
-    draft : array [m]
-        Draft law in the order of ranks.
-    swaps : Swaps
-        The s swaps between slots.
+    draft [m].
     """
 
-    draft: Law
-    swaps: Swaps
+    draft: Law  # [m]: Draft law in the order of ranks
+    swaps: Swaps  # the s swaps between slots
 
     @cached_property
     def row(self) -> Ranks:
@@ -138,20 +125,12 @@ class SlotTable(Frozen):
 
 @dataclass(frozen=True, eq=False)
 class _Side(Frozen):
-    """The moves of all tokens that swap as the lower ones, or of all that swap as the higher.
+    """The moves of all tokens that swap as the lower ones, or of all that swap as the higher."""
 
-    Attributes
-    ----------
-    owner : int array [s]
-        Rank of the token that makes each move, ascending.
-    first : int array
-        Where the moves of each owner start.
-    ends : array [s]
-        Cumulative probability of an owner's moves, below one: in units of the grid, or fractions.
-    """
-
-    owner: Ranks
-    first: Ranks
+    owner: Ranks  # [s]: Rank of the token that makes each move, ascending
+    first: Ranks  # where the moves of each owner start
+    # [s]: Cumulative probability of an owner's moves, below one: in units of the grid, or
+    # fractions
     ends: Law
 
     @classmethod

@@ -14,8 +14,6 @@ from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.drafts.hub import HubPairs
 from otm.errors import InvalidDraftCountError
 
-__all__ = ["SpecHub"]
-
 
 @dataclass(frozen=True, eq=False)
 class SpecHub(ResidualPlan):

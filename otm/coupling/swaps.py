@@ -20,27 +20,20 @@ from otm._core.ratio_order import RatioOrder
 from otm.optimum.cut import optimal_cap
 from otm.problem import Problem
 
-__all__ = ["Swaps", "match_swaps", "optimal_win_ratio", "raise_to_one"]
-
 
 @dataclass(frozen=True, eq=False)
 class Swaps(Frozen):
     """Equal masses that pairs of tokens exchange between their slots.
 
-    Ranks count the m draftable tokens in ascending order of q/p.  A token swaps either always
-    as the lower one or always as the higher one, and both columns ascend.
-
-    Attributes
-    ----------
-    low, high : int array [s]
-        Ranks of the two tokens of each swap, low < high where the mass is positive; s < m.
-    mass : array [s]
-        Mass of each of the two tokens that moves to the other's slot.
+    Ranks count the m draftable tokens in ascending order of q/p. A token swaps either always as the
+    lower one or always as the higher one, and both columns ascend.
     """
 
+    # [s]: Ranks of the two tokens of each swap, low < high where the mass is positive; s < m
     low: npt.NDArray[np.int64]
+    # [s]: Ranks of the two tokens of each swap, low < high where the mass is positive; s < m
     high: npt.NDArray[np.int64]
-    mass: Law
+    mass: Law  # [s]: Mass of each of the two tokens that moves to the other's slot
 
 
 def optimal_win_ratio(problem: Problem) -> Law:
@@ -58,17 +51,7 @@ def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number
     """Raise the low end of an ascending ratio r to a floor b ≤ 1, so that Σ p r = 1.
 
     Some draft always wins; the floor makes up for what the rule does not want to accept.
-
-    Parameters
-    ----------
-    order : RatioOrder
-        The laws along q/p.
-    ratio : array [m]
-        r before it is raised.
-    mass_below : array [m + 1]
-        Mass Σ p r of the first j tokens, as far as they can be raised.
-    missing : float or Fraction
-        1 − Σ p r.
+    ratio [m], mass_below [m + 1].
     """
     if missing <= 0:
         return ratio
@@ -86,17 +69,8 @@ def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number
 def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:
     """Match the tokens that lack winning mass with those that have too much of it.
 
-    By cumulative amount, in order (north-west corner rule).  A pair matched for the amount δ swaps
-    the mass δ / (W_high − W_low), which moves exactly δ of winning probability.
-
-    Parameters
-    ----------
-    order : RatioOrder
-        The laws along q/p.
-    k : int
-        The number of drafts.
-    win_ratio : array [m]
-        Wanted ratio r of winning to drafting, ascending, with Σ p r = 1.
+    By cumulative amount, in order (north-west corner rule).
+    win_ratio [m].
     """
     slope = power_slopes(order.draft_below, k)
     lacking = win_ratio - slope

@@ -39,9 +39,7 @@ from otm.problem import Problem
 if TYPE_CHECKING:
     from otm.optimum.solvers.linear_program import LinearProgramSolution
 
-__all__ = ["Rule", "TablePlan"]
-
-Rule = Callable[[tuple[int, ...]], Mapping[int, Any]]
+AcceptanceRule = Callable[[tuple[int, ...]], Mapping[int, Any]]
 """From drafts, i.i.d. ones in ascending order, to probabilities of accepting the tokens."""
 
 ROW_SUM_TOLERANCE = 1e-9
@@ -96,7 +94,7 @@ class TablePlan(ResidualPlan):
         object.__setattr__(self, "accept", _checked(self.problem, self.accept))
 
     @classmethod
-    def from_rule(cls, problem: Problem, rule: Rule) -> Self:
+    def from_rule(cls, problem: Problem, rule: AcceptanceRule) -> Self:
         """Write out a rule that is given as a function of the drafts.
 
         Parameters

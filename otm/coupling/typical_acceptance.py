@@ -27,8 +27,6 @@ from otm._core.numbers import as_parameter, check_name
 from otm._core.sampling import InverseCdf
 from otm.coupling.residual import ResidualPlan
 
-__all__ = ["TypicalAcceptance"]
-
 
 @dataclass(frozen=True, eq=False)
 class TypicalAcceptance(ResidualPlan):

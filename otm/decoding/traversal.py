@@ -83,27 +83,16 @@ def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Rando
 
 
 class OpenNode:
-    """A node that traversal looks at, some of its drafts being rejected already.
+    """A node during traversal, with some of its drafts already rejected.
 
-    Parameters
-    ----------
-    node : DraftNode
-        The node.
-    weight : float or Fraction
-        Probability w with which it, or something below it, shall be output.
-    target_probs : callable
-        The target's law after each path of drafts.
-
-    Attributes
-    ----------
-    left : array [m]
-        The target's law t, or what the rejected drafts have left of it, on `tokens`.
+    `weight` is the probability w that it, or something below it, is output.
     """
 
     def __init__(self, node: DraftNode, weight: Number, target_probs: TargetProbs) -> None:
         self.path = node.path
         self.weight = weight
         wanted = target_probs(node.path)
+        # the target's distribution t, or what rejected drafts have left of it, on these tokens
         self.tokens, self.left = wanted.tokens, wanted.probabilities
         if node.children:
             self.tokens, self._offered, self.left = align(node.checked_draft_probs(), wanted)

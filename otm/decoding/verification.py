@@ -21,7 +21,7 @@ import numpy as np
 from otm._core.arithmetic import Law
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
-from otm._core.sparse import SparseProbs, Tokens, align
+from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
 from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
@@ -101,6 +101,7 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
 
 def _judge(draft: int, offered: SparseProbs, wanted: SparseProbs, uniforms: Randomness) -> int:
     """Output one draft or, never equal to it, a token of the residual: the maximal coupling."""
+    offered, wanted = of_one_kind(offered, wanted)
     for_draft, for_residual = uniforms(2)
     if for_draft * offered.of(draft) < wanted.of(draft):
         return draft
@@ -193,28 +194,7 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
 def plan_of_tree(
     rule: PlanBuilder, draft_probs: SparseProbs, target_probs: SparseProbs, k: int
 ) -> TransportPlan:
-    """Plan of a rule for the drafts of a tree.
-
-    Parameters
-    ----------
-    rule : callable
-        From a problem to a plan for i.i.d. drafts.
-    draft_probs, target_probs : SparseProbs
-        Law of the drafts, and the target's.
-    k : int
-        Number of drafts.
-
-    Returns
-    -------
-    TransportPlan
-        On the tokens that the two laws can give.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the rule returns no plan, or is for drafts that are not i.i.d., or for another number of
-        them.
-    """
+    """Build the plan of a rule for k i.i.d. drafts of a tree, on the tokens of both supports."""
     plan = build_plan(rule, Problem(draft_probs, target_probs, k))
     if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
         raise InvalidParameterError(

@@ -23,8 +23,6 @@ from otm._core.sparse import Tokens, as_token_ids, places_of
 from otm._core.tensors import like
 from otm.errors import InvalidDraftsError
 
-__all__ = ["NEVER_DRAWN", "DraftDistribution"]
-
 NEVER_DRAWN = (
     "has probability 0 under the draft law, so it cannot have been drawn from it; pass the law "
     "that the drafts were really sampled from"

@@ -15,8 +15,6 @@ from otm._core.distribution import mass_beyond
 from otm._core.sampling import InverseCdf
 from otm.drafts.single import SingleDistribution
 
-__all__ = ["Greedy"]
-
 
 @dataclass(frozen=True, eq=False)
 class Greedy(SingleDistribution):

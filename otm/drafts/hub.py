@@ -15,8 +15,6 @@ from otm._core.sampling import InverseCdf
 from otm.drafts.greedy import Greedy
 from otm.drafts.single import SingleDistribution
 
-__all__ = ["HubPairs"]
-
 
 @dataclass(frozen=True, eq=False)
 class HubPairs(SingleDistribution):

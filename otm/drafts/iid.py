@@ -17,8 +17,6 @@ from otm._core.sampling import InverseCdf
 from otm._core.sparse import Tokens
 from otm.drafts.single import SingleDistribution
 
-__all__ = ["IID"]
-
 
 @dataclass(frozen=True, eq=False)
 class IID(SingleDistribution):

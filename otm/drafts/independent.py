@@ -20,8 +20,6 @@ from otm._core.sparse import Tokens
 from otm.drafts.base import DraftDistribution
 from otm.errors import InvalidDistributionError
 
-__all__ = ["Independent"]
-
 
 @dataclass(frozen=True, eq=False)
 class Independent(DraftDistribution):

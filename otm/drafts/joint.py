@@ -26,8 +26,6 @@ from otm.errors import (
     InvalidParameterError,
 )
 
-__all__ = ["Joint"]
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class Joint(DraftDistribution):

@@ -14,22 +14,16 @@ from otm._core.distribution import as_law, to_exact
 from otm._core.sparse import Tokens
 from otm.drafts.base import DraftDistribution
 
-__all__ = ["SingleDistribution"]
-
 
 @dataclass(frozen=True, eq=False)
 class SingleDistribution(DraftDistribution):
     """Drafts that are drawn from one distribution p in some way, each token with p > 0 among them.
 
-    Parameters
-    ----------
-    probs : array-like [n]
-        The distribution p; held normalised and read-only.
-    tokens : int array [n], optional
-        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
+    probs [n], tokens [n].
     """
 
-    probs: Law
+    probs: Law  # [n]: The distribution p; held normalised and read-only
+    # [n]: Token ids of the entries of p, ascending; 0 to n − 1 if left out
     tokens: Tokens | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

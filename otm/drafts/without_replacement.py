@@ -18,8 +18,6 @@ from otm.drafts.single import SingleDistribution
 from otm.drafts.successive_sampling import missed_by_first_rings
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["LARGEST_ENUMERATION", "WithoutReplacement"]
-
 LARGEST_ENUMERATION = 50_000
 """Most additions of fractions for the distribution of the set of drafts: about a second of work."""
 
@@ -117,9 +115,7 @@ class WithoutReplacement(SingleDistribution):
     def _draw(self, uniforms: Uniforms) -> Drafts:
         """Draw by inverse CDF on what is left, which the tokens drawn cut into at most k segments.
 
-        The tokens stand in ascending order of p.  So a token has at least 1/m of all mass before
-        it, and the mass of a segment, a difference of two prefix sums, keeps its digits however
-        heavy the tokens drawn are.
+        The tokens stand in ascending order of p.
         """
         tokens, below = self._ascending
         rows = np.arange(len(uniforms))

@@ -27,39 +27,9 @@ from otm.decoding.verification import TargetProbs, plan_of_tree
 def tokens_by_rule(
     rule: PlanBuilder, root: DraftNode, target_probs: TargetProbs, depth: int
 ) -> Law:
-    """Mean number of tokens that Algorithm 3 of SpecTr outputs, given the drafts.
+    """Mean number of output tokens of SpecTr's Algorithm 3, given drafts of depth L: [L + 1].
 
-    Parameters
-    ----------
-    rule : callable
-        From a problem to a plan for i.i.d. drafts.
-    root : DraftNode
-        The drafts.
-    target_probs : callable
-        The target's law after each path of drafts.
-    depth : int
-        L, how many levels of the tree to look at.
-
-    Returns
-    -------
-    array [L + 1]
-        Entry γ is the mean where the paths are cut to γ drafts; the first is 1.  Fractions if the
-        laws are.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the rule is for drafts that are not i.i.d., or for another number of them.
-
-    Examples
-    --------
-    >>> from otm.coupling import KSeq
-    >>> from otm._core.sparse import SparseProbs
-    >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
-    >>> root = DraftNode()
-    >>> root.draw_children(draft, 1, lambda m: np.full(m, 0.5))
-    >>> tokens_by_rule(KSeq, root, lambda path: q, 1).round(12)  # 1 + q(0)/p(0)
-    array([1.        , 1.33333333])
+    Entry γ is the mean for paths cut to γ drafts; entry 0 is 1.  Fractions if the probs are.
     """
     reached = zeros(depth + 1, target_probs(root.path).probabilities)
 
@@ -85,34 +55,10 @@ def tokens_by_rule(
 
 
 def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) -> Law:
-    """Mean number of tokens that traversal verification outputs, given the drafts.
+    """Mean number of output tokens of traversal verification, given drafts of depth L: [L + 1].
 
-    Parameters
-    ----------
-    root : DraftNode
-        The drafts.
-    target_probs : callable
-        The target's law after each path of drafts.
-    depth : int
-        L, how many levels of the tree to look at.
-
-    Returns
-    -------
-    array [L + 1]
-        Entry γ is the mean where the paths are cut to γ drafts, for each of which the tree is gone
-        through again, as what is accepted depends on what is below.
-
-    Examples
-    --------
-    Both drafts pass together, with the third token; the first alone has q(0)/p(0) = 1/2.
-
-    >>> from otm._core.sparse import SparseProbs
-    >>> laws = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
-    >>> root = DraftNode()
-    >>> root.draw_children(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
-    >>> root.children[0].draw_children(SparseProbs([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
-    >>> tokens_by_traversal(root, lambda path: laws[path[:1]], 2).tolist()
-    [1.0, 1.5, 3.0]
+    Entry γ is the mean for paths cut to γ drafts; the tree is traversed anew for each γ, as what is
+    accepted depends on what is below.
     """
     one: Number = 1 + 0 * target_probs(root.path).probabilities.item(0)
 

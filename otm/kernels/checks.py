@@ -20,8 +20,6 @@ from otm.errors import (
     InvalidUniformsError,
 )
 
-__all__ = ["check_arguments"]
-
 SUM_TOLERANCE = {
     "float16": 1e-2,
     "bfloat16": 1e-2,
@@ -51,8 +49,7 @@ def check_arguments(
     """Check all arguments of a verification, as arrays of a library: numpy or torch.
 
     `several` says whether a sequence has several chains, and `per_position` how many uniforms so
-    many chains take at a position.  In what is said of K chains, chain bK + c is chain c of
-    sequence b.
+    many chains take at a position.
     """
     kind = library.ndarray if library.__name__ == "numpy" else library.Tensor
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from otm.kernels.workspace import Workspace
 from otm.rules import named
 
-__all__ = ["verify_logits", "verify_probs"]
-
 
 def verify_probs(
     target_probs: Any,

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Workspace"]
-
 
 class Workspace:
     """Buffers that grow on demand and stay where they are once they are large enough.

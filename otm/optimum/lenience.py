@@ -15,13 +15,6 @@ from otm._core.numbers import as_parameter
 from otm.optimum.cut import optimal_cap, optimal_value
 from otm.problem import Problem
 
-__all__ = [
-    "acceptance_at_distance",
-    "closest_ratio",
-    "lenient_cap",
-    "lenient_value",
-]
-
 
 def lenient_value(problem: Problem, lenience: Number) -> Number:
     """Largest acceptance probability α_k(l) when Pr(Y = y) ≤ q(y)/l is all that is asked.
@@ -135,11 +128,5 @@ def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
 
 
 def check_lenience(problem: Problem, lenience: Number) -> Number:
-    """Return the lenience in the numbers of the problem.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not in (0, 1].
-    """
+    """Return the lenience in the numbers of the problem."""
     return as_parameter(lenience, "lenience", above=0, most=1, exact=problem.exact)

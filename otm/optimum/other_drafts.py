@@ -25,8 +25,6 @@ from otm.optimum.random_order import ITERATIONS, TOLERANCE, bounds_by_random_ord
 from otm.optimum.solvers.max_flow import fits_max_flow, minimum_cut_by_max_flow
 from otm.problem import Problem
 
-__all__ = ["Optimum", "optimum_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Optimum:

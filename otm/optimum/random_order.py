@@ -25,8 +25,6 @@ from otm._core.numbers import as_positive, as_real
 from otm.drafts.base import DraftDistribution
 from otm.optimum.cut import Cut
 
-__all__ = ["ITERATIONS", "TOLERANCE", "BoundedOptimum", "bounds_by_random_order"]
-
 Floats = npt.NDArray[np.float64]
 
 ITERATIONS = 300

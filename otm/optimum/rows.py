@@ -18,8 +18,6 @@ from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_law_rows
 from otm.errors import InvalidDistributionError
 
-__all__ = ["alpha_rows", "law_axes", "optimal_values"]
-
 BLOCK = 2**15
 """Numbers of each array that are worked on at a time, a row at the least: they stay in cache."""
 
@@ -27,37 +25,7 @@ BLOCK = 2**15
 def optimal_values(draft: Law, target: Law, k: npt.ArrayLike) -> tuple[Law, Counts]:
     """Optimal acceptance probabilities α_k of many pairs of laws, and the sizes of minimum cuts.
 
-    Parameters
-    ----------
-    draft, target : array [..., n]
-        Laws along the last axis, normalised: floats, or both fractions.
-    k : int or int array [...]
-        Numbers of drafts, at least 1.  All leading axes broadcast; the laws are neither copied nor
-        sorted again along axes that only k has.
-
-    Returns
-    -------
-    tuple of arrays [...]
-        α_k, and the number j of tokens in a minimum cut, those of least q/p.
-
-    Raises
-    ------
-    InvalidDraftCountError
-        If k does not broadcast with the laws.
-
-    Notes
-    -----
-    Beyond its results it takes the memory of a few dozen arrays of `BLOCK` numbers, or of one row,
-    if that is longer.  Where all k are equal, or a row is long, a draft count costs log2(k) steps;
-    many short rows with several k take the steps of the largest.
-
-    Examples
-    --------
-    >>> draft = np.array([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]])
-    >>> target = np.array([0.5, 0.5, 0.0, 0.0])
-    >>> optimal_values(draft[:, None], target, [1, 2, 8])[0]
-    array([[0.5       , 0.75      , 0.99609375],
-           [1.        , 1.        , 1.        ]])
+    draft, target [..., n], k [...] → [...].
     """
     return _by_blocks(draft, target, np.asarray(k, dtype=np.int64), lambda *laws: laws)
 
@@ -65,32 +33,7 @@ def optimal_values(draft: Law, target: Law, k: npt.ArrayLike) -> tuple[Law, Coun
 def alpha_rows(p: Any, q: Any, k: Any) -> Law:
     """α_k of rows as they are given; equivalent to `optimal_values` after `as_law_rows`.
 
-    Rows of float arrays are checked and normalised as they are met, in cache: a normalised copy of
-    all of them can cost more than the rest together.
-
-    Parameters
-    ----------
-    p, q : array-like [..., n]
-        Draft and target laws, as for `otm._core.distribution.as_law_rows`.
-    k : int or int array-like [...]
-        Numbers of drafts.
-
-    Returns
-    -------
-    array [...]
-        α_k in float64, or in fractions if the laws were given so.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If a row is not a law, which names the row, or the laws do not fit together.
-    InvalidDraftCountError
-        If a k is not an integer of at least 1, or k does not broadcast with the laws.
-
-    Examples
-    --------
-    >>> alpha_rows([[0.75, 0.25], [0.5, 0.5]], [0.25, 0.75], k=[2, 1])
-    array([0.6875, 0.75  ])
+    p, q [..., n], k [...] → [...].
     """
     counts = as_draft_counts(k)
     if _are_float_rows(p, q):
@@ -143,26 +86,7 @@ def _by_blocks(
 
 
 def law_axes(laws: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], int, int]:
-    """Tell the axes along which the laws change from those along which k alone does.
-
-    Parameters
-    ----------
-    laws : tuple
-        Leading shape of the laws.
-    shape : tuple
-        What it broadcasts to with that of k.
-
-    Returns
-    -------
-    tuple
-        All axes of `shape`, the laws' own first; the number of rows that these hold, and of
-        columns that the others hold.
-
-    Examples
-    --------
-    >>> law_axes((5, 1), (2, 5, 3))
-    ([1, 0, 2], 5, 6)
-    """
+    """Tell the axes along which the laws change from those along which k alone does."""
     sizes = (1,) * (len(shape) - len(laws)) + laws
     axes = sorted(range(len(shape)), key=lambda axis: sizes[axis] == 1)
     columns = math.prod(shape[axis] for axis in axes if sizes[axis] == 1)

@@ -87,6 +87,17 @@ def test_a_vocabulary_that_is_too_small_is_refused() -> None:
         SparseProbs([9], [1.0]).dense(9)
 
 
+def test_a_certain_token_is_a_fraction_beside_fractions() -> None:
+    """Bug: a float in a law of fractions, by which everything that follows is rounded."""
+    certain = SparseProbs.from_support(np.array([3]), np.ones(1))
+    law = SparseProbs([1, 3], [Fraction(1, 3), Fraction(2, 3)])
+    for pair in ((certain, law), (law, certain)):
+        _, *aligned = align(*pair)
+        assert {type(p) for probabilities in aligned for p in probabilities} == {Fraction}
+    floats = SparseProbs([1, 3], [0.25, 0.75])
+    assert {p.dtype for p in align(certain, floats)[1:]} == {np.dtype(np.float64)}
+
+
 @given(pairs(max_tokens=6, exact=True))
 def test_alignment_is_on_the_union_of_the_supports(pair: Any) -> None:
     sparse = [SparseProbs.from_dense(law) for law in pair]

@@ -14,7 +14,7 @@ from otm._core.arithmetic import running_sum
 from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan, distance_to_target
 from otm.coupling.swaps import raise_to_one
 from otm.coupling.typical_acceptance import TypicalAcceptance
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.optimum.cut import optimal_value
 from otm.optimum.lenience import acceptance_at_distance, lenient_value
 from otm.problem import Problem
@@ -146,7 +146,7 @@ def test_bad_parameters() -> None:
     problem = Problem([0.5, 0.5], [0.5, 0.5], 1)
     with pytest.raises(InvalidParameterError, match=r"\(0, 1\]"):
         LenientPlan(problem, 0)
-    with pytest.raises(InvalidParameterError, match="closest"):
+    with pytest.raises(UnknownMethodError, match="closest"):
         LenientPlan(problem, 0.5, "best")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match=r"\(0, 1\]"):
         ArgmaxLenientPlan(problem, 2)

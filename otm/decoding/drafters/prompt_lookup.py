@@ -41,7 +41,8 @@ class PromptLookup(Drafter):
     Notes
     -----
     Drafts are certain: their laws give all mass to one token, so that a draft x is accepted with
-    the probability that the target gives it, and no uniform is used.
+    the probability that the target gives it, and no uniform is used.  The 1.0 of such a law is read
+    as a fraction where the target model's laws are fractions, and the loop stays exact.
 
     References
     ----------

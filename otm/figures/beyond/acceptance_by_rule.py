@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw", "full_data"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 PROMPTS, TOKENS, EVERY = 80, 40, 20

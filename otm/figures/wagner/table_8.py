@@ -32,8 +32,6 @@ from otm.models import load
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.EXPERIMENT
 GAMMAS = (3, 5, 10, 15)
 METHODS = ("baseline", "exact", "sigmoid")

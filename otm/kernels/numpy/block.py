@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.numpy.chain import one_by_one, uniforms_per_position
+from otm.kernels.numpy.chain import one_by_one
 from otm.kernels.numpy.distributions import UNIT, extend, locate, mass, one_hot
 from otm.kernels.verified import Verified
-
-__all__ = ["uniforms_per_position", "verify"]
 
 
 def verify(
@@ -28,12 +26,8 @@ def verify(
 ) -> Verified[npt.NDArray[np.int64]]:
     """Accept the longest part of the drafts that passes, and draw the token that follows it.
 
-    With d and t the distributions at each position, the weight of the first i of n drafts is
-    w_0 = 1 and w_i = min(w_{i−1} t(x_i) / d(x_i), 1).  Let Z_i = Σ_x max(w_i t(x) − d(x), 0), with
-    the distributions after x_1…x_i.  The first i drafts pass their test if u_i < h_i, where
-    h_i = Z_i / (Z_i + 1 − w_i) and h_n = w_n.  The largest i that passes is accepted, 0 if none
-    does, whatever the tests before it said; the next token is drawn ∝ max(w_i t − d, 0), or from
-    the target if i = n (Algorithm 2, Theorems 1 and 2).
+    With d and t the distributions at each position, the weight of the first i of n drafts is w_0 =
+    1 and w_i = min(w_{i−1} t(x_i) / d(x_i), 1).
     """
     return one_by_one(_verify_one, target_probs, draft_probs, draft_tokens, uniforms)
 

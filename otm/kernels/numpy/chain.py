@@ -15,8 +15,6 @@ import numpy.typing as npt
 from otm.kernels.numpy.distributions import extend, locate, mass, one_hot
 from otm.kernels.verified import Verified
 
-__all__ = ["one_by_one", "uniforms_per_position", "verify"]
-
 
 def verify(
     target_probs: npt.NDArray[Any],

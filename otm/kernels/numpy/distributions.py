@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["UNIT", "extend", "locate", "mass", "one_hot", "probs_from_logits"]
-
 UNIT = 2.0**61
 """Probabilities are added as whole numbers of this many parts.
 

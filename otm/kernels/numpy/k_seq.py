@@ -24,10 +24,6 @@ from otm.kernels.numpy.distributions import UNIT, mass
 from otm.kernels.numpy.multi_draft import verify_chains
 from otm.kernels.verified import Verified
 
-__all__ = [
-    "INTERVALS", "SHARES", "Split", "find_split", "select", "uniforms_per_position", "verify",
-]  # fmt: skip
-
 INTERVALS = 16
 """Between the fixed factors, which are ρ = 1 + (K − 1)(g / 16)² for g = 0, …, 16."""
 

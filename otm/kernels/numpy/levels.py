@@ -24,11 +24,6 @@ from otm.kernels.numpy.k_seq import at_least_once
 from otm.kernels.numpy.multi_draft import verify_chains
 from otm.kernels.verified import Verified
 
-__all__ = [
-    "LEAST_RATIO", "STEPS", "Places", "Table", "at_node", "ratio_grid", "select", "slot_of",
-    "uniforms_per_position", "verify", "winner",
-]  # fmt: skip
-
 STEPS = 32
 """Levels for each octave of the ratio; a power of two, which the kernels need."""
 
@@ -86,8 +81,7 @@ def select(
     """Accept the draft that wins, if it passes: [V], [V], [K], [2K + 1] → place or −1, masses [V].
 
     The masses are those of q − v', or of q if no draft is running, or if the residual is empty,
-    which only rounding can make of use.  The uniforms are one for the level of each draft, one for
-    the slot of each, and a coin for the winner.
+    which only rounding can make of use.
     """
     everything = mass(target)
     running = np.flatnonzero((tokens >= 0) & (tokens < target.size))

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from otm.kernels.numpy.distributions import extend, locate, mass
 from otm.kernels.verified import Verified
 
-__all__ = ["Select", "verify_chains"]
-
 Select = Callable[..., tuple[int, npt.NDArray[Any]]]
 """What a rule does at one node: target [V], draft [V], tokens [K] (−1: not running), its uniforms.
 
@@ -34,9 +32,7 @@ def verify_chains(
     """Accept drafts position by position, each time among the chains that agree so far.
 
     At each position a rule selects among the drafts of those chains that begin with the accepted
-    tokens.  If it accepts one, all of them that have this token go on; if not, a token of the
-    residual ends the output; and when no chain has a draft left, a token of the target's next row
-    does (SpecTr, Theorem 2).  For K = 1 this is chain verification.
+    tokens.
     """
     batch, _, gamma = draft_tokens.shape
     tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from otm.kernels.verified import Verified
 
-__all__ = ["verify", "verify_from_logits"]
-
 
 def verify(
     target_probs: Tensor, draft_probs: Tensor | None, draft_tokens: Tensor, uniforms: Tensor

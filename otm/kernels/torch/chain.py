@@ -12,8 +12,6 @@ from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.torch.distributions import at, extend, join_output, locate, mass
 from otm.kernels.verified import Verified
 
-__all__ = ["verify"]
-
 
 def verify(
     target_probs: Tensor, draft_probs: Tensor | None, draft_tokens: Tensor, uniforms: Tensor

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from otm.kernels.numpy.distributions import UNIT
 
-__all__ = ["at", "extend", "join_output", "locate", "mass", "probs_from_logits"]
-
 
 def probs_from_logits(
     target_logits: Tensor,

@@ -13,8 +13,6 @@ from otm.kernels.torch.distributions import mass
 from otm.kernels.torch.multi_draft import Choice, verify_chains
 from otm.kernels.verified import Verified
 
-__all__ = ["at_least_once", "find_split", "select", "verify"]
-
 
 class Split(NamedTuple):
     """`otm.kernels.numpy.k_seq.Split` of B nodes: float64 Tensors [B, 1]."""

@@ -17,8 +17,6 @@ from otm.kernels.torch.k_seq import at_least_once
 from otm.kernels.torch.multi_draft import Choice, verify_chains
 from otm.kernels.verified import Verified
 
-__all__ = ["make_table", "ratio_grid", "select", "verify"]
-
 
 class Table(NamedTuple):
     """`otm.kernels.numpy.levels.Table` of B nodes: Tensors [B, …]."""

@@ -11,8 +11,6 @@ from torch import Tensor
 from otm.kernels.torch.distributions import extend, join_output, locate, mass
 from otm.kernels.verified import Verified
 
-__all__ = ["Choice", "Select", "verify_chains"]
-
 
 class Choice(NamedTuple):
     """What a rule chose at one node of each of B sequences."""

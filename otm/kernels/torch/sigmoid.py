@@ -22,8 +22,6 @@ from otm.kernels.torch.distributions import mass
 from otm.kernels.torch.softmax import check_vocabulary, sigmoid
 from otm.kernels.verified import Verified
 
-__all__ = ["SCALES", "output_distribution", "sigmoid_distance", "verify_sigmoid"]
-
 SCALES = (-1e4, 1e4)
 """The scales a and b that the paper takes for summarisation."""
 

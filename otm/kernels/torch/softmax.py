@@ -18,8 +18,6 @@ from torch import Tensor
 from otm.errors import InvalidDistributionError
 from otm.kernels.triton.runtime import BLOCK
 
-__all__ = ["check_vocabulary", "exp2", "probs_from_logits", "sigmoid", "softmax"]
-
 COEFFICIENTS = (
     0.6931471824645996,
     0.24022647738456726,

@@ -21,8 +21,6 @@ from otm.kernels.triton.runtime import check_device, constant, jit, launch, lay_
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 
-__all__ = ["verify", "verify_from_logits"]
-
 _PART = constant(1 / UNIT)
 
 

@@ -21,8 +21,6 @@ from otm.kernels.triton.runtime import check_device, jit, launch, lay_out, padde
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 
-__all__ = ["verify", "verify_from_logits", "verify_sigmoids"]
-
 
 def verify(
     target_probs: Tensor,

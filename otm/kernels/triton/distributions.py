@@ -25,8 +25,6 @@ from otm.kernels.triton import runtime
 from otm.kernels.triton.runtime import constant, jit, launch, padded, tl
 from otm.kernels.workspace import Workspace
 
-__all__ = ["chain_length", "mass", "probability", "summarise_logits"]
-
 C1, C2, C3, C4, C5, C6 = map(constant, COEFFICIENTS)
 _LEAST_EXPONENT = constant(LEAST_EXPONENT)
 _LOG2_E = constant(LOG2_E)
@@ -227,9 +225,8 @@ def summarise_logits(
 ) -> Tensor:
     """Return what `probability` reads of each row: [B, K, 2γ + 1, 4], target rows first.
 
-    Logits of one chain or several for each sequence, as `lay_out` returns them; the draft
-    is not looked at if it is one-hot.  Rows that no decision can look at, beyond the end of a
-    chain, are not read, nor is their result written.
+    Logits of one chain or several for each sequence, as `lay_out` returns them; the draft is not
+    looked at if it is one-hot.
     """
     if tokens.ndim == 2:
         target, draft, tokens = target.unsqueeze(1), draft.unsqueeze(1), tokens.unsqueeze(1)

@@ -8,8 +8,6 @@ from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.triton.distributions import mass, probability
 from otm.kernels.triton.runtime import constant, jit, tl
 
-__all__ = ["first_above", "masses", "of_drafts", "pick_block", "write_output"]
-
 _UNIT = constant(UNIT)
 
 

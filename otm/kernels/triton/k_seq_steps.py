@@ -7,8 +7,6 @@ from otm.kernels.numpy.k_seq import INTERVALS, SHARES
 from otm.kernels.triton.distributions import mass
 from otm.kernels.triton.runtime import constant, jit, padded, tl
 
-__all__ = ["FACTORS", "add_up_factors", "find_split", "one_draft"]
-
 FACTORS = INTERVALS + 1
 """Sums that are kept of a node: one for each fixed factor."""
 

@@ -8,8 +8,6 @@ from otm.kernels.triton.multi_draft import verify_chains
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 
-__all__ = ["verify", "verify_from_logits"]
-
 
 def verify(
     target_probs: Tensor,

@@ -15,8 +15,6 @@ from otm.kernels.triton.distributions import mass
 from otm.kernels.triton.k_seq_steps import at_least_once
 from otm.kernels.triton.runtime import constant, jit, padded, tl
 
-__all__ = ["add_to_levels", "choose_slot", "make_table", "node_size", "sizes", "won"]
-
 _UNIT = constant(UNIT)
 _BITS = constant(STEPS.bit_length() - 1)
 _FIRST = constant(((1023 + LEAST_RATIO) << (STEPS.bit_length() - 1)) - 1)

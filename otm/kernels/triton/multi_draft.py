@@ -24,8 +24,6 @@ from otm.kernels.triton.runtime import check_device, launch, lay_out, padded
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 
-__all__ = ["verify_chains"]
-
 
 def verify_chains(
     target: Tensor,

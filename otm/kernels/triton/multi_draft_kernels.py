@@ -16,8 +16,6 @@ from otm.kernels.triton.multi_draft_steps import (
 )
 from otm.kernels.triton.runtime import jit, tl
 
-__all__ = ["add_up", "draw", "make_tables"]
-
 
 @jit
 def add_up(

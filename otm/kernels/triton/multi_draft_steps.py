@@ -10,8 +10,6 @@ from otm.kernels.triton.k_seq_steps import find_split, one_draft
 from otm.kernels.triton.levels_steps import choose_slot, won
 from otm.kernels.triton.runtime import constant, jit, tl
 
-__all__ = ["advance", "at_node", "drafts_at", "first_of", "to_draw_from"]
-
 _UNIT = constant(UNIT)
 
 

@@ -20,14 +20,11 @@ from otm.kernels.workspace import Workspace
 
 if TYPE_CHECKING or is_installed("triton"):
     import triton
-    import triton.language as tl
+    from triton import language
+
+    tl = language
 else:
     triton = tl = None
-
-__all__ = [
-    "BLOCK", "WARPS", "check_device", "compiles", "constant", "interpreted", "jit",
-    "launch", "lay_out", "padded", "tl",
-]  # fmt: skip
 
 BLOCK = 4096
 """Tokens that one program looks at, whatever the batch: results do not depend on the batch."""

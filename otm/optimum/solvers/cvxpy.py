@@ -15,8 +15,6 @@ from otm._core.optional import require
 from otm.errors import SolverError
 from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution
 
-__all__ = ["solve_cvxpy"]
-
 
 def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearProgramSolution:
     """Solve the packing form with cvxpy and Clarabel.

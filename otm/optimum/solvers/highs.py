@@ -10,8 +10,6 @@ from otm._core.optional import require
 from otm.errors import SolverError
 from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution
 
-__all__ = ["solve_highs"]
-
 TOLERANCE = 1e-10
 """Feasibility tolerance, the least that HiGHS takes; its default of 1e-7 costs up to 1e-8 of α."""
 

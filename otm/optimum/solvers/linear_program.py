@@ -31,19 +31,8 @@ from otm.optimum.multisets import (
     multiset_rank,
     multisets,
 )
-from otm.optimum.solvers.program_size import LinearProgramSize, check_size, size_of
+from otm.optimum.solvers.program_size import check_size
 from otm.problem import Problem
-
-__all__ = [
-    "MEMORY_LIMIT",
-    "LinearProgram",
-    "LinearProgramSize",
-    "LinearProgramSolution",
-    "check_size",
-    "cut_from_duals",
-    "packing_form",
-    "size_of",
-]
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -209,21 +198,7 @@ def packing_form(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> LinearPr
 def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
     """Best cut H = {w ≥ t} over all thresholds t of the prices w of q.
 
-    Its value is at most that of the dual solution, which is the mean of the values over uniform
-    t: an optimal dual solution gives a minimum cut, and any prices give a valid bound on α_k.
-
-    Parameters
-    ----------
-    problem : Problem
-        The cut is valued in its numbers, exactly for fractions.
-    token_duals : array [n]
-        Prices, as in `LinearProgramSolution`.
-
-    Examples
-    --------
-    >>> cut = cut_from_duals(Problem([0.75, 0.25], [0.25, 0.75], k=2), np.array([1.0, 0]))
-    >>> round(cut.value, 12), cut.tokens.tolist()
-    (0.6875, [0])
+    token_duals [n].
     """
     support = np.flatnonzero(problem.draft)  # a token with p = 0 would only add q to the cut
     order = support[np.argsort(-token_duals[support], kind="stable")]

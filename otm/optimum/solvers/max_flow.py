@@ -23,14 +23,6 @@ from otm.optimum.cut import Cut
 from otm.optimum.multisets import scientific
 from otm.problem import Problem
 
-__all__ = [
-    "LARGEST_FLOW",
-    "acceptance_by_max_flow",
-    "alpha_by_max_flow",
-    "fits_max_flow",
-    "minimum_cut_by_max_flow",
-]
-
 LARGEST_FLOW = 50_000
 """Most edges from sets (or tuples) to tokens, times the number of drafts: a second or two."""
 
@@ -66,28 +58,7 @@ def alpha_by_max_flow(problem: Problem) -> Fraction:
 def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Law) -> Cut:
     """Optimal acceptance probability for any joint law of the drafts, and a minimum cut.
 
-    Parameters
-    ----------
-    drafts : DraftDistribution
-        The joint law; floats are taken as fractions, normalised exactly.
-    target : array [n]
-        The target law, checked; floats are taken as fractions.
-
-    Returns
-    -------
-    Cut
-        The value is α(P, q), a Fraction.
-
-    Raises
-    ------
-    ProblemTooLargeError, MissingDependencyError
-        As for `alpha_by_max_flow`; laws other than i.i.d. are counted by tuples of drafts.
-
-    Examples
-    --------
-    >>> from otm.drafts import Joint
-    >>> minimum_cut_by_max_flow(Joint({(0, 1): 0.5, (0, 0): 0.5}, n=2), np.array([0.25, 0.75]))
-    Cut(value=Fraction(3, 4), tokens=array([0]))
+    target [n].
     """
     graph, unit = _graph(drafts, target)
     flow, (reached, _) = require("networkx").minimum_cut(graph, "source", "sink")
@@ -100,29 +71,7 @@ def acceptance_by_max_flow(
 ) -> dict[frozenset[int], dict[int, Fraction]]:
     """Optimal probabilities of accepting each token, for each set of drafts.
 
-    Parameters
-    ----------
-    drafts : DraftDistribution
-        The joint distribution; floats are taken as fractions, normalised exactly.
-    target : array [n]
-        The target distribution, checked; floats are taken as fractions.
-
-    Returns
-    -------
-    dict
-        From the sets of positions that can be drafted; probabilities of zero are left out.
-
-    Raises
-    ------
-    ProblemTooLargeError, MissingDependencyError
-        As for `minimum_cut_by_max_flow`.
-
-    Examples
-    --------
-    >>> from otm.drafts import Joint
-    >>> drafts = Joint({(0, 1): 0.5, (0, 0): 0.5}, n=2)
-    >>> acceptance_by_max_flow(drafts, np.array([0.5, 0.5]))[frozenset({0, 1})]
-    {1: Fraction(1, 1)}
+    target [n].
     """
     graph, _ = _graph(drafts, target)
     _, flow = require("networkx").maximum_flow(graph, "source", "sink")
