@@ -35,11 +35,12 @@ def _builder(rule: Rule) -> PlanBuilder:
         return cls
 
     def limited(problem: Problem) -> TransportPlan:
-        if not problem.shape and problem.k > limit:
+        plan = cls(problem)  # which refuses rows
+        if problem.k > limit:
             raise ProblemTooLargeError(
                 f"the rule {rule.name} takes at most {limit} drafts, not k = {problem.k}"
             )
-        return cls(problem)
+        return plan
 
     return limited
 
