@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
+from otm._core.numbers import as_positive
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, winning_probabilities
-from otm.kernels.numpy.levels import Places, Table, at_node, slot_of, winner
+from otm.kernels.numpy.levels import STEPS, Places, Table, at_node, slot_of, winner
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,13 @@ class LevelsPlan(ResidualPlan):
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
+    steps : int, optional
+        Levels for each octave of the ratio, those of the kernels if left out.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the number of levels is not an integer of at least 1.
 
     Examples
     --------
@@ -36,6 +44,11 @@ class LevelsPlan(ResidualPlan):
     >>> round(plan.acceptance, 4)   # the optimum is 0.6875
     0.6875
     """
+
+    steps: int = STEPS
+
+    def __post_init__(self) -> None:
+        as_positive(self.steps, "steps")
 
     @property
     def uniforms_per_selection(self) -> int:
@@ -61,7 +74,7 @@ class LevelsPlan(ResidualPlan):
     @cached_property
     def _node(self) -> tuple[Places, Table]:
         k = self.problem.k
-        node = at_node(self.problem.target, self.problem.draft, k, k)
+        node = at_node(self.problem.target, self.problem.draft, k, k, self.steps)
         for array in (*node[0], *node[1]):
             read_only(array)
         return node

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from otm.coupling import PLANS, KSeq, LenientPlan, TablePlan
+from otm.coupling import PLANS, KSeq, LenientPlan, LevelsPlan, TablePlan
 from otm.problem import Problem
 
 
@@ -30,8 +30,14 @@ def strictest_lenience(problem: Problem) -> LenientPlan:
     return LenientPlan(problem, 1)
 
 
+def few_levels(problem: Problem) -> LevelsPlan:
+    """Levels, but few of them: a finer grid is the same code and takes minutes in fractions."""
+    return LevelsPlan(problem, steps=2)
+
+
 TESTED = {
     **PLANS,
+    "levels": few_levels,
     "k-Seq above rho*": k_seq_above,
     "table": careless_table,
     "lenient, l = 1": strictest_lenience,

@@ -386,7 +386,7 @@ def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters()
         "ImportanceSelection": {"accept_probability", "selected_distribution", "weights"},
         "KSeq": k_seq,
         "LenientPlan": {*winner, "accepted_ratio", "lenience", "residual_of"},
-        "LevelsPlan": {"accept_probability", "winner_distribution"},
+        "LevelsPlan": {"accept_probability", "steps", "winner_distribution"},
         "ListCoupling": {"couple", "lower_bound"},
         "MaximalCoupling": k_seq,
         "NonIterativeRejection": k_seq,
