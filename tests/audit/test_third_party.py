@@ -78,7 +78,8 @@ def test_runs_leave_the_generator_of_torch_alone_and_repeat_themselves() -> None
     assert torch.equal(torch.get_rng_state(), before)
 
 
-# FlashInfer needs a GPU, and vLLM is large: stand-ins take their arguments and return what they document
+# FlashInfer needs a GPU, and vLLM is large: stand-ins take their arguments, and return what they
+# document
 
 
 def _verified(target: Any, draft: Any, drafts: Any, bonus: Any, uniforms: Any) -> Any:
