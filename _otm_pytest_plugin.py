@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def otm_budget(pytestconfig: pytest.Config) -> Budget:
-    """Budget of false alarms of this run: `check_law`, `check_probability` and `check_mean`.
+    """Share the false alarms of this run among all Monte Carlo checks.
 
     An `otm.testing.Budget`; its numbers are those of the options ``--otm-false-alarms`` and
     ``--otm-capacity``, or of the settings ``otm_false_alarms`` and ``otm_capacity``.

@@ -36,15 +36,10 @@ except ImportError as error:
     print(f"nothing is compiled: torch and triton are needed ({error})")
     sys.exit()
 
-from otm.kernels import (
-    block_triton,
-    chain_triton,
-    laws_triton,
-    multi_draft_checks,
-    multi_draft_triton,
-    sigmoid,
-    triton_,
-)
+from otm.kernels import verify_logits, verify_probs
+from otm.kernels.registry import uniforms_per_position
+from otm.kernels.triton import block, chain, distributions, multi_draft, runtime
+from otm.rules import names
 
 TARGET = GPUTarget("cuda", 90, 32)
 RESULTS = Path(__file__).parent / "results" / "kernels-sm90.json"
@@ -55,9 +50,9 @@ QUICK = {
     "chain, probabilities, drawn, fp32, V = 128,256",
     "block, logits, one-hot, bf16, V = 128,256",
     "block, logits, drawn, fp32, V = 1",
-    "k-seq, probabilities, drawn, fp32, V = 128,256",
+    "grid k-Seq, probabilities, drawn, fp32, V = 128,256",
     "levels, probabilities, drawn, fp32, V = 128,256",
-    "k-seq, logits, drawn, bf16, V = 128,256",
+    "grid k-Seq, logits, drawn, bf16, V = 128,256",
     "levels, logits, drawn, bf16, V = 128,256",
 }
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -89,23 +84,23 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        for module in (block_triton, chain_triton, laws_triton, multi_draft_triton):
+        for module in (block, chain, distributions, multi_draft):
             stack.enter_context(mock.patch.object(module, "launch", record))
-        for module in (block_triton, chain_triton, multi_draft_triton):
+        for module in (block, chain, multi_draft):
             stack.enter_context(mock.patch.object(module, "check_device"))
         yield launches
 
 
 def specialisations(quick: bool) -> Iterator[tuple[str, list[Launch]]]:
     """Yield the uses of the verifiers by name, each with its launches."""
-    for shape, names in ((SHAPE, tuple(TYPES)), (SMALLEST, ("fp32",))):
-        for name in names:
+    for shape, types in ((SHAPE, tuple(TYPES)), (SMALLEST, ("fp32",))):
+        for name in types:
             for use, verify, arguments in uses(shape, TYPES[name]):
                 full_name = f"{use}, {name}, V = {shape[2]:,}"
                 if quick and full_name not in QUICK:
                     continue
                 with recorded() as launches:
-                    verify(*arguments, validate=False)
+                    verify(*arguments)
                 yield full_name, launches
 
 
@@ -116,34 +111,37 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
         return torch.empty(shape, dtype=dtype, device="meta")
 
     batch, gamma, size = shape
+    options: dict[str, Any] = {"backend": "triton", "validate": False}
+    temperature = on_meta(batch, dtype=torch.float32)
     tokens = on_meta(batch, gamma, dtype=torch.int64)
     uniforms = on_meta(batch, gamma + 2, dtype=torch.float64)
-    heat = on_meta(batch, dtype=torch.float32)
     target = on_meta(batch, gamma + 1, size, dtype=dtype)
     draft = on_meta(batch, gamma, size, dtype=dtype)
-    for drafts, law in (("drawn", draft), ("one-hot", None)):
-        given = (target, law, tokens, uniforms)
-        yield f"chain, probabilities, {drafts}", chain_triton.verify_chain, given
-        yield f"block, probabilities, {drafts}", block_triton.verify_block, given
-        given = (*given, heat)
-        yield f"chain, logits, {drafts}", chain_triton.verify_chain_from_logits, given
-        yield f"block, logits, {drafts}", block_triton.verify_block_from_logits, given
-    given = (target, draft, tokens, uniforms)
-    yield "chain, sigmoid, drawn", sigmoid.verify_chain_triton, given
+    one_chain = names("kernel", several=False)
+    for drafts, rows in (("drawn", draft), ("one-hot", None)):
+        arguments: Any = (target, rows, tokens, uniforms)
+        for rule in one_chain:
+            verify = partial(verify_probs, rule=rule, **options)
+            yield f"{rule}, probabilities, {drafts}", verify, arguments
+        for rule in one_chain:
+            verify = partial(verify_logits, rule=rule, temperature=temperature, **options)
+            yield f"{rule}, logits, {drafts}", verify, arguments
+    arguments = (target, draft, tokens, uniforms)
+    yield "chain, sigmoid, drawn", partial(chain.verify_sigmoids, low=-1e4, high=1e4), arguments
 
     count = min(CHAINS, batch)
-    given = (
+    rows = (
         on_meta(batch, count, gamma + 1, size, dtype=dtype),
         on_meta(batch, count, gamma, size, dtype=dtype),
         on_meta(batch, count, gamma, dtype=torch.int64),
     )
-    for rule in multi_draft_checks.RULES:
-        size = gamma * multi_draft_checks.coins_of(rule, count) + 2
-        uniforms = on_meta(batch, size, dtype=torch.float64)
-        verify = partial(multi_draft_triton.verify_drafts, rule=rule)
-        yield f"{rule}, probabilities, drawn", verify, (*given, uniforms)
-        verify = partial(multi_draft_triton.verify_drafts_from_logits, rule=rule)
-        yield f"{rule}, logits, drawn", verify, (*given, uniforms, heat)
+    for rule in names("kernel", several=True):
+        number = gamma * uniforms_per_position(rule, count) + 2
+        arguments = (*rows, on_meta(batch, number, dtype=torch.float64))
+        verify = partial(verify_probs, rule=rule, **options)
+        yield f"{rule}, probabilities, drawn", verify, arguments
+        verify = partial(verify_logits, rule=rule, temperature=temperature, **options)
+        yield f"{rule}, logits, drawn", verify, arguments
 
 
 def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
@@ -163,11 +161,11 @@ def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
         if kind != "constexpr" and (isinstance(value, torch.Tensor) or value % 16 == 0):
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
-    options = {"num_warps": triton_.WARPS, "enable_fp_fusion": fusion}
+    options = {"num_warps": runtime.WARPS, "enable_fp_fusion": fusion}
     compiled = triton.compile(source, target=TARGET, options=options)
     return {
         "kernel": launch.kernel.__name__,
-        "threads": 32 * triton_.WARPS,
+        "threads": 32 * runtime.WARPS,
         **resources(compiled.asm["cubin"]),
         "inexact": inexact(compiled.asm["ptx"]),
     }
@@ -235,7 +233,7 @@ def main() -> None:
             "triton": version("triton"),
             "B": SHAPE[0],
             "gamma": SHAPE[1],
-            "block": triton_.BLOCK,
+            "block": runtime.BLOCK,
             "results": rows,
         }
         path.parent.mkdir(parents=True, exist_ok=True)

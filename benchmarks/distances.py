@@ -26,15 +26,11 @@ from benchmarks.chain.inputs import NOISE, SPREAD
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.coupling import KSeq
-from otm.kernels import reference, sigmoid, softmax
-from otm.kernels.k_seq_definition import find_split
-from otm.kernels.levels_definition import (
-    STEPS,
-    find_places,
-    level_masses,
-    make_table,
-    ratio_grid,
-)
+from otm.kernels import sigmoid_distance
+from otm.kernels.numpy.k_seq import find_split
+from otm.kernels.numpy.levels import STEPS, at_node, winner
+from otm.kernels.torch import softmax
+from otm.kernels.torch.distributions import mass
 
 RESULTS = Path(__file__).parent / "results" / "distances.json"
 VOCABULARY = 128_256
@@ -64,20 +60,20 @@ def distance(law: Tensor, exact: Tensor) -> float:
 
 def softmaxes(size: int) -> Iterator[dict[str, Any]]:
     """Yield distances by float32: of a token from the target, and in the place of a draft."""
-    for spread, heat, dtype in SOFTMAX_CASES:
+    for spread, temperature, dtype in SOFTMAX_CASES:
         logits = [x.to(dtype) for x in pair_of_logits(size, spread, NOISE)]
-        wanted, offered = ((x.double() / heat).softmax(-1) for x in logits)
-        warm = torch.full((), heat, dtype=torch.float64)
+        exact_target, exact_draft = ((x.double() / temperature).softmax(-1) for x in logits)
+        warm = torch.full((), temperature, dtype=torch.float64)
         target, draft = (softmax.softmax(x, warm) for x in logits)
-        mass, taken = reference.mass(target), reference.mass(draft)
-        accepted = offered * (target.double() / draft.double()).clamp(max=1)
-        left = (mass - taken).clamp(min=0).double()
+        masses, subtracted = mass(target), mass(draft)
+        accepted = exact_draft * (target.double() / draft.double()).clamp(max=1)
+        left = (masses - subtracted).clamp(min=0).double()
         law = accepted + (1 - accepted.sum()) * left / left.sum()
         yield {
             "logits": f"σ = {spread:g}, {str(dtype).removeprefix('torch.')}",
-            "temperature": heat,
-            "token": distance(mass.double() / mass.sum(), wanted),
-            "in the place of a draft": distance(law, wanted),
+            "temperature": temperature,
+            "token": distance(masses.double() / masses.sum(), exact_target),
+            "in the place of a draft": distance(law, exact_target),
         }
 
 
@@ -85,9 +81,7 @@ def sigmoids(size: int) -> dict[str, Any]:
     """Return distances of tokens by sigmoids, and that of the draft law itself."""
     target, draft = pair_of_logits(size, SPREAD, NOISE)
     laws = [x.double().softmax(-1) for x in (target, draft)]
-    found = {
-        str(n): sigmoid.distance_to_target(target, draft, (-(10.0**n), 10.0**n)) for n in POWERS
-    }
+    found = {str(n): sigmoid_distance(target, draft, (-(10.0**n), 10.0**n)) for n in POWERS}
     return {"by power of ten": found, "draft law": distance(laws[1], laws[0])}
 
 
@@ -115,11 +109,8 @@ def lost(size: int) -> Iterator[dict[str, Any]]:
 
 def by_levels(target: Any, draft: Any, count: int, steps: int) -> float:
     """Return what the levels accept: of their law v', the sum of min(q, v')."""
-    ratios = np.array(ratio_grid(count, steps)).astype(np.float64)
-    places = find_places(target, draft, ratios)
-    win = make_table(level_masses(draft, places, ratios.size), ratios, count).win
-    lower, upper = win[places.lower], win[places.lower + 1]
-    return float(np.minimum(target, draft * (lower + places.share * (upper - lower))).sum())
+    won = winner(draft, *at_node(target, draft, count, count, steps))
+    return float(np.minimum(target, won).sum())
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ from benchmarks.chain.contestants import (
 )
 from benchmarks.chain.inputs import REJECTIONS, make_inputs
 from benchmarks.chain.measure import Effort, Machine, in_short, measure, show
-from otm.kernels import sigmoid
+from otm.kernels import sigmoid_distance
 
 RESULTS = Path(__file__).parent / "results"
 TIERS = (PROBABILITIES, LOGITS, ONE_SEQUENCE)
@@ -187,7 +187,7 @@ def pass_gate(
 def distance_of_sigmoid(size: int, device: torch.device) -> float:
     """Distance of a token by sigmoids from the target's law, where most drafts are accepted."""
     inputs = make_inputs((1, 1, size), torch.float32, "typical", logits=True, device=device)
-    return sigmoid.distance_to_target(inputs.target[0, 0], inputs.draft[0, 0])
+    return sigmoid_distance(inputs.target[0, 0], inputs.draft[0, 0])
 
 
 def measure_several(

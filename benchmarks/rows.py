@@ -18,7 +18,6 @@ import otm
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import in_turns, settle_allocator, table
-from otm.batch import solve_rows
 from otm.optimum import rows
 from otm.optimum import torch as on_torch
 
@@ -57,7 +56,7 @@ def speed(batch: int, n: int, rounds: int) -> Iterator[dict[str, object]]:
                 ],
                 "rows": lambda p=p, q=q, k=k: rows.optimal_values(p, q, k),
                 "rows, checked": lambda p=p, q=q, k=k: rows.alpha_rows(p, q, k),
-                "rows, kept": lambda p=p, q=q, k=k: solve_rows(p, q, k),
+                "rows, kept": lambda p=p, q=q, k=k: otm.solve(p, q, k),
                 "torch": lambda pair=tensors, k=k: on_torch.optimal_values(*pair, k),
                 "torch, gradient": lambda pair=tensors, k=k: training_step(*pair, k),
             }

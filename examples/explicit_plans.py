@@ -16,14 +16,14 @@ import numpy as np
 
 import otm
 from otm import Problem
-from otm.coupling.table import Rule, TablePlan
+from otm.coupling import AcceptanceRule, TablePlan
 
 # %%
 # A rule says, given the drafts, which of them is accepted with what probability.  The first is for
 # laws on two tokens, the second for uniform laws of which one covers a part of the other.
 
 
-def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> Rule:
+def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> AcceptanceRule:
     """Plan for p = Ber(p) and q = Ber(q): only drafts that are all equal can be rejected."""
     ones, zeros = p**k, (1 - p) ** k  # probabilities that all drafts are 1, that all are 0
     ones_kept, zeros_kept = min(ones, q), min(zeros, 1 - q)
@@ -40,7 +40,7 @@ def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> Rule:
     return rule
 
 
-def uniform_rule(support: int) -> Rule:
+def uniform_rule(support: int) -> AcceptanceRule:
     """Plan for p = U(d) and q = U(support): any draft in the support, each equally likely."""
 
     def rule(drafts: tuple[int, ...]) -> dict[int, Fraction]:
@@ -55,7 +55,7 @@ def uniform_rule(support: int) -> Rule:
 # finds the optimum without it.
 
 
-def show(problem: Problem, rule: Rule, formula: Fraction) -> Fraction:
+def show(problem: Problem, rule: AcceptanceRule, formula: Fraction) -> Fraction:
     plan = TablePlan.from_rule(problem, rule)
     alpha = otm.solve(problem.draft, problem.target, problem.k).alpha
     print(

@@ -15,13 +15,15 @@ from otm.solution import Solution
 from otm.solve import alpha, solve
 
 if TYPE_CHECKING:
-    from otm.comparison import compare
+    from otm.comparison import ComparedRule, Comparison, compare
     from otm.proof import Certificate
 
     __version__: str
 
 __all__ = [
     "Certificate",
+    "ComparedRule",
+    "Comparison",
     "Interval",
     "OTMError",
     "Problem",
@@ -38,10 +40,10 @@ def __getattr__(name: str) -> Any:  # on use: `import otm` stays light
         from otm.proof import Certificate
 
         return Certificate
-    if name == "compare":
-        from otm.comparison import compare
+    if name in {"ComparedRule", "Comparison", "compare"}:
+        from otm import comparison
 
-        return compare
+        return getattr(comparison, name)
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 

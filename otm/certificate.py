@@ -49,6 +49,8 @@ GUARD_BITS = 192
 what it cannot settle is compared exactly."""
 
 
+__all__ = ["CertificateRefusedError", "check", "load"]
+
 Ratio = tuple[int, int]
 """Numerator and denominator above 0, not reduced, which takes long for long numbers."""
 
@@ -87,17 +89,26 @@ class Work:
 
 
 def check(document: dict[str, Any]) -> None:
-    """Check a certificate.
+    """Check a certificate; nothing is returned if it proves all that it claims.
 
     Parameters
     ----------
     document : dict
-        The decoded JSON of a certificate.
+        The decoded JSON of a certificate, from `load`.
 
     Raises
     ------
     CertificateRefusedError
         If anything is missing, malformed or not proved.
+
+    Examples
+    --------
+    >>> from otm import solve
+    >>> document = solve([0.75, 0.25], [0.25, 0.75], 2).certificate.to_document()
+    >>> check(document)
+    >>> check({**document, "lower": "1/1"})
+    Traceback (most recent call last):
+    otm.certificate.CertificateRefusedError: the digest of the document is wrong
     """
     _require(set(_fields(document)) == FIELDS, f"the fields are not those of {SCHEMA}")
     _require(document["schema"] == SCHEMA, f"the schema is not {SCHEMA}")
@@ -359,7 +370,31 @@ def _require(condition: bool, message: str) -> None:
 
 
 def load(text: str) -> dict[str, Any]:
-    """Decode a certificate's JSON strictly: no duplicate keys, no NaN."""
+    """Decode a certificate's JSON strictly: no duplicate keys, no NaN.
+
+    Parameters
+    ----------
+    text : str
+        The content of a file that `Certificate.save` wrote.
+
+    Returns
+    -------
+    dict
+        For `check`, which looks at what it holds.
+
+    Raises
+    ------
+    CertificateRefusedError
+        If it is not such JSON.
+
+    Examples
+    --------
+    >>> load('{"k": 2}')
+    {'k': 2}
+    >>> load('{"k": 2, "k": 3}')
+    Traceback (most recent call last):
+    otm.certificate.CertificateRefusedError: a key stands twice
+    """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         _require(len(dict(pairs)) == len(pairs), "a key stands twice")

@@ -7,21 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
 from otm._core.numbers import check_name
-from otm._core.sparse import SparseProbs, align
 from otm._core.text import text_table
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
-from otm.errors import ProblemTooLargeError
-from otm.optimum.other_drafts import optimal_value_of
+from otm.errors import InvalidInputError, ProblemTooLargeError
+from otm.optimum.other_drafts import optimum_of
 from otm.problem import Problem
-
-__all__ = ["ComparedRule", "Comparison", "compare"]
+from otm.rules import RULES
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +110,7 @@ class Comparison:
 def compare(
     p: Any,
     q: Any,
-    k: int,
+    k: Any = None,
     *,
     rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None,
 ) -> Comparison:
@@ -142,6 +138,8 @@ def compare(
     ------
     InvalidDistributionError, InvalidDraftCountError
         If the laws or k are not valid.
+    InvalidInputError
+        If there are several rows, or the drafts are given by their joint distribution.
     UnknownMethodError, InvalidParameterError
         If a rule is asked for by a name that does not exist, or one that is given is no rule.
     ProblemTooLargeError
@@ -166,9 +164,19 @@ def compare(
     lenient  2 i.i.d.  0.9375      0.6875   TV 0.25
     """
     chosen = PLANS if rules is None else named_rules(rules, PLANS)
-    if isinstance(p, SparseProbs) or isinstance(q, SparseProbs):
-        _, p, q = align(p, q)
     problem = Problem(p, q, k)
+    if problem.shape or not problem.iid:
+        what = "rows of distributions" if problem.shape else f"drafts drawn as {problem.drafts}"
+        raise InvalidInputError(
+            f"compare was given {what}; each rule draws drafts in its own way: give one draft "
+            "distribution, one target and one k"
+        )
+    if rules is None:  # all that take so many drafts
+        chosen = {
+            name: rule
+            for name, rule in chosen.items()
+            if problem.k <= (RULES[name].max_k or problem.k)
+        }
     compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
     compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)
@@ -184,13 +192,12 @@ def _rank(rule: ComparedRule) -> tuple[bool, float]:
 def _compared(name: str, rule: PlanBuilder, problem: Problem) -> ComparedRule:
     plan = build_plan(rule, problem, name)
     try:
-        optimum = optimal_value_of(plan.drafts, plan.problem.target)
+        optimum = optimum_of(Problem(plan.drafts, plan.problem.target)).value
         bounds, best = plan.acceptance_bounds, _bounds(optimum)
     except ProblemTooLargeError:
         if not problem.exact:
             raise
-        draft, target = problem.draft.astype(np.float64), problem.target.astype(np.float64)
-        return _compared(name, rule, Problem(draft, target, problem.k))
+        return _compared(name, rule, problem.to_floats())
     if bounds.exact:
         acceptance: Number | Interval = bounds.upper
     else:  # the optimum is known up to rounding

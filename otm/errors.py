@@ -15,7 +15,6 @@ __all__ = [
     "InvalidParameterError",
     "InvalidUniformsError",
     "MissingDependencyError",
-    "OTMError",
     "ProblemTooLargeError",
     "SolverError",
     "UnknownMethodError",

@@ -27,8 +27,6 @@ from otm.problem import Problem
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["Certificate"]
-
 Document = dict[str, Any]
 
 LARGEST_WRITTEN_PLAN = 256
@@ -37,7 +35,7 @@ LARGEST_WRITTEN_PLAN = 256
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Proof that the optimal acceptance probability α_k lies in [lower, upper].
+    """Proof that the optimal acceptance probability α_k lies in [lower, upper], for i.i.d. drafts.
 
     A cut H proves the upper end and an accepted mass v = min(q, cap · p) the lower one
     (Theorems 8.1 and 8.2 of docs/theory/certificates.md).  In exact mode the gap is zero; in floats
@@ -49,7 +47,7 @@ class Certificate:
     problem : Problem
         The laws and k.
     cut : int array [|H|]
-        The tokens of H.
+        The tokens of H, as positions in `problem.tokens`.
     cap : float or Fraction
         The cap of the accepted mass.
     lower, upper : float or Fraction
@@ -269,7 +267,7 @@ class Certificate:
         masses = [
             (drafts, token, math.prod(problem.draft[list(drafts)]) * share)
             for drafts in product(np.flatnonzero(problem.draft).tolist(), repeat=problem.k)
-            for token, share in enumerate(plan.conditional(drafts))
+            for token, share in enumerate(plan.conditional(problem.ids(np.array(drafts))))
             if share
         ]
         denominator = math.lcm(*(mass.denominator for _, _, mass in masses))

@@ -53,10 +53,14 @@ class Rule:
         none.
     k : int or None
         Number of drafts, where the rule takes no other; None for any number.
+    max_k : int or None
+        Most drafts that it is meant for, where there is a limit.
     lossless : bool
         Whether the output has the distribution of the target.
     parameters : tuple of str
         What must be given beside a problem.
+    backends : tuple of str
+        Folders of `otm.kernels` that have its kernel; none without a kernel.
 
     Examples
     --------
@@ -73,13 +77,14 @@ class Rule:
     verifier: str = ""
     kernel: str = ""
     k: int | None = None
+    max_k: int | None = None
     lossless: bool = True
     parameters: tuple[str, ...] = ()
+    backends: tuple[str, ...] = BACKENDS
 
-    @property
-    def backends(self) -> tuple[str, ...]:
-        """Backends that its kernel runs on; none if it has no kernel."""
-        return BACKENDS if self.kernel else ()
+    def __post_init__(self) -> None:
+        if not self.kernel:
+            object.__setattr__(self, "backends", ())
 
     @property
     def several(self) -> bool:
@@ -127,8 +132,14 @@ _LIST = (
         verifier="traversal.verify_traversal", kernel="block", k=1,
     ),
     Rule("traversal", "IID", "Weng et al. 2025", verifier="traversal.verify_traversal"),
-    Rule("grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2", kernel="k_seq"),
-    Rule("levels", "IID", "docs/theory/levels.md, Theorem 11.2", kernel="levels"),
+    Rule(
+        "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
+        "grid_k_seq.GridKSeq", kernel="k_seq", max_k=64,
+    ),
+    Rule(
+        "levels", "IID", "docs/theory/levels.md, Theorem 11.2", "levels.LevelsPlan",
+        kernel="levels", max_k=64,
+    ),
     Rule(
         "lenient", "IID", "docs/theory/lenience.md; Leviathan et al. 2023, appendix A.5",
         "lenient.LenientPlan", lossless=False, parameters=("lenience",),
@@ -171,7 +182,7 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     """
     return tuple(
         rule.name
-        for rule in _LIST
+        for rule in RULES.values()
         if _has(rule, form) and rule.lossless and several in (None, rule.several)
     )
 

@@ -2,42 +2,71 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from otm._core.arithmetic import Number
+import numpy as np
+
+from otm._core.arithmetic import Frozen
+from otm._core.checks import (
+    Drafts,
+    as_array,
+    check_generator,
+    check_uniforms,
+    name_row,
+    place_of_row,
+)
+from otm._core.interval import Interval
+from otm._core.sparse import places_of
+from otm._core.tensors import like
 from otm.coupling.optimal import OptimalPlan
-from otm.coupling.plan import TransportPlan
-from otm.optimum.bounds import Bound, bounds
-from otm.optimum.cut import Cut
+from otm.coupling.plan import Selection, TransportPlan
+from otm.drafts import Greedy, HubPairs, WithoutReplacement
+from otm.drafts.base import NEVER_DRAWN
+from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError
+from otm.optimum.bounds import Bound, spectr_bounds
+from otm.optimum.cut import Cut, minimum_cut
 from otm.problem import Problem
 
 if TYPE_CHECKING:
     from otm.proof import Certificate
 
-__all__ = ["Solution"]
+PADDING = -1
+"""Stands in place of drafts that a row does not have."""
+
+KEPT_TOKENS = 2**20
+"""Most tokens in the solutions that are kept, about 0.2 GB of floats."""
+
+TOKENS_BESIDE = 32
+"""A solution takes as much memory beside its tokens as this many tokens do."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Solution:
-    """Solution of OTM-k.
+class Solution(Frozen):
+    """Solution of a problem, or of many: one a row.
+
+    Of a problem with rows `solution[i]`, with an index for each of the leading axes, is the
+    solution of one row, built when it is asked for; along one leading axis the rows are also a
+    sequence.  The latest are kept with their plans, at most 2^20 / (n + 32) of them but at least
+    one, in about 0.2 GB, or ten times that in fractions; others are built again each time.
 
     Attributes
     ----------
     problem : Problem
-        What was solved: the normalised laws and k.
-    alpha : float or Fraction
-        Optimal acceptance probability α_k(p, q).
-    cut : Cut
-        A minimum cut, which bounds α_k from above (Theorem 2.1 of docs/theory/minimum-cut.md).
+        What was solved: the normalised distributions, k, and the token ids.
+    alpha : float, Fraction, Interval or array [...]
+        Optimal acceptance probability α_k(p, q), one for each row.  An `Interval` for drafts that
+        have no closed form and are too many for an exact maximum flow.
     method : str
-        "closed-form", "lp-highs" or "lp-cvxpy".
+        "closed-form", "lp-highs" or "lp-cvxpy"; for drafts that are not i.i.d. also "max-flow", or
+        "random-order" for the bounds of an interval.
     why : str
         One sentence on the choice of the method.
-    solver_plan : TransportPlan or None
-        The plan that a linear program found; None for the closed form, which builds `plan` on use.
 
     Examples
     --------
@@ -47,47 +76,240 @@ class Solution:
     (0.6875, [0], 'closed-form')
     >>> solution.plan.output_distribution().round(12).tolist()
     [0.25, 0.75]
+
+    Many rows, of which the second has one draft:
+
+    >>> rows = solve([[0.75, 0.25], [0.5, 0.5]], [0.25, 0.75], k=[2, 1])
+    >>> rows
+    OTM-k solutions
+      rows     (2,), n = 2 tokens
+      k        1 to 2
+      α        mean 0.71875, min 0.6875, max 0.75
+    >>> rows[0].certificate.check()
+    >>> rows.select([[0, 1], [0, -1]], [[0.5, 0.5, 0.1, 0.9], [0.5, 0.1, 0.9, 0.5]]).token.tolist()
+    [1, 0]
     """
 
     problem: Problem
-    alpha: Number
-    cut: Cut
+    alpha: Any
     method: str
     why: str
-    solver_plan: TransportPlan | None = field(default=None)
+    _cut: Cut | None = None
+    _plan: TransportPlan | None = None
+    _kept: OrderedDict[tuple[int, ...], Solution] = field(default_factory=OrderedDict, init=False)
+
+    @cached_property
+    def cut(self) -> Cut:
+        """A minimum cut in token ids, which bounds α from above (docs/theory/minimum-cut.md).
+
+        Raises
+        ------
+        InvalidInputError
+            If there are many rows.
+        """
+        cut = self._position_cut("cut")
+        return Cut(cut.value, self.problem.ids(cut.tokens))
 
     @cached_property
     def plan(self) -> TransportPlan:
-        """An optimal transport plan from p^k to q, built when it is first asked for."""
-        return self.solver_plan or OptimalPlan(self.problem)
+        """An optimal transport plan, built when it is first asked for.
+
+        `OptimalPlan` for i.i.d. drafts, `GreedyRule` and `SpecHub` for theirs, and for others that
+        are few enough a `TablePlan` from the maximum flow.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are many rows.
+        ProblemTooLargeError
+            If the tuples of drafts that are not i.i.d. are too many for a table.
+        MissingDependencyError
+            If the maximum flow is needed and networkx is not installed.
+        """
+        self._check_single("plan")
+        if self._plan is not None:
+            return self._plan
+        return (
+            OptimalPlan(self.problem) if self.problem.iid else _plan_of_other_drafts(self.problem)
+        )
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Proof of optimality that trusts no solver: `check()`, `lower`, `upper`, `gap`."""
+        """Proof of optimality that trusts no solver: `check()`, `lower`, `upper`, `gap`.
+
+        It speaks of positions in `problem.tokens`.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are many rows, or the drafts are not i.i.d.
+        """
         from otm.proof import Certificate  # on use, with the modules that write JSON
 
-        return Certificate.build(self.problem, self.alpha, self.cut, self.method)
+        cut = self._position_cut("certificate")
+        self._check_iid("a certificate", "`cut` bounds α from above and `plan` attains it")
+        return Certificate.build(self.problem, self.alpha, cut, self.method)
 
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
-        """The bounds of the SpecTr paper on α_k, each with its theorem."""
-        return bounds(self.problem)
+        """The bounds of the SpecTr paper on α_k, each with its theorem.
 
-    def _rows(self) -> list[tuple[str, str]]:
+        Raises
+        ------
+        InvalidInputError
+            If there are many rows, or the drafts are not i.i.d.
+        """
+        self._check_single("bounds")
+        self._check_iid("the bounds of the SpecTr paper", "`alpha` needs no bounds")
+        return spectr_bounds(self.problem)
+
+    def select(self, drafts: Any, uniforms: Any) -> Selection:
+        """Choose an output token, by the optimal plan; for each row by its own.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., K]
+            Draft tokens, as for `plan.select`.  For many rows one set of drafts a row, K = max k;
+            −1 in place of those that a row with a smaller k lacks.
+        uniforms : array-like or tensor [..., m]
+            Independent uniforms in [0, 1), m = `plan.uniforms_per_selection`.  For many rows
+            m = K + 2, of which a row uses its first k + 2.
+
+        Returns
+        -------
+        Selection
+            Tokens and indices of shape [...]; tensors on the drafts' device if these were a tensor.
+
+        Raises
+        ------
+        InvalidDraftsError
+            If the drafts have a wrong shape or type, could not have been drawn, or are not −1
+            exactly where a row has none.
+        InvalidUniformsError
+            If the uniforms have a wrong shape or do not lie in [0, 1).
+
+        Notes
+        -----
+        A loop over the rows, not over tokens: each row has a plan of its own, in NumPy, built when
+        it is used and kept as long as the solutions are.
+
+        Equivalent to `rows[i].plan.select(drafts[i, :k], uniforms[i, :k + 2])` for each row i.
+        """
+        shape = self.problem.shape
+        if not shape:
+            return self.plan.select(drafts, uniforms)
+        tokens = _checked_drafts(self.problem, drafts)
+        expected = (*shape, tokens.shape[-1] + 2)
+        need = f"these rows need uniforms of shape {expected}: two more than drafts"
+        numbers = check_uniforms(uniforms, expected, self.problem.exact, need)
+        counts = np.asarray(self.problem.k)
+        token, index = (np.empty(shape, dtype=np.int64) for _ in range(2))
+        for row in np.ndindex(shape):
+            plan, k = self[row].plan, counts[row]
+            token[row], index[row] = plan.select(tokens[row][:k], numbers[row][: k + 2])
+        return Selection(like(drafts, token), like(drafts, index))
+
+    def sample(self, drafts: Any, rng: np.random.Generator) -> Selection:
+        """`select` with uniforms from a generator, for convenience.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., K]
+            As for `select`.
+        rng : Generator
+            Where the uniforms come from.
+
+        Returns
+        -------
+        Selection
+            As from `select`.
+
+        Raises
+        ------
+        InvalidDraftsError
+            As for `select`.
+        InvalidParameterError
+            If `rng` is no generator.
+        """
+        if not self.problem.shape:
+            return self.plan.sample(drafts, rng)
+        check_generator(rng)
+        width = _checked_drafts(self.problem, drafts).shape[-1]
+        return self.select(drafts, rng.random((*self.problem.shape, width + 2)))
+
+    def __len__(self) -> int:
+        if not self.problem.shape:
+            raise TypeError("this is a single solution, which has no leading axis and no length")
+        return self.problem.shape[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, row: int | tuple[int, ...]) -> Solution:
+        """Return the solution of one row."""
+        place = place_of_row(row, self.problem.shape)
+        if not self.problem.shape:
+            return self
+        solution = self._kept.get(place)
+        if solution is None:
+            limit = KEPT_TOKENS // (self.problem.n + TOKENS_BESIDE)
+            if self._kept and len(self._kept) >= limit:
+                with suppress(KeyError):  # other threads may have been faster
+                    self._kept.popitem(last=False)  # the oldest
+            problem = self.problem[place]
+            cut = minimum_cut(problem)
+            solution = Solution(problem, cut.value, self.method, self.why, cut)
+            self._kept[place] = solution
+        return solution
+
+    def __iter__(self) -> Iterator[Solution]:
+        if len(self.problem.shape) != 1:
+            raise TypeError(
+                f"solutions of shape {self.problem.shape} are not a sequence; index them"
+            )
+        return (self[i] for i in range(len(self)))
+
+    def _position_cut(self, name: str) -> Cut:
+        self._check_single(name)
+        return minimum_cut(self.problem) if self._cut is None else self._cut
+
+    def _check_single(self, name: str) -> None:
+        if self.problem.shape:
+            raise InvalidInputError(
+                f"`{name}` is that of one row, and this solution has rows of shape "
+                f"{self.problem.shape}; take solution[i].{name}, with an index for each axis"
+            )
+
+    def _check_iid(self, what: str, instead: str) -> None:
+        if not self.problem.iid:
+            raise InvalidInputError(
+                f"{what} is for i.i.d. drafts, and these are {self.problem.drafts}; {instead}"
+            )
+
+    def _lines(self) -> list[tuple[str, str]]:
         problem = self.problem
+        if problem.shape:
+            return _summary(problem, self.alpha)
+        drafts = f"k = {problem.k} drafts" if problem.iid else f"drafts: {problem.drafts}"
         short = isinstance(self.alpha, Fraction) and 1 < self.alpha.denominator < 10**20
         exact = f" = {self.alpha}" if short else ""
-        return [
-            ("problem", f"n = {problem.n:,} tokens, k = {problem.k} drafts"),
+        bounded = isinstance(self.alpha, Interval)
+        lines = [
+            ("problem", f"n = {problem.n:,} tokens, {drafts}"),
             ("numbers", "exact fractions" if problem.exact else "float64"),
-            ("α", f"{float(self.alpha):.12g}{exact}"),
-            ("gap", f"{float(self.certificate.gap):.0g} (certificate)"),
+            ("α", f"{self.alpha:.12g}" if bounded else f"{float(self.alpha):.12g}{exact}"),
             ("method", f"{self.method}: {self.why}"),
         ]
+        if problem.iid:
+            lines.insert(3, ("gap", f"{float(self.certificate.gap):.0g} (certificate)"))
+        return lines
+
+    @property
+    def _title(self) -> str:
+        return "OTM-k solutions" if self.problem.shape else "OTM-k solution"
 
     def __repr__(self) -> str:
-        lines = [f"  {name:<8} {text}" for name, text in self._rows()]
-        return "\n".join(["OTM-k solution", *lines])
+        return "\n".join([self._title, *(f"  {name:<8} {text}" for name, text in self._lines())])
 
     def _repr_html_(self) -> str:
         import html
@@ -95,8 +317,11 @@ class Solution:
         rows = "".join(
             f"<tr><th style='text-align:left'>{name}</th>"
             f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for name, text in self._rows()
+            for name, text in self._lines()
         )
+        table = f"<table><caption>{self._title}</caption>{rows}</table>"
+        if self.problem.shape or not self.problem.iid:
+            return table
         ranked = sorted(self.bounds, key=lambda bound: bound.value)
         proved = "".join(
             f"<tr><td style='text-align:left'>{bound.kind}</td><td>{float(bound.value):.6f}</td>"
@@ -105,6 +330,82 @@ class Solution:
             for bound in ranked
         )
         return (
-            f"<table><caption>OTM-k solution</caption>{rows}</table>"
+            f"{table}"
             f"<details><summary>Bounds on α (SpecTr)</summary><table>{proved}</table></details>"
         )
+
+
+def _summary(problem: Problem, alpha: Any) -> list[tuple[str, str]]:
+    """Lines about the solutions of many rows."""
+    lines = [("rows", f"{problem.shape}, n = {problem.n:,} tokens")]
+    counts = np.asarray(problem.k)
+    if not counts.size:
+        return lines
+    least, largest, values = counts.min(), counts.max(), alpha.astype(np.float64)
+    return [
+        *lines,
+        ("k", f"{least}" if least == largest else f"{least} to {largest}"),
+        ("α", f"mean {values.mean():.6g}, min {values.min():.6g}, max {values.max():.6g}"),
+    ]
+
+
+def _plan_of_other_drafts(problem: Problem) -> TransportPlan:
+    """Optimal plan for drafts that are not i.i.d., if there is one."""
+    from otm.coupling.greedy_drafts import GreedyRule
+    from otm.coupling.spec_hub import SpecHub
+    from otm.coupling.table import TablePlan
+    from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow
+
+    drafts = problem.drafts
+    if isinstance(drafts, Greedy):
+        return GreedyRule(problem)
+    if isinstance(drafts, HubPairs):
+        return SpecHub(problem)
+    if fits_max_flow(drafts):
+        return TablePlan.from_max_flow(problem)
+    instead = (
+        "RecursiveRejectionWithoutReplacement(solution.problem) is a lossless rule for these "
+        "drafts at any size, though not the best"
+        if isinstance(drafts, WithoutReplacement)
+        else "`alpha` and `cut` hold at any size, and i.i.d. drafts have an optimal plan at any"
+    )
+    raise ProblemTooLargeError(
+        f"an optimal plan for these drafts ({drafts}) is a table of all tuples, and there are more "
+        f"of them than {LARGEST_FLOW:,} / k = {LARGEST_FLOW // drafts.k:,}; {instead}"
+    )
+
+
+def _checked_drafts(problem: Problem, drafts: Any) -> Drafts:
+    """Return drafts [..., K] of many rows, with every draft and padding as due."""
+    advice = "give an array, with −1 in place of those that a row lacks"
+    array = as_array(drafts, "the drafts", InvalidDraftsError, advice)
+    counts, n = np.asarray(problem.k), problem.n
+    width = int(counts.max()) if counts.size else (0, *array.shape)[-1]
+    if array.shape != (*problem.shape, width):
+        raise InvalidDraftsError(
+            f"drafts of shape {array.shape}; these rows need {(*problem.shape, width)}, the last "
+            "axis with the drafts of one row, as many as the largest k"
+        )
+    if array.dtype.kind not in "iu":
+        raise InvalidDraftsError(
+            f"drafts of type {array.dtype}; draft tokens must be integers, the ids of tokens"
+        )
+    tokens = array.astype(np.int64)
+    drafted = np.arange(width) < counts[..., None]
+
+    def refuse(wrong: Any, why: str) -> None:
+        if wrong.any():
+            *row, place = (int(i) for i in np.argwhere(wrong)[0])
+            raise InvalidDraftsError(
+                f"{name_row(tuple(row))}draft {place} is {tokens[(*row, place)]}, where "
+                f"k = {counts[tuple(row)]}; {why}"
+            )
+
+    refuse(~drafted & (tokens != PADDING), "beyond the k drafts −1 must stand")
+    places, known = places_of(problem.tokens, tokens)
+    if problem.tokens[-1] == n - 1:  # the whole vocabulary
+        refuse(drafted & ~known, f"the k drafts must lie in [0, {n})")
+    draft = np.broadcast_to(problem.draft, (*problem.shape, n))
+    drawable = known & (np.take_along_axis(draft, places, -1) > 0)
+    refuse(drafted & ~drawable, f"it {NEVER_DRAWN}")
+    return tokens

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 # Triton reads this once, when it is first imported: the kernels then run without a GPU.
@@ -18,6 +19,14 @@ UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", UNTIMED, derandomize=True, max_examples=100)
 settings.register_profile("long", UNTIMED, max_examples=5_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out modules whose docstrings cannot be looked at without torch."""
+    if find_spec("torch") is None:
+        folders = [f"{config.rootpath}/otm/kernels/{name}/*" for name in ("torch", "triton")]
+        config.option.ignore_glob = [*(config.option.ignore_glob or []), *folders]
+
 
 CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
 

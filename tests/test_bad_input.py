@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import otm
-from otm.coupling import KSeq
-from otm.drafts import IID, Joint
+from otm.coupling import PLANS, KSeq
+from otm.drafts import IID, Joint, WithoutReplacement
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,
@@ -26,7 +26,6 @@ from otm.errors import (
     OTMError,
     UnknownMethodError,
 )
-from otm.on_tokens import on_tokens
 from otm.optimum.division_factor import bisection_steps, optimal_division_factor
 from otm.optimum.top_logprobs import alpha_interval
 
@@ -134,7 +133,7 @@ LAWS: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 SEVERAL = {"two axes", "a column", "no rows", "tensor of two axes"}
-"""Laws in rows, which a single problem refuses, and `solve` and `alpha` take."""
+"""Laws in rows, which a problem takes, and what is about one of them refuses."""
 
 
 @pytest.mark.parametrize("case", LAWS)
@@ -145,8 +144,9 @@ def test_what_is_not_a_law_is_refused_on_both_sides(case: str) -> None:
     size = len(law) if isinstance(law, list | np.ndarray) and len(law) else 2
     good = [F(1, size)] * size
     for arguments, name in (((law, good), "draft"), ((good, law), "target")):
-        of_rows = () if case in SEVERAL else (otm.solve, otm.alpha)
-        for function in (*of_rows, otm.Problem):
+        of_one = (lambda p, q, k: otm.Problem(IID(p, k), q),)
+        of_rows = (otm.solve, otm.alpha, otm.Problem)
+        for function in of_one if case in SEVERAL else (*of_rows, *of_one):
             with pytest.raises(InvalidDistributionError) as caught:
                 function(*arguments, 2)
             message = str(caught.value)
@@ -186,10 +186,13 @@ def test_what_is_not_a_count_of_drafts_is_refused(case: str) -> None:
 
 
 @pytest.mark.parametrize("k", [[2], [1, 2], np.array([1, 2])])
-def test_a_problem_takes_one_k(k: Any) -> None:
+def test_a_rule_takes_one_k(k: Any) -> None:
     """Catches the k of one problem that is silently the first of several."""
-    with pytest.raises(InvalidDraftCountError, match="must be an integer"):
-        otm.Problem([0.5, 0.5], [0.5, 0.5], k)
+    problem = otm.Problem([0.5, 0.5], [0.5, 0.5], k)
+    assert (problem.shape, np.asarray(problem.k).tolist()) == ((len(k),), [*k])
+    for rule in PLANS.values():
+        with pytest.raises(InvalidInputError, match=r"problem\[i\]"):
+            rule(problem)
     assert otm.solve([0.5, 0.5], [0.5, 0.5], k).alpha.tolist() == [1.0] * len(k)
 
 
@@ -344,6 +347,7 @@ def test_junk_ends_in_an_error_of_otm_or_in_an_answer(p: Any, q: Any, k: Any, me
 
 
 SPARSE = otm.SparseProbs([1, 2], [0.5, 0.5])
+OTHER = WithoutReplacement([0.5, 0.5], 2)
 ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     "a vocabulary of 3.5 tokens": (
         lambda: SPARSE.dense(3.5), InvalidParameterError, r"3\.5; .* an integer",
@@ -352,7 +356,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         lambda: otm.alpha(SPARSE, [1.0], 2), InvalidDistributionError, "beside a",
     ),
     "one of two to align": (
-        lambda: on_tokens(KSeq, SPARSE, [1.0], 2), InvalidDistributionError, "beside a",
+        lambda: KSeq(otm.Problem(SPARSE, [1.0], 2)), InvalidDistributionError, "beside a",
     ),
     "one of two to compare": (
         lambda: otm.compare([1.0], SPARSE, 2), InvalidDistributionError, "beside a",
@@ -360,8 +364,49 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     "k beside a joint law": (
         lambda: otm.alpha(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave k out",
     ),
-    "a joint law to solve": (
-        lambda: otm.solve(IID([1.0], 2), [1.0], 2), InvalidDistributionError, "alpha",
+    "k beside a joint law to solve": (
+        lambda: otm.solve(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave k out",
+    ),
+    "a linear program of other drafts": (
+        lambda: otm.solve(OTHER, [0.5, 0.5], method="lp-highs"), InvalidParameterError,
+        "takes i.i.d. drafts",
+    ),
+    "a certificate of other drafts": (
+        lambda: otm.solve(OTHER, [0.5, 0.5]).certificate, InvalidInputError, "for i.i.d. drafts",
+    ),
+    "bounds of other drafts": (
+        lambda: otm.solve(OTHER, [0.5, 0.5]).bounds, InvalidInputError, "for i.i.d. drafts",
+    ),
+    "a rule for other drafts": (
+        lambda: KSeq(otm.Problem(OTHER, [0.5, 0.5])), InvalidInputError,
+        r"2 without replacement \(WithoutReplacement\), and this rule is for IID drafts",
+    ),
+    "other drafts to compare": (
+        lambda: otm.compare(OTHER, [0.5, 0.5], None), InvalidInputError, "its own way",
+    ),
+    "rows to compare": (
+        lambda: otm.compare([[0.5, 0.5]], [0.5, 0.5], 2), InvalidInputError, "its own way",
+    ),
+    "rows in fractions": (
+        lambda: otm.Problem([[1.0]], [1.0], 2).to_exact(), InvalidInputError, r"problem\[i\]",
+    ),
+    "another k of other drafts": (
+        lambda: otm.Problem(OTHER, [0.5, 0.5]).with_k(3), InvalidInputError, "IID drafts",
+    ),
+    "a target by its support, beyond the drafts": (
+        lambda: otm.alpha(OTHER, SPARSE), InvalidDistributionError, "token 2, which is not among",
+    ),
+    "token ids out of order": (
+        lambda: IID([0.5, 0.5], 2, tokens=[7, 3]), InvalidDistributionError, "ascending",
+    ),
+    "too few token ids": (
+        lambda: IID([0.5, 0.5], 2, tokens=[7]), InvalidDistributionError, "1 token ids for 2",
+    ),
+    "a token without an id": (
+        lambda: Joint({(3, 9): 1.0}, tokens=[3, 8]), InvalidDraftsError, "draft token 9",
+    ),
+    "a size beside token ids": (
+        lambda: Joint({(3, 8): 1.0}, 2, tokens=[3, 8]), InvalidParameterError, "leave n out",
     ),
     "a ragged joint law": (
         lambda: Joint.from_array([[0.5, 0.5], [0.5]]), InvalidDistributionError, "not array-like",

@@ -27,9 +27,9 @@ CODE = TESTS.parent / "otm"
 PROTOCOL = "coupling/test_plan_protocol.py"
 LOOP = "decoding/test_loop.py"
 LOGITS = "decoding/test_sampling_parameters.py"
-REFERENCE = "kernels/test_reference.py"
-CHAIN = "kernels/test_chain_triton.py"
-GPU = "kernels/test_on_gpu.py"
+REFERENCE = "kernels/torch/test_chain.py"
+CHAIN = "kernels/triton/test_chain.py"
+GPU = "kernels/triton/test_on_gpu.py"
 HERE = "test_catalogue.py"
 
 CATALOGUE: dict[str, dict[str, list[str]]] = {
@@ -195,7 +195,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             "decoding/test_lossless.py::test_whole_sequences_have_the_law_of_the_target",
         ],
         "block verification: the joint law of several tokens": [
-            "kernels/test_block_definition.py::test_the_joint_law_is_the_target_s_and_no_shorter",
+            "kernels/numpy/test_block.py::test_the_joint_law_is_the_target_s_and_no_shorter",
             "decoding/test_lossless.py::test_traversal_of_chains_and_prefix_trees",
         ],
         "no drafts, and chains of different lengths": [

@@ -15,18 +15,35 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import otm
 from otm._core.distribution import total_variation
+from otm.coupling import (
+    GreedyRule,
+    OptimalPlan,
+    RecursiveRejectionWithoutReplacement,
+    SpecHub,
+    TablePlan,
+)
+from otm.drafts import (
+    IID,
+    DraftDistribution,
+    Greedy,
+    HubPairs,
+    Independent,
+    Joint,
+    WithoutReplacement,
+)
 from otm.errors import (
     InvalidDraftCountError,
     InvalidParameterError,
     ProblemTooLargeError,
     UnknownMethodError,
 )
-from otm.testing.strategies import problems
+from otm.testing import exact_acceptance, exact_output_distribution
+from otm.testing.strategies import pairs, problems
 
 F = Fraction
 # Powers of two: the same numbers in every type.  Asymmetric: swapped laws have another α.
@@ -468,3 +485,112 @@ def test_a_linear_program_is_solved_in_floats(exact: bool) -> None:
     assert not solution.problem.exact
     assert solution.problem.target.tolist() == [float(x) for x in Q]
     assert solution.alpha == pytest.approx(otm.alpha(P, Q, 2), abs=1e-9)
+
+
+# Other drafts -----------------------------------------------------------------------------------
+
+
+def other_drafts(law: Any, k: int) -> list[DraftDistribution]:
+    """Drafts of every kind from one distribution."""
+    n = law.size
+    joint = Joint(zip([(i, (i + 1) % n) for i in range(n)], law, strict=True), n)
+    return [
+        IID(law, k),
+        WithoutReplacement(law, k),
+        Greedy(law, k),
+        HubPairs(law),
+        Independent([law, law[::-1]]),
+        joint,
+    ]
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(pairs(max_tokens=4, exact=True), st.integers(1, 3))
+def test_every_kind_of_drafts_has_an_optimal_lossless_plan(pair: Any, k: int) -> None:
+    """In fractions: the plan attains α, the cut bounds it, and the output is the target."""
+    draft, target = pair
+    for drafts in other_drafts(draft, k):
+        solution = otm.solve(drafts, target)
+        plan = solution.plan
+        assert solution.alpha == otm.alpha(drafts, target) == solution.cut.value == plan.acceptance
+        assert solution.problem.drafts is plan.drafts is drafts
+        assert plan.lossless
+        assert exact_output_distribution(plan).tolist() == target.tolist()
+        for tokens, _ in drafts.tuples():
+            assert plan.conditional(tokens).sum() == 1
+        assert exact_acceptance(plan) == solution.alpha
+
+
+@settings(max_examples=settings.default.max_examples // 4)
+@given(pairs(max_tokens=4), st.integers(1, 3))
+def test_every_kind_of_drafts_is_solved_in_floats(pair: Any, k: int) -> None:
+    draft, target = pair
+    for drafts in other_drafts(draft, k):
+        solution = otm.solve(drafts, target)
+        assert type(solution.alpha) is float
+        assert solution.alpha == otm.alpha(drafts, target)
+        assert solution.plan.acceptance == pytest.approx(solution.alpha, abs=1e-12)
+        away = abs(solution.plan.output_distribution() - solution.problem.target)
+        assert away.max() <= 1e-14
+        rng = np.random.default_rng(0)
+        assert solution.sample(drafts.sample(rng, 20), rng).token.shape == (20,)
+
+
+def test_the_method_for_other_drafts_is_stated_with_a_reason() -> None:
+    p, q = np.array([0.5, 0.25, 0.25]), [0.25, 0.25, 0.5]
+    methods = [otm.solve(drafts, q).method for drafts in other_drafts(p, 2)]
+    assert methods == ["closed-form"] * 4 + ["max-flow"] * 2
+    plans = [type(otm.solve(drafts, q).plan) for drafts in other_drafts(p, 2)]
+    assert plans == [OptimalPlan, TablePlan, GreedyRule, SpecHub, TablePlan, TablePlan]
+    for drafts in other_drafts(p, 2):
+        solution = otm.solve(drafts, q)
+        lines = dict(line.split(maxsplit=1) for line in repr(solution).splitlines()[1:])
+        assert ("gap" in lines) == solution.problem.iid
+        assert str(drafts) in lines["problem"] or solution.problem.iid
+        assert lines["method"] == f"{solution.method}: {solution.why}"
+        assert "Bounds" in solution._repr_html_() or not solution.problem.iid
+    with pytest.raises(InvalidParameterError, match="no closed form is known"):
+        otm.solve(Independent([p, p[::-1]]), q, method="closed-form")
+
+
+def test_an_interval_is_a_solution_too() -> None:
+    rng = np.random.default_rng(0)
+    laws, target = rng.dirichlet(np.ones(60), 3), rng.dirichlet(np.ones(60))
+    solution = otm.solve(Independent(laws), target)
+    assert isinstance(solution.alpha, otm.Interval)
+    assert solution.alpha == otm.alpha(Independent(laws), target)
+    assert solution.cut.value == solution.alpha.upper
+    assert solution.method == "random-order"
+    assert f"{solution.alpha:.12g}" in repr(solution)
+    with pytest.raises(ProblemTooLargeError, match=r"than 50,000 / k = 16,666; `alpha` and `cut`"):
+        _ = solution.plan
+
+
+def test_drafts_too_many_for_a_table_have_a_rule() -> None:
+    p, q = np.random.default_rng(1).dirichlet(np.ones(300), 2)
+    solution = otm.solve(WithoutReplacement(p, 2), q)
+    with pytest.raises(ProblemTooLargeError, match="RecursiveRejectionWithoutReplacement"):
+        _ = solution.plan
+    plan = RecursiveRejectionWithoutReplacement(solution.problem)
+    assert plan.drafts is solution.problem.drafts
+    assert plan.acceptance <= solution.alpha
+
+
+def test_other_drafts_speak_of_token_ids() -> None:
+    """Catches a plan or a cut in positions."""
+    ids = [7, 900, 10**12]
+    p, q = np.array([0.5, 0.25, 0.25]), [0.125, 0.25, 0.625]
+    for plain in other_drafts(p, 2):
+        if isinstance(plain, Joint):
+            named: Any = Joint([((ids[a], ids[b]), w) for (a, b), w in plain.tuples()], tokens=ids)
+        else:
+            named = dataclasses.replace(plain, tokens=ids)
+        one, other = otm.solve(named, q), otm.solve(plain, q)
+        assert one.alpha == other.alpha
+        assert one.cut.tokens.tolist() == [ids[i] for i in other.cut.tokens]
+        for drafts, _ in plain.tuples():
+            uniforms = np.random.default_rng(0).random((50, other.plan.uniforms_per_selection))
+            token, index = one.plan.select([[ids[i] for i in drafts]] * 50, uniforms)
+            expected = other.plan.select([drafts] * 50, uniforms)
+            assert token.tolist() == [ids[i] for i in expected.token]
+            assert index.tolist() == expected.index.tolist()

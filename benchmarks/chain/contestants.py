@@ -6,7 +6,8 @@ A contestant draws its own random numbers inside the measured call, as it does i
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from benchmarks.chain.inputs import Inputs
-from otm.kernels import baseline, block_triton, chain_triton, reference, sigmoid, triton_
+from otm.kernels import verify_logits, verify_probs, verify_sigmoid
+from otm.kernels.torch import baseline
+from otm.kernels.triton.runtime import compiles
 
 PROBABILITIES = "probabilities -> tokens"
 LOGITS = "logits -> tokens"
@@ -39,6 +42,10 @@ class Entry(NamedTuple):
     prepare: Callable[[Inputs], Any] = lambda inputs: inputs
 
 
+Loader = Callable[[torch.device], Entry]
+"""Imports a contestant for a device; raises if it is not there."""
+
+
 class Contestant(NamedTuple):
     """A line of the table.
 
@@ -59,42 +66,55 @@ class Contestant(NamedTuple):
 
     name: str
     tiers: tuple[str, ...]
-    load: Callable[[torch.device], Entry]
+    load: Loader
     plain_torch: bool
     rule: str = "chain"
 
 
-def of_otm(module: ModuleType) -> Callable[[torch.device], Entry]:
-    """Load a module with the functions of `otm.kernels.reference`."""
+def of_torch(verify: Callable[..., Any], from_logits: Callable[..., Any]) -> Loader:
+    """Load verifiers in plain torch, of probabilities and of logits."""
 
-    def verify(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    def run(inputs: Inputs) -> tuple[Tensor, Tensor]:
         batch, gamma = inputs.tokens.shape
         uniforms = torch.rand(batch, gamma + 2, dtype=torch.float64, device=inputs.tokens.device)
-        run = module.verify_chain_from_logits if inputs.logits else module.verify_chain
-        return run(inputs.target, inputs.draft, inputs.tokens, uniforms, validate=False)
+        function = from_logits if inputs.logits else verify
+        return function(inputs.target, inputs.draft, inputs.tokens, uniforms)[:2]
 
-    return lambda device: Entry(verify)
+    return lambda device: Entry(run)
 
 
-def of_triton(verify: Callable[..., Any], from_logits: Callable[..., Any] | None) -> Any:
-    """Load kernels: a verifier of probabilities, one of logits if there is one."""
+reference = of_torch(
+    partial(verify_probs, backend="torch", validate=False),
+    partial(verify_logits, backend="torch", validate=False),
+)
+"""Loads chain verification in torch."""
+
+
+def of_triton(rule: str) -> Loader:
+    """Load kernels of a rule for one chain, or of "sigmoid", which takes logits alone."""
 
     def load(device: torch.device) -> Entry:
         _need_cuda(device)
-        if not triton_.compiles():
+        if not compiles():
             raise RuntimeError("Triton is not installed, or interprets (TRITON_INTERPRET=1)")
-        heats: dict[int, Tensor] = {}  # one for each batch: made once, as a server would
+        temperatures: dict[int, Tensor] = {}  # one for each batch: made once, as a server would
 
         def run(inputs: Inputs) -> tuple[Tensor, Tensor]:
             batch, gamma = inputs.tokens.shape
             uniforms = torch.rand(batch, gamma + 2, dtype=torch.float64, device=device)
-            given = (inputs.target, inputs.draft, inputs.tokens, uniforms)
-            if not inputs.logits or from_logits is None:
-                return verify(*given, validate=False)
-            return from_logits(*given, heats[batch], validate=False)
+            arguments = (inputs.target, inputs.draft, inputs.tokens, uniforms)
+            options: dict[str, Any] = {"backend": "triton", "validate": False}
+            if rule == "sigmoid":
+                return verify_sigmoid(*arguments, **options)[:2]
+            if not inputs.logits:
+                return verify_probs(*arguments, rule=rule, **options)[:2]
+            return verify_logits(*arguments, temperature=temperatures[batch], rule=rule, **options)[
+                :2
+            ]
 
         def prepare(inputs: Inputs) -> Inputs:
-            heats.setdefault(len(inputs.tokens), torch.ones(len(inputs.tokens), device=device))
+            batch = len(inputs.tokens)
+            temperatures.setdefault(batch, torch.ones(batch, device=device))
             return inputs
 
         return Entry(run, prepare)
@@ -186,29 +206,30 @@ def _need_cuda(device: torch.device) -> None:
 
 
 CONTESTANTS = (
+    Contestant("otm reference", (PROBABILITIES, LOGITS, ONE_SEQUENCE), reference, plain_torch=True),
     Contestant(
-        "otm reference", (PROBABILITIES, LOGITS, ONE_SEQUENCE), of_otm(reference), plain_torch=True
-    ),
-    Contestant(
-        "otm baseline", (PROBABILITIES, LOGITS, ONE_SEQUENCE), of_otm(baseline), plain_torch=True
+        "otm baseline",
+        (PROBABILITIES, LOGITS, ONE_SEQUENCE),
+        of_torch(baseline.verify, baseline.verify_from_logits),
+        plain_torch=True,
     ),
     Contestant(
         "otm triton",
         (PROBABILITIES, LOGITS, ONE_SEQUENCE),
-        of_triton(chain_triton.verify_chain, chain_triton.verify_chain_from_logits),
+        of_triton("chain"),
         plain_torch=False,
     ),
     Contestant(
         "otm block",
         (PROBABILITIES, LOGITS),
-        of_triton(block_triton.verify_block, block_triton.verify_block_from_logits),
+        of_triton("block"),
         plain_torch=False,
         rule="block",
     ),
     Contestant(
         "otm sigmoid",
         (LOGITS,),
-        of_triton(sigmoid.verify_chain_triton, None),
+        of_triton("sigmoid"),
         plain_torch=False,
         rule="inexact",
     ),

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.chain.contestants import Entry, of_otm
+from benchmarks.chain.contestants import Entry, reference
 from benchmarks.chain.inputs import Inputs
-from otm.kernels import reference
 from otm.testing.statistics import g_limit, g_statistic
 
 LEVEL = 1e-8
@@ -89,7 +88,7 @@ SLIP = float(abs(RIGHT - WRONG).sum() / 2)
 
 def slip(inputs: Inputs) -> tuple[Tensor, Tensor]:
     """Verify with one slip: the bonus token comes from the row before."""
-    tokens, accepted = of_otm(reference)(inputs.tokens.device).verify(inputs)
+    tokens, accepted = reference(inputs.tokens.device).verify(inputs)
     drawn = torch.multinomial(inputs.target[:, GAMMA - 1], 1)[:, 0]
     tokens[:, GAMMA] = torch.where(accepted == GAMMA, drawn, tokens[:, GAMMA])
     return tokens, accepted

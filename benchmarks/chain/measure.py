@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.chain import clocks
-from benchmarks.chain.contestants import Contestant, Entry, of_otm
+from benchmarks.chain.contestants import Contestant, Entry, reference
 from benchmarks.chain.inputs import Inputs
-from otm.kernels import reference
 
 
 class Machine(NamedTuple):
@@ -56,7 +55,7 @@ def measure(
     machine: Machine, effort: Effort, inputs: Inputs, contestants: dict[Contestant, Entry]
 ) -> list[dict[str, Any]]:
     """Return one row for each contestant."""
-    accepted = of_otm(reference)(machine.device).verify(inputs)[1]
+    accepted = reference(machine.device).verify(inputs)[1]
     floor = inputs.bytes_to_read(accepted)
     sets = rotated(inputs, floor, machine.cache, effort)
     rows: dict[str, dict[str, Any]] = {}

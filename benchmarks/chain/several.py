@@ -17,15 +17,9 @@ from torch import Tensor
 from benchmarks.chain import clocks, gate
 from benchmarks.chain.inputs import make_inputs
 from benchmarks.chain.measure import Effort, in_short
-from otm.kernels import (
-    Workspace,
-    chain_triton,
-    multi_draft_reference,
-    multi_draft_triton,
-    reference,
-    triton_,
-)
-from otm.kernels.multi_draft_checks import coins_of
+from otm.kernels import Workspace, verify_logits, verify_probs
+from otm.kernels.registry import uniforms_per_position
+from otm.kernels.triton.runtime import compiles
 from otm.testing.statistics import g_limit, g_statistic
 
 PROBABILITIES = "probabilities of K chains -> tokens"
@@ -37,8 +31,9 @@ PART = 4_096
 """Sequences that are checked at once: the tables of the levels take memory."""
 
 Verify = Callable[..., tuple[Tensor, ...]]
-"""Takes rows [B, K, …], drafts [B, K, γ], uniforms and, from logits, temperatures; returns tokens
-and accepted drafts first."""
+"""Takes rows [B, K, …], drafts [B, K, γ], uniforms and, from logits, the temperature.
+
+Returns tokens and accepted drafts first."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +47,10 @@ class Contestant:
     def __call__(self, target: Tensor, draft: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
         """Draw the random numbers, and verify."""
         batch, count, gamma = tokens.shape
-        size = gamma * coins_of(self.rule, count) + 2
+        size = gamma * uniforms_per_position(self.rule, count) + 2
         uniforms = torch.rand(batch, size, dtype=torch.float64, device=tokens.device)
-        temperature = (ones(batch, tokens.device),) if self.logits else ()
-        return self.verify(target, draft, tokens, uniforms, *temperature, validate=False)
+        options = {"temperature": ones(batch, tokens.device)} if self.logits else {}
+        return self.verify(target, draft, tokens, uniforms, **options, validate=False)
 
 
 @cache
@@ -66,27 +61,25 @@ def ones(batch: int, device: torch.device) -> Tensor:
 
 def contestants(tier: str, device: torch.device) -> dict[str, Contestant]:
     """Return the contestants of a tier that run on a device; the yardstick comes first."""
-    on_gpu = device.type == "cuda" and triton_.compiles()
+    on_gpu = device.type == "cuda" and compiles()
     logits = tier == LOGITS
-    form = "_from_logits" if logits else ""
-    one = getattr(chain_triton if on_gpu else reference, f"verify_chain{form}")
-    found = {ONE_CHAIN: Contestant(partial(first_chain, one), "k-seq", logits)}
-    for name, rule in (("k-Seq", "k-seq"), ("levels", "levels")):
-        plain = getattr(multi_draft_reference, f"verify_drafts{form}")
-        found[f"{name}, torch"] = Contestant(partial(plain, rule=rule), rule, logits)
+    verify = verify_logits if logits else verify_probs
+    one = partial(first_chain, verify, backend="triton" if on_gpu else "torch")
+    found = {ONE_CHAIN: Contestant(one, "grid k-Seq", logits)}
+    for name, rule in (("k-Seq", "grid k-Seq"), ("levels", "levels")):
+        plain = partial(verify, rule=rule, backend="torch")
+        found[f"{name}, torch"] = Contestant(plain, rule, logits)
         if on_gpu:
-            kernels = getattr(multi_draft_triton, f"verify_drafts{form}")
-            verify = partial(kernels, rule=rule, workspace=Workspace())
-            found[f"{name}, triton"] = Contestant(verify, rule, logits)
+            kernels = partial(verify, rule=rule, backend="triton", workspace=Workspace())
+            found[f"{name}, triton"] = Contestant(kernels, rule, logits)
     return found
 
 
-def first_chain(verify: Verify, *arguments: Tensor, validate: bool) -> tuple[Tensor, ...]:
+def first_chain(verify: Verify, *arguments: Tensor, **options: Any) -> tuple[Tensor, ...]:
     """Verify the first chain alone."""
-    target, draft, tokens, uniforms, *temperature = arguments
+    target, draft, tokens, uniforms = arguments
     few = uniforms[:, : tokens.shape[2] + 2]
-    first = (target[:, 0], draft[:, 0], tokens[:, 0], few)
-    return verify(*first, *temperature, validate=validate)
+    return verify(target[:, 0], draft[:, 0], tokens[:, 0], few, **options)
 
 
 def pass_gate(
@@ -105,11 +98,11 @@ def pass_gate(
     for name, verify in present.items():
         outputs = []
         for part in tokens.split(PART):
-            wanted, offered = (
+            rows = (
                 (x.log() if verify.logits else x).expand(len(part), count, -1, -1)
                 for x in (target, draft)
             )
-            outputs.append(verify(wanted, offered, part)[0])
+            outputs.append(verify(*rows, part)[0])
         found = torch.cat(outputs)
         found = torch.where(found < 0, rest, found).cpu().numpy()
         codes = found @ size ** np.arange(gamma, -1, -1)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.chain.contestants import Entry, of_otm, of_triton
+from benchmarks.chain.contestants import Entry, of_triton, reference
 from benchmarks.chain.inputs import Inputs
-from otm.kernels import chain_triton, reference, sigmoid
-from otm.kernels.reference import output
+from otm.kernels import verify_sigmoid
+from otm.kernels.torch.distributions import join_output
 
 BASELINE, EXACT, SIGMOID = METHODS = ("baseline", "exact", "sigmoid")
 
@@ -51,10 +51,7 @@ MODELS = (
 
 def entries(device: torch.device, scale: float) -> dict[str, Entry]:
     """Return the three methods on a device."""
-    if device.type != "cuda":
-        exact = of_otm(reference)(device)
-    else:
-        exact = of_triton(chain_triton.verify_chain, chain_triton.verify_chain_from_logits)(device)
+    exact = (of_triton("chain") if device.type == "cuda" else reference)(device)
     return {BASELINE: Entry(step_by_step), EXACT: exact, SIGMOID: by_sigmoids(device, scale)}
 
 
@@ -76,18 +73,17 @@ def step_by_step(inputs: Inputs) -> tuple[Tensor, Tensor]:
         left = (law - draft[:, count]).clamp(min=0)
         law = left / left.sum()
     token = torch.multinomial(law, 1)[:, 0]
-    return output(inputs.tokens, accepted, token), accepted
+    return join_output(inputs.tokens, accepted, token), accepted
 
 
 def by_sigmoids(device: torch.device, scale: float) -> Entry:
     """Return the variant with sigmoids: by Triton on a GPU, in torch elsewhere."""
-    run = sigmoid.verify_chain_triton if device.type == "cuda" else sigmoid.verify_chain
 
     def verify(inputs: Inputs) -> tuple[Tensor, Tensor]:
         batch, gamma = inputs.tokens.shape
         uniforms = torch.rand(batch, gamma + 2, dtype=torch.float64, device=device)
-        given = (inputs.target, inputs.draft, inputs.tokens, uniforms)
-        return run(*given, (-scale, scale), validate=False)
+        arguments = (inputs.target, inputs.draft, inputs.tokens, uniforms)
+        return verify_sigmoid(*arguments, (-scale, scale), validate=False)[:2]
 
     return Entry(verify)
 

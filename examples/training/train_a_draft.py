@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy, kl_div
 
 import otm
 from otm.decoding import spectr
-from otm.gain.paired_means import clustered_mean
+from otm.gain import clustered_mean
 from otm.models import GPT, load
 from otm.models.gpt.train import default_text, split
 

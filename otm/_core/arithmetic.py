@@ -15,24 +15,6 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Frozen",
-    "Law",
-    "Number",
-    "as_fraction",
-    "as_integers",
-    "as_number",
-    "at_least_once",
-    "at_most_one",
-    "is_exact",
-    "power_slopes",
-    "read_only",
-    "running_sum",
-    "scatter_sum",
-    "sum_error",
-    "zeros",
-]
-
 Law: TypeAlias = npt.NDArray[Any]
 """One number a token: float64, or `fractions.Fraction` in an object array."""
 
@@ -100,29 +82,10 @@ def zeros(size: int, like: Law) -> Law:
 
 
 def at_least_once(mass: _T, k: int) -> _T:
-    """Probability 1 − (1 − mass)^k that k independent draws hit a set of this mass.
+    """Probability 1 − (1 − mass)^k that k ≥ 1 independent draws hit a set of this mass.
 
     Binary powering on the complement: every step adds non-negative terms, so a float result keeps
     full relative accuracy however small the mass or large k, and a fraction stays exact.
-
-    Parameters
-    ----------
-    mass : float, Fraction or array
-        Probability of one draw hitting the set, in [0, 1].
-    k : int
-        Number of draws, at least 1.
-
-    Returns
-    -------
-    float, Fraction or array
-        Of the kind and shape of `mass`.
-
-    Examples
-    --------
-    >>> at_least_once(0.5, 3)
-    0.875
-    >>> at_least_once(1e-300, 4)
-    4e-300
     """
     once: Any = mass
     hit = once
@@ -137,24 +100,8 @@ def at_least_once(mass: _T, k: int) -> _T:
 def power_slopes(points: Law, k: int) -> Law:
     """Slopes (b^k − a^k) / (b − a) between neighbouring points a ≤ b, also where a = b.
 
-    Equal to the sum of a^i b^(k−1−i), but in log2(k) steps; no step subtracts.
-
-    Parameters
-    ----------
-    points : array [m + 1]
-        Ascending numbers of at least zero.
-    k : int
-        The power, at least 1.
-
-    Returns
-    -------
-    array [m]
-        Of the kind of the points; ascending.
-
-    Examples
-    --------
-    >>> power_slopes(np.array([0.25, 0.5, 0.5]), 2)
-    array([0.75, 1.  ])
+    Equal to the sum of a^i b^(k−1−i), but in log2(k) steps; no step subtracts.  The m + 1 points
+    ascend from zero or above, and so do the m slopes.
     """
     high = points[1:]
     if k == 1:
@@ -172,28 +119,9 @@ def power_slopes(points: Law, k: int) -> Law:
 
 
 def running_sum(terms: Law, *, from_zero: bool = False) -> Law:
-    """Cumulative sum; equivalent to `np.cumsum`, but more accurate.
+    """Cumulative sum, array [n] or, from zero, [n + 1]; like `np.cumsum`, but more accurate.
 
-    Floats are added in blocks, so that the relative error for terms of at least zero is below
-    `sum_error(n)`, about (`SUM_BLOCK` + n / `SUM_BLOCK`) · 2^−53 instead of n · 2^−53.  Like
-    `np.cumsum`, the result never decreases when no term is negative.
-
-    Parameters
-    ----------
-    terms : array [n]
-        Floats or fractions.
-    from_zero : bool, optional
-        Whether the empty sum 0 stands before the others.
-
-    Returns
-    -------
-    array [n], or [n + 1] from zero
-        Of the same kind.
-
-    Examples
-    --------
-    >>> running_sum(np.array([0.5, 0.25, 0.25]), from_zero=True)
-    array([0.  , 0.5 , 0.75, 1.  ])
+    If no term is negative, the relative error is below `sum_error(n)`, and the sums never decrease.
     """
     n = terms.size
     sums = np.empty(n + 1, dtype=terms.dtype)
@@ -201,6 +129,7 @@ def running_sum(terms: Law, *, from_zero: bool = False) -> Law:
     if is_exact(terms) or n <= SUM_BLOCK:
         np.cumsum(terms, out=sums[1:])
     else:
+        # in blocks, for an error of about (SUM_BLOCK + n / SUM_BLOCK) · 2^−53 instead of n · 2^−53
         whole = n - n % SUM_BLOCK
         blocks, rest = sums[1 : whole + 1].reshape(-1, SUM_BLOCK), sums[whole + 1 :]
         np.cumsum(terms[:whole].reshape(-1, SUM_BLOCK), axis=1, out=blocks)
@@ -220,22 +149,7 @@ def sum_error(n: int) -> float:
 
 
 def scatter_sum(index: npt.NDArray[np.int64], terms: Law, size: int) -> Law:
-    """Sum of the terms that share an index: array [size].
-
-    Parameters
-    ----------
-    index : int array [s]
-        Where each term goes, in [0, size).
-    terms : array [s]
-        Floats or fractions.
-    size : int
-        Length of the result.
-
-    Returns
-    -------
-    array [size]
-        Of the kind of the terms.
-    """
+    """Sum of the terms that share an index in [0, size): array [size], of the kind of the terms."""
     if is_exact(terms):
         sums = zeros(size, terms)
         np.add.at(sums, index, terms)

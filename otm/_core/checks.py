@@ -34,13 +34,9 @@ LARGEST_DRAFT_COUNT = 2**63 - 1
 
 
 def as_draft_count(k: Any) -> int:
-    """Check that k is a number of drafts: an integer of at least 1.
+    """Check that k is a number of drafts: an integer from 1 to `LARGEST_DRAFT_COUNT`.
 
-    Raises
-    ------
-    InvalidDraftCountError
-        If it is not, or is above `LARGEST_DRAFT_COUNT`; booleans and floats are refused even where
-        they equal an integer.
+    Booleans and floats are refused even where they equal an integer.
     """
     count = whole(k)
     if count is None:
@@ -58,13 +54,7 @@ def as_draft_count(k: Any) -> int:
 
 
 def as_draft_counts(k: Any) -> Counts:
-    """Check that k is a number of drafts, or an array of such numbers.
-
-    Raises
-    ------
-    InvalidDraftCountError
-        If it is not; the message names the row.
-    """
+    """Check that k is a number of drafts, or an array of such numbers; a refusal names the row."""
     try:
         # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
         given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
@@ -83,27 +73,35 @@ def as_draft_counts(k: Any) -> Counts:
     return counts
 
 
-def name_row(row: tuple[int, ...]) -> str:
-    """Row in words, for the beginning of a message; empty where there are no rows.
+def broadcast_counts(shape: tuple[int, ...], counts: Counts) -> tuple[int, ...]:
+    """Shape that rows of distributions of this leading shape and numbers of drafts broadcast to."""
+    try:
+        return np.broadcast_shapes(shape, counts.shape)
+    except ValueError:
+        raise InvalidDraftCountError(
+            f"k of shape {counts.shape} for laws of leading shape {shape}; they must broadcast"
+        ) from None
 
-    Examples
-    --------
-    >>> name_row((3,)), name_row((3, 1)), name_row(())
-    ('row 3: ', 'row (3, 1): ', '')
-    """
+
+def place_of_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Place of one row as non-negative indices, one for each axis; IndexError if there is none."""
+    index = row if isinstance(row, tuple) else (row,)
+    if len(index) != len(shape) or not all(
+        -size <= i < size for i, size in zip(index, shape, strict=True)
+    ):
+        raise IndexError(f"there is no row {shown(row)}; give one index for each axis of {shape}")
+    return tuple(int(i) % size for i, size in zip(index, shape, strict=True))
+
+
+def name_row(row: tuple[int, ...]) -> str:
+    """Row in words, for the beginning of a message; empty where there are no rows."""
     if not row:
         return ""
     return f"row {row[0] if len(row) == 1 else tuple(row)}: "
 
 
-def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
-    """Return drafts [..., k] of tokens in [0, n) as an integer array.
-
-    Raises
-    ------
-    InvalidDraftsError
-        If they have a wrong shape or type or lie outside the vocabulary.
-    """
+def as_drafts(drafts: npt.ArrayLike, k: int, n: int | None) -> Drafts:
+    """Return drafts [..., k] of tokens in [0, n), or of any ids without n, as an integer array."""
     array = as_array(drafts, "the drafts", InvalidDraftsError)
     if array.ndim == 0 or array.shape[-1] != k:
         raise InvalidDraftsError(
@@ -111,10 +109,11 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
             "one selection"
         )
     if array.dtype.kind not in "iu":
+        which = "the ids of tokens" if n is None else f"in [0, {shown(n)})"
         raise InvalidDraftsError(
-            f"drafts of type {array.dtype}; draft tokens must be integers in [0, {shown(n)})"
+            f"drafts of type {array.dtype}; draft tokens must be integers {which}"
         )
-    if array.size and not (0 <= array.min() and array.max() < n):
+    if n is not None and array.size and not (0 <= array.min() and array.max() < n):
         bad = array[(array < 0) | (array >= n)].flat[0]
         raise InvalidDraftsError(
             f"draft token {bad}; draft tokens must be integers in [0, {shown(n)})"
@@ -123,13 +122,7 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int) -> Drafts:
 
 
 def check_generator(rng: Any) -> None:
-    """Refuse what is no generator, such as a seed.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none.
-    """
+    """Refuse what is no generator, such as a seed."""
     if not isinstance(rng, np.random.Generator):
         raise InvalidParameterError(
             f"rng = {shown(rng)} of type {type(rng).__name__}; give a NumPy Generator, such as "
@@ -138,36 +131,16 @@ def check_generator(rng: Any) -> None:
 
 
 def leading_shape(uniforms: npt.ArrayLike, axes: int) -> tuple[int, ...]:
-    """Shape of uniforms without their last axes.
-
-    Raises
-    ------
-    InvalidUniformsError
-        If they are not an array.
-    """
+    """Shape of uniforms without their last axes."""
     return as_array(uniforms, "the uniforms", InvalidUniformsError).shape[:-axes]
 
 
 def check_uniforms(
     uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool, need: str
 ) -> Uniforms:
-    """Return uniforms of a given shape as float64, or as fractions in exact mode.
+    """Return uniforms in [0, 1), of a given shape, as float64 or as fractions in exact mode.
 
-    Parameters
-    ----------
-    uniforms : array-like
-        What was given.
-    shape : tuple of int
-        What is needed.
-    exact : bool
-        Whether to return fractions.
-    need : str
-        Why it is needed, for the message: "these drafts need uniforms of shape (3,), …".
-
-    Raises
-    ------
-    InvalidUniformsError
-        If they have another shape or do not all lie in [0, 1).
+    `need` says in a refusal why this shape is needed: "these drafts need uniforms of shape (3,)".
     """
     array = as_array(uniforms, "the uniforms", InvalidUniformsError)
     if array.shape != shape:
@@ -190,13 +163,7 @@ def check_uniforms(
 def as_array(
     values: Any, name: str, error: type[InvalidInputError], advice: str = "give an array"
 ) -> npt.NDArray[Any]:
-    """Return what is array-like, tensors on any device among it, as an array.
-
-    Raises
-    ------
-    InvalidInputError
-        The given error, if it is not array-like.
-    """
+    """Return what is array-like, also tensors on any device, as an array; else raise `error`."""
     try:
         return np.asarray(to_host(values))
     except Exception as reason:  # whatever a foreign object raises when asked for its entries

@@ -19,8 +19,6 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-__all__ = ["PACKAGES", "data_files", "digest_of", "versions"]
-
 PACKAGES = ("numpy", "scipy", "highspy", "torch")
 """Packages that the data of figures are computed with."""
 
@@ -33,20 +31,7 @@ _WITHOUT_NUMBERS = (
 
 
 def digest_of(module: str) -> str:
-    """Digest of what a module computes from, as 64 hexadecimal digits.
-
-    Parameters
-    ----------
-    module : str
-        Full name of a module of this package.
-
-    Examples
-    --------
-    >>> digest_of("otm.figures.table") == digest_of("otm.figures.table")
-    True
-    >>> digest_of("otm.figures.table") == digest_of("otm._core.digest")
-    False
-    """
+    """Digest of what a module, given by its full name, computes from: 64 hexadecimal digits."""
     whole = hashlib.sha256()
     for name in sorted(_needed(module)):
         whole.update(f"{name}\n{_code(name)[0]}\n".encode())

@@ -28,17 +28,6 @@ from otm._core.tensors import is_tensor, to_host
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError
 
-__all__ = [
-    "as_law",
-    "as_law_pair",
-    "as_law_rows",
-    "check_sizes",
-    "mass_beyond",
-    "residual_weights",
-    "to_exact",
-    "total_variation",
-]
-
 SUM_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}
 """How far a law may sum from one before it is refused, by the type that it was given in."""
 
@@ -52,25 +41,10 @@ ROUNDING = 2.0**-50
 
 
 def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
-    """Check and normalise a draft and a target law.
+    """Check and normalise a draft and a target law of one length; both come back read-only.
 
-    Parameters
-    ----------
-    draft, target : array-like [n]
-        Lists, NumPy arrays, torch tensors on any device, or sequences of `fractions.Fraction`
-        (whole numbers may stand among the fractions, or for a law beside them).  If one of the two
-        holds floats, both are taken as floats.
-
-    Returns
-    -------
-    tuple of arrays [n]
-        Read-only, each summing to one: float64 up to rounding, fractions exactly.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If a law is not one-dimensional, is empty, holds anything but finite numbers of at least
-        zero, does not sum to one within the tolerance of its type, or the lengths differ.
+    Fractions, and whole numbers among or beside them, are made to sum to one exactly, floats up to
+    rounding.  If one of the two laws holds floats, both become float64.
     """
     raw_draft, draft_type = _as_array(draft, "draft")
     raw_target, target_type = _as_array(target, "target")
@@ -81,29 +55,8 @@ def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
 def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
     """Check and normalise many draft and target laws; equivalent to `as_law_pair` row by row.
 
-    Parameters
-    ----------
-    draft, target : array-like [..., n]
-        Laws along the last axis, given as for `as_law_pair`.  The leading axes must broadcast;
-        either may be empty.
-
-    Returns
-    -------
-    tuple of arrays [..., n]
-        Read-only, each of the shape that it was given in: bit for bit what `as_law_pair` makes of
-        each row.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If a row is not a law, which names the row and the token; if the vocabularies differ or the
-        leading axes do not broadcast.
-
-    Examples
-    --------
-    >>> draft, target = as_law_rows([[0.5, 0.5], [0.25, 0.75]], [0, 1])
-    >>> draft.shape, target.shape
-    ((2, 2), (2,))
+    Laws stand along the last axis; the leading axes must broadcast, but each array keeps its shape.
+    Every row comes out bit for bit as from `as_law_pair`; a refusal names the row and the token.
     """
     raw_draft, draft_type = _as_array(draft, "draft", rows=True)
     raw_target, target_type = _as_array(target, "target", rows=True)
@@ -122,20 +75,7 @@ def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
 
 
 def as_law(values: Any, name: str) -> Law:
-    """Check and normalise one law: `as_law_pair` for a law that has no partner.
-
-    Parameters
-    ----------
-    values : array-like [n]
-        As for `as_law_pair`.
-    name : str
-        What to call the law in messages: "draft", "target".
-
-    Raises
-    ------
-    InvalidDistributionError
-        As for `as_law_pair`.
-    """
+    """Check and normalise one law as `as_law_pair` does a pair; messages call it by the name."""
     return _normalise(*_as_array(values, name), name)
 
 
@@ -149,39 +89,19 @@ def to_exact(law: Law) -> Law:
 
 
 def total_variation(a: Law, b: Law) -> Number:
-    """Total variation distance Σ |a − b| / 2 of two laws.
-
-    Examples
-    --------
-    >>> total_variation(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
-    0.25
-    """
+    """Total variation distance Σ |a − b| / 2 of two laws."""
     return as_number(np.abs(a - b).sum() / 2)
 
 
 def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
-    """Mass of all tokens but the first j of an order, for each j; not above one by rounding.
+    """Mass of all tokens but the first j of an order, for each j: array [m + 1].
 
-    Parameters
-    ----------
-    law : array [n]
-        A law.
-    order : int array [m]
-        Different tokens.
-
-    Returns
-    -------
-    array [m + 1]
-        Of the kind of the law; summed from the end, so that small masses keep their digits.
-
-    Examples
-    --------
-    >>> mass_beyond(np.array([0.5, 0.25, 0.25]), np.array([2, 0]))
-    array([1.  , 0.75, 0.25])
+    The order holds m different tokens.  No mass is above one by rounding.
     """
     outside = np.ones(law.size, dtype=np.bool_)
     outside[order] = False
     masses = np.append(law[order], law[outside].sum() + zeros(1, law))
+    # summed from the end, so that small masses keep their digits
     beyond: Law = np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, law))
     return beyond
 
@@ -189,19 +109,12 @@ def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
 def residual_weights(target: Law, accepted: Law) -> Law:
     """Weights max(target − accepted, 0) of the token drawn when every draft is rejected.
 
-    Parameters
-    ----------
-    target, accepted : array [n]
-        The target law, and for each token the probability that it is output as an accepted draft.
-
-    Returns
-    -------
-    array [n]
-        Weights, not normalised; the target law itself where nothing is left to draw (then a
-        rejection has probability zero up to rounding, and any law of the target's support serves).
+    `accepted` has the probability of each token to be output as an accepted draft.  The weights are
+    not normalised; where no token has any, they are the target law.
     """
     left: Law = target - accepted
     np.maximum(left, zeros(1, target), out=left)
+    # a rejection then has probability zero up to rounding: any law of the target's support serves
     return left if left.any() else target
 
 
@@ -235,13 +148,7 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Law, str]:
 
 
 def check_sizes(draft: Any, target: Any) -> None:
-    """Check that two laws, arrays or tensors [..., n], have equally many tokens.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If they have not.
-    """
+    """Check that two laws, arrays or tensors [..., n], have equally many tokens."""
     if draft.shape[-1] != target.shape[-1]:
         raise InvalidDistributionError(
             f"the draft law has {draft.shape[-1]} tokens and the target law {target.shape[-1]}; "

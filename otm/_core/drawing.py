@@ -54,13 +54,7 @@ _SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def journal_style() -> Iterator[None]:
-    """Draw or save in the style of the figures, whatever the user's own settings are.
-
-    Raises
-    ------
-    MissingDependencyError
-        If matplotlib is not installed.
-    """
+    """Draw or save in the style of the figures, whatever the user's own settings are."""
     require("matplotlib")
     from matplotlib import style
 

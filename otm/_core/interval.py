@@ -11,8 +11,6 @@ from otm._core.numbers import as_parameter
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
-__all__ = ["Interval"]
-
 
 @dataclass(frozen=True)
 class Interval:

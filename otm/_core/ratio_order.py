@@ -15,24 +15,17 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Law, Number, as_number, is_exact, read_only, running_sum
 
-__all__ = ["RatioOrder", "scale_of_weights"]
-
 
 @dataclass(frozen=True, eq=False)
 class RatioOrder(Frozen):
-    """The tokens that can be drafted, ascending by q/p, with cumulative masses.
+    """The m tokens that can be drafted, ascending by q/p, with cumulative masses.
 
-    Of the m tokens with p > 0, "the first j" are the j of least ratio; tokens with p = 0 appear
-    nowhere.  Ties are in no particular order.
-
-    Parameters
-    ----------
-    draft_law, target_law : array [n]
-        The laws p and q, normalised.
+    "The first j" are the j of least ratio; tokens with p = 0 appear nowhere.  Ties are in no
+    particular order.
     """
 
-    draft_law: Law
-    target_law: Law
+    draft_law: Law  # [n], the law p, normalised
+    target_law: Law  # [n], the law q, normalised
 
     @cached_property
     def tokens(self) -> npt.NDArray[np.int64]:
@@ -97,17 +90,8 @@ def scale_of_weights(draft: Law) -> Number:
     """Factor for the weights of drafts without replacement, so that no ratio to them overflows.
 
     Subnormal weights can be all that is left once the others are drawn; fractions keep theirs.
-
-    Parameters
-    ----------
-    draft : array [n]
-        Weights of at most one.
-
-    Returns
-    -------
-    float or int
-        2^512, a power of two, which rounds nothing; 1 for fractions.
     """
+    # a power of two rounds nothing
     return 1 if is_exact(draft) else 2.0**512
 
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Law, read_only, running_sum, zeros
 
-__all__ = ["InverseCdf", "locate_in_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class InverseCdf(Frozen):
@@ -19,17 +17,10 @@ class InverseCdf(Frozen):
 
     A token of weight zero is never drawn; a uniform exactly on an edge of the cumulative
     distribution draws the next token of positive weight.
-
-    Attributes
-    ----------
-    tokens : int array [m]
-        The tokens of positive weight.
-    cumulative : array [m]
-        Running sum of their weights.
     """
 
-    tokens: npt.NDArray[np.int64]
-    cumulative: Law
+    tokens: npt.NDArray[np.int64]  # [m], the tokens of positive weight, ascending
+    cumulative: Law  # [m], running sum of their weights
 
     @classmethod
     def from_weights(cls, weights: Law) -> InverseCdf:
@@ -53,26 +44,10 @@ class InverseCdf(Frozen):
 
 
 def locate_in_rows(weights: Law, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Token that each uniform draws from the weights in its row.
+    """Token that each uniform in [0, 1) draws from the weights in its row: [B, n], [B] → [B].
 
     Equivalent to `InverseCdf.from_weights(row).locate(u)` for every row: a token of weight zero is
-    never drawn.
-
-    Parameters
-    ----------
-    weights : array [B, n]
-        Numbers of at least zero, in every row at least one of them positive.
-    uniforms : array [B]
-        Numbers in [0, 1).
-
-    Returns
-    -------
-    int array [B]
-
-    Examples
-    --------
-    >>> locate_in_rows(np.array([[0.0, 2.0, 1.0], [1.0, 0.0, 0.0]]), np.array([0.0, 0.9]))
-    array([1, 0])
+    never drawn, and in every row one has a positive weight.
     """
     cumulative = np.cumsum(weights, axis=1)
     points = uniforms * cumulative[:, -1]

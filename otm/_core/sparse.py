@@ -2,7 +2,7 @@
 
 These give tens of tokens out of a vocabulary of a hundred thousand.  No formula of OTM depends on
 tokens that neither law can give, so that everything can be done on the union of the two supports.
-`otm.on_tokens` brings rules back from there to the original token ids.
+A `Problem` holds the ids of these tokens, and its plans take and return them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
 from otm.errors import InvalidDistributionError
-
-__all__ = ["SparseProbs", "Tokens", "align"]
 
 Tokens: TypeAlias = npt.NDArray[np.int64]
 """Token ids, ascending."""
@@ -202,30 +200,9 @@ class SparseProbs(Frozen):
 
 
 def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
-    """Write two laws on the union of their supports.
+    """Write two laws on the union of their supports: its tokens, ascending, draft and target [m].
 
-    Parameters
-    ----------
-    draft, target : SparseProbs
-        The two laws.
-
-    Returns
-    -------
-    tokens : int array [m]
-        The union of the supports, ascending.
-    draft_probabilities, target_probabilities : array [m]
-        The laws on it, zero where a token is in the other support alone.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If one of the two is no SparseProbs.
-
-    Examples
-    --------
-    >>> tokens, p, q = align(SparseProbs([3, 9], [0.75, 0.25]), SparseProbs([9, 40], [0.5, 0.5]))
-    >>> tokens.tolist(), p.tolist(), q.tolist()
-    ([3, 9, 40], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5])
+    A law is zero where a token is in the other support alone.
     """
     for law, name in ((draft, "draft"), (target, "target")):
         if not isinstance(law, SparseProbs):
@@ -246,6 +223,30 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
         probabilities[np.searchsorted(tokens, law.tokens)] = law.probabilities
         aligned.append(read_only(probabilities))
     return read_only(tokens), aligned[0], aligned[1]
+
+
+def places_of(tokens: Tokens, ids: npt.NDArray[np.int64]) -> tuple[Tokens, npt.NDArray[np.bool_]]:
+    """Places of ids in ascending tokens, and whether they are there; of the shape of the ids."""
+    places = np.minimum(np.searchsorted(tokens, ids), tokens.size - 1)
+    return places, tokens[places] == ids
+
+
+def as_token_ids(tokens: Any, n: int | None = None) -> Tokens:
+    """Return the ids of n tokens as a read-only array, if they are ascending and from 0 on."""
+    ids = tokens
+    held = isinstance(ids, np.ndarray) and not ids.flags.writeable
+    if not (held and ids.dtype == np.int64 and ids.ndim == 1):  # those of a problem are fine
+        ids = _as_tokens(tokens)
+    if n is not None and ids.size != n:
+        raise InvalidDistributionError(
+            f"{ids.size} token ids for {n} tokens; give one id for each probability"
+        )
+    if not (ids.size and ids[0] >= 0 and (ids[1:] > ids[:-1]).all()):
+        raise InvalidDistributionError(
+            "the token ids are not ascending whole numbers from 0 on; sort them, and the "
+            "probabilities with them"
+        )
+    return read_only(ids)
 
 
 def of_one_kind(draft: SparseProbs, target: SparseProbs) -> tuple[SparseProbs, SparseProbs]:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["is_tensor", "like", "to_host"]
-
 
 def is_tensor(values: Any) -> bool:
     """Whether this is a torch tensor; whoever has one has loaded torch."""

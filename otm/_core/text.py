@@ -17,25 +17,6 @@ def shown(value: Any) -> str:
 
     Python refuses to write integers of thousands of digits, and a class of the caller may have a
     `repr` that fails; of such objects only the type is named, and of integers their size.
-
-    Parameters
-    ----------
-    value : object
-        What was given.
-
-    Returns
-    -------
-    str
-        At most 60 characters.
-
-    Examples
-    --------
-    >>> shown("k-Seq")
-    "'k-Seq'"
-    >>> shown(-(10**5000))
-    '<a negative integer of 16610 bits>'
-    >>> shown([10**5000])
-    '<a list that cannot be written>'
     """
     try:
         text = repr(value)
@@ -49,28 +30,7 @@ def shown(value: Any) -> str:
 
 
 def text_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
-    """Lay rows out in columns.
-
-    Parameters
-    ----------
-    columns : sequence of str or None
-        What stands above, with a line below it; None for nothing.
-    rows : sequence of sequences of str
-        The cells; all rows of one length.
-
-    Returns
-    -------
-    str
-        A line for each row, without the last line break.
-
-    Examples
-    --------
-    >>> print(text_table(["rule", "acceptance"], [["optimal", "0.6875"], ["k-Seq", "0.6483"]]))
-    rule     acceptance
-    -------  ----------
-    optimal  0.6875
-    k-Seq    0.6483
-    """
+    """Lay rows of cells out in columns, below their names and a line if there are any."""
     above = [columns] if columns else []
     widths = [max(map(len, column)) for column in zip(*above, *rows, strict=True)]
     if columns:

@@ -26,19 +26,7 @@ MAX_UNIFORMS = 64
 
 
 def source_of(uniforms: npt.NDArray[Any]) -> Randomness:
-    """Make a source that hands out given uniforms in their order.
-
-    Parameters
-    ----------
-    uniforms : array [m]
-        Floats, or symbolic uniforms in an object array.
-
-    Examples
-    --------
-    >>> source = source_of(np.array([0.25, 0.5, 0.75]))
-    >>> source(1).tolist(), source(2).tolist()
-    ([0.25], [0.5, 0.75])
-    """
+    """Make a source of given uniforms [m], floats or symbolic: `source(n)` returns the next n."""
     taken = 0
 
     def source(m: int) -> npt.NDArray[Any]:

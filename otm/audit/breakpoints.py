@@ -50,32 +50,10 @@ UNSEEN = 1 - 1e-3 ** (1 / CHECKS)
 def by_breakpoints(
     adapter: Adapter, instance: Instance, rng: np.random.Generator, max_runs: int
 ) -> Observation:
-    """Law of what a verifier outputs, from the breakpoints of all its uniforms.
+    """Output distribution of a verifier in floats, from the breakpoints of all its uniforms.
 
-    Parameters
-    ----------
-    adapter : Adapter
-        All its randomness must come from its source.
-    instance : Instance
-        The models.
-    rng : Generator
-        For values at which it is tried.
-    max_runs : int
-        Runs after which to give up.
-
-    Returns
-    -------
-    Observation
-        With floats, and the `error` of bisection.  What only the edges u = 0 and u = 1 − 2^−24 give
-        is there with its tiny probability.
-
-    Raises
-    ------
-    UnsuitedError
-        If the verifier does not repeat itself or has too many pieces, or the pieces fail to predict
-        what it does at random uniforms.
-    ProblemTooLargeError
-        If that takes too many runs, or a run too many uniforms.
+    What only the edges u = 0 and u = 1 − 2^−24 give has their tiny probability.  Raises
+    `UnsuitedError` if the pieces fail to predict the output at random uniforms, or are too many.
     """
     if not adapter.repeatable:
         raise UnsuitedError("it draws random numbers of its own")
@@ -135,18 +113,11 @@ class _Answers:
 
 
 class _Pieces:
-    """Pieces of the unit cube, found coordinate by coordinate, and what the verifier gives there.
-
-    Attributes
-    ----------
-    points : array [N, m]
-        A point of each piece; coordinates not yet looked at are arbitrary.
-    weights : array [N]
-        Volumes.
-    """
+    """Pieces of the unit cube, found coordinate by coordinate, and the output on each."""
 
     def __init__(self, answers: Callable[[Rows], Answers], probes: Rows) -> None:
         self._ask, self._probes = answers, probes
+        # [N, m], a point of each piece, arbitrary in coordinates not yet split; [N], volumes
         self.points, self.weights = probes[:1].copy(), np.ones(1)
         self.error, self.depth = 0.0, 0
         self._levels: list[tuple[list[Row], npt.NDArray[np.int64]]] = []

@@ -19,44 +19,22 @@ Same = Callable[[Observation, Observation], bool]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A known mistake that has the laws of the verifier on all instances tried.
+    """A known mistake with the output distribution of the verifier on all instances tried."""
 
-    Attributes
-    ----------
-    name : str
-        Of the bug in `otm.audit.known_bugs`.
-    mistake : str
-        What kind of mistake it is.
-    summary : str
-        What was wrong there.
-    threads : tuple of str
-        Where it was reported.
-    partly : bool
-        Whether the laws were compared only where the verifier returns tokens at all uniforms: how
-        a verifier fails where its mistake leaves nothing to draw differs from one to another.
-    """
-
-    name: str
-    mistake: str
-    summary: str
-    threads: tuple[str, ...]
+    name: str  # of the bug in `otm.audit.known_bugs`
+    mistake: str  # what kind of mistake it is
+    summary: str  # what was wrong there
+    threads: tuple[str, ...]  # where it was reported
+    # whether the laws were compared only where the verifier returns tokens at all uniforms: how a
+    # verifier fails where its mistake leaves nothing to draw differs from one to another
     partly: bool = False
 
 
 def diagnose(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, ...]:
-    """Name the known mistakes that explain what was observed.
+    """Name the known mistakes that explain what was observed of one verifier.
 
-    Parameters
-    ----------
-    observations : sequence of Observation
-        Of one verifier, those that tell most first.
-    same : callable
-        How laws are compared.
-
-    Returns
-    -------
-    tuple of Diagnosis
-        Several if the instances do not tell them apart.
+    Observations that tell most come first.  Several are named if the instances do not tell them
+    apart.
     """
     found = _named(observations, same)
     if found:

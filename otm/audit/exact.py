@@ -26,28 +26,10 @@ REPEATED = 8
 
 
 def by_paths(adapter: Adapter, instance: Instance) -> Observation:
-    """Exact law of what a verifier outputs, drafts and all.
+    """Exact output distribution of a verifier with its drafts, in fractions, along all its paths.
 
-    Parameters
-    ----------
-    adapter : Adapter
-        Anything; `UnsuitedError` says if it is not `exact` after all.
-    instance : Instance
-        The models.
-
-    Returns
-    -------
-    Observation
-        With fractions.  Outcomes that only isolated values of a uniform give, such as u = 0, have
-        probability 0.
-
-    Raises
-    ------
-    UnsuitedError
-        If the verifier does more with its uniforms than to compare them, cannot take fractions, or
-        does not repeat itself.
-    ProblemTooLargeError
-        If it takes more than `MAX_UNIFORMS` uniforms, or has more than `MAX_PATHS` paths.
+    Outputs at isolated values of a uniform, such as u = 0, have probability 0.  Raises
+    `UnsuitedError` if the verifier does more than compare its uniforms, or does not repeat itself.
     """
     if not adapter.repeatable:
         raise UnsuitedError("it draws random numbers of its own")
@@ -64,25 +46,10 @@ def by_paths(adapter: Adapter, instance: Instance) -> Observation:
 
 
 def check_in_floats(adapter: Adapter, seen: Observation, rng: np.random.Generator) -> None:
-    """Refuse a law that says nothing of the verifier in floats, for which it is written.
+    """Raise `UnsuitedError` if floats in the middle of a path do not take it, or do not repeat.
 
-    Code may do something else with what is no float, or draw on randomness of its own and pay no
-    heed to the uniforms; its paths are then not those that it takes in use.
-
-    Parameters
-    ----------
-    adapter : Adapter
-        Whose law it is.
-    seen : Observation
-        From `by_paths`.
-    rng : Generator
-        For runs that are made twice.
-
-    Raises
-    ------
-    UnsuitedError
-        If floats in the middle of a path do not take it, or the same floats do not always give the
-        same output.
+    Code may treat what is no float differently, or ignore the uniforms and draw for itself: its
+    paths are then not those that it takes in use.
     """
     rows = rng.random((REPEATED, MAX_UNIFORMS))
     if run_rows(adapter, seen.instance, rows) != run_rows(adapter, seen.instance, rows):

@@ -19,44 +19,20 @@ from otm.decoding.reading import Path
 
 @dataclass(frozen=True)
 class Findings:
-    """Observations of a verifier.
+    """Observations of a verifier, and what they cost."""
 
-    Attributes
-    ----------
-    observations : sequence of Observation
-        On each instance.
-    deviating : sequence of Observation
-        Those that no lossless verifier gives.
-    smallest : Observation or None
-        One found by search that deviates, the smallest.
-    same : callable
-        How their laws are compared with those of known mistakes.
-    radius : float
-        How far their distances (TV) can be from the truth.
-    tried, runs : int
-        Instances and runs that the search took beyond the observations.
-    skipped : int
-        Instances that were too large.
-    false_alarms, delta : float
-        As in the report.
-    enough : bool
-        Whether all runs were made that the level and delta asked for.
-    tolerance : float
-        Distances (TV) up to this were taken for rounding.
-    """
-
-    observations: Sequence[Observation]
-    deviating: Sequence[Observation]
-    smallest: Observation | None
-    same: Same
-    radius: float = 0.0
-    tried: int = 0
-    runs: int = 0
-    skipped: int = 0
-    false_alarms: float = 0.0
-    delta: float = 0.0
-    enough: bool = True
-    tolerance: float = 0.0
+    observations: Sequence[Observation]  # on each instance
+    deviating: Sequence[Observation]  # those that no lossless verifier gives
+    smallest: Observation | None  # one found by search that deviates, the smallest
+    same: Same  # how their laws are compared with those of known mistakes
+    radius: float = 0.0  # how far their distances (TV) can be from the truth
+    tried: int = 0  # instances that the search took beyond the observations
+    runs: int = 0  # and its runs of the verifier
+    skipped: int = 0  # instances that were too large
+    false_alarms: float = 0.0  # probability that a lossless verifier deviates; as in the report
+    delta: float = 0.0  # the deviation (TV) that is detected; as in the report
+    enough: bool = True  # whether all runs were made that the level and delta asked for
+    tolerance: float = 0.0  # distances (TV) up to this were taken for rounding
 
     def report(self, adapter: Adapter, method: str, why_not_exact: tuple[str, ...]) -> Report:
         """Sum it up."""

@@ -26,53 +26,28 @@ class UnsuitedError(Exception):
 
 @dataclass(frozen=True)
 class WorstPrefix:
-    """Tokens after which the next one is farthest from what it should be.
+    """Output tokens after which the next one is farthest from the target's distribution."""
 
-    Attributes
-    ----------
-    prefix : tuple of int
-        The tokens output so far.
-    probability : float or Fraction
-        Probability of the prefix in the output.
-    output_probs, target_probs : array [V]
-        Distribution of the next token in the output, and that of the target model.
-    """
-
-    prefix: Path
-    probability: Number
-    output_probs: Law
-    target_probs: Law
+    prefix: Path  # the tokens output so far
+    probability: Number  # probability of the prefix in the output
+    output_probs: Law  # [V]: distribution of the next token in the output
+    target_probs: Law  # [V]: and in the target model
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """The law of what a verifier outputs on an instance.
+    """Output distribution of a verifier on an instance."""
 
-    Attributes
-    ----------
-    instance : Instance
-        The models.
-    law : mapping from outcome to number
-        Probabilities: fractions, or floats where they were found by bisection or are frequencies.
-    length : int
-        Most tokens of a run: sequences are compared at this length.
-    examples : mapping from outcome to tuple of numbers
-        Uniforms that give the outcome, where they are known.
-    error : float
-        How far the law can be from the truth (TV).
-    counts : Counter or None
-        How often each outcome was seen, for a law that is a frequency.
-    runs : int
-        Runs of the verifier that it took.
-    """
-
-    instance: Instance
+    instance: Instance  # the models
+    # probabilities: fractions, or floats where they were found by bisection or are frequencies
     law: Mapping[Outcome, Number]
-    length: int
+    length: int  # most tokens of a run: sequences are compared at this length
+    # uniforms that give the outcome, where they are known
     examples: Mapping[Outcome, tuple[Number, ...]] = field(default_factory=dict)
-    error: float = 0.0
+    error: float = 0.0  # how far the law can be from the truth (TV)
+    # how often each outcome was seen, for a law that is a frequency
     counts: Counter[Outcome] | None = None
-    runs: int = 0
+    runs: int = 0  # runs of the verifier that it took
 
     @cached_property
     def sequences(self) -> dict[Path, Number]:

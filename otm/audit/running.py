@@ -19,18 +19,10 @@ from otm.errors import MissingDependencyError, ProblemTooLargeError
 
 @dataclass(frozen=True)
 class Failure:
-    """What a run gave instead of tokens.
+    """What a run gave instead of tokens."""
 
-    Attributes
-    ----------
-    text : str
-        Such as "returned token 7 of 3".
-    crashed : bool
-        Whether the run ended by an exception.
-    """
-
-    text: str
-    crashed: bool = False
+    text: str  # such as "returned token 7 of 3"
+    crashed: bool = False  # whether the run ended by an exception
 
 
 Outcome: TypeAlias = Path | Failure
@@ -38,18 +30,7 @@ Outcome: TypeAlias = Path | Failure
 
 
 class CountedSource:
-    """A source that hands out given uniforms, and counts them.
-
-    Parameters
-    ----------
-    uniforms : array [m]
-        Floats, or symbolic uniforms in an object array.
-
-    Attributes
-    ----------
-    taken : int
-        Number of those that were handed out.
-    """
+    """A source of given uniforms [m], floats or symbolic; `taken` counts those handed out."""
 
     def __init__(self, uniforms: npt.NDArray[Any]) -> None:
         self._source = source_of(uniforms)

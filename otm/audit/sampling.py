@@ -27,46 +27,25 @@ BATCH = 4096
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Runs of a verifier on one instance, and what they show.
+    """Runs of a verifier on one instance, and what they show."""
 
-    Attributes
-    ----------
-    observation : Observation
-        The frequencies.
-    rejected : bool
-        Whether a lossless verifier would give such runs with less than the level's probability.
-    radius : float
-        The TV of the observation is that close to the truth, but for the level's probability.
-    delta : float
-        The deviation (TV) that is rejected with probability 1 − 10^−3.
-    """
-
-    observation: Observation
+    observation: Observation  # the frequencies
+    # whether a lossless verifier would give such runs with less than the level's probability
     rejected: bool
+    # the TV of the observation is that close to the truth, but for the level's probability
     radius: float
-    delta: float
+    delta: float  # the deviation (TV) that is rejected with probability 1 − 10^−3
 
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """How samples are taken: what they share of the level, the power and the runs.
+    """How samples are taken: their share of the level, their power and their runs."""
 
-    Attributes
-    ----------
-    level : float
-        Probability with which one sample may be rejected although the verifier is lossless.
-    delta : float
-        The deviation (TV) that a sample must see.
-    max_runs : int
-        Most runs of a sample, whatever its power then is.
-    rng : Generator
-        Where everything random comes from.
-    """
-
+    # probability with which one sample may be rejected although the verifier is lossless
     level: float
-    delta: float
-    max_runs: int
-    rng: np.random.Generator
+    delta: float  # the deviation (TV) that a sample must see
+    max_runs: int  # most runs of a sample, whatever its power then is
+    rng: np.random.Generator  # where everything random comes from
 
     def sample(self, adapter: Adapter, instance: Instance) -> Sample:
         """Run a verifier until it is rejected or the runs are done."""

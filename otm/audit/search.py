@@ -29,18 +29,9 @@ MAX_SHRINKING = 400
 
 
 class Search:
-    """A search for a small instance on which a condition holds.
+    """A search for a small instance that the adapter takes and on which `deviates` is true.
 
-    Parameters
-    ----------
-    adapter : Adapter
-        Says which instances it takes.
-    deviates : callable
-        Whether it deviates on an instance.
-    examples : int
-        Number of instances to try.
-    seed : int
-        Of their choice.
+    It tries a number of instances (`examples`), chosen by a seed.
     """
 
     def __init__(
@@ -105,13 +96,7 @@ class Search:
 
 
 def check_hypothesis() -> None:
-    """Refuse to begin an audit that could not search in the end.
-
-    Raises
-    ------
-    MissingDependencyError
-        If Hypothesis is not installed.
-    """
+    """Refuse to begin an audit without Hypothesis: no search could be made in the end."""
     check_installed("hypothesis", advice="or do not search, with examples 0")
 
 

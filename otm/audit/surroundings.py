@@ -13,15 +13,10 @@ import numpy as np
 
 @contextmanager
 def undisturbed(seed: int) -> Iterator[None]:
-    """Seed the global generators of Python, NumPy and torch (on the CPU), and restore them after.
+    """Seed the generators of Python, NumPy and torch (on the CPU), restore them; silence warnings.
 
-    A verifier that draws for itself mostly draws from these; the audit then repeats itself.
-    Warnings are silenced: what a verifier does after 0/0 is seen in what it returns.
-
-    Parameters
-    ----------
-    seed : int
-        At least 0.
+    A verifier that draws for itself usually draws from these: the audit then repeats itself.  What
+    it does after 0/0 shows in its output.
     """
     torch = sys.modules.get("torch")
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002

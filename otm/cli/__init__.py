@@ -14,20 +14,10 @@ from otm.cli.status import status_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status.
+    """Run the command line (default: that of this process) and return the exit status.
 
-    Whatever goes wrong that is not a bug of OTM is one line on the standard error stream.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The command line without the program's name; that of this process if left out.
-
-    Returns
-    -------
-    int
-        0 if all went well, 2 if the command line or its input is wrong, 70 after a bug of OTM, 130
-        if it was interrupted; a command's own statuses are in its help.
+    0 if all went well, 2 for wrong input, 70 for a bug of OTM, 130 if interrupted; a command's own
+    statuses are in its help.  Every error but a bug is one line on stderr.
     """
     return status_of(lambda: _run(arguments))
 

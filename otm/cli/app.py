@@ -31,18 +31,7 @@ app = typer.Typer(
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """Read a command line, do what it says, and return the exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str or None
-        Without the program's name; None for those of this process.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not understood.
-    """
+    """Run a command line, None for that of this process, and return the exit status."""
     given = None if arguments is None else list(arguments)
     usage_error: Any = typer.BadParameter.__base__  # typer names the derived class alone
     try:

@@ -38,34 +38,10 @@ HOW = (
 def read_distributions(
     files: Sequence[Path], draft: str | None, target: str | None, *, exact: bool
 ) -> tuple[Any, Any]:
-    """Read the draft and the target distribution.
+    """Read the draft and the target distribution from files, or from numbers with commas between.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        None, one that holds both distributions, or two that hold one each.
-    draft, target : str or None
-        Numbers with commas between them.
-    exact : bool
-        Take decimals in text for the fractions that they are; that is also done if either
-        distribution has a fraction such as 1/3.
-
-    Returns
-    -------
-    tuple
-        What `Problem` takes.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not clear which distributions are meant, or a file is not one of distributions.
-    InvalidDistributionError
-        If an entry is no number.
-
-    Examples
-    --------
-    >>> read_distributions([], "1/3, 2/3", "0.5,0.5", exact=False)[1]
-    [Fraction(1, 2), Fraction(1, 2)]
+    One file has both, two have one each.  With `exact`, or if either has a fraction such as 1/3,
+    decimals in text become fractions.
     """
     inline = {"draft": draft, "target": target}
     laws: dict[str, Any]
@@ -89,20 +65,7 @@ def read_distributions(
 
 
 def check_exact_size(law: Any, k: int) -> None:
-    """Refuse to compute in fractions what would take minutes, before any of it is computed.
-
-    Parameters
-    ----------
-    law : sequence of numbers
-        One distribution; only its fractions count.
-    k : int
-        Number of drafts.
-
-    Raises
-    ------
-    ProblemTooLargeError
-        If the k-th power of the common denominator has too many bits.
-    """
+    """Refuse at once what would take minutes in fractions: k-th powers of a large denominator."""
     unit = 1
     for denominator in {entry.denominator for entry in law if isinstance(entry, Fraction)}:
         unit = math.lcm(unit, denominator)

@@ -30,13 +30,7 @@ def as_json(value: Number | Interval) -> float | list[float]:
 
 
 def exact_text(value: Number) -> str | None:
-    """Write a fraction, or return None for floats and for what would fill a screen.
-
-    Examples
-    --------
-    >>> exact_text(Fraction(11, 16)), exact_text(0.6875)
-    ('11/16', None)
-    """
+    """Write a fraction; None for a float, and for a fraction that would fill a screen."""
     if not isinstance(value, Fraction):
         return None
     longest = max(value.numerator.bit_length(), value.denominator.bit_length())
@@ -49,23 +43,7 @@ def print_facts(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def print_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: with colours on a terminal, unless ``NO_COLOR`` is set, as text in a pipe.
-
-    Parameters
-    ----------
-    columns : sequence of str or None
-        What stands above; None for nothing.
-    rows : sequence of sequences of str
-        The cells; all rows of one length.
-
-    Examples
-    --------
-    >>> print_table(["rule", "acceptance"], [["optimal", "0.6875"], ["k-Seq", "0.6483"]])
-    rule     acceptance
-    -------  ----------
-    optimal  0.6875
-    k-Seq    0.6483
-    """
+    """Print a table, under column names or none: coloured on a terminal, as text in a pipe."""
     if sys.stdout.isatty():
         _print_rich_table(columns, rows)
         return

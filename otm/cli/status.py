@@ -21,17 +21,9 @@ INTERRUPTED = 130
 
 
 def status_of(work: Callable[[], int | None]) -> int:
-    """Do something and return the exit status; errors become one line, bugs a traceback too.
+    """Return the exit status of `work`, None being 0; errors become one line, bugs a traceback too.
 
-    Parameters
-    ----------
-    work : callable
-        Its result is the status; None stands for 0.
-
-    Returns
-    -------
-    int
-        Also 0 where whoever reads the output has closed the pipe: they have seen enough.
+    A closed pipe is status 0: its reader has seen enough.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell; what is written there is not wanted

@@ -3,15 +3,23 @@
 The names below are loaded when they are first used: `import otm` needs two of these files.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from otm._core.lazy import lazy
 
 if TYPE_CHECKING:
-    from otm.coupling.build import PLANS
+    from otm.coupling.build import PLANS, PlanBuilder
     from otm.coupling.greedy_drafts import GreedyRule
+    from otm.coupling.grid_k_seq import GridKSeq
     from otm.coupling.importance_selection import ImportanceSelection
     from otm.coupling.k_seq import KSeq
-    from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan, distance_to_target
+    from otm.coupling.lenient import (
+        ArgmaxLenientPlan,
+        Distance,
+        LenientPlan,
+        distance_to_target,
+    )
+    from otm.coupling.levels import LevelsPlan
     from otm.coupling.list_coupling import ListCoupling
     from otm.coupling.maximal import MaximalCoupling
     from otm.coupling.naive_target_sampling import NaiveTargetSampling
@@ -22,23 +30,28 @@ if TYPE_CHECKING:
     from otm.coupling.recursive_rejection_without_replacement import (
         RecursiveRejectionWithoutReplacement,
     )
-    from otm.coupling.residual import ResidualPlan
+    from otm.coupling.residual import ResidualPlan, acceptance_ratio
     from otm.coupling.spec_hub import SpecHub
-    from otm.coupling.table import TablePlan
+    from otm.coupling.table import AcceptanceRule, TablePlan
     from otm.coupling.typical_acceptance import TypicalAcceptance
 
 __all__ = [
     "PLANS",
+    "AcceptanceRule",
     "ArgmaxLenientPlan",
+    "Distance",
     "GreedyRule",
+    "GridKSeq",
     "ImportanceSelection",
     "KSeq",
     "LenientPlan",
+    "LevelsPlan",
     "ListCoupling",
     "MaximalCoupling",
     "NaiveTargetSampling",
     "NonIterativeRejection",
     "OptimalPlan",
+    "PlanBuilder",
     "RecursiveRejection",
     "RecursiveRejectionWithoutReplacement",
     "ResidualPlan",
@@ -47,21 +60,28 @@ __all__ = [
     "TablePlan",
     "TransportPlan",
     "TypicalAcceptance",
+    "acceptance_ratio",
     "distance_to_target",
 ]
 
 _HOMES = {
     "ArgmaxLenientPlan": "lenient",
     "GreedyRule": "greedy_drafts",
+    "GridKSeq": "grid_k_seq",
     "ImportanceSelection": "importance_selection",
     "KSeq": "k_seq",
     "LenientPlan": "lenient",
+    "LevelsPlan": "levels",
     "ListCoupling": "list_coupling",
     "MaximalCoupling": "maximal",
     "NaiveTargetSampling": "naive_target_sampling",
     "NonIterativeRejection": "non_iterative_rejection",
     "OptimalPlan": "optimal",
     "PLANS": "build",
+    "AcceptanceRule": "table",
+    "Distance": "lenient",
+    "PlanBuilder": "build",
+    "acceptance_ratio": "residual",
     "RecursiveRejection": "recursive_rejection",
     "RecursiveRejectionWithoutReplacement": "recursive_rejection_without_replacement",
     "ResidualPlan": "residual",
@@ -73,12 +93,4 @@ _HOMES = {
     "distance_to_target": "lenient",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'otm.coupling' has no attribute {name!r}")
-    return getattr(import_module(f"otm.coupling.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__ = lazy(__name__, _HOMES)

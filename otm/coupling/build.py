@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.problem import Problem
 from otm.rules import RULES, Rule, names
 
@@ -27,11 +27,22 @@ def plan_class(rule: Rule) -> type[TransportPlan]:
 
 
 def _builder(rule: Rule) -> PlanBuilder:
-    """Class of a rule or, where it takes a certain number of drafts, a function that sets it."""
-    cls, k = plan_class(rule), rule.k
-    if k is None:
+    """Class of a rule; a function where its number of drafts is set or limited."""
+    cls, k, limit = plan_class(rule), rule.k, rule.max_k
+    if k is not None:
+        return lambda problem: cls(problem.with_k(k))
+    if limit is None:
         return cls
-    return lambda problem: cls(Problem(problem.draft, problem.target, k))
+
+    def limited(problem: Problem) -> TransportPlan:
+        plan = cls(problem)  # which refuses rows
+        if problem.k > limit:
+            raise ProblemTooLargeError(
+                f"the rule {rule.name} takes at most {limit} drafts, not k = {problem.k}"
+            )
+        return plan
+
+    return limited
 
 
 PLANS: dict[str, PlanBuilder] = {name: _builder(RULES[name]) for name in names("plan")}

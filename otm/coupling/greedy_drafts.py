@@ -13,8 +13,6 @@ from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.drafts.greedy import Greedy
 
-__all__ = ["GreedyRule"]
-
 
 @dataclass(frozen=True, eq=False)
 class GreedyRule(ResidualPlan):
@@ -53,7 +51,7 @@ class GreedyRule(ResidualPlan):
     @cached_property
     def drafts(self) -> Greedy:
         """The most likely tokens, and one random draft from the rest."""
-        return Greedy(self.problem.draft, self.problem.k)
+        return self.problem.drafts_as(Greedy, self.problem.k)
 
     @property
     def uniforms_per_selection(self) -> int:

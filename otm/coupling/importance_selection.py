@@ -32,8 +32,6 @@ from otm.optimum.multisets import (
 )
 from otm.problem import Problem
 
-__all__ = ["ImportanceSelection"]
-
 LARGEST_ENUMERATION = 20_000
 """Most entries that the table of multisets may have over which an exact plan is summed."""
 
@@ -105,6 +103,7 @@ class ImportanceSelection(ResidualPlan):
     weights: Any = None
 
     def __post_init__(self) -> None:
+        self._check_problem()
         object.__setattr__(self, "weights", read_only(_checked(self.problem, self.weights)))
 
     @property

@@ -24,8 +24,6 @@ from otm.coupling.sequential import SequentialPlan, first_pass_factor
 from otm.coupling.swaps import raise_to_one
 from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
 
-__all__ = ["ArgmaxLenientPlan", "Distance", "LenientPlan", "distance_to_target"]
-
 
 @dataclass(frozen=True)
 class Distance:
@@ -39,6 +37,12 @@ class Distance:
         Kullback–Leibler divergence Σ Y ln(Y/q) in nats, infinite where Y > 0 = q.
     largest_ratio : float or Fraction
         Largest Y/q, infinite where Y > 0 = q or, in floats, where it is beyond all floats.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> distance_to_target(OptimalPlan(Problem([0.75, 0.25], [0.25, 0.75], k=1)))
+    Distance(total_variation=0.0, divergence=0.0, largest_ratio=1.0)
     """
 
     total_variation: Number
@@ -145,6 +149,7 @@ class LenientPlan(OptimalPlan):
     residual_of: Literal["closest", "paper"] = "closest"
 
     def __post_init__(self) -> None:
+        self._check_problem()
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
         check_name("residual", self.residual_of, ("closest", "paper"))
 
@@ -230,6 +235,7 @@ class ArgmaxLenientPlan(SequentialPlan):
     lenience: Number
 
     def __post_init__(self) -> None:
+        self._check_problem()
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
 
     @property

@@ -17,8 +17,6 @@ from otm.coupling.list_coupling_float import FloatClocks
 from otm.coupling.plan import TransportPlan
 from otm.optimum.multisets import multiset_probabilities, multisets
 
-__all__ = ["ListCoupling"]
-
 CHUNK_ENTRIES = 2**24
 """Entries of the table of drafts by tokens that a selection works on at once: 128 MiB."""
 
@@ -156,7 +154,7 @@ class ListCoupling(TransportPlan):
         clocks = -np.log1p(-check_uniforms(uniforms, shape, False, need))
         drafts = _first_ring(clocks, self.problem.draft)
         token = _first_ring(clocks.min(axis=-2), self.problem.target)
-        return drafts, token[()]
+        return self.drafts.ids(drafts), self.drafts.ids(token[()])
 
     @cached_property
     def _clocks(self) -> ExactClocks | FloatClocks:

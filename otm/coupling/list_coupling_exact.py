@@ -17,8 +17,6 @@ from otm._core.ratio_order import RatioOrder
 from otm.errors import ProblemTooLargeError
 from otm.optimum.multisets import scientific
 
-__all__ = ["ExactClocks"]
-
 Places: TypeAlias = npt.NDArray[np.int64]
 
 ExponentialSum: TypeAlias = dict[Fraction, Fraction]
@@ -30,23 +28,10 @@ LARGEST_EXPANSION = 200_000
 
 @dataclass(frozen=True, eq=False)
 class ExactClocks(Frozen):
-    """The integrals in fractions: sums of exponentials, multiplied out.
+    """The integrals in fractions: sums of exponentials, multiplied out; refused if too many."""
 
-    Parameters
-    ----------
-    order : RatioOrder
-        The m tokens with p > 0 in ascending order of q/p, in fractions.
-    k : int
-        Number of drafts.
-
-    Raises
-    ------
-    ProblemTooLargeError
-        If there are too many terms.
-    """
-
-    order: RatioOrder
-    k: int
+    order: RatioOrder  # the m tokens with p > 0 in ascending order of q/p, in fractions
+    k: int  # number of drafts
 
     def __post_init__(self) -> None:
         m = self.order.tokens.size

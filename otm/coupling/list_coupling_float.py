@@ -41,8 +41,6 @@ from otm._core.arithmetic import Frozen, at_least_once, read_only, running_sum
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
 
-__all__ = ["FloatClocks"]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
@@ -64,17 +62,10 @@ class FloatClocks(Frozen):
 
     All integrands are mixtures of t^j e^(−a t), 0 ≤ j ≤ k, with positive weights, so that the rule
     has a relative error below 2e-17; rounding leaves an absolute one of about 1e-15.
-
-    Parameters
-    ----------
-    order : RatioOrder
-        The m tokens with p > 0 in ascending order of q/p.
-    k : int
-        Number of drafts.
     """
 
-    order: RatioOrder
-    k: int
+    order: RatioOrder  # the m tokens with p > 0 in ascending order of q/p
+    k: int  # number of drafts
 
     @cached_property
     def _ratio(self) -> Floats:
@@ -89,9 +80,7 @@ class FloatClocks(Frozen):
     def _tables(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
         """Nodes t and weights, e^(−t − D t) and e^(−t) Ĝ: arrays [T], [T], [T, m] and [T, m + 1].
 
-        They come in chunks of few nodes.  The factor e^(−t) keeps products of Ĝ below one.  F is
-        written as t (r_{l+1} − r_l) e^(−D t) times the mean of e^(−z u) over u in [0, 1], so that
-        nothing cancels and nothing is divided by P.
+        They come in chunks of few nodes.  The factor e^(−t) keeps products of Ĝ below one.
         """
         gaps, masses = np.diff(self._ratio), self.order.draft_below
         steps = masses[1:-1] * gaps
@@ -101,6 +90,8 @@ class FloatClocks(Frozen):
         for chunk in node_chunks(nodes.size, self.order.tokens.size):
             t = nodes[chunk, None]
             silent = np.exp(-t * (1 + self.rates))
+            # F as t (r_{l+1} − r_l) e^(−D t) times the mean of e^(−z u) over u in [0, 1], so that
+            # nothing cancels and nothing is divided by P
             z = t * steps
             mean = np.divide(-np.expm1(-z), z, out=np.ones_like(z), where=z > 0)
             rung = np.zeros((len(t), gaps.size + 2))

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["log_trapezoid", "node_chunks"]
-
 Floats = npt.NDArray[np.float64]
 
 LOG_ERROR = -40.0
@@ -28,25 +26,10 @@ CHUNK_ENTRIES = 2**20
 def log_trapezoid(low: float, high: float, powers: int = 0) -> tuple[Floats, Floats]:
     """Nodes t and weights w such that Σ w f(t) is the integral of f from `low` to `high`.
 
-    Parameters
-    ----------
-    low, high : float
-        Positive, and so far out that what f has beyond them can be neglected: the sum is then
-        that over all nodes, of which the error is known.
-    powers : int, optional
-        f is a mixture of t^j e^(−a t) with 0 ≤ j ≤ `powers` and positive weights.
-
-    Returns
-    -------
-    tuple of arrays
-        About 6 nodes for each factor e from `low` to `high`; for many powers more, as their root.
-
-    Examples
-    --------
-    >>> nodes, weights = log_trapezoid(1e-18, 100)
-    >>> abs(weights @ np.exp(-3 * nodes) - 1 / 3) < 1e-15
-    np.True_
+    f is a mixture, with positive weights, of t^j e^(−a t) with 0 ≤ j ≤ `powers`, and both ends are
+    positive and so far out that what f has beyond them can be neglected.
     """
+    # about 6 nodes for each factor e from end to end; for many powers more, as their root
     spacing = 2 * math.pi / _frequency(powers)
     start, end = math.log(low), math.log(high)
     nodes = np.exp(start + spacing * np.arange(math.ceil((end - start) / spacing) + 1))

@@ -8,8 +8,6 @@ from otm._core.arithmetic import as_number
 from otm.coupling.k_seq import KSeq
 from otm.errors import InvalidParameterError
 
-__all__ = ["MaximalCoupling"]
-
 
 @dataclass(frozen=True, eq=False)
 class MaximalCoupling(KSeq):
@@ -47,6 +45,7 @@ class MaximalCoupling(KSeq):
     """
 
     def __post_init__(self) -> None:
+        self._check_problem()
         if self.problem.k != 1:
             raise InvalidParameterError(
                 f"the maximal coupling takes one draft, the problem has k = {self.problem.k}; "

@@ -13,8 +13,6 @@ from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
 
-__all__ = ["NaiveTargetSampling"]
-
 
 @dataclass(frozen=True, eq=False)
 class NaiveTargetSampling(TransportPlan):

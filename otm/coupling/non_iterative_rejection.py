@@ -10,8 +10,6 @@ from otm._core.arithmetic import Law, Number, as_number, read_only
 from otm._core.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
 
-__all__ = ["NonIterativeRejection"]
-
 
 @dataclass(frozen=True, eq=False)
 class NonIterativeRejection(KSeq):
@@ -56,6 +54,7 @@ class NonIterativeRejection(KSeq):
     rho: Number | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        self._check_problem()
         problem = self.problem
         undraftable = problem.target[problem.draft == 0].any()
         largest = math.inf if undraftable else as_number(problem.by_ratio.ratio[-1])

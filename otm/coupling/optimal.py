@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +16,8 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.slots import Ranks, SlotTable
+from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
-
-__all__ = ["OptimalPlan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,21 +107,9 @@ class OptimalPlan(ResidualPlan):
         return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Law:
-        winning = [self._winning_probabilities(row) for row in self._rank[drafts]]
+        winning = [
+            winning_probabilities([self.slots.slot_law(rank) for rank in row])
+            for row in self._rank[drafts]
+        ]
         law: Law = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
         return law
-
-    def _winning_probabilities(self, ranks: Ranks) -> Law:
-        """Probability that each draft of one set sits in the highest slot, before all equals."""
-        laws = [self.slots.slot_law(rank) for rank in ranks]
-        zero = 0 * self.problem.draft[:1]
-        cumulative = [np.concatenate([zero, np.cumsum(law)]) for _, law in laws]
-        wins = np.resize(zero, ranks.size)
-        for i, (slots, law) in enumerate(laws):
-            beaten = law
-            for j, (others, _) in enumerate(laws):
-                if j != i:  # an earlier draft must sit strictly lower, a later one not higher
-                    side: Literal["left", "right"] = "left" if j < i else "right"
-                    beaten = beaten * cumulative[j][np.searchsorted(others, slots, side=side)]
-            wins[i] = beaten.sum()
-        return wins

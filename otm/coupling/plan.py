@@ -19,9 +19,8 @@ from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
 from otm._core.interval import Interval
 from otm._core.tensors import like
 from otm.drafts.base import DraftDistribution
+from otm.drafts.iid import IID
 from otm.problem import Problem
-
-__all__ = ["Selection", "TransportPlan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +56,13 @@ class Selection:
 class TransportPlan(Frozen, ABC):
     """A selection rule as a transport plan from the law of its drafts to the law of its output.
 
+    Drafts and tokens are ids, those of `problem.tokens`; arrays [n] have an entry for each of them.
+
     Subclasses give `uniforms_per_selection`, `acceptance`, `output_distribution`, `_output_given`
-    and `_select`, and `drafts` if these are not i.i.d.; where the laws are fractions, all of it is
-    exact.  Rules that accept a draft or else draw from one residual law are each a `ResidualPlan`.
-    docs/theory/problem.md says what lossless means; docs/add-a-rule.md builds a rule.
+    and `_select`, in positions 0 to n − 1, and `drafts` if these are not i.i.d.; where the laws are
+    fractions, all of it is exact.  Rules that accept a draft or else draw from one residual law are
+    each a `ResidualPlan`.  docs/theory/problem.md says what lossless means; docs/add-a-rule.md
+    builds a rule.
 
     Parameters
     ----------
@@ -69,6 +71,14 @@ class TransportPlan(Frozen, ABC):
     """
 
     problem: Problem
+
+    def __post_init__(self) -> None:
+        self._check_problem()
+
+    def _check_problem(self) -> None:
+        """Refuse what the rule is not for: rows of problems, and drafts drawn in another way."""
+        if self.problem.shape or not self.problem.iid:
+            _ = self.drafts
 
     @property
     def lossless(self) -> bool:
@@ -84,7 +94,7 @@ class TransportPlan(Frozen, ABC):
 
         i.i.d. from the draft law of the problem, but for rules that say otherwise.
         """
-        return self.problem.drafts
+        return self.problem.drafts_as(IID, self.problem.k)
 
     @property
     @abstractmethod
@@ -108,17 +118,17 @@ class TransportPlan(Frozen, ABC):
         Returns
         -------
         array [n]
-            Equal to the target law for a lossless rule: exactly for fractions, up to rounding of
-            cumulative sums for floats.
+            Over `problem.tokens`; equal to the target law for a lossless rule: exactly for
+            fractions, up to rounding of cumulative sums for floats.
         """
 
     @abstractmethod
     def _output_given(self, drafts: Drafts) -> Law:
-        """Law of the output given each set of drafts: [B, k] → [B, n]."""
+        """Law of the output given each set of drafts, as positions: [B, k] → [B, n]."""
 
     @abstractmethod
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        """Output token for each set of drafts: [B, k], [B, m] → [B]."""
+        """Position of the output for each set of drafts: [B, k], [B, m] → [B]."""
 
     def conditional(self, drafts: npt.ArrayLike) -> Law:
         """Law of the output Y given the drafts.
@@ -131,14 +141,14 @@ class TransportPlan(Frozen, ABC):
         Returns
         -------
         array [..., n]
-            One law on the vocabulary for each set of drafts.
+            One law over `problem.tokens` for each set of drafts.
 
         Raises
         ------
         InvalidDraftsError
             If the drafts have a wrong shape or type, or could not have been drawn.
         """
-        checked = self.drafts.check(drafts)
+        checked = self.drafts.positions(drafts)
         laws = self._output_given(checked.reshape(-1, checked.shape[-1]))
         return laws.reshape(*checked.shape[:-1], self.problem.n)
 
@@ -166,7 +176,8 @@ class TransportPlan(Frozen, ABC):
         InvalidUniformsError
             If the uniforms have a wrong shape or do not lie in [0, 1).
         """
-        checked = self.drafts.check(drafts)
+        law = self.drafts
+        checked = law.positions(drafts)
         leading, m = checked.shape[:-1], self.uniforms_per_selection
         need = (
             f"these drafts need uniforms of shape {(*leading, m)}, the last axis with "
@@ -178,7 +189,7 @@ class TransportPlan(Frozen, ABC):
         equal = rows == token[:, None]
         index = equal.argmax(axis=1)
         index[~equal.any(axis=1)] = -1
-        token, index = token.reshape(leading)[()], index.reshape(leading)[()]
+        token, index = law.ids(token.reshape(leading)[()]), index.reshape(leading)[()]
         return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
@@ -204,5 +215,5 @@ class TransportPlan(Frozen, ABC):
             If `rng` is no generator.
         """
         check_generator(rng)
-        shape = self.drafts.check(drafts).shape[:-1]
+        shape = self.drafts.positions(drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))

@@ -14,8 +14,6 @@ from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import SequentialPlan
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["RecursiveRejection"]
-
 MOST_ROUNDS = 10_000
 """Most rounds that are worked out, each in O(n)."""
 

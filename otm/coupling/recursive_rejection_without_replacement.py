@@ -20,8 +20,6 @@ from otm.coupling.residual import acceptance_ratio
 from otm.drafts.without_replacement import WithoutReplacement
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["RecursiveRejectionWithoutReplacement"]
-
 LARGEST_ENUMERATION = 2_000_000
 """Most paths of rejected drafts times tokens that are summed over."""
 
@@ -76,7 +74,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
     @cached_property
     def drafts(self) -> WithoutReplacement:
         """Different drafts, each from p restricted to what was not drawn before."""
-        return WithoutReplacement(self.problem.draft, self.problem.k)
+        return self.problem.drafts_as(WithoutReplacement, self.problem.k)
 
     @property
     def uniforms_per_selection(self) -> int:
@@ -127,7 +125,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         InvalidDraftsError
             If the drafts have a wrong shape or type, or could not have been drawn.
         """
-        checked = self.drafts.check(drafts)
+        checked = self.drafts.positions(drafts)
         rows = checked.reshape(-1, checked.shape[-1])
         accepted = np.zeros_like(self.problem.draft, shape=len(rows))
         for chunk in self._chunks(rows):

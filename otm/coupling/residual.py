@@ -19,8 +19,6 @@ from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
 
-__all__ = ["ResidualPlan", "acceptance_ratio"]
-
 
 @dataclass(frozen=True, eq=False)
 class ResidualPlan(TransportPlan):
@@ -112,6 +110,11 @@ def acceptance_ratio(wanted: Law, offered: Law) -> Law:
     -------
     array [...]
         Of the same kind.
+
+    Examples
+    --------
+    >>> acceptance_ratio(np.array([0.25, 0.5, 0.0]), np.array([0.5, 0.25, 0.0]))
+    array([0.5, 1. , 0. ])
     """
     none = offered <= 0
     ratio: Law = np.minimum(wanted, offered)

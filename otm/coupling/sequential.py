@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, power_slopes
+from otm._core.arithmetic import (
+    Law,
+    Number,
+    as_number,
+    at_least_once,
+    at_most_one,
+    power_slopes,
+    read_only,
+)
 from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan
-
-__all__ = ["SequentialPlan", "first_pass_factor"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +45,50 @@ class SequentialPlan(ResidualPlan):
         reached[:, 1:] = np.cumprod(1 - passes[:, :-1], axis=1)
         law: Law = passes * reached
         return law
+
+
+@dataclass(frozen=True, eq=False)
+class TokenwisePlan(SequentialPlan):
+    """A rule that tests a draft by its token alone; subclasses give `accept_probability`."""
+
+    @property
+    @abstractmethod
+    def accept_probability(self) -> Law:
+        """Probability of accepting each token when it is drafted: array [n]."""
+
+    @cached_property
+    def accepted_mass(self) -> Law:
+        """Mass of each token output as an accepted draft: array [n]."""
+        one_draft = self.problem.draft * self.accept_probability
+        return read_only(one_draft * first_pass_factor(self._beta, self.problem.k))
+
+    @property
+    def acceptance_by_test(self) -> Number:
+        """Probability 1 − (1 − β)^k that the rule's test accepts a draft."""
+        return at_least_once(self._beta, self.problem.k)
+
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
+
+        In general above `acceptance_by_test`: the residual can hit a draft that was tested and
+        rejected.  Given that all are rejected, the drafts are i.i.d. with the distribution of those
+        that do not pass.
+        """
+        rejected_draft = self.problem.draft * (1 - self.accept_probability)
+        if self._beta >= 1 or not rejected_draft.any():
+            return self.acceptance_by_test
+        hit = at_least_once(rejected_draft / rejected_draft.sum(), self.problem.k)
+        by_residual = as_number((self.residual.law(self.problem.n) * hit).sum())
+        return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * by_residual)
+
+    @cached_property
+    def _beta(self) -> Number:
+        """Probability β that one draft passes the test."""
+        return at_most_one((self.problem.draft * self.accept_probability).sum())
+
+    def _pass_probability(self, drafts: Drafts) -> Law:
+        return self.accept_probability[drafts]
 
 
 def first_pass_factor(one_draft: Number, k: int) -> Number:

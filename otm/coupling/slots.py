@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,6 @@ from otm._core.arithmetic import (
 )
 from otm.coupling.swaps import Swaps
 
-__all__ = ["Ranks", "SlotTable"]
-
 Ranks = npt.NDArray[np.int64]
 
 KEY_BITS = 62
@@ -35,22 +34,12 @@ MASS_SCALE = 2.0**62
 class SlotTable(Frozen):
     """Slots that the drafts of each token take: its own or, by a swap, a partner's.
 
-    The swaps of a token are a row of ascending cumulative probabilities, and all rows stand in one
-    sorted array of keys (row, cumulative probability), so that one binary search finds the slot of
-    a draft however many swaps its token has.  Floats are rounded to a grid that divides the grid
-    of the uniforms, and every law is computed from the rounded table: it is the law of what
-    `slot_of` does, not of what was intended.
-
-    Parameters
-    ----------
-    draft : array [m]
-        Draft law in the order of ranks.
-    swaps : Swaps
-        The s swaps between slots.
+    Floats are rounded to a grid that divides the grid of the uniforms, and every law is computed
+    from the rounded table: it is the law of what `slot_of` does, not of what was intended.
     """
 
-    draft: Law
-    swaps: Swaps
+    draft: Law  # [m], draft law in the order of ranks
+    swaps: Swaps  # the s swaps between slots
 
     @cached_property
     def row(self) -> Ranks:
@@ -62,6 +51,7 @@ class SlotTable(Frozen):
     @cached_property
     def keys(self) -> Law:
         """Sorted keys (row, cumulative probability up to this move): array [2s]."""
+        # one array for all rows: one search finds a slot, however many swaps its token has
         moves = self.swaps.mass.size
         keys = np.empty(2 * moves, dtype=self._low.ends.dtype)
         keys[:moves] = self._key(self.swaps.low, self._low.ends)
@@ -145,21 +135,11 @@ class SlotTable(Frozen):
 
 @dataclass(frozen=True, eq=False)
 class _Side(Frozen):
-    """The moves of all tokens that swap as the lower ones, or of all that swap as the higher.
+    """The moves of all tokens that swap as the lower ones, or of all that swap as the higher."""
 
-    Attributes
-    ----------
-    owner : int array [s]
-        Rank of the token that makes each move, ascending.
-    first : int array
-        Where the moves of each owner start.
-    ends : array [s]
-        Cumulative probability of an owner's moves, below one: in units of the grid, or fractions.
-    """
-
-    owner: Ranks
-    first: Ranks
-    ends: Law
+    owner: Ranks  # [s], rank of the token that makes each move, ascending
+    first: Ranks  # where the moves of each owner start
+    ends: Law  # [s], cumulative probability of an owner's moves, < 1: on the grid, or fractions
 
     @classmethod
     def build(cls, draft: Law, owner: Ranks, mass: Law, grid_bits: int) -> _Side:
@@ -193,3 +173,21 @@ def _on_grid(fractions: npt.NDArray[np.float64], grid_bits: int) -> npt.NDArray[
     """Numbers in [0, 1) in units of the grid, rounded down."""
     units: npt.NDArray[np.int64] = (fractions * 2.0**grid_bits).astype(np.int64)
     return units
+
+
+def winning_probabilities(laws: Sequence[tuple[Ranks, Law]]) -> Law:
+    """Probability that each draft sits in the highest slot, before all equals: k laws → [k].
+
+    A law is the slots that a draft can take, ascending, and their probabilities.
+    """
+    zero = 0 * laws[0][1][:1]
+    cumulative = [np.concatenate([zero, np.cumsum(law)]) for _, law in laws]
+    wins: Law = np.resize(zero, len(laws))
+    for i, (slots, law) in enumerate(laws):
+        beaten = law
+        for j, (others, _) in enumerate(laws):
+            if j != i:  # an earlier draft must sit strictly lower, a later one not higher
+                side: Literal["left", "right"] = "left" if j < i else "right"
+                beaten = beaten * cumulative[j][np.searchsorted(others, slots, side=side)]
+        wins[i] = beaten.sum()
+    return wins

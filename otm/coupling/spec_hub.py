@@ -14,8 +14,6 @@ from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.drafts.hub import HubPairs
 from otm.errors import InvalidDraftCountError
 
-__all__ = ["SpecHub"]
-
 
 @dataclass(frozen=True, eq=False)
 class SpecHub(ResidualPlan):
@@ -61,7 +59,8 @@ class SpecHub(ResidualPlan):
     """
 
     def __post_init__(self) -> None:
-        if self.problem.k != 2:
+        self._check_problem()
+        if self.problem.k != 2 and self.problem.iid:
             raise InvalidDraftCountError(
                 f"SpecHub pairs two drafts, the problem has k = {self.problem.k}; use GreedyRule, "
                 "which has the same acceptance at k = 2, for other numbers"
@@ -70,7 +69,7 @@ class SpecHub(ResidualPlan):
     @cached_property
     def drafts(self) -> HubPairs:
         """Pairs of the hub and another token, in either order."""
-        return HubPairs(self.problem.draft)
+        return self.problem.drafts_as(HubPairs)
 
     @property
     def uniforms_per_selection(self) -> int:
@@ -105,13 +104,13 @@ class SpecHub(ResidualPlan):
     def _others(self) -> npt.NDArray[np.bool_]:
         """Whether each token is not the hub: array [n]."""
         others = np.ones(self.problem.n, dtype=np.bool_)
-        others[self.drafts.law.argmax()] = False
+        others[self.drafts.probs.argmax()] = False
         return read_only(others)
 
     @cached_property
     def _pair_laws(self) -> tuple[Law, Law]:
         """Masses of the drafts (i, a) and of the drafts (a, i) for each token i: arrays [n]."""
-        draft = self.drafts.law
+        draft = self.drafts.probs
         first = draft * self._others
         second = draft[~self._others] * (first / (first.sum() or 1))
         return read_only(first), read_only(second)

@@ -28,27 +28,18 @@ from otm._core.ratio_order import RatioOrder
 from otm.optimum.cut import optimal_cap
 from otm.problem import Problem
 
-__all__ = ["Swaps", "match_swaps", "optimal_win_ratio", "raise_to_one"]
-
 
 @dataclass(frozen=True, eq=False)
 class Swaps(Frozen):
     """Equal masses that pairs of tokens exchange between their slots.
 
-    Ranks count the m draftable tokens in ascending order of q/p.  A token swaps either always
-    as the lower one or always as the higher one, and both columns ascend.
-
-    Attributes
-    ----------
-    low, high : int array [s]
-        Ranks of the two tokens of each swap, low < high where the mass is positive; s < m.
-    mass : array [s]
-        Mass of each of the two tokens that moves to the other's slot.
+    Ranks count the m draftable tokens in ascending order of q/p.  A token swaps either always as
+    the lower one or always as the higher one, and both columns ascend.
     """
 
-    low: npt.NDArray[np.int64]
-    high: npt.NDArray[np.int64]
-    mass: Law
+    low: npt.NDArray[np.int64]  # [s], rank of the lower token of each swap, s < m
+    high: npt.NDArray[np.int64]  # [s], rank of the other; low < high where the mass is positive
+    mass: Law  # [s], mass of each of the two tokens that moves to the other's slot
 
 
 def optimal_win_ratio(problem: Problem) -> Law:
@@ -65,18 +56,8 @@ def optimal_win_ratio(problem: Problem) -> Law:
 def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number) -> Law:
     """Raise the low end of an ascending ratio r to a floor b ≤ 1, so that Σ p r = 1.
 
-    Some draft always wins; the floor makes up for what the rule does not want to accept.
-
-    Parameters
-    ----------
-    order : RatioOrder
-        The laws along q/p.
-    ratio : array [m]
-        r before it is raised.
-    mass_below : array [m + 1]
-        Mass Σ p r of the first j tokens, as far as they can be raised.
-    missing : float or Fraction
-        1 − Σ p r.
+    Some draft always wins; the floor makes up for the `missing` 1 − Σ p r that the rule does not
+    accept.  `mass_below` [m + 1] is Σ p r of the first j tokens, as far as they can be raised.
     """
     if missing <= 0:
         return ratio
@@ -94,17 +75,8 @@ def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number
 def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:
     """Match the tokens that lack winning mass with those that have too much of it.
 
-    By cumulative amount, in order (north-west corner rule).  A pair matched for the amount δ swaps
-    the mass δ / (W_high − W_low), which moves exactly δ of winning probability.
-
-    Parameters
-    ----------
-    order : RatioOrder
-        The laws along q/p.
-    k : int
-        The number of drafts.
-    win_ratio : array [m]
-        Wanted ratio r of winning to drafting, ascending, with Σ p r = 1.
+    By cumulative amount, in order (north-west corner rule).  `win_ratio` [m] is the ratio r of
+    winning to drafting that is aimed at, ascending, with Σ p r = 1.
     """
     slope = power_slopes(order.draft_below, k)
     lacking = win_ratio - slope
@@ -129,5 +101,5 @@ def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:
     useless = (low >= high) | (gain <= 0)  # by rounding alone
     if useless.any():
         mass[useless], gain[useless] = 0 * mass[0], 0 * gain[0] + 1
-    mass /= gain
+    mass /= gain  # a swap of δ / (W_high − W_low) moves exactly δ of winning probability
     return Swaps(read_only(low), read_only(high), read_only(mass))

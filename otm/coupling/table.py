@@ -1,4 +1,4 @@
-"""A transport plan written out as a table over draft multisets."""
+"""A transport plan written out as a table over draft multisets, or tuples of drafts."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from otm._core.arithmetic import (
 from otm._core.checks import Drafts, Uniforms
 from otm._core.text import shown
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
+from otm.drafts.base import DraftDistribution
 from otm.errors import InvalidParameterError
 from otm.optimum.multisets import (
     Multisets,
@@ -32,15 +33,14 @@ from otm.optimum.multisets import (
     multiset_rank,
     multisets,
 )
+from otm.optimum.solvers.max_flow import acceptance_by_max_flow
 from otm.problem import Problem
 
 if TYPE_CHECKING:
     from otm.optimum.solvers.linear_program import LinearProgramSolution
 
-__all__ = ["Rule", "TablePlan"]
-
-Rule = Callable[[tuple[int, ...]], Mapping[int, Any]]
-"""From the drafts in ascending order to the probability of accepting each of the tokens."""
+AcceptanceRule = Callable[[tuple[int, ...]], Mapping[int, Any]]
+"""From drafts, i.i.d. ones in ascending order, to probabilities of accepting the tokens."""
 
 ROW_SUM_TOLERANCE = 1e-9
 """How far the probabilities of a row of floats may sum above one; the excess is cut off."""
@@ -51,7 +51,8 @@ class TablePlan(ResidualPlan):
     """The plan that accepts drafts with the probabilities of an explicit table.
 
     For i.i.d. drafts an optimal plan need not look at their order, so that a table over the
-    multisets of drafts holds any plan worth having, such as the solution of a linear program.
+    multisets of drafts holds any plan worth having, such as the solution of a linear program.  For
+    other drafts it is a table over the tuples that can be drawn.
 
     Lossless whatever the table: the accepted mass of each token is recomputed from table and draft
     law, and where it exceeds the target the entries of the token are scaled down to it.  The output
@@ -65,14 +66,15 @@ class TablePlan(ResidualPlan):
     accept : array-like [R, k]
         Given the drafts in row r of `multisets(m, k)` over the m draftable tokens
         `np.flatnonzero(problem.draft)`, the probability that the draft in column i is accepted.
-        A token that occurs several times in a row is written at its first column.
+        For drafts that are not i.i.d. row r is the r-th of `problem.drafts.tuples()`.  A token that
+        occurs several times in a row is written at its first column.
 
     Raises
     ------
     InvalidParameterError
         If the table has a wrong shape, a negative entry or a row that sums to more than one.
     ProblemTooLargeError
-        On use, if there are too many multisets to list.
+        On use, if there are too many multisets or tuples to list.
 
     Examples
     --------
@@ -88,10 +90,11 @@ class TablePlan(ResidualPlan):
     accept: Law
 
     def __post_init__(self) -> None:
+        self._check_problem()
         object.__setattr__(self, "accept", _checked(self.problem, self.accept))
 
     @classmethod
-    def from_rule(cls, problem: Problem, rule: Rule) -> Self:
+    def from_rule(cls, problem: Problem, rule: AcceptanceRule) -> Self:
         """Write out a rule that is given as a function of the drafts.
 
         Parameters
@@ -99,8 +102,9 @@ class TablePlan(ResidualPlan):
         problem : Problem
             The draft law, the target law and the number of drafts.
         rule : callable
-            From a tuple of k drafts in ascending order to a mapping from tokens among them to
-            the probability of accepting them; a token that is left out is not accepted.
+            From a tuple of k drafts, in ascending order if they are i.i.d., to a mapping from
+            tokens among them to the probability of accepting them; a token that is left out is not
+            accepted.
 
         Returns
         -------
@@ -123,8 +127,7 @@ class TablePlan(ResidualPlan):
         >>> float(TablePlan.from_rule(problem, rule.__getitem__).output_distribution()[1])
         0.75
         """
-        support = np.flatnonzero(problem.draft)
-        sets = support[multisets(support.size, problem.k)]
+        sets = problem.tokens[_rows(problem)]
         accept = np.full(sets.shape, 0 * problem.draft[0])
         for row, drafts in enumerate(map(tuple, sets.tolist())):
             for token, probability in rule(drafts).items():
@@ -174,6 +177,50 @@ class TablePlan(ResidualPlan):
             accept = accept / sums
         return cls(problem, accept)
 
+    @classmethod
+    def from_max_flow(cls, problem: Problem) -> Self:
+        """Optimal plan for any drafts, from an exact maximum flow; for small problems.
+
+        Parameters
+        ----------
+        problem : Problem
+            With drafts of any joint distribution, of which `otm.optimum.solvers.max_flow` can list
+            all tuples.
+
+        Returns
+        -------
+        TablePlan
+            In fractions its acceptance is the optimum, in floats up to rounding.
+
+        Raises
+        ------
+        ProblemTooLargeError
+            If there are too many tuples of drafts.
+        MissingDependencyError
+            If networkx is not installed.
+
+        Examples
+        --------
+        >>> from otm.drafts import Joint
+        >>> half = Fraction(1, 2)
+        >>> problem = Problem(Joint({(0, 1): half, (2, 2): half}, n=3), [half, half, Fraction(0)])
+        >>> plan = TablePlan.from_max_flow(problem)
+        >>> plan.acceptance, plan.output_distribution().tolist()
+        (Fraction(1, 2), [Fraction(1, 2), Fraction(1, 2), Fraction(0, 1)])
+        """
+        shares = acceptance_by_max_flow(problem.drafts, problem.target)
+        sets = _rows(problem)
+        accept = np.full(sets.shape, 0 * problem.draft[0])
+        for row, drafts in enumerate(sets.tolist()):
+            for token, share in shares[frozenset(drafts)].items():
+                accept[row, drafts.index(token)] = share if problem.exact else float(share)
+        return cls(problem, accept)
+
+    @property
+    def drafts(self) -> DraftDistribution:
+        """Those of the problem, whatever their joint distribution."""
+        return self.problem.drafts
+
     @property
     def uniforms_per_selection(self) -> int:
         """One uniform for the accepted draft, one for the residual."""
@@ -187,8 +234,8 @@ class TablePlan(ResidualPlan):
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), residual draws that hit included."""
-        by_residual = self.residual.law(self.problem.n)[self._sets]
-        hit = (by_residual * first_occurrences(self._sets)).sum(axis=1)
+        sets = np.sort(self._sets, axis=1)
+        hit = (self.residual.law(self.problem.n)[sets] * first_occurrences(sets)).sum(axis=1)
         rejected = 1 - self._cumulative[:, -1]
         by_residual_draw = as_number((self._set_law * rejected * hit).sum())
         return at_most_one(self.acceptance_by_test + by_residual_draw)
@@ -199,13 +246,20 @@ class TablePlan(ResidualPlan):
 
     @cached_property
     def _sets(self) -> Multisets:
-        """Tokens of each row: array [R, k]."""
-        return read_only(self._support[multisets(self._support.size, self.problem.k)])
+        """Positions of each row: array [R, k]."""
+        return read_only(_rows(self.problem))
 
     @cached_property
     def _set_law(self) -> Law:
         """Probability of each row: array [R]."""
-        return read_only(multiset_probabilities(self.problem.draft, self._sets))
+        if self.problem.iid:
+            return read_only(multiset_probabilities(self.problem.draft, self._sets))
+        return read_only(np.array([mass for _, mass in self.drafts.position_tuples()]))
+
+    @cached_property
+    def _row_of_tuple(self) -> dict[tuple[int, ...], int]:
+        """Row of each tuple of drafts that are not i.i.d."""
+        return {drafts: row for row, drafts in enumerate(map(tuple, self._sets.tolist()))}
 
     @cached_property
     def _cumulative(self) -> Law:
@@ -231,6 +285,10 @@ class TablePlan(ResidualPlan):
 
     def _rows_of(self, drafts: Drafts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Row of each set of drafts: [B], and where its columns came from: [B, k]."""
+        if not self.problem.iid:
+            rows = [self._row_of_tuple[tuple(row)] for row in drafts.tolist()]
+            order = np.tile(np.arange(self.problem.k), (len(drafts), 1))
+            return np.array(rows, dtype=np.int64), order
         order = np.argsort(drafts, axis=1)
         ascending = np.take_along_axis(drafts, order, axis=1)
         return multiset_rank(np.searchsorted(self._support, ascending)), order
@@ -250,10 +308,19 @@ class TablePlan(ResidualPlan):
         return law
 
 
+def _rows(problem: Problem) -> Multisets:
+    """Positions of the drafts of each row: multisets, or tuples in the order of `tuples`."""
+    if problem.iid:
+        support = np.flatnonzero(problem.draft)
+        return support[multisets(support.size, problem.k)]
+    return np.array([drafts for drafts, _ in problem.drafts.position_tuples()], dtype=np.int64)
+
+
 def _checked(problem: Problem, accept: Any) -> Law:
     """Check a table and bring it to the numbers of the problem, read-only."""
     m = int(np.count_nonzero(problem.draft))
-    shape = (multiset_count(m, problem.k), problem.k)
+    rows = multiset_count(m, problem.k) if problem.iid else problem.drafts.tuple_count
+    shape = (rows, problem.k)
     try:
         table: Law = np.asarray(accept)
         if problem.exact:
@@ -268,7 +335,7 @@ def _checked(problem: Problem, accept: Any) -> Law:
     if table.shape != shape:
         raise InvalidParameterError(
             f"a table of shape {table.shape}; k = {problem.k} drafts of {m} tokens with p > 0 need "
-            f"one of shape {shape}, a row for each multiset"
+            f"one of shape {shape}, a row for each {'multiset' if problem.iid else 'tuple'}"
         )
     tolerance = 0 if problem.exact else ROW_SUM_TOLERANCE
     valid = (table >= 0).all(axis=1)

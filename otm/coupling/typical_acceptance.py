@@ -27,8 +27,6 @@ from otm._core.numbers import as_parameter, check_name
 from otm._core.sampling import InverseCdf
 from otm.coupling.residual import ResidualPlan
 
-__all__ = ["TypicalAcceptance"]
-
 
 @dataclass(frozen=True, eq=False)
 class TypicalAcceptance(ResidualPlan):
@@ -78,6 +76,7 @@ class TypicalAcceptance(ResidualPlan):
     otherwise: Literal["argmax", "target"] = "argmax"
 
     def __post_init__(self) -> None:
+        self._check_problem()
         for name in ("epsilon", "delta"):
             value = as_parameter(getattr(self, name), name, least=0, exact=self.problem.exact)
             object.__setattr__(self, name, value)

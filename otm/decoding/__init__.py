@@ -1,15 +1,14 @@
-"""Speculative decoding: draft, verify, go on, without changing the law of the target model.
+"""Speculative decoding: draft, verify, continue, without changing the target's distribution.
 
 - `autoregressive`, `speculative` and `spectr` decode prompts; `stream` is the loop that they share;
   `beam_search` and `speculative_beam_search` search.
-- `models` holds language models, those of Hugging Face among them; `ModelDrafter` and `drafters`
-  draft; the verifiers judge drafts; policies say how many drafts a step asks for.
-- `SamplingParameters` turns logits into the law that is sampled from.
-- `planning` says what decoding with drafts would gain, from recorded laws and measured times.
-- `analysis` has the formulas of Leviathan et al. (2023).
-- `huggingface` runs a user's own `generate` call with these drafts and verifiers.
+- `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft;
+  `verify_chain`, `verify_traversal` and `spectr_verifier` verify; policies choose the number of
+  speculative tokens γ of a step.
+- `SamplingParameters` turns logits into the distribution that is sampled from.
+- `expected_tokens`, `walltime_improvement` and the like are formulas of Leviathan et al. (2023).
 
-`python -m otm.decoding` shows it at work.
+Language models are in `otm.models`.  `python -m otm.decoding` shows a decoding step by step.
 """
 
 from otm.decoding.analysis.acceptance import acceptance_from_divergence, lk_divergence

@@ -45,13 +45,7 @@ STEPS_SHOWN = 6
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Decode, print traces and a table, and return the exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The command line without the program's name; that of this process if left out.
-    """
+    """Decode, print traces and a table, and return the exit status."""
     parser = command_line()
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -17,22 +17,7 @@ MAX_PATHS = 2**16
 
 
 def as_branching(branching: Any) -> Branching:
-    """Return a branching whose numbers are integers.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is an empty tuple.
-    InvalidDraftCountError
-        If one of the numbers is not an integer of at least 1.
-    ProblemTooLargeError
-        If there would be more than `MAX_PATHS` paths.
-
-    Examples
-    --------
-    >>> as_branching((4, 2, 1)), as_branching(8)
-    ((4, 2, 1), 8)
-    """
+    """Check a branching, and return its numbers as int; refuse more than `MAX_PATHS` paths."""
     numbers = branching if isinstance(branching, tuple) else (branching,)
     if not numbers:
         raise InvalidParameterError(
@@ -50,15 +35,7 @@ def as_branching(branching: Any) -> Branching:
 
 
 def children_at(branching: Branching, level: int) -> int:
-    """Say how many children a node at a level has: 0 below the last level of a prefix tree.
-
-    Examples
-    --------
-    >>> [children_at(3, level) for level in range(3)]
-    [3, 1, 1]
-    >>> [children_at((3, 2), level) for level in range(3)]
-    [3, 2, 0]
-    """
+    """Return the number of children of a node at a level; 0 below the last one of a prefix tree."""
     if isinstance(branching, int):
         return 1 if level else branching
     return branching[level] if level < len(branching) else 0

@@ -19,24 +19,9 @@ def dense_probs(
     top_p: float | None = None,
     min_p: float | None = None,
 ) -> Any:
-    """Laws of the next token, as `otm.decoding.SamplingParameters` states them.
+    """Probs of `SamplingParameters` in float64, from logits of any type: [..., V] → [..., V].
 
-    Parameters
-    ----------
-    logits : array-like or tensor [..., V]
-        Scores of all tokens along the last axis.
-    temperature, top_k, top_p, min_p
-        Checked parameters.
-
-    Returns
-    -------
-    array or tensor [..., V]
-        Laws in float64: of a tensor a tensor on its device, without gradient.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If the logits are not numbers along a last axis, or a row makes no law.
+    A tensor gives a tensor on its device, without gradient.
     """
     xp, scores = _as_float64(logits)
     highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one

@@ -67,35 +67,9 @@ NOTHING = -1
 def best_continuations(
     beam: Beam, law: Callable[[Path], SparseProbs], width: int, end: frozenset[int]
 ) -> Beam:
-    """Make one step of beam search ([meister2020]_, Algorithm 1, lines 3 to 11).
+    """One step of beam search (Meister et al. 2020, Algorithm 1, lines 3 to 11).
 
-    Parameters
-    ----------
-    beam : tuple of Hypothesis
-        Where from.
-    law : callable
-        The law of the next token after the tokens of an unfinished hypothesis.
-    width : int
-        Most hypotheses that are kept.
-    end : frozenset of int
-        Tokens that finish a hypothesis.
-
-    Returns
-    -------
-    tuple of Hypothesis
-        The best of the finished hypotheses and of all continuations of the others.
-
-    References
-    ----------
-    .. [meister2020] Meister, Vieira and Cotterell, "Best-First Beam Search", TACL 8, 2020.
-
-    Examples
-    --------
-    >>> law = SparseProbs([3, 7], [Fraction(1, 4), Fraction(3, 4)])
-    >>> for hypothesis in best_continuations((EMPTY,), lambda tokens: law, 2, frozenset()):
-    ...     print(hypothesis.tokens, hypothesis.score)
-    (7,) 3/4
-    (3,) 1/4
+    Returns the `width` best of all finished hypotheses and all continuations of the others.
     """
     parents = sorted(beam, key=lambda hypothesis: hypothesis.tokens)
     laws = [None if parent.finished(end) else law(parent.tokens) for parent in parents]
@@ -123,16 +97,9 @@ def best_continuations(
 
 
 class Block:
-    """The hypotheses that a run of the target begins with, as sequences that models know.
+    """The unfinished hypotheses that a run of the target begins with, as sequences for a reader.
 
-    Parameters
-    ----------
-    prompts : sequence of B tuples of int
-        The prompts.
-    growing : sequence of B sets of tuples of int
-        The unfinished hypotheses of each prompt, of one length; none if its search is finished.
-    before : Block, optional
-        The block that these hypotheses come from.
+    Those of a prompt have one length; a prompt whose search is finished has none.
     """
 
     def __init__(
@@ -150,18 +117,9 @@ class Block:
     def read(
         self, reader: Reader, wanted: Mapping[int, Collection[Path]], *, first: bool, whole: bool
     ) -> Callable[[int, Path], SparseProbs]:
-        """Read hypotheses of each prompt, and return the law after each of them.
+        """Read hypotheses of some prompts, all below this block; return the probs after each.
 
-        Parameters
-        ----------
-        reader : Reader
-            The model.
-        wanted : mapping from int to collection of tuple of int
-            Hypotheses of some prompts, each of them in a path that begins in this block.
-        first : bool
-            Whether the reader has not read in this block before.
-        whole : bool
-            Whether hypotheses that others continue are among them.
+        `first`: the reader has not read in this block; `whole`: some hypotheses continue others.
         """
         paths: list[list[Path]] = [[] for _ in self.contexts]
         for b, hypotheses in wanted.items():

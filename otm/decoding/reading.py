@@ -35,32 +35,17 @@ class _Row(NamedTuple):
 
 
 class Reader:
-    """A model that is asked about contexts and paths, and reads only what is new in them.
+    """A model that is asked for the probs after contexts and paths, and reads only new tokens.
 
-    A sequence says which earlier one it continues.  Of the rows of that one, the row that agrees
-    longest is kept as far as it agrees, and the rest is read.  So nobody else has to know what is
-    in a cache, and what the cache holds never changes a law but by the model's own rounding.
-
-    Parameters
-    ----------
-    model : LanguageModel
-        The model.
-    sampling : SamplingParameters
-        From its scores to the laws that are sampled from.
-
-    Attributes
-    ----------
-    seconds : float
-        Time spent in the model so far.
-    calls : int
-        Number of its forward passes so far.
+    Each sequence names the earlier one that it continues; the row of it that agrees longest is kept
+    as far as it agrees.  The cache changes no probs but by the model's own rounding.
     """
 
     def __init__(self, model: LanguageModel, sampling: SamplingParameters) -> None:
         self.model = model
         self.sampling = sampling
-        self.seconds = 0.0
-        self.calls = 0
+        self.seconds = 0.0  # spent in the model so far
+        self.calls = 0  # its forward passes so far
         self._session: Session | None = None
         self._rows: list[_Row] = []
 
@@ -72,24 +57,10 @@ class Reader:
         *,
         whole: bool,
     ) -> Laws:
-        """Read the paths of each sequence of a batch.
+        """Read different paths behind each context; a sequence without paths waits.
 
-        Parameters
-        ----------
-        contexts : sequence of B tuples of int
-            All tokens of each sequence so far, at least one.
-        paths : sequence of B sequences of tuples of int
-            Different paths behind each context; without any the sequence waits.
-        parents : sequence of B int
-            The sequence of the call before that each continues; ignored at the first call.
-        whole : bool
-            Whether laws are wanted all along the paths, from the context on, or at their ends only.
-
-        Returns
-        -------
-        callable
-            The wanted laws, as a function of b and the path; those along whole paths are computed
-            when they are asked for.
+        `parents[b]` is the sequence of the last call that b continues.  Returns the probs by b and
+        path: all along the paths if `whole`, else at their ends.
         """
         if self._session is None or parents is None:
             self._session = self._begin(contexts)

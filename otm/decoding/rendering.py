@@ -165,6 +165,16 @@ def _draft(path: Path, step: Step, decode: Decode) -> list[_Part]:
 def trace_legend(*, colour: bool = False) -> str:
     """Explain the marks of a trace by a line of one.
 
+    Parameters
+    ----------
+    colour : bool, optional
+        Whether to add colours, as ANSI escape sequences.
+
+    Returns
+    -------
+    str
+        A line, without its end.
+
     Examples
     --------
     >>> trace_legend()
@@ -180,41 +190,12 @@ def trace_legend(*, colour: bool = False) -> str:
 
 
 def statistics(generations: Mapping[str, Generation]) -> str:
-    """Write a table that compares ways of decoding.
-
-    Parameters
-    ----------
-    generations : mapping from str to Generation
-        At least one; the speed-up is over the first.
-
-    Returns
-    -------
-    str
-        A line for each, below two lines that name the columns: new tokens; runs of the target;
-        tokens for each run and sequence (block efficiency); share of the judged drafts that were
-        accepted; seconds in the draft model, the target model and all else;
-        tokens per second; and this over that of the first.  – stands for a mean of nothing.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no generation.
-
-    Examples
-    --------
-    >>> from otm.decoding import Seconds
-    >>> alone = Step(0, 0, 1, 0, (), (7,), 0, "length", Seconds(0, 0.3, 0.1))
-    >>> helped = Step(0, 0, 1, 2, ((7, 8),), (7, 9), 1, "length", Seconds(0.1, 0.3, 0.1))
-    >>> slow, fast = (Generation(((0,),), (step,)) for step in (alone, helped))
-    >>> print(statistics({"autoregressive": slow, "speculative": fast}))
-                            target   tokens            draft  target  other  tokens  speed-
-                    tokens    runs  per run  accepted      s       s      s   per s      up
-    autoregressive       1       1     1.00         –   0.00    0.30   0.10     2.5   1.00×
-    speculative          2       1     2.00      0.50   0.10    0.30   0.10     4.0   1.60×
-    """
+    """Write a table that compares ways of decoding; the speed-up is over the first."""
     if not generations:
         raise InvalidInputError("there is no generation to compare; give at least one")
     first = next(iter(generations.values()))
+    # tokens per run and sequence is the block efficiency; "accepted" is a share of the drafts that
+    # were verified; – is a mean of nothing
     rows = [
         ["", "", "target", "tokens", "", "draft", "target", "other", "tokens", "speed-"],
         ["", "tokens", "runs", "per run", "accepted", "s", "s", "s", "per s", "up"],
@@ -246,14 +227,7 @@ def statistics(generations: Mapping[str, Generation]) -> str:
 
 
 def wants_colour(file: TextIO) -> bool:
-    """Whether to write colours into a file: a terminal, unless ``NO_COLOR`` is set or it is dumb.
-
-    Examples
-    --------
-    >>> import io
-    >>> wants_colour(io.StringIO())
-    False
-    """
+    """Whether to write colours into a file: a terminal, no ``NO_COLOR``, and not ``TERM=dumb``."""
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return wanted and file.isatty()
 

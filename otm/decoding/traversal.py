@@ -17,7 +17,7 @@ from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, locate
 
 
-def verify_traversal(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
+def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Judge whole paths of drafts, from the leaves to the root ([weng2025]_).
 
     On a single chain this is block verification ([sun2024block]_), and in expectation it accepts
@@ -36,7 +36,7 @@ def verify_traversal(root: DraftNode, target: TargetProbs, uniforms: Randomness)
     ----------
     root : DraftNode
         Any tree of drafts, the children of each node i.i.d.
-    target : callable
+    target_probs : callable
         The target's law after each path of drafts.
     uniforms : callable
         Source of independent uniforms in [0, 1), which are not checked here.
@@ -68,13 +68,13 @@ def verify_traversal(root: DraftNode, target: TargetProbs, uniforms: Randomness)
     >>> verify_traversal(root, lambda path: laws[path[:1]], lambda m: np.full(m, 0.75))
     (0, 0, 0)
     """
-    one = 1 + 0 * target(root.path).probabilities.item(0)
-    opened = [OpenNode(root, one, target)]
+    one = 1 + 0 * target_probs(root.path).probabilities.item(0)
+    opened = [OpenNode(root, one, target_probs)]
     while True:
         node = opened[-1]
         child = node.next_child()
         if child is not None:
-            opened.append(OpenNode(child, node.weight_of(child), target))
+            opened.append(OpenNode(child, node.weight_of(child), target_probs))
         elif not node.path or uniforms(1)[0] < node.weight:
             return (*node.path, locate(node.tokens, node.left, uniforms(1)[0]))
         else:
@@ -83,27 +83,16 @@ def verify_traversal(root: DraftNode, target: TargetProbs, uniforms: Randomness)
 
 
 class OpenNode:
-    """A node that traversal looks at, some of its drafts being rejected already.
+    """A node during traversal, with some of its drafts already rejected.
 
-    Parameters
-    ----------
-    node : DraftNode
-        The node.
-    weight : float or Fraction
-        Probability w with which it, or something below it, shall be output.
-    target : callable
-        The target's law after each path of drafts.
-
-    Attributes
-    ----------
-    left : array [m]
-        The target's law t, or what the rejected drafts have left of it, on `tokens`.
+    `weight` is the probability w that it, or something below it, is output.
     """
 
-    def __init__(self, node: DraftNode, weight: Number, target: TargetProbs) -> None:
+    def __init__(self, node: DraftNode, weight: Number, target_probs: TargetProbs) -> None:
         self.path = node.path
         self.weight = weight
-        wanted = target(node.path)
+        wanted = target_probs(node.path)
+        # the target's distribution t, or what rejected drafts have left of it, on these tokens
         self.tokens, self.left = wanted.tokens, wanted.probabilities
         if node.children:
             self.tokens, self._offered, self.left = align(node.checked_draft_probs(), wanted)

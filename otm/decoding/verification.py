@@ -43,7 +43,7 @@ OPTIMAL_FOR_ONE: tuple[PlanBuilder, ...] = (KSeq, OptimalPlan, RecursiveRejectio
 """Rules that are the maximal coupling for a single draft, which is done without building a plan."""
 
 
-def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
+def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Accept drafts one after another, up to the first that is rejected.
 
     Draft x is accepted with probability min(1, q(x)/p(x)); in place of the first that is rejected
@@ -54,7 +54,7 @@ def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
     ----------
     root : DraftNode
         A chain of drafts.
-    target : callable
+    target_probs : callable
         The target's law after each path of drafts; asked along the accepted drafts only.
     uniforms : callable
         Source of independent uniforms in [0, 1), which are not checked here.
@@ -92,11 +92,11 @@ def verify_chain(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
                 "chain, `spectr_verifier` and `verify_traversal` take trees"
             )
         (child,) = node.children
-        output = _judge(child.token, node.checked_draft_probs(), target(node.path), uniforms)
+        output = _judge(child.token, node.checked_draft_probs(), target_probs(node.path), uniforms)
         if output != child.token:
             return (*node.path, output)
         node = child
-    return (*node.path, _last(target(node.path), uniforms))
+    return (*node.path, _last(target_probs(node.path), uniforms))
 
 
 def _judge(draft: int, offered: SparseProbs, wanted: SparseProbs, uniforms: Randomness) -> int:
@@ -157,11 +157,11 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     (1, 1)
     """
 
-    def verify(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
+    def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
         path: Path = root.path
         nodes = [root]
         while drafts := [child for node in nodes for child in node.children]:
-            offered, wanted = _shared_law(nodes), target(path)
+            offered, wanted = _shared_law(nodes), target_probs(path)
             if len(drafts) == 1 and rule in OPTIMAL_FOR_ONE:
                 path = (*path, _judge(drafts[0].token, offered, wanted, uniforms))
             else:
@@ -169,7 +169,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
             nodes = [child for child in drafts if child.token == path[-1]]
             if not nodes:
                 return path
-        return (*path, _last(target(path), uniforms))
+        return (*path, _last(target_probs(path), uniforms))
 
     return verify
 
@@ -192,52 +192,29 @@ def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
 
 
 def plan_of_tree(
-    rule: PlanBuilder, offered: SparseProbs, wanted: SparseProbs, k: int
-) -> tuple[Tokens, TransportPlan]:
-    """Plan of a rule for the drafts of a tree.
-
-    Parameters
-    ----------
-    rule : callable
-        From a problem to a plan for i.i.d. drafts.
-    offered, wanted : SparseProbs
-        Law of the drafts, and the target's.
-    k : int
-        Number of drafts.
-
-    Returns
-    -------
-    tuple
-        The token ids that the two laws can give, and a plan in whose vocabulary they are 0, 1, ….
-
-    Raises
-    ------
-    InvalidParameterError
-        If the rule returns no plan, or is for drafts that are not i.i.d., or for another number of
-        them.
-    """
-    tokens, draft, aim = align(offered, wanted)
-    plan = build_plan(rule, Problem(draft, aim, k))
+    rule: PlanBuilder, draft_probs: SparseProbs, target_probs: SparseProbs, k: int
+) -> TransportPlan:
+    """Build the plan of a rule for k i.i.d. drafts of a tree, on the tokens of both supports."""
+    plan = build_plan(rule, Problem(draft_probs, target_probs, k))
     if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
         raise InvalidParameterError(
             f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
             "are; use KSeq, OptimalPlan, RecursiveRejection or another rule for i.i.d. drafts"
         )
-    return tokens, plan
+    return plan
 
 
 def _select(
     rule: PlanBuilder,
     drafts: Sequence[DraftNode],
-    offered: SparseProbs,
-    wanted: SparseProbs,
+    draft_probs: SparseProbs,
+    target_probs: SparseProbs,
     uniforms: Randomness,
 ) -> int:
     """Select a token by a rule for i.i.d. drafts."""
-    tokens, plan = plan_of_tree(rule, offered, wanted, len(drafts))
-    places = np.searchsorted(tokens, [child.token for child in drafts])
-    chosen, _ = plan.select(places, uniforms(plan.uniforms_per_selection))
-    return int(tokens[chosen])
+    plan = plan_of_tree(rule, draft_probs, target_probs, len(drafts))
+    tokens = [child.token for child in drafts]
+    return int(plan.select(tokens, uniforms(plan.uniforms_per_selection)).token)
 
 
 def _last(law: SparseProbs, uniforms: Randomness) -> int:

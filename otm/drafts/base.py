@@ -1,4 +1,4 @@
-"""What every joint law of drafts offers."""
+"""What every joint distribution of drafts offers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from otm._core.checks import (
     check_uniforms,
     leading_shape,
 )
+from otm._core.sparse import Tokens, as_token_ids, places_of
 from otm._core.tensors import like
 from otm.errors import InvalidDraftsError
-
-__all__ = ["NEVER_DRAWN", "DraftDistribution"]
 
 NEVER_DRAWN = (
     "has probability 0 under the draft law, so it cannot have been drawn from it; pass the law "
@@ -32,31 +31,37 @@ NEVER_DRAWN = (
 
 
 class DraftDistribution(Frozen, ABC):
-    """Joint law of the drafts X_1, …, X_k of one selection, on a vocabulary of n tokens.
+    """Joint distribution of the drafts X_1, …, X_k of one selection, on n tokens.
 
-    The optimum of every such law depends on it through Pr(S ⊆ H) alone, S = {X_1, …, X_k}::
+    The optimum depends on it through Pr(S ⊆ H) alone, S = {X_1, …, X_k}::
 
         α(P, q) = min over H of  q(H) + 1 − Pr(S ⊆ H)
 
-    (Theorem 2.1 of docs/theory/minimum-cut.md).  Laws given in fractions are exact.
+    (Theorem 2.1 of docs/theory/minimum-cut.md).  Probabilities given in fractions are exact.
+
+    `draw`, `sample`, `check` and `tuples` speak of token ids; all else, as positions 0 to n − 1 in
+    `tokens`, is about entries of arrays [n].
 
     Attributes
     ----------
     k : int
         Number of drafts of one selection.
+    tokens : int array [n] or None
+        Token ids of the n tokens, ascending; None where these are 0 to n − 1.
     """
 
     k: int
+    tokens: Tokens | None = None
 
     @property
     @abstractmethod
     def n(self) -> int:
-        """Size of the vocabulary."""
+        """Number of tokens."""
 
     @property
     @abstractmethod
     def exact(self) -> bool:
-        """Whether the law is given in fractions."""
+        """Whether the probabilities are given in fractions."""
 
     @property
     @abstractmethod
@@ -74,8 +79,15 @@ class DraftDistribution(Frozen, ABC):
         """Number of tuples that `tuples` gives, found without listing them."""
 
     @abstractmethod
+    def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """`tuples` in positions instead of token ids."""
+
     def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, in every order, with their probabilities."""
+        if self.tokens is None:
+            return self.position_tuples()
+        names = self.tokens.tolist()
+        return ((tuple(names[i] for i in drafts), mass) for drafts, mass in self.position_tuples())
 
     @abstractmethod
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
@@ -125,14 +137,18 @@ class DraftDistribution(Frozen, ABC):
 
     @abstractmethod
     def to_exact(self) -> Self:
-        """Return the same law in fractions."""
+        """Return the same distribution in fractions."""
+
+    @abstractmethod
+    def to_floats(self) -> Self:
+        """Return the same distribution in float64."""
 
     @abstractmethod
     def _draw(self, uniforms: Uniforms) -> Drafts:
-        """Drafts from checked uniforms: [B, m] → [B, k]."""
+        """Positions of drafts from checked uniforms: [B, m] → [B, k]."""
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_] | np.bool_:
-        """Whether draftable tokens can be drawn as such a tuple: [..., k] → [...], or one bool."""
+        """Whether draftable positions can be drawn as a tuple: [..., k] → [...], or one bool."""
         return np.True_
 
     def draw(self, uniforms: npt.ArrayLike) -> Drafts:
@@ -146,7 +162,7 @@ class DraftDistribution(Frozen, ABC):
         Returns
         -------
         int array [..., k]
-            The drafts of each draw; a tensor on the device of the uniforms if these are one.
+            Token ids of the drafts; a tensor on the device of the uniforms if these are one.
 
         Raises
         ------
@@ -156,8 +172,8 @@ class DraftDistribution(Frozen, ABC):
         shape = (*leading_shape(uniforms, 1), self.uniforms_per_draw)
         need = f"a draw needs {self.uniforms_per_draw} along the last axis"
         numbers = check_uniforms(uniforms, shape, self.exact, need)
-        found = self._draw(numbers.reshape(-1, self.uniforms_per_draw))
-        drafts: Drafts = like(uniforms, found.reshape(*shape[:-1], self.k))
+        places = self._draw(numbers.reshape(-1, self.uniforms_per_draw))
+        drafts: Drafts = like(uniforms, self.ids(places.reshape(*shape[:-1], self.k)))
         return drafts
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] = ()) -> Drafts:
@@ -173,7 +189,7 @@ class DraftDistribution(Frozen, ABC):
         Returns
         -------
         int array [..., k]
-            The drafts of each draw.
+            Token ids of the drafts of each draw.
 
         Raises
         ------
@@ -191,15 +207,13 @@ class DraftDistribution(Frozen, ABC):
         leading = size if isinstance(size, tuple) else (size,)
         return self.draw(rng.random((*leading, self.uniforms_per_draw)))
 
-    def check(self, drafts: npt.ArrayLike, names: npt.NDArray[np.int64] | None = None) -> Drafts:
+    def check(self, drafts: npt.ArrayLike) -> Drafts:
         """Return drafts as an integer array, if they can have been drawn.
 
         Parameters
         ----------
         drafts : int array-like or tensor [..., k]
-            Draft tokens.
-        names : int array [n], optional
-            What messages call the tokens, where their places in the vocabulary are not their ids.
+            Token ids of the drafts.
 
         Returns
         -------
@@ -210,19 +224,71 @@ class DraftDistribution(Frozen, ABC):
         ------
         InvalidDraftsError
             If they have a wrong shape or type, lie outside the vocabulary, or have probability zero
-            under this law.
+            under this distribution.
         """
-        array = as_drafts(drafts, self.k, self.n)
-        draftable = self.draftable[array]
-        if not draftable.all():
-            named = array if names is None else names[array]
-            raise InvalidDraftsError(f"draft token {named[~draftable].flat[0]} {NEVER_DRAWN}")
-        together = self._together(array)
+        return self.ids(self.positions(drafts))
+
+    def positions(self, drafts: npt.ArrayLike) -> Drafts:
+        """Positions of drafts in `tokens`, if they can have been drawn.
+
+        Parameters
+        ----------
+        drafts : int array-like or tensor [..., k]
+            Token ids of the drafts.
+
+        Returns
+        -------
+        int array [..., k]
+            Numbers in [0, n).
+
+        Raises
+        ------
+        InvalidDraftsError
+            As `check` does.
+
+        Examples
+        --------
+        >>> from otm.drafts import IID
+        >>> IID([0.25, 0.75], k=2, tokens=[5, 900]).positions([900, 5])
+        array([1, 0])
+        """
+        if self.tokens is None:
+            named = places = as_drafts(drafts, self.k, self.n)
+        else:
+            named = as_drafts(drafts, self.k, None)
+            places, known = places_of(self.tokens, named)
+            _refuse_undrawable(named, known)
+        _refuse_undrawable(named, self.draftable[places])
+        together = self._together(places)
         if not together.all():
-            named = array if names is None else names[array]
             raise InvalidDraftsError(
                 f"drafts {named[~together].reshape(-1, self.k)[0].tolist()} have probability 0 "
                 f"under the draft law ({type(self).__name__}), so they cannot have been drawn "
                 "from it; pass them in the order in which they were drawn"
             )
-        return array
+        return places
+
+    def ids(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Token ids of positions in `tokens`.
+
+        Parameters
+        ----------
+        positions : int array [...]
+            Numbers in [0, n), which are not checked.
+
+        Returns
+        -------
+        int array [...]
+            Their ids; the array itself where positions are ids.
+        """
+        return positions if self.tokens is None else self.tokens[positions]
+
+    def _check_tokens(self) -> None:
+        """Check the token ids that a constructor was given, and hold them."""
+        if self.tokens is not None:
+            object.__setattr__(self, "tokens", as_token_ids(self.tokens, self.n))
+
+
+def _refuse_undrawable(drafts: Drafts, drawable: npt.NDArray[np.bool_]) -> None:
+    if not drawable.all():
+        raise InvalidDraftsError(f"draft token {drafts[~drawable].flat[0]} {NEVER_DRAWN}")

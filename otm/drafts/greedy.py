@@ -11,31 +11,31 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, read_only, zeros
 from otm._core.checks import Drafts, Uniforms, as_draft_count
-from otm._core.distribution import mass_beyond, to_exact
+from otm._core.distribution import mass_beyond
 from otm._core.sampling import InverseCdf
-from otm.drafts.one_law import OneLaw
-
-__all__ = ["Greedy"]
+from otm.drafts.single import SingleDistribution
 
 
 @dataclass(frozen=True, eq=False)
-class Greedy(OneLaw):
+class Greedy(SingleDistribution):
     """The k − 1 most likely tokens of p surely, then a draft from p restricted to the rest.
 
     The greedy drafts of [hu2025]_.
 
     Parameters
     ----------
-    law : array-like [n]
-        The law p; held normalised and read-only.
+    probs : array-like [n]
+        The distribution p; held normalised and read-only.
     k : int
         The number of drafts, at least 1.  If fewer tokens have p > 0, all of them are drafted and
         the attribute `k` is their number.
+    tokens : int array [n], optional
+        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
 
     Raises
     ------
     InvalidDistributionError, InvalidDraftCountError
-        If the law or k is not valid.
+        If p or k is not valid.
 
     References
     ----------
@@ -54,7 +54,7 @@ class Greedy(OneLaw):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        tokens = int(np.count_nonzero(self.law))
+        tokens = int(np.count_nonzero(self.probs))
         object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
 
     @property
@@ -64,13 +64,13 @@ class Greedy(OneLaw):
 
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
-        """The tokens drafted for sure, the most likely first, of equal ones the lowest: [k − 1]."""
-        return read_only(np.argsort(-self.law, kind="stable")[: self.k - 1])
+        """Positions of the sure drafts, likeliest first, of equal ones the lowest: [k − 1]."""
+        return read_only(np.argsort(-self.probs, kind="stable")[: self.k - 1])
 
     @cached_property
     def last(self) -> Law:
         """Law of the last draft: p restricted to the tokens that are not sure, array [n]."""
-        rest = self.law.copy()
+        rest = self.probs.copy()
         rest[self.sure] = zeros(1, rest)[0]
         return read_only(rest / rest.sum())
 
@@ -79,7 +79,7 @@ class Greedy(OneLaw):
         """Number of tokens that can be the last draft."""
         return int(np.count_nonzero(self.last))
 
-    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+    def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, with their probabilities."""
         sure = tuple(self.sure.tolist())
         for token in np.flatnonzero(self.last).tolist():
@@ -93,15 +93,11 @@ class Greedy(OneLaw):
         missed = mass_beyond(self.last, order)
         place = np.full(self.n, order.size)
         place[order] = np.arange(order.size)
-        missed[: place[self.sure].max(initial=-1) + 1] = 1 + zeros(1, self.law)[0]
+        missed[: place[self.sure].max(initial=-1) + 1] = 1 + zeros(1, self.probs)[0]
         return missed
 
     def __str__(self) -> str:
         return f"top {self.k - 1} and 1 more"
-
-    def to_exact(self) -> Greedy:
-        """Return the same law in fractions."""
-        return Greedy(to_exact(self.law), self.k)
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         in_order = (drafts[..., :-1] == self.sure).all(axis=-1)

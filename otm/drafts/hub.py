@@ -11,26 +11,26 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, read_only
 from otm._core.checks import Drafts, Uniforms
-from otm._core.distribution import to_exact
 from otm._core.sampling import InverseCdf
 from otm.drafts.greedy import Greedy
-from otm.drafts.one_law import OneLaw
-
-__all__ = ["HubPairs"]
+from otm.drafts.single import SingleDistribution
 
 
 @dataclass(frozen=True, eq=False)
-class HubPairs(OneLaw):
+class HubPairs(SingleDistribution):
     """Two drafts, of which one is the hub a, the most likely token (of equal ones the lowest).
 
     For every other token i the drafts are (i, a) with probability p(i), and (a, i) with
-    probability p(a) p(i) / (1 − p(a)) ([sun2024spechub]_).  So the first draft has law p, and as a
-    set the drafts are those of `Greedy` with k = 2 (Theorem 9.5 of docs/theory/other-drafts.md).
+    probability p(a) p(i) / (1 − p(a)) ([sun2024spechub]_).  So the first draft has distribution p,
+    and as a set the drafts are those of `Greedy` with k = 2 (Theorem 9.5 of
+    docs/theory/other-drafts.md).
 
     Parameters
     ----------
-    law : array-like [n]
-        The law p; held normalised and read-only.
+    probs : array-like [n]
+        The distribution p; held normalised and read-only.
+    tokens : int array [n], optional
+        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class HubPairs(OneLaw):
     Raises
     ------
     InvalidDistributionError
-        If the law is not valid.
+        If p is not valid.
 
     References
     ----------
@@ -66,15 +66,15 @@ class HubPairs(OneLaw):
 
     @cached_property
     def as_sets(self) -> Greedy:
-        """The greedy law that gives the same sets of drafts with the same probabilities."""
-        return Greedy(self.law, 2)
+        """The greedy drafts that give the same sets of drafts with the same probabilities."""
+        return Greedy(self.probs, 2, tokens=self.tokens)
 
     @property
     def tuple_count(self) -> int:
         """Two pairs for each token of positive probability but the hub; 1 if there is none."""
         return len(self._pairs)
 
-    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+    def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All pairs of drafts that can be drawn, with their probabilities."""
         probabilities = map(self._weights.item, range(self.tuple_count))
         return zip(map(tuple, self._pairs.tolist()), probabilities, strict=True)
@@ -86,10 +86,6 @@ class HubPairs(OneLaw):
     def __str__(self) -> str:
         return f"{self.k} with the hub"
 
-    def to_exact(self) -> HubPairs:
-        """Return the same law in fractions."""
-        return HubPairs(to_exact(self.law))
-
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         hubs = np.count_nonzero(drafts == self._hub, axis=-1)
         return np.asarray(hubs == 1, dtype=np.bool_)
@@ -99,7 +95,7 @@ class HubPairs(OneLaw):
 
     @property
     def _hub(self) -> int:
-        return int(self.law.argmax())
+        return int(self.probs.argmax())
 
     @cached_property
     def _pairs(self) -> Drafts:
@@ -115,10 +111,10 @@ class HubPairs(OneLaw):
     @cached_property
     def _weights(self) -> Law:
         """Probabilities of the `_pairs`."""
-        others = self.law[self._pairs[: len(self._pairs) // 2, 0]]
+        others = self.probs[self._pairs[: len(self._pairs) // 2, 0]]
         if others.size == 0:
-            return read_only(self.law[[self._hub]])
-        return read_only(np.append(others, self.law[self._hub] * (others / others.sum())))
+            return read_only(self.probs[[self._hub]])
+        return read_only(np.append(others, self.probs[self._hub] * (others / others.sum())))
 
     @cached_property
     def _cdf(self) -> InverseCdf:

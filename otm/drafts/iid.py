@@ -1,4 +1,4 @@
-"""Independent drafts from one law: what OTM-k assumes."""
+"""Independent drafts from one distribution: what OTM-k assumes."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, at_least_once
 from otm._core.checks import Drafts, Uniforms, as_draft_count
-from otm._core.distribution import mass_beyond, to_exact
+from otm._core.distribution import mass_beyond
 from otm._core.sampling import InverseCdf
-from otm.drafts.one_law import OneLaw
-
-__all__ = ["IID"]
+from otm._core.sparse import Tokens
+from otm.drafts.single import SingleDistribution
 
 
 @dataclass(frozen=True, eq=False)
-class IID(OneLaw):
-    """k independent drafts, each with law p.
+class IID(SingleDistribution):
+    """k independent drafts, each from the distribution p.
 
     Parameters
     ----------
-    law : array-like [n]
-        The law p of each draft; held normalised and read-only.
+    probs : array-like [n]
+        The distribution p of each draft; held normalised and read-only.
     k : int
         The number of drafts, at least 1.
+    tokens : int array [n], optional
+        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
 
     Raises
     ------
     InvalidDistributionError, InvalidDraftCountError
-        If the law or k is not valid.
+        If p or k is not valid.
 
     Examples
     --------
@@ -49,6 +50,13 @@ class IID(OneLaw):
         super().__post_init__()
         object.__setattr__(self, "k", as_draft_count(self.k))
 
+    @classmethod
+    def _of_checked(cls, probs: Law, k: int, tokens: Tokens | None) -> IID:
+        """Equivalent to the constructor, but faster: takes what a problem has checked as it is."""
+        drafts = object.__new__(cls)
+        drafts.__dict__.update(probs=probs, k=k, tokens=tokens)
+        return drafts
+
     @property
     def uniforms_per_draw(self) -> int:
         """One uniform a draft: k."""
@@ -61,29 +69,25 @@ class IID(OneLaw):
         count: int = tokens**self.k
         return count
 
-    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+    def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, in every order, with their probabilities."""
         support = np.flatnonzero(self.draftable).tolist()
         for drafts in itertools.product(support, repeat=self.k):
-            probability: Number = 1 + 0 * self.law.item(0)
+            probability: Number = 1 + 0 * self.probs.item(0)
             for token in drafts:
-                probability = probability * self.law.item(token)
+                probability = probability * self.probs.item(token)
             yield drafts, probability
 
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
         """Probability 1 − p(H)^k that the first tokens H of an order do not hold all drafts."""
-        return at_least_once(mass_beyond(self.law, order), self.k)
+        return at_least_once(mass_beyond(self.probs, order), self.k)
 
     def __str__(self) -> str:
         return f"{self.k} i.i.d."
-
-    def to_exact(self) -> IID:
-        """Return the same law in fractions."""
-        return IID(to_exact(self.law), self.k)
 
     def _draw(self, uniforms: Uniforms) -> Drafts:
         return self._cdf.locate(uniforms)
 
     @cached_property
     def _cdf(self) -> InverseCdf:
-        return InverseCdf.from_weights(self.law)
+        return InverseCdf.from_weights(self.probs)

@@ -1,13 +1,13 @@
-"""Independent drafts with different laws, as from several draft models."""
+"""Independent drafts of different distributions, as from several draft models."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,31 +16,32 @@ from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, 
 from otm._core.checks import Drafts, Uniforms
 from otm._core.distribution import as_law, as_law_pair, mass_beyond, to_exact
 from otm._core.sampling import InverseCdf
+from otm._core.sparse import Tokens
 from otm.drafts.base import DraftDistribution
 from otm.errors import InvalidDistributionError
-
-__all__ = ["Independent"]
 
 
 @dataclass(frozen=True, eq=False)
 class Independent(DraftDistribution):
-    """k independent drafts, the i-th with a law p_i of its own.
+    """k independent drafts, the i-th with a distribution p_i of its own.
 
     Parameters
     ----------
-    laws : array-like [k, n]
-        The laws, one a draft; held normalised and read-only.  If one of them holds floats, all are
-        taken as floats.
+    probs : array-like [k, n]
+        The distributions, one a draft; held normalised and read-only.  If one of them holds floats,
+        all are taken as floats.
+    tokens : int array [n], optional
+        Token ids of the entries, ascending; 0 to n − 1 if left out.
 
     Attributes
     ----------
     k : int
-        The number of laws.
+        The number of distributions.
 
     Raises
     ------
     InvalidDistributionError
-        If there is no law, a law is not valid or the lengths differ.
+        If there is no distribution, one is not valid or the lengths differ.
 
     Examples
     --------
@@ -51,25 +52,27 @@ class Independent(DraftDistribution):
     array([1, 0])
     """
 
-    laws: Law
+    probs: Law
+    tokens: Tokens | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "laws", read_only(_as_laws(self.laws)))
+        object.__setattr__(self, "probs", read_only(_as_rows(self.probs)))
+        self._check_tokens()
 
     @property
     def k(self) -> int:  # type: ignore[override]
         """Number of drafts."""
-        return len(self.laws)
+        return len(self.probs)
 
     @property
     def n(self) -> int:
-        """Size of the vocabulary."""
-        return int(self.laws.shape[1])
+        """Number of tokens."""
+        return int(self.probs.shape[1])
 
     @property
     def exact(self) -> bool:
-        """Whether the laws are given in fractions."""
-        return is_exact(self.laws)
+        """Whether the probabilities are given in fractions."""
+        return is_exact(self.probs)
 
     @property
     def uniforms_per_draw(self) -> int:
@@ -79,26 +82,26 @@ class Independent(DraftDistribution):
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
         """Whether each token has p_i > 0 for some i: array [n]."""
-        return read_only(np.any(self.laws > 0, axis=0).astype(np.bool_))
+        return read_only(np.any(self.probs > 0, axis=0).astype(np.bool_))
 
     @property
     def tuple_count(self) -> int:
         """Product of the numbers of tokens that each draft can be."""
-        return math.prod(int(np.count_nonzero(law)) for law in self.laws)
+        return math.prod(int(np.count_nonzero(law)) for law in self.probs)
 
-    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+    def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, with their probabilities."""
-        supports = [np.flatnonzero(law).tolist() for law in self.laws]
+        supports = [np.flatnonzero(law).tolist() for law in self.probs]
         for drafts in itertools.product(*supports):
-            probability: Number = 1 + 0 * self.laws.item(0)
-            for law, token in zip(self.laws, drafts, strict=True):
+            probability: Number = 1 + 0 * self.probs.item(0)
+            for law, token in zip(self.probs, drafts, strict=True):
                 probability = probability * law.item(token)
             yield drafts, probability
 
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
         """Probability 1 − Π p_i(H) that the first tokens H of an order do not hold all drafts."""
-        missed = zeros(order.size + 1, self.laws)
-        for law in self.laws:
+        missed = zeros(order.size + 1, self.probs)
+        for law in self.probs:
             missed = missed + (1 - missed) * mass_beyond(law, order)
         return missed
 
@@ -108,7 +111,7 @@ class Independent(DraftDistribution):
         Draft i is the one if those before it in the tuple stand before it in the order, and those
         after it in the tuple do not stand behind it in the order.
         """
-        masses = self.laws[:, order]
+        masses = self.probs[:, order]
         below = np.array([running_sum(law, from_zero=True) for law in masses])
         not_behind = np.ones_like(below[:, 1:])  # the product over the drafts after i
         for i in range(self.k - 1, 0, -1):
@@ -121,17 +124,21 @@ class Independent(DraftDistribution):
 
     def distribution_of_one(self) -> Law:
         """Law Σ p_i / k of one of the drafts, picked with equal probabilities."""
-        return np.asarray(self.laws.sum(axis=0) / self.k)
+        return np.asarray(self.probs.sum(axis=0) / self.k)
 
     def __str__(self) -> str:
-        return f"{self.k} independent, of different laws"
+        return f"{self.k} independent, of different distributions"
 
-    def to_exact(self) -> Independent:
-        """Return the same laws in fractions."""
-        return Independent(np.array([to_exact(law) for law in self.laws]))
+    def to_exact(self) -> Self:
+        """Return the same distributions in fractions."""
+        return replace(self, probs=np.array([to_exact(law) for law in self.probs]))
+
+    def to_floats(self) -> Self:
+        """Return the same distributions in float64."""
+        return replace(self, probs=self.probs.astype(np.float64))
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
-        possible = self.laws[range(self.k), drafts] > 0
+        possible = self.probs[range(self.k), drafts] > 0
         return np.asarray(possible.all(axis=-1), dtype=np.bool_)
 
     def _draw(self, uniforms: Uniforms) -> Drafts:
@@ -140,10 +147,10 @@ class Independent(DraftDistribution):
 
     @cached_property
     def _cdfs(self) -> list[InverseCdf]:
-        return [InverseCdf.from_weights(law) for law in self.laws]
+        return [InverseCdf.from_weights(law) for law in self.probs]
 
 
-def _as_laws(given: Any) -> Law:
+def _as_rows(given: Any) -> Law:
     """Check and normalise laws of equal length, all in floats or all in fractions."""
     try:
         rows = list(given)

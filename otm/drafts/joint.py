@@ -1,4 +1,4 @@
-"""Any joint law of the drafts, given as a table."""
+"""Any joint distribution of the drafts, given as a table."""
 
 from __future__ import annotations
 
@@ -15,45 +15,48 @@ from otm._core.checks import Drafts, Uniforms, as_drafts
 from otm._core.distribution import as_law, to_exact
 from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
+from otm._core.sparse import Tokens, as_token_ids, places_of
 from otm._core.tensors import to_host
+from otm._core.text import shown
 from otm.drafts.base import DraftDistribution
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
+    InvalidParameterError,
 )
-
-__all__ = ["Joint"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Joint(DraftDistribution):
-    """A joint law of k drafts as a table of tuples and probabilities.
+    """A joint distribution of k drafts as a table of tuples and probabilities.
 
     Parameters
     ----------
     table : mapping, or iterable of pairs
-        From each tuple of k tokens in [0, n) to its probability; absent tuples have probability 0.
-        What `tuples` gives is such a table.
-    n : int
-        Size of the vocabulary.
+        From each tuple of k token ids to its probability; absent tuples have probability 0.  What
+        `tuples` gives is such a table.
+    n : int, optional
+        Number of tokens, whose ids are 0 to n − 1; to be left out beside `tokens`.
+    tokens : int array [n], optional
+        The token ids, ascending.
 
     Attributes
     ----------
     rows : int array [R, k]
-        The tuples of positive probability.
+        The tuples of positive probability, in positions.
     probabilities : array [R]
         Their probabilities, normalised.
 
     Raises
     ------
     InvalidDraftsError
-        If the tuples are not all of one length, a token is no integer in [0, n), or a tuple stands
-        there twice.
+        If the tuples are not all of one length, a token is no integer in [0, n) or not among the
+        token ids, or a tuple stands there twice.
     InvalidDistributionError
-        If the probabilities are not a law.
+        If the probabilities are no distribution, or the token ids not ascending.
     InvalidParameterError
-        If n is not an integer.
+        If n is not an integer, or given beside token ids.
     InvalidInputError
         If the table holds no pairs.
 
@@ -69,11 +72,14 @@ class Joint(DraftDistribution):
     rows: Drafts
     probabilities: Law
     _n: int
+    tokens: Tokens | None
 
     def __init__(
         self,
         table: Mapping[tuple[int, ...], Any] | Iterable[tuple[tuple[int, ...], Any]],
-        n: int,
+        n: int | None = None,
+        *,
+        tokens: npt.ArrayLike | None = None,
     ) -> None:
         try:
             pairs = list(table.items() if isinstance(table, Mapping) else table)
@@ -86,13 +92,26 @@ class Joint(DraftDistribution):
                 f"the table does not hold pairs of a tuple of drafts and a probability ({error}); "
                 "give a mapping such as {(0, 1): 0.5, (1, 1): 0.5}"
             ) from None
-        self._fill(tuples, weights, n)
+        self._fill(tuples, weights, n, tokens)
 
-    def _fill(self, tuples: Any, weights: Any, n: int) -> None:
+    def _fill(self, tuples: Any, weights: Any, n: Any, tokens: Any) -> None:
         """Check the tuples [R, k] and their weights [R], and hold them."""
         law = as_law(weights, "joint draft")
-        size = as_integer(n, "n", 1)
-        drafts = as_drafts(tuples, len(tuples[0]), size)
+        if tokens is None:
+            size = as_integer(n, "n", 1)
+            drafts = as_drafts(tuples, len(tuples[0]), size)
+        else:
+            if n is not None:
+                raise InvalidParameterError(f"n = {shown(n)} beside token ids; leave n out")
+            tokens = as_token_ids(tokens)
+            size = tokens.size
+            drafts, known = places_of(tokens, as_drafts(tuples, len(tuples[0]), None))
+            if not known.all():
+                place = tuple(np.argwhere(~known)[0])
+                raise InvalidDraftsError(
+                    f"the table has draft token {tuples[place[0]][place[1]]}, which is not among "
+                    "the token ids; give the ids of all tokens"
+                )
         if drafts.shape[1] == 0:
             raise InvalidDraftsError("the draft tuples are empty; at least one draft is needed")
         distinct, counts = np.unique(drafts, axis=0, return_counts=True)
@@ -102,9 +121,13 @@ class Joint(DraftDistribution):
                 f"{counts.max()} times; give each tuple once, with its whole probability"
             )
         possible = np.flatnonzero(law > 0)
-        object.__setattr__(self, "rows", read_only(drafts[possible]))
-        object.__setattr__(self, "probabilities", read_only(law[possible]))
-        object.__setattr__(self, "_n", size)
+        self._hold(drafts[possible], law[possible], size, tokens)
+
+    def _hold(self, rows: Drafts, probabilities: Law, n: int, tokens: Tokens | None) -> None:
+        object.__setattr__(self, "rows", read_only(rows))
+        object.__setattr__(self, "probabilities", read_only(probabilities))
+        object.__setattr__(self, "_n", n)
+        object.__setattr__(self, "tokens", tokens)
 
     @classmethod
     def from_array(cls, array: npt.ArrayLike) -> Self:
@@ -144,7 +167,7 @@ class Joint(DraftDistribution):
         places = np.flatnonzero(given != 0)
         joint = cls.__new__(cls)
         rows = np.stack(np.unravel_index(places, given.shape), axis=-1)
-        joint._fill(rows, given.ravel()[places], len(given))
+        joint._fill(rows, given.ravel()[places], len(given), None)
         return joint
 
     @property
@@ -154,12 +177,12 @@ class Joint(DraftDistribution):
 
     @property
     def n(self) -> int:
-        """Size of the vocabulary."""
+        """Number of tokens."""
         return self._n
 
     @property
     def exact(self) -> bool:
-        """Whether the law is given in fractions."""
+        """Whether the probabilities are given in fractions."""
         return is_exact(self.probabilities)
 
     @property
@@ -179,7 +202,7 @@ class Joint(DraftDistribution):
         """Number of rows."""
         return len(self.rows)
 
-    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+    def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, with their probabilities."""
         return zip(map(tuple, self.rows.tolist()), self.probabilities.tolist(), strict=True)
 
@@ -199,12 +222,21 @@ class Joint(DraftDistribution):
         return scatter_sum(self.rows.ravel(), shares, self.n)
 
     def __str__(self) -> str:
-        return f"{self.k} of a joint law"
+        return f"{self.k} of a joint distribution"
 
-    def to_exact(self) -> Joint:
-        """Return the same law in fractions."""
-        exact = to_exact(self.probabilities)
-        return Joint(zip(map(tuple, self.rows.tolist()), exact, strict=True), self.n)
+    def to_exact(self) -> Self:
+        """Return the same distribution in fractions."""
+        return self._with(to_exact(self.probabilities))
+
+    def to_floats(self) -> Self:
+        """Return the same distribution in float64."""
+        return self._with(self.probabilities.astype(np.float64))
+
+    def _with(self, probabilities: Law) -> Self:
+        """Return the same rows in other numbers."""
+        joint = object.__new__(type(self))
+        joint._hold(self.rows, probabilities, self.n, self.tokens)
+        return joint
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         flat = drafts.reshape(-1, self.k).tolist()

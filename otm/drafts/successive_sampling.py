@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, running_sum
 
-__all__ = ["missed_by_first_rings"]
-
 Floats = npt.NDArray[np.float64]
 
 CHUNK = 2**20
@@ -36,14 +34,8 @@ DIGITS = 37.0
 def missed_by_first_rings(masses: Law, outside: Law, k: int) -> Floats:
     """Probability that the first j tokens do not hold the first k to ring: array [m + 1].
 
-    Parameters
-    ----------
-    masses : float array [m]
-        Positive rates of the tokens, in order.
-    outside : float array
-        Positive rates of all other tokens; with the masses they sum to one and are k or more.
-    k : int
-        Number of drafts.
+    `masses` [m] are the positive rates of the tokens, in order, and `outside` those of all other
+    tokens; together they sum to one and are k or more.
     """
     m = masses.size
     above = running_sum(np.append(masses, outside.sum())[::-1])[::-1]
@@ -66,10 +58,11 @@ def _quadrature(k: int, smallest: float, size: int) -> Iterator[tuple[Floats, Fl
     """Points t and weights w with ∫ f(t) dt ≈ Σ w t f(t), some at a time.
 
     The trapezoid rule in u, where t = exp(u − exp(−u)).  Near t = 0 the integrand is s, and the
-    answer at least s, so the points start where t dt/du is negligible.  They end at the T where the
-    k heaviest tokens, of mass `smallest` or more each, have rung: if they all are in H,
-    the rest is at most s k e^(−T · smallest) / smallest, otherwise e^(−T · smallest).
+    answer at least s, so the points start where t dt/du is negligible.
     """
+    # the end: a time T by which the k heaviest tokens, of mass `smallest` or more each, have rung.
+    # If they all are in H, the rest is at most s k e^(−T · smallest) / smallest, otherwise
+    # e^(−T · smallest)
     end = math.log(DIGITS + math.log(k) - math.log(smallest)) - math.log(smallest)
     step = _step(k)
     points = np.arange(-3.7, end + step, step)

@@ -1,4 +1,4 @@
-"""Drafts without replacement: successive sampling from one law, as tree methods draw siblings."""
+"""Drafts without replacement: successive sampling, as tree methods draw siblings."""
 
 from __future__ import annotations
 
@@ -13,34 +13,33 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, read_only, running_sum
 from otm._core.checks import Drafts, Uniforms, as_draft_count
-from otm._core.distribution import to_exact
 from otm.drafts.joint import Joint
-from otm.drafts.one_law import OneLaw
+from otm.drafts.single import SingleDistribution
 from otm.drafts.successive_sampling import missed_by_first_rings
 from otm.errors import ProblemTooLargeError
 
-__all__ = ["LARGEST_ENUMERATION", "WithoutReplacement"]
-
 LARGEST_ENUMERATION = 50_000
-"""Most additions of fractions for the law of the set of drafts: about a second of work."""
+"""Most additions of fractions for the distribution of the set of drafts: about a second of work."""
 
 
 @dataclass(frozen=True, eq=False)
-class WithoutReplacement(OneLaw):
-    """k different drafts: each has law p, restricted to the tokens not drawn before.
+class WithoutReplacement(SingleDistribution):
+    """k different drafts: each from p, restricted to the tokens not drawn before.
 
     Parameters
     ----------
-    law : array-like [n]
-        The law p of the first draft; held normalised and read-only.
+    probs : array-like [n]
+        The distribution p of the first draft; held normalised and read-only.
     k : int
         The number of drafts, at least 1.  If fewer tokens have p > 0, all of them are drafted and
         the attribute `k` is their number.
+    tokens : int array [n], optional
+        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
 
     Raises
     ------
     InvalidDistributionError, InvalidDraftCountError
-        If the law or k is not valid.
+        If p or k is not valid.
 
     Notes
     -----
@@ -68,7 +67,7 @@ class WithoutReplacement(OneLaw):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        tokens = int(np.count_nonzero(self.law))
+        tokens = int(np.count_nonzero(self.probs))
         object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
 
     @property
@@ -81,9 +80,9 @@ class WithoutReplacement(OneLaw):
         """Number of ordered choices of k of the m tokens with p > 0: m! / (m − k)!."""
         return math.perm(int(np.count_nonzero(self.draftable)), self.k)
 
-    def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+    def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, in every order, with their probabilities."""
-        one = 1 + 0 * self.law.item(0)
+        one = 1 + 0 * self.probs.item(0)
         return self._extensions((), one, np.flatnonzero(self.draftable).tolist())
 
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
@@ -95,22 +94,18 @@ class WithoutReplacement(OneLaw):
         Raises
         ------
         ProblemTooLargeError
-            If the law is in fractions and has too many sets of drafts to list.
+            If p is in fractions and has too many sets of drafts to list.
         """
         if self.exact:
             return self._sets.missed(order)
         drafted = self.draftable[order]
         outside = self.draftable.copy()
         outside[order] = False
-        missed = missed_by_first_rings(self.law[order[drafted]], self.law[outside], self.k)
+        missed = missed_by_first_rings(self.probs[order[drafted]], self.probs[outside], self.k)
         return np.asarray(missed[np.append(0, np.cumsum(drafted))])
 
     def __str__(self) -> str:
         return f"{self.k} without replacement"
-
-    def to_exact(self) -> WithoutReplacement:
-        """Return the same law in fractions."""
-        return WithoutReplacement(to_exact(self.law), self.k)
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         ordered = np.sort(drafts, axis=-1)
@@ -121,8 +116,7 @@ class WithoutReplacement(OneLaw):
         """Draw by inverse CDF on what is left, which the tokens drawn cut into at most k segments.
 
         The tokens stand in ascending order of p.  So a token has at least 1/m of all mass before
-        it, and the mass of a segment, a difference of two prefix sums, keeps its digits however
-        heavy the tokens drawn are.
+        it, and masses of segments, differences of prefix sums, keep their digits whatever is drawn.
         """
         tokens, below = self._ascending
         rows = np.arange(len(uniforms))
@@ -146,28 +140,28 @@ class WithoutReplacement(OneLaw):
     def _ascending(self) -> tuple[npt.NDArray[np.int64], Law]:
         """Tokens with p > 0 in ascending order of p, and the masses of the first j of them."""
         support = np.flatnonzero(self.draftable)
-        tokens = support[np.argsort(self.law[support], kind="stable")]
-        return read_only(tokens), read_only(running_sum(self.law[tokens], from_zero=True))
+        tokens = support[np.argsort(self.probs[support], kind="stable")]
+        return read_only(tokens), read_only(running_sum(self.probs[tokens], from_zero=True))
 
     @cached_property
     def _sets(self) -> Joint:
-        """Law of the set of drafts, as ascending tuples; in fractions.
+        """Distribution of the set of drafts, as ascending tuples; in fractions.
 
         The first i + 1 drafts are a set when one of its tokens comes after the others.
         """
         tokens = np.flatnonzero(self.draftable).tolist()
         self._check_size(len(tokens))
-        law: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
+        sets: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
         for _ in range(self.k):
             longer: dict[tuple[int, ...], Fraction] = {}
-            for drafted, probability in law.items():
-                share = probability / (1 - self.law[list(drafted)].sum())
+            for drafted, probability in sets.items():
+                share = probability / (1 - self.probs[list(drafted)].sum())
                 for token in tokens:
                     if token not in drafted:
                         key = tuple(sorted((*drafted, token)))
-                        longer[key] = longer.get(key, Fraction(0)) + share * self.law[token]
-            law = longer
-        return Joint(law, self.n)
+                        longer[key] = longer.get(key, Fraction(0)) + share * self.probs[token]
+            sets = longer
+        return Joint(sets, self.n)
 
     def _check_size(self, m: int) -> None:
         steps = 0
@@ -177,7 +171,7 @@ class WithoutReplacement(OneLaw):
                 raise ProblemTooLargeError(
                     f"{m:,} tokens with p > 0 and k = {self.k:,} drafts without replacement have "
                     f"too many sets of drafts for fractions (more than {LARGEST_ENUMERATION:,} "
-                    "additions); give the law in floats, which take any size"
+                    "additions); give p in floats, which take any size"
                 )
 
     def _extensions(
@@ -186,8 +180,8 @@ class WithoutReplacement(OneLaw):
         if len(drafts) == self.k:
             yield drafts, probability
             return
-        left = sum(self.law.item(token) for token in rest)
+        left = sum(self.probs.item(token) for token in rest)
         for token in rest:
             others = [other for other in rest if other != token]
-            share = probability * (self.law.item(token) / left)
+            share = probability * (self.probs.item(token) / left)
             yield from self._extensions((*drafts, token), share, others)

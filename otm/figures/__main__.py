@@ -13,8 +13,6 @@ from otm.errors import OTMError
 from otm.figures.registry import FIGURES
 from otm.figures.run import draw_all
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw the figures that are named, or all, and return the exit status.

@@ -8,8 +8,6 @@ import numpy.typing as npt
 from otm.errors import InvalidParameterError
 from otm.gain.paired_means import Estimate
 
-__all__ = ["batch_means_interval"]
-
 
 def batch_means_interval(series: npt.ArrayLike, batches: int = 20, level: float = 0.95) -> Estimate:
     """Mean of a stationary, dependent series with its confidence interval.

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from otm.errors import UnknownMethodError
 from otm.figures.registry import load
 
-__all__ = ["Caption", "caption_of"]
-
 _SHORT = {
     "leviathan2023": "Leviathan et al. 2023",
     "sun2023": "Sun et al. 2023",

@@ -14,8 +14,6 @@ from otm.figures.registry import FIGURES, load
 from otm.figures.table import Cell, Table
 from otm.files import file_label, read_json
 
-__all__ = ["write_gallery"]
-
 PAPERS = {
     "leviathan": "Leviathan, Kalman and Matias (ICML 2023)",
     "spectr": "SpecTr: Sun et al. (NeurIPS 2023)",

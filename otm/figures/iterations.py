@@ -10,20 +10,6 @@ from otm.decoding import Generation, Step
 from otm.decoding.reading import Path
 from otm.figures.table import Cell, Table
 
-__all__ = [
-    "ACCEPTED",
-    "CONTEXT",
-    "NOT_JUDGED",
-    "PROMPT",
-    "REJECTED",
-    "TARGET",
-    "context_of",
-    "fates",
-    "quoted",
-    "rows_of_iteration",
-    "token_rows",
-]
-
 CONTEXT = "context"
 ACCEPTED = "accepted"
 REJECTED = "rejected"

@@ -24,8 +24,6 @@ from otm.errors import InvalidParameterError
 from otm.models.ngram import NGramModel
 from otm.models.ngram_counts import Ids
 
-__all__ = ["Corpus", "fit", "load_corpus", "next_token_laws", "perplexity"]
-
 EXCERPT = "king_james_bible_excerpt.txt"
 UNKNOWN = "<unk>"
 HISTORY = 2

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from otm.errors import InvalidInputError
 
-__all__ = ["Record", "where", "with_pattern"]
-
 
 class Record(NamedTuple):
     """One file of measurements.

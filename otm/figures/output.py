@@ -15,8 +15,6 @@ from otm.figures.registry import Kind, load, module_name
 from otm.figures.table import Table
 from otm.files.writing import write_whole
 
-__all__ = ["SUFFIXES", "Outcome", "digest_for", "write"]
-
 # no dates and no versions
 _METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from otm.figures.table import Cell, Table
 
-__all__ = ["Comparison", "agrees", "comparison_table", "rounding_interval"]
-
 AGREES = "agrees"
 """The verdict where the computed number rounds to the printed one."""
 

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from otm._core.optional import require
 
-__all__ = ["bar", "in_a_row_of_its_own", "progress"]
-
 _T = TypeVar("_T")
 
 DELAY = 2

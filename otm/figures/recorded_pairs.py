@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMAND", "PAIRS", "RECORDED"]
-
 RECORDED = "papers"
 COMMAND = "python -m benchmarks.papers --save"
 

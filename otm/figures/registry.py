@@ -21,8 +21,6 @@ from types import ModuleType
 
 from otm._core.numbers import check_name
 
-__all__ = ["FIGURES", "Kind", "load", "module_name"]
-
 
 class Kind(StrEnum):
     """What the numbers of a figure are."""

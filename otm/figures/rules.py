@@ -11,8 +11,6 @@ from otm.coupling import KSeq, RecursiveRejection
 from otm.optimum.cut import optimal_value
 from otm.problem import Problem
 
-__all__ = ["K_SEQ", "MULTI_ROUND", "OPTIMUM", "acceptance"]
-
 OPTIMUM, K_SEQ, MULTI_ROUND = "optimal", "k-Seq", "recursive rejection"
 """Names in `otm.rules`; SpecTr calls the last one multi-round rejection sampling."""
 

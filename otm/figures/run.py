@@ -19,8 +19,6 @@ from otm.figures.output import Outcome, digest_for, write
 from otm.figures.progress import bar, in_a_row_of_its_own
 from otm.figures.registry import FIGURES, load
 
-__all__ = ["Done", "draw_all", "write_all"]
-
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 

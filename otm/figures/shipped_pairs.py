@@ -20,19 +20,6 @@ from otm.models import load
 from otm.models.gpt.train import HELD_OUT
 from otm.models.ngram import NGramModel
 
-__all__ = [
-    "DRAFTERS",
-    "DRAFTS",
-    "SIZES",
-    "ContextLaws",
-    "laws_at",
-    "logits_at",
-    "prompts_of_text",
-    "shipped_laws",
-    "texts_of_target",
-    "training_text",
-]
-
 DRAFTS = ("small", "medium", "large")
 """Names of the draft models, from the smallest on."""
 

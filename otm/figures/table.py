@@ -16,8 +16,6 @@ from otm.errors import InvalidInputError
 from otm.files import file_label
 from otm.files.opening import opened
 
-__all__ = ["Cell", "Table"]
-
 Cell: TypeAlias = str | int | float
 
 

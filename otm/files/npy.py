@@ -33,13 +33,7 @@ def npy_arrays(path: Path) -> dict[str, StoredArray]:
 
 
 def read_header(file: IO[bytes], path: Path) -> tuple[Any, int]:
-    """Read a header from the beginning of a file, as Python literals, and how long it is.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none.
-    """
+    """Read the header at the beginning of a file, as a Python literal, and its length in bytes."""
     start = file.read(12)
     if start[:6] != MAGIC or start[6:8] not in (b"\x01\x00", b"\x02\x00"):
         raise InvalidInputError(
@@ -67,13 +61,7 @@ def read_header(file: IO[bytes], path: Path) -> tuple[Any, int]:
 
 
 def as_header(header: Any, available: int, where: str) -> tuple[tuple[int, ...], str]:
-    """Check a header, and return its shape and its type of numbers.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not that of plain numbers, row by row, of which all are there.
-    """
+    """Return shape and dtype of a header; refuse all but plain numbers, row by row, all there."""
     if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
         raise InvalidInputError(f"{where} has a header that is none of NumPy's")
     dtype = header["descr"]

@@ -17,30 +17,7 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 
 
 def as_path(path: AnyPath, advice: str = "of a file") -> Path:
-    """Return what names a file or a folder as a path.
-
-    Parameters
-    ----------
-    path : str or Path
-        What was given.
-    advice : str, optional
-        What the path must be of, for the message.
-
-    Returns
-    -------
-    Path
-        The path; nothing need be there.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is neither a text nor a path.
-
-    Examples
-    --------
-    >>> as_path("laws.npy").suffix
-    '.npy'
-    """
+    """Return the name of a file or folder as a path; nothing need be there."""
     try:
         return Path(path)
     except TypeError as error:
@@ -112,13 +89,7 @@ def file_size(path: AnyPath) -> int:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading.
-
-    Raises
-    ------
-    InvalidInputError
-        If that fails, or reading from it does.
-    """
+    """Open a regular file for reading; a failure to open or read is an `InvalidInputError`."""
     file_size(path)
     try:
         with path.open("rb") as file:
@@ -128,13 +99,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_exactly(file: BinaryIO, offset: int, count: int, path: Path) -> bytes:
-    """Read so many bytes from a place, all of them.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file ends before.
-    """
+    """Read `count` bytes from an offset; refuse a file that ends before."""
     file.seek(offset)
     data = file.read(count)
     if len(data) < count:

@@ -194,24 +194,7 @@ def item_size(dtype: str) -> int:
 
 
 def check_shape(shape: Any, dtype: str, available: int, where: str) -> tuple[int, ...]:
-    """Check that a shape is one, and that so many numbers are there.
-
-    Parameters
-    ----------
-    shape : object
-        What a header says.
-    dtype : str
-        Type of the numbers.
-    available : int
-        Bytes that are there for them.
-    where : str
-        What to call the array in messages.
-
-    Raises
-    ------
-    InvalidInputError
-        If not, or one row is larger than any vocabulary.
-    """
+    """Check a shape from a header: its numbers are there, no row is longer than any vocabulary."""
     if not isinstance(shape, tuple | list) or not all(
         isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape
     ):
@@ -232,13 +215,7 @@ def check_shape(shape: Any, dtype: str, available: int, where: str) -> tuple[int
 
 @contextmanager
 def unpacked(path: Path, member: str) -> Iterator[IO[bytes]]:
-    """Open a member of an archive whose table of contents has been checked.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is damaged.
-    """
+    """Open a member of an archive whose table of contents was checked; refuse a damaged one."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             yield stream

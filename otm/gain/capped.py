@@ -44,28 +44,10 @@ class Accepted(NamedTuple):
 def by_cut(
     order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = (), *, caps: bool = True
 ) -> tuple[Accepted, Floats]:
-    """α_k by `otm.optimum.cut.optimal_value`, and α_k(l) by `lenient_value`: [K] and [l, K].
+    """α_k of each k, with its cap, and α_k(l) of each lenience l: [K] and [l, K].
 
-    Equivalent to these functions for each k and l, up to rounding; but each power is computed once,
-    from that for the next smaller k where it is close.  Where caps are not wanted they are NaN.
-
-    Parameters
-    ----------
-    order : RatioOrder
-        The two laws along q/p.
-    ks : sequence of int
-        Numbers of drafts, ascending.
-    leniences : sequence of float, optional
-        The l in (0, 1].
-    caps : bool, optional
-        Whether caps are wanted.
-
-    Examples
-    --------
-    >>> order = RatioOrder(np.array([0.75, 0.25]), np.array([0.25, 0.75]))
-    >>> optimum, lenient = by_cut(order, [1, 2], [0.5])
-    >>> optimum.probability, optimum.cap.round(12), lenient
-    (array([0.5   , 0.6875]), array([1.  , 1.75]), array([[0.75  , 0.9375]]))
+    Equivalent to, but faster than `optimal_value` and `lenient_value`, up to rounding: powers come
+    from those for the next smaller k if close.  Without `caps` these are NaN.
     """
     below = [order.target_below / lenience for lenience in leniences]
     found, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
@@ -88,18 +70,9 @@ def by_cut(
 
 
 def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
-    """Find what k-Seq accepts at its division factors ρ*, which are its caps.
-
-    ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V with the capped mass V(ρ) = Σ min(q, ρ p), as in
-    `otm.optimum.optimal_division_factor`; here by Newton's steps within a bracket, for all k at
-    once.
-
-    Examples
-    --------
-    >>> order = RatioOrder(np.array([0.75, 0.25]), np.array([0.25, 0.75]))
-    >>> by_division_factor(order, [1, 2]).cap.round(5)
-    array([1.     , 1.59307])
-    """
+    """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K]."""
+    # ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V, V(ρ) = Σ min(q, ρ p) the capped mass, as in
+    # otm.optimum.division_factor; here by Newton's steps within a bracket
     counts = np.asarray(ks, dtype=np.float64)
     low, high = np.ones(counts.size), counts.copy()
     rho = low.copy()
@@ -125,14 +98,7 @@ def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
 
 
 def by_rounds(order: RatioOrder, ks: Sequence[int]) -> Accepted:
-    """Find what recursive rejection accepts, whose cap grows by 1 − V in each round.
-
-    Examples
-    --------
-    >>> order = RatioOrder(np.array([0.75, 0.25]), np.array([0.25, 0.75]))
-    >>> by_rounds(order, [1, 2])
-    Accepted(probability=array([0.5  , 0.625]), cap=array([1. , 1.5]))
-    """
+    """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
     mass, cap = 0.0, 0.0
     masses, caps = [], []
     for _ in range(max(ks)):

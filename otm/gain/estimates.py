@@ -16,18 +16,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Prompts:
-    """How positions belong to prompts.
+    """How N positions belong to P prompts."""
 
-    Parameters
-    ----------
-    of_position : int array [N]
-        The prompt of each position.
-    level : float, optional
-        Probability that an interval covers its mean, nearly.
-    """
-
-    of_position: npt.NDArray[np.int64]
-    level: float = 0.95
+    of_position: npt.NDArray[np.int64]  # [N]: the prompt of each position
+    level: float = 0.95  # probability that an interval covers its mean, nearly
 
     @cached_property
     def index(self) -> npt.NDArray[np.int64]:
@@ -48,35 +40,18 @@ class Prompts:
         return found
 
     def mean(self, sums: Floats) -> Estimate:
-        """Mean over all positions of what has these sums [P], with its interval.
+        """Mean over all positions of the values with these sums [P], with its interval.
 
-        Equivalent to `otm.gain.paired_means.clustered_mean` of the values themselves:
-        only prompts are taken to be independent.
-
-        Examples
-        --------
-        >>> prompts = Prompts(np.array([0, 0, 1, 1, 2, 2]))
-        >>> print(prompts.mean(prompts.sums(np.array([1.0, 1, 2, 2, 4, 4]))))
-        2.333 ± 3.795
+        Equivalent to `otm.gain.clustered_mean` of the values: only prompts are taken to be
+        independent.
         """
         return ratio_of_totals(sums, self.sizes, level=self.level)
 
     def per(self, counts: Floats) -> Floats:
-        """Return sums whose mean is the number of positions per count, linear in the counts.
+        """Return sums whose mean is positions per count, linear in the counts: [P] → [P].
 
-        For ratios such as tokens per step: their intervals and differences are then those of means
-        ("linearisation"; Cochran, "Sampling Techniques", 1977, section 6.4).
-
-        Parameters
-        ----------
-        counts : array [P]
-            Counts of each prompt, such as steps.
-
-        Examples
-        --------
-        >>> prompts = Prompts(np.array([0, 0, 0, 1]))
-        >>> prompts.mean(prompts.per(np.array([1.0, 1.0]))).mean  # 4 positions in 2 steps
-        2.0
+        For ratios such as tokens per step, whose intervals and differences are then those of means
+        (linearisation; Cochran, "Sampling Techniques", 1977, section 6.4).
         """
         ratio = self.sizes.sum() / counts.sum()
         sums: Floats = ratio * (2 * self.sizes - ratio * counts)

@@ -86,16 +86,11 @@ class Typical:
 
 
 LossySetting: TypeAlias = Lenience | Typical
+"""A rule that accepts more drafts than a lossless one, with its parameters."""
 
 
 def check_lossy_settings(lossy_settings: Any) -> tuple[LossySetting, ...]:
-    """Refuse what is no such setting.
-
-    Raises
-    ------
-    InvalidParameterError
-        If one is.
-    """
+    """Refuse what is neither `Lenience` nor `Typical`, and return the settings."""
     for setting in lossy_settings:
         if not isinstance(setting, Lenience | Typical):
             raise InvalidParameterError(
@@ -105,14 +100,7 @@ def check_lossy_settings(lossy_settings: Any) -> tuple[LossySetting, ...]:
 
 
 def typical(draft: Floats, target: Floats, ks: Sequence[int], setting: Typical) -> Floats:
-    """Find acceptance of typical acceptance, and total variation from the target: array [2, K].
-
-    Examples
-    --------
-    >>> typical(np.array([0.5, 0.5]), np.array([0.75, 0.25]), [1], Typical())
-    array([[1.  ],
-           [0.25]])
-    """
+    """Compute the acceptance of a `Typical`, and its total variation from the target: [2, K]."""
     positive = target[target > 0]
     perplexity = math.exp(float((positive * np.log(positive)).sum()))
     likely = np.flatnonzero(target > min(setting.epsilon, setting.delta * perplexity))

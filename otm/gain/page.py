@@ -15,13 +15,7 @@ SHOWN = 12
 
 
 def page(summary: Summary) -> str:
-    """Write a report as HTML.
-
-    Raises
-    ------
-    MissingDependencyError
-        If jinja2 or matplotlib is not installed.
-    """
+    """Return a report as an HTML page."""
     check_page()
     from jinja2 import Environment, StrictUndefined
 
@@ -85,11 +79,5 @@ def _estimate(estimate: Estimate) -> str:
 
 
 def check_page() -> None:
-    """Refuse to begin where a page could not be written in the end.
-
-    Raises
-    ------
-    MissingDependencyError
-        If jinja2 or matplotlib is not installed.
-    """
+    """Refuse to begin without jinja2 or matplotlib: no page could be written in the end."""
     check_installed("jinja2", "matplotlib")

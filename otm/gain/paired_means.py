@@ -212,36 +212,10 @@ def clustered_mean(
 def ratio_of_totals(
     numerators: npt.ArrayLike, denominators: npt.ArrayLike, *, level: float = 0.95
 ) -> Estimate:
-    """Ratio of two totals with a confidence interval; only the pairs are taken to be independent.
+    """Ratio of two totals with a confidence interval; only the pairs [C], [C] are independent.
 
-    The standard error is that of the linearised ratio ([cochran1977]_, section 6.4), with Student's
-    t.
-
-    Parameters
-    ----------
-    numerators, denominators : array-like [C]
-        What each of C clusters adds to the totals, such as seconds and tokens of a prompt.
-    level : float, optional
-        Probability that the interval covers the ratio, nearly; above 0 and below 1.
-
-    Returns
-    -------
-    Estimate
-        The ratio and its interval, infinite if there is one pair alone.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are no pairs, the denominators' total is not above 0, or the level is out of range.
-
-    References
-    ----------
-    .. [cochran1977] Cochran, "Sampling Techniques", 3rd edition, Wiley 1977.
-
-    Examples
-    --------
-    >>> print(ratio_of_totals([1, 2, 6], [2, 4, 6]))
-    0.750 ± 0.822
+    The standard error is that of the linearised ratio (Cochran, "Sampling Techniques", 1977,
+    section 6.4), with Student's t; the interval of a single pair is infinite.
     """
     from scipy.special import stdtrit
 

@@ -38,47 +38,23 @@ CLOSEST = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Scores of both models at consecutive positions.
+    """Scores of both models at R consecutive positions."""
 
-    Attributes
-    ----------
-    draft, target : array [R, V] or StoredArray
-        Scores, in any type of floats; or the files that have them, to be read by whoever measures.
-    tokens : int array [R] or None
-        The tokens that the target drew at these positions, if they are known.
-    first, stop : int
-        Number of the first position, counted from 0, and of the one behind the last.
-    kind : Kind
-        What the scores are.
-    names : (str, str)
-        Where the scores of draft and target are from, for messages.
-    dtypes : (str, str)
-        Types in which they were stored.
-    """
-
+    # [R, V] in any type of floats; or the files that have them, to be read by whoever measures
     draft: npt.NDArray[Any] | StoredArray
     target: npt.NDArray[Any] | StoredArray
-    tokens: npt.NDArray[np.int64] | None
-    first: int
-    stop: int
-    kind: Kind
-    names: tuple[str, str]
-    dtypes: tuple[str, str]
+    tokens: npt.NDArray[np.int64] | None  # [R]: those that the target drew there, if known
+    first: int  # number of the first position, counted from 0
+    stop: int  # and of the one behind the last
+    kind: Kind  # what the scores are
+    names: tuple[str, str]  # where the scores of draft and target are from, for messages
+    dtypes: tuple[str, str]  # types in which they were stored
 
     def measure(self, settings: Settings) -> Measured:
         """Compute everything at each position; rows of both models are held one at a time.
 
-        Returns
-        -------
-        dict of arrays
-            "acceptance" [R, D, rules, K]; "optimum" [R, D, K], α_k; "lossy" [R, D, settings, 2, K],
-            acceptance and total variation; with tokens "accepted" [R, D, cap rules, K], the
-            probability that the token is accepted, given that it is the output.
-
-        Raises
-        ------
-        InvalidInputError
-            If a row is no law, or is plainly not of the kind that was stated.
+        "acceptance" [R, D, rules, K], "optimum" [R, D, K], "lossy" [R, D, settings, 2, K]; with
+        tokens "accepted" [R, D, capped rules, K].
         """
         drafts, targets = (
             given.read(self.first, self.stop) if isinstance(given, StoredArray) else given
@@ -89,10 +65,12 @@ class Pairs:
         found = {
             "acceptance": np.empty((rows, len(temperatures), len(settings.rules), counts)),
             "optimum": np.empty((rows, len(temperatures), counts)),
+            # acceptance and total variation
             "lossy": np.empty((rows, len(temperatures), len(settings.lossy_settings), 2, counts)),
         }
         if self.tokens is not None:
             shape = rows, len(temperatures), len(settings.capped_rules), counts
+            # probability that the token is accepted, given that it is the output
             found["accepted"] = np.empty(shape)
         for row in range(rows):
             target = self._law(1, row, targets[row], settings.sampling)
@@ -164,13 +142,7 @@ class Pairs:
 
 
 def check_kind(kind: Any) -> Kind:
-    """Refuse a kind of scores that is not known.
-
-    Raises
-    ------
-    UnknownMethodError
-        If it is not.
-    """
+    """Refuse an unknown kind of scores."""
     known: Kind = check_name("kind of scores", kind, get_args(Kind))  # type: ignore[assignment]
     return known
 

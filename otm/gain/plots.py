@@ -17,13 +17,7 @@ MAX_CURVES = 4
 
 
 def pictures(summary: Summary) -> dict[str, str]:
-    """Draw what a summary has; by the names of its tables, texts that begin with ``<svg``.
-
-    Raises
-    ------
-    MissingDependencyError
-        If matplotlib is not installed.
-    """
+    """Draw the tables of a summary: by name of the table, texts that begin with ``<svg``."""
     drawings: dict[str, tuple[bool, Callable[[Any, Summary], None]]] = {
         "acceptance": (bool(summary.acceptance), _acceptance),
         "bounds": (bool(summary.bounds), _bounds),

@@ -194,33 +194,9 @@ def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Contex
 
 
 def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
-    """Return the tree that a drafter with fewer drafts would have drafted.
+    """Return the first drafts of a tree, as if fewer had been drafted: a new tree, same probs.
 
-    The children of a node are independent, so that the first of them are what would have been
-    drafted in their place.
-
-    Parameters
-    ----------
-    tree : DraftNode
-        The recorded drafts.
-    branching : int or tuple of int
-        Number of chains, or numbers of children at the levels of a prefix tree.
-    depth : int
-        How many levels stay.
-
-    Returns
-    -------
-    DraftNode
-        A new tree with the same laws.
-
-    Examples
-    --------
-    >>> from otm.decoding import ModelDrafter
-    >>> from otm.models import TableModel
-    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
-    >>> (recording,) = record(target, ModelDrafter(draft, 2), [[[0]]], depth=3, seed=3)
-    >>> pruned(recording.tree, 1, 2).leaf_paths()
-    [(0, 1)]
+    The children of a node are independent, so the first of them are what would have been drafted.
     """
     level = len(tree.path)
     most = children_at(branching, level) if level < depth else 0

@@ -90,6 +90,7 @@ def report(
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np
+    >>> from otm.gain import from_files
     >>> rng = np.random.default_rng(0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder)

@@ -60,42 +60,10 @@ def measure_all(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Measured:
-    """Measure all positions; what an earlier run has saved in the folder is not computed again.
+    """Measure all positions; blocks that an earlier run saved in the folder are not computed again.
 
-    Every block is computed by itself, by the same steps wherever that is, and put in its place: the
-    numbers do not depend on the workers.
-
-    Parameters
-    ----------
-    source : Source
-        The positions.
-    settings : Settings
-        What to compute.
-    folder : Path
-        Where results are saved, one file a block; made if it is not there.
-    workers : int, optional
-        Number of processes, −1 for one a core; left out, what `joblib.parallel_config` says, or 1.
-        With its backends for Dask or Ray, workers on other machines must see the source's files
-        under the same paths; results come back and are saved here.
-    progress : callable, optional
-        Called as blocks are finished.
-
-    Returns
-    -------
-    dict of arrays
-        What the blocks' `measure` returned, along all positions.
-
-    Raises
-    ------
-    InvalidInputError
-        If the source has a row that cannot be used, or the folder has results of other files,
-        settings or code.
-    ProblemTooLargeError
-        If a worker ends without a result.
-    InvalidParameterError
-        If the number of workers is not −1 or an integer from 1 to 2^15.
-    MissingDependencyError
-        If joblib is not installed.
+    A block is computed by itself, in the same steps anywhere: numbers do not depend on the workers.
+    −1 workers are one a core, None those of `joblib.parallel_config` or 1.
     """
     if workers is not None and as_integer(workers, "workers", -1, MAX_WORKERS) == 0:
         raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
@@ -114,6 +82,7 @@ def measure_all(
     todo = [i for i in range(len(bounds)) if i not in parts]
     blocks = zip(todo, source.blocks([bounds[i] for i in todo]), strict=True)
     if todo:
+        # workers of Dask or Ray must see the source's files under the same paths
         pool = joblib.Parallel(
             n_jobs=workers,
             batch_size=1,
@@ -161,12 +130,9 @@ def _measure(number: int, block: Block, settings: Settings) -> tuple[int, Measur
 
 
 def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
-    """Say what the folder is for; refuse one that is for something else.
+    """Write what the folder is for, or refuse one that is for something else.
 
-    Returns
-    -------
-    list of Path
-        What was made, to be removed in this order if nothing is computed.
+    Returns the paths that were made, in the order to remove them in if nothing is computed.
     """
     text = json.dumps(key, indent=1)
     manifest = folder / MANIFEST

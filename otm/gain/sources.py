@@ -271,13 +271,7 @@ def from_files(
 
 
 def split(positions: int, row_bytes: int) -> list[Bounds]:
-    """Blocks of about `BLOCK_BYTES`, a position at the least.
-
-    Examples
-    --------
-    >>> split(10, BLOCK_BYTES // 4)
-    [(0, 4), (4, 8), (8, 10)]
-    """
+    """Cut positions into blocks of about `BLOCK_BYTES`, each of at least one position."""
     step = max(1, min(BLOCK_BYTES // max(row_bytes, 1), MAX_POSITIONS))
     return [(start, min(start + step, positions)) for start in range(0, positions, step)]
 

@@ -35,30 +35,10 @@ LANE_BYTES = 2**24
 
 
 def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:
-    """Mean number of steps along the text of each prompt.
+    """Mean number of steps along the text of each prompt: [N, rules, K] → [P, rules, K, gammas, 2].
 
-    Parameters
-    ----------
-    accepted : array [N, rules, K]
-        The probability w at each position, for each rule and k; k = 1 first.
-    gammas : sequence of int
-        Most drafts γ of a path.
-    prompts : Prompts
-        Which positions belong together, consecutive ones of a prompt in the order of its text.
-
-    Returns
-    -------
-    array [P, rules, K, gammas, 2]
-        Steps with prefix trees, and with chains of which one goes on: fewest and most.
-
-    Examples
-    --------
-    Chains of two drafts, each accepted with probability 1/2, along three tokens: a step begins at
-    the first token, at the second if the first is rejected, and at the third if the second is.
-
-    >>> accepted = np.full((3, 1, 1), 0.5)
-    >>> steps_of_prompts(accepted, (2,), Prompts(np.zeros(3, int)))[0, 0, 0, 0]
-    array([2., 2.])
+    `accepted` is the probability w at each position, k = 1 first, positions of a prompt in the
+    order of its text.  Last axis: prefix trees (fewest), K chains of which one goes on (most).
     """
     count, depth = prompts.sizes.size, max(gammas)
     _, rules, width = accepted.shape

@@ -131,23 +131,7 @@ def summarise(
     *,
     level: float = 0.95,
 ) -> Summary:
-    """Take means over the positions of what was measured at each.
-
-    Parameters
-    ----------
-    source : Source
-        The positions.
-    measured : dict of arrays
-        From `otm.gain.run.measure_all`.
-    settings : Settings
-        What was measured.
-    gammas : sequence of int
-        Most drafts γ of a path.
-    latency : Latency, optional
-        What steps cost; without it nothing is recommended.
-    level : float, optional
-        Probability that an interval covers its mean, nearly.
-    """
+    """Take means over the positions of what was measured; without latency no recommendation."""
     prompts = Prompts(source.prompts, level)
     tables: dict[str, Any] = {}
     if "interval" in measured:

@@ -45,13 +45,7 @@ class Lines:
     slack: float
 
     def measure(self, settings: Settings) -> Measured:
-        """Compute the interval of α_k at each position.
-
-        Returns
-        -------
-        dict of arrays
-            "interval" [R, K, 2], lower and upper bounds.
-        """
+        """Compute lower and upper bounds of α_k at each position: "interval" [R, K, 2]."""
         found = []
         for number, line in enumerate(self._lines(), self.first):
             where = f"position {number} of {file_label(self.path)}"
@@ -234,18 +228,7 @@ def from_top_logprobs(
 
 
 def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float], str | int | None]:
-    """Read a line: the two lists by tokens, and the prompt.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not what it should be.
-
-    Examples
-    --------
-    >>> parsed(b'{"draft": {"the": -0.5}, "target": {"a": -0.5, "the": -1}}', "a line")
-    ({0: -0.5}, {1: -0.5, 0: -1}, None)
-    """
+    """Read a line: the log-probabilities of draft and target by token, and the prompt or None."""
     given = parse_json(line, where)
     fits = isinstance(given, dict) and set(NAMES) <= set(given) <= {*NAMES, "prompt"}
     if not fits or not all(isinstance(given[name], dict) and given[name] for name in NAMES):

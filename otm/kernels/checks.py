@@ -1,11 +1,12 @@
-"""What the verifiers refuse, for NumPy arrays and torch tensors alike.
+"""What a verification refuses, for NumPy arrays and torch tensors alike.
 
 To look at the numbers is a pass over all of them and, on a GPU, a wait for it; on a hot path the
-verifiers are therefore told not to.
+entry is therefore told not to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,8 +20,6 @@ from otm.errors import (
     InvalidUniformsError,
 )
 
-__all__ = ["check_chain", "check_temperature"]
-
 SUM_TOLERANCE = {
     "float16": 1e-2,
     "bfloat16": 1e-2,
@@ -28,138 +27,146 @@ SUM_TOLERANCE = {
     "float64": 1e-6,
     "object": 0.0,  # fractions, NumPy only
 }
-"""Types of laws, and how far a law may sum from one."""
+"""Types of probabilities, and how far a row may sum from one."""
 
 INTEGERS = {"int32", "int64"}
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
 INFINITY = float("inf")
 
 
-def check_chain(
+def check_arguments(
     library: ModuleType,
     target: Any,
     draft: Any,
     tokens: Any,
     uniforms: Any,
     *,
+    several: bool = False,
+    per_position: Callable[[int], int] = int,
     logits: bool = False,
     temperature: Any = 1.0,
 ) -> None:
-    """Check all arguments of a verifier of chains.
+    """Check all arguments of a verification, as arrays of a library: numpy or torch.
 
-    Parameters
-    ----------
-    library : module
-        numpy or torch: whose arrays they must be.
-    target, draft, tokens, uniforms
-        The arguments of `verify_chain`, or for logits of `verify_chain_from_logits`.
-    logits : bool, optional
-        Whether target and draft hold logits and not probabilities.
-    temperature : float or array [B], optional
-        The temperature of the logits.
-
-    Raises
-    ------
-    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError, InvalidParameterError
-        For the argument that is wrong; the first of these that is found.
-    InvalidInputError
-        If the arguments are not arrays of one library on one device.
+    `several` says whether a sequence has several chains, `per_position` how many uniforms so many
+    chains take at a position.  Messages count chain c of sequence b, of K chains each, as bK + c.
     """
     kind = library.ndarray if library.__name__ == "numpy" else library.Tensor
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}
-    given = {name: array for name, array in arrays.items() if array is not None}
-    for name, array in given.items():
+    if draft is None and not several:
+        del arrays["draft"]
+    for name, array in arrays.items():
         if not isinstance(array, kind):
+            one_hot = " (several chains must have been sampled: there is no one-hot form)"
             raise InvalidInputError(
-                f"{name} is a {type(array).__name__}; this verifier takes {kind.__name__}s of "
-                f"{library.__name__} (NumPy arrays go to otm.kernels.definition, tensors to "
-                "otm.kernels.reference)"
+                f"{name} is a {type(array).__name__}; beside a target of this kind it must be a "
+                f"{kind.__name__} of {library.__name__}{one_hot if array is None else ''}"
             )
     if isinstance(temperature, kind):
-        given["temperature"] = temperature
-    devices = {name: str(getattr(array, "device", "cpu")) for name, array in given.items()}
+        arrays["temperature"] = temperature
+    devices = {name: str(getattr(array, "device", "cpu")) for name, array in arrays.items()}
     if len(set(devices.values())) > 1:
         raise InvalidInputError(f"the arguments are on different devices: {devices}; move them")
 
-    _check_shapes(target, draft, tokens, uniforms)
+    _check_shapes(target, draft, tokens, several)
+    needed = (len(tokens), tokens.shape[-1] * per_position(tokens.shape[1] if several else 1) + 2)
+    if tuple(uniforms.shape) != needed:
+        raise InvalidUniformsError(
+            f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape "
+            f"{tuple(tokens.shape)} need {needed} by this rule: its coins for each position, one "
+            "for the residual, one for the bonus"
+        )
     _check_types(target, draft, tokens, uniforms, logits=logits)
-    batch, gamma = tokens.shape
+    if not bool(((uniforms >= 0) & (uniforms < 1)).all()):
+        raise InvalidUniformsError("every uniform must lie in [0, 1), which excludes NaN and 1")
+    temperatures = _check_temperature(library, temperature, len(tokens)) if logits else None
+    if several:  # look at all chains as if each had a sequence of its own
+        batch, chains = tokens.shape[:2]
+        target, draft, tokens = (
+            x.reshape(batch * chains, *x.shape[2:]) for x in (target, draft, tokens)
+        )
+        if isinstance(temperatures, kind):
+            temperatures = temperatures[library.arange(batch * chains) // chains]
+    _check_numbers(library, target, draft, tokens, temperatures)
+
+
+def _check_numbers(
+    library: ModuleType, target: Any, draft: Any, tokens: Any, temperatures: Any
+) -> None:
+    """Refuse rows and drafts [C, γ] that cannot be; temperatures are None for probabilities."""
+    chains, gamma = tokens.shape
     size = (target if draft is None else draft).shape[2]
-    if batch == 0:
+    if chains == 0:
         return
     if gamma and not bool(((tokens >= -1) & (tokens < size)).all()):
         raise InvalidDraftsError(
             f"draft tokens must lie in [0, {size}), the draft model's vocabulary, or be −1 beyond "
-            f"the end of a chain; given are {int(tokens.min())} to {int(tokens.max())}"
+            f"the end of a chain; these are {int(tokens.min())} to {int(tokens.max())}"
         )
-    if not bool(((uniforms >= 0) & (uniforms < 1)).all()):
-        raise InvalidUniformsError("every uniform must lie in [0, 1), which excludes NaN and 1")
-
     live = (tokens >= 0).cumprod(1) > 0
-    if not logits:
-        _check_laws(library, target[:, :1], None, "the target's first row")
-        _check_laws(library, target[:, 1:], live, "the target's row after draft")
+    if temperatures is None:
+        _check_probs(library, target[:, :1], None, "the target's first row")
+        _check_probs(library, target[:, 1:], live, "the target's row after draft")
         if draft is not None:
-            _check_laws(library, draft, live, "the law of draft")
+            _check_probs(library, draft, live, "the distribution of draft")
             _check_possible(library, draft > 0, tokens, live)
         return
-    heat = check_temperature(library, temperature, batch)
     _check_logits(target[:, :1], None, "the target's first row")
     _check_logits(target[:, 1:], live, "the target's row after draft")
     if draft is not None:
-        live = live & (heat > 0)  # a greedy draft is one-hot, whatever its logits
+        live = live & (temperatures > 0)  # a greedy draft is one-hot, whatever its logits
         _check_logits(draft, live, "the logits of draft")
         _check_possible(library, draft > -INFINITY, tokens, live)
 
 
-def _check_shapes(target: Any, draft: Any, tokens: Any, uniforms: Any) -> None:
-    if tokens.ndim != 2:
+def _check_shapes(target: Any, draft: Any, tokens: Any, several: bool) -> None:
+    """Refuse shapes that do not fit those of the draft tokens."""
+    if tokens.ndim != 2 + several or (several and tokens.shape[1] == 0):
         raise InvalidDraftsError(
-            f"draft_tokens of shape {tuple(tokens.shape)}; the shape must be [B, γ]"
+            f"draft_tokens of shape {tuple(tokens.shape)}; a rule for "
+            + ("several chains takes [B, K, γ] with K ≥ 1" if several else "one chain takes [B, γ]")
         )
-    batch, gamma = tokens.shape
-    if target.ndim != 3 or target.shape[:2] != (batch, gamma + 1) or target.shape[2] == 0:
+    *leading, gamma = tokens.shape
+    size = target.shape[-1] if target.ndim else 0
+    if tuple(target.shape[:-1]) != (*leading, gamma + 1) or size == 0:
         raise InvalidDistributionError(
             f"the target has shape {tuple(target.shape)}; for draft tokens of shape "
-            f"{(batch, gamma)} it must be {(batch, gamma + 1)} and the vocabulary: one row more "
-            "than drafts, for the bonus token"
+            f"{tuple(tokens.shape)} it must be {(*leading, gamma + 1)} and the vocabulary: one row "
+            "more than drafts, for the bonus token"
         )
-    size = target.shape[2]
     if draft is not None and (
-        draft.ndim != 3 or draft.shape[:2] != (batch, gamma) or not 0 < draft.shape[2] <= size
+        draft.ndim != target.ndim
+        or tuple(draft.shape[:-1]) != tuple(tokens.shape)
+        or not 0 < draft.shape[-1] <= size
     ):
         raise InvalidDistributionError(
-            f"the draft has shape {tuple(draft.shape)}; it must be {(batch, gamma)} and a "
+            f"the draft has shape {tuple(draft.shape)}; it must be {tuple(tokens.shape)} and a "
             f"vocabulary of at most the target's {size} tokens (cut off what the target lacks, "
             "before sampling from it)"
-        )
-    if tuple(uniforms.shape) != (batch, gamma + 2):
-        raise InvalidUniformsError(
-            f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape {(batch, gamma)} "
-            f"need {(batch, gamma + 2)}: a coin a draft, one for the residual, one for the bonus"
         )
 
 
 def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits: bool) -> None:
+    """Refuse types that are not allowed, or do not fit each other."""
     allowed = FLOATS if logits else set(SUM_TOLERANCE)
-    given = {_type(array) for array in (target, draft) if array is not None}
-    if not given <= allowed or ("object" in given and len(given) > 1):
+    types = {_type(array) for array in (target, draft) if array is not None}
+    if not types <= allowed or ("object" in types and len(types) > 1):
         raise InvalidDistributionError(
-            f"the laws are given as {', '.join(sorted(given))}; allowed are "
+            f"target and draft are of type {', '.join(sorted(types))}; allowed are "
             f"{', '.join(sorted(FLOATS))}, and fractions if both are and the arrays are NumPy's"
         )
     if _type(tokens) not in INTEGERS:
         raise InvalidDraftsError(
             f"draft_tokens of type {_type(tokens)}; allowed are {', '.join(sorted(INTEGERS))}"
         )
-    if _type(uniforms) != "float64" and given != {"object"}:
+    if _type(uniforms) != "float64" and types != {"object"}:
         raise InvalidUniformsError(
             f"uniforms of type {_type(uniforms)}; they must be drawn as float64: 24 bits are too "
             "few to locate a token in a large vocabulary"
         )
 
 
-def check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
+def _check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
     """Check the temperatures, and return them as a number or as an array [B, 1]."""
     number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
     if not number and type(temperature).__module__.partition(".")[0] != library.__name__:
@@ -168,59 +175,57 @@ def check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
             f"{library.__name__} with one for each of the {batch} sequences"
         )
     try:
-        heat = library.asarray(float(temperature) if number else temperature)
+        values = library.asarray(float(temperature) if number else temperature)
     except OverflowError:  # an integer beyond all floats
-        heat = library.asarray(INFINITY)
-    if not _type(heat).startswith(("float", "bfloat", "int", "uint")):
+        values = library.asarray(INFINITY)
+    if not _type(values).startswith(("float", "bfloat", "int", "uint")):
         raise InvalidParameterError(
-            f"temperatures of type {_type(heat)}; they must be floats or integers"
+            f"temperatures of type {_type(values)}; they must be floats or integers"
         )
-    if tuple(heat.shape) not in ((), (batch,)):
+    if tuple(values.shape) not in ((), (batch,)):
         raise InvalidParameterError(
-            f"temperatures of shape {tuple(heat.shape)}; give one number, or one for each of the "
+            f"temperatures of shape {tuple(values.shape)}; give one number, or one for each of the "
             f"{batch} sequences"
         )
-    if not bool(((heat >= 0) & (heat < INFINITY)).all()):
+    if not bool(((values >= 0) & (values < INFINITY)).all()):
         raise InvalidParameterError("every temperature must be a finite number of at least 0")
-    return heat[:, None] if heat.ndim else float(heat)
+    return values[:, None] if values.ndim else float(values)
 
 
-def _check_laws(library: ModuleType, rows: Any, used: Any, name: str) -> None:
-    """Refuse rows [B, R, V] that are used but no laws."""
-    _refuse(~((rows >= 0) & (rows < INFINITY)).all(-1), used, name, "holds NaN, ∞ or less than 0")
-    given = _type(rows)
+def _check_probs(library: ModuleType, rows: Any, used: Any, name: str) -> None:
+    """Refuse rows [C, R, V] that are used but are no distributions."""
+    remedy = "(logits go to verify_logits)"
+    wrong = ~((rows >= 0) & (rows < INFINITY)).all(-1)
+    _refuse(wrong, used, name, f"holds NaN, ∞ or less than 0 {remedy}")
+    kind = _type(rows)
     with np.errstate(invalid="ignore"):  # in rows that are not used
-        total = rows.sum(-1) if given == "object" else rows.sum(-1, dtype=library.float64)
-        wrong = abs(total - 1) > SUM_TOLERANCE[given]
-    _refuse(
-        wrong,
-        used,
-        name,
-        f"does not sum to one within {SUM_TOLERANCE[given]:g}, the tolerance of {given} (logits go "
-        "to verify_chain_from_logits)",
-    )
+        total = rows.sum(-1) if kind == "object" else rows.sum(-1, dtype=library.float64)
+        wrong = abs(total - 1) > SUM_TOLERANCE[kind]
+    tolerance = f"{SUM_TOLERANCE[kind]:g}, the tolerance of {kind}"
+    _refuse(wrong, used, name, f"does not sum to one within {tolerance} {remedy}")
 
 
 def _check_logits(rows: Any, used: Any, name: str) -> None:
-    """Refuse rows [B, R, V] of logits that are used but have no softmax."""
+    """Refuse rows [C, R, V] of logits that are used but have no softmax."""
     _refuse(~(rows < INFINITY).all(-1), used, name, "holds NaN or +∞")
     _refuse((rows == -INFINITY).all(-1), used, name, "is −∞ everywhere")
 
 
 def _check_possible(library: ModuleType, possible: Any, tokens: Any, live: Any) -> None:
-    """Refuse drafts that their law cannot give: possible [B, γ, V'], tokens and live [B, γ]."""
+    """Refuse drafts that cannot have been sampled: possible [C, γ, V'], tokens and live [C, γ]."""
     chains, steps = library.arange(tokens.shape[0])[:, None], library.arange(tokens.shape[1])
     wrong = live & ~possible[chains, steps, tokens.clip(0)]
     if bool(wrong.any()):
         chain, step = _first(wrong)
         raise InvalidDraftsError(
             f"draft {step} of chain {chain} is token {int(tokens[chain, step])}, which has "
-            "probability 0 under its draft law and cannot have been drawn from it; pass the laws "
-            "that the drafts were really sampled from"
+            "probability 0 and cannot have been sampled; pass the distributions that the drafts "
+            "were really sampled from"
         )
 
 
 def _refuse(wrong: Any, used: Any, name: str, what: str) -> None:
+    """Refuse the first row [C, R] that is wrong and used, if any."""
     if used is not None:
         wrong = wrong & used
     if bool(wrong.any()):

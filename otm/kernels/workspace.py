@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from otm.kernels.reference import import_torch
-
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["Workspace"]
 
 
 class Workspace:
     """Buffers that grow on demand and stay where they are once they are large enough.
 
-    A verifier that is given one allocates nothing but its result.  What is left in it between two
+    A verification with one allocates nothing but its result.  What is left in it between two
     calls means nothing, and the decisions do not depend on it.
 
     One workspace serves one stream at a time: calls that can run at once need one each.  Buffers
@@ -64,56 +60,15 @@ class Workspace:
         -------
         Tensor
             A view in that shape, valid until the next call with this name.
-
-        Raises
-        ------
-        MissingDependencyError
-            If torch is not installed.
         """
+        import torch
+
         key, size = (name, dtype, device), math.prod(shape)
         buffer = self._buffers.get(key)
         if buffer is None or buffer.numel() < size:
             if buffer is not None:
                 self._outgrown.append(buffer)
                 size = max(size, 2 * buffer.numel())
-            buffer = import_torch().empty(size, dtype=dtype, device=device)
+            buffer = torch.empty(size, dtype=dtype, device=device)
             self._buffers[key] = buffer
         return buffer[: math.prod(shape)].view(shape)
-
-    def lay_out(
-        self, target: Tensor, draft: Tensor | None, tokens: Tensor, uniforms: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the arguments of a verifier as the kernels read them, copied where they must be.
-
-        The entries of a row lie side by side, tokens and uniforms all do; the target stands in for
-        a draft that is None.
-
-        Parameters
-        ----------
-        target : Tensor [..., V]
-            Laws or logits of the target.
-        draft : Tensor [..., V'] or None
-            Those of the draft.
-        tokens : int Tensor
-            The drafts.
-        uniforms : Tensor
-            The uniforms.
-
-        Returns
-        -------
-        tuple of four Tensors
-            The same numbers in the same shapes.
-        """
-        laws = [
-            law if law is None or law.stride(-1) == 1 else self._copy(name, law)
-            for name, law in (("target", target), ("draft", draft))
-        ]
-        rest = [
-            tensor if tensor.is_contiguous() else self._copy(name, tensor)
-            for name, tensor in (("tokens", tokens), ("uniforms", uniforms))
-        ]
-        return laws[0], laws[0] if laws[1] is None else laws[1], *rest
-
-    def _copy(self, name: str, tensor: Tensor) -> Tensor:
-        copy = self.take(name, tuple(tensor.shape), tensor.dtype, tensor.device)
-        return copy.copy_(tensor)

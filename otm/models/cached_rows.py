@@ -30,46 +30,19 @@ class Copies(NamedTuple):
 
 
 class CachedRows:
-    """The places of the rows of a session.
+    """The places of the R rows of a session in its cache: 0 to R − 1, in any order.
 
-    R rows are always in the places 0 to R − 1, though in any order, so that a model can compute
-    with a slice of its cache.  Places behind them are spares: they still hold what they held, and
-    are taken first for rows that agree with that.
-
-    Parameters
-    ----------
-    rows : int
-        Number of rows, all of them empty.
-
-    Attributes
-    ----------
-    lengths : int64 array [R]
-        How many tokens each row holds.
-    places : int64 array [R]
-        The place of each row, a permutation of 0 to R − 1.
-
-    Notes
-    -----
-    Tokens are not kept.  What is kept is, for the place of each row and any other place, a number
-    of slots that they are known to hold alike; rewinding makes it a minimum, and reading extends it
-    where both rows ended at the same slot and go on with the same tokens.  These numbers never
-    exceed the truth, and the places are chosen such that the fewest slots are copied.
-
-    Examples
-    --------
-    Two rows that read the same three tokens and then different ones; both become the second:
-
-    >>> rows = CachedRows(2)
-    >>> rows.append(np.array([[7, 8, 9, 1], [7, 8, 9, 2]]))
-    >>> copies = rows.keep(np.array([1, 1]), np.array([4, 4]))
-    >>> copies.sources.tolist(), copies.destinations.tolist(), copies.slots.tolist()
-    ([1], [0], [3])
+    So a model can compute with a slice of its cache.  Places behind are spares: they keep their
+    contents, and are taken first for rows that agree with these.
     """
 
     def __init__(self, rows: int) -> None:
-        self.lengths: Indices = np.zeros(rows, dtype=np.int64)
-        self.places: Indices = np.arange(rows)
-        self._alike: Indices = np.zeros((rows, rows), dtype=np.int64)  # [place of a row, place]
+        self.lengths: Indices = np.zeros(rows, dtype=np.int64)  # [R]: tokens of each row
+        self.places: Indices = np.arange(rows)  # [R]: place of each row, a permutation
+        # [place of a row, place]: slots that both are known to hold alike, never too many, so that
+        # tokens need not be kept.  Rewinding takes minima; reading adds where both rows ended at
+        # the same slot and go on with the same tokens.
+        self._alike: Indices = np.zeros((rows, rows), dtype=np.int64)
 
     @property
     def capacity(self) -> int:
@@ -83,18 +56,7 @@ class CachedRows:
         return None if in_order else np.argsort(self.places)
 
     def append(self, tokens: Indices) -> None:
-        """Note that each row reads further tokens.
-
-        Parameters
-        ----------
-        tokens : int64 array [R, L]
-            With −1 behind the tokens of a row.
-
-        Raises
-        ------
-        InvalidInputError
-            If there is not one row for each, or −1 stands before a token.
-        """
+        """Note that each row reads further tokens [R, L], with −1 behind the tokens of a row."""
         if tokens.ndim != 2 or len(tokens) != len(self.lengths):
             raise InvalidInputError(
                 f"tokens of shape {tokens.shape} for {len(self.lengths)} rows; give an array "
@@ -118,24 +80,9 @@ class CachedRows:
         self.lengths = self.lengths + counts
 
     def keep(self, rows: Indices, lengths: Indices) -> Copies:
-        """Rewind: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
+        """Rewind to R' rows: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
 
-        Parameters
-        ----------
-        rows : int64 array [R']
-            Rows, any number of times each and in any order.
-        lengths : int64 array [R']
-            How many of their tokens stay.
-
-        Returns
-        -------
-        Copies
-            What must be copied so that the new `places` hold the rows.
-
-        Raises
-        ------
-        InvalidInputError
-            If there is no such row, or it holds fewer tokens.
+        Rows may repeat, in any order.  Returns what to copy so that the new `places` hold the rows.
         """
         if (rows < 0).any() or (rows >= len(self.lengths)).any():
             raise InvalidInputError(

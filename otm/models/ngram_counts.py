@@ -20,57 +20,20 @@ Counts = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NGramCounts:
-    """How often each n-gram occurs; n-grams are sorted integers in base V, tokens the digits.
+    """How often each n-gram occurs; n-grams are sorted integers in base V, tokens the digits."""
 
-    Attributes
-    ----------
-    order : int
-        Number n of tokens of an n-gram.
-    vocabulary : int
-        Number V of tokens.
-    ngrams : int64 array [m]
-        The n-grams that occur, ascending.
-    counts : float64 array [m]
-        How often each of them does.
-    """
-
-    order: int
-    vocabulary: int
-    ngrams: Ids
-    counts: Counts
+    order: int  # number n of tokens of an n-gram
+    vocabulary: int  # number V of tokens
+    ngrams: Ids  # [m]: the n-grams that occur, ascending
+    counts: Counts  # [m]: how often each of them does
 
     @classmethod
     def of(
         cls, tokens: npt.ArrayLike, order: int, vocabulary: int, *, distance: int = 1
     ) -> NGramCounts:
-        """Count the n-grams of a text.
+        """Count the n-grams of a text [N], their last token `distance` places behind the others.
 
-        Parameters
-        ----------
-        tokens : int array-like [N]
-            The text.
-        order : int
-            Number n of tokens of an n-gram; V to the power of n must stay below 2⁶³, as it does for
-            the trigrams of two million words.
-        vocabulary : int
-            Number V of tokens.
-        distance : int, optional
-            How many places behind the others the last token of an n-gram stands: 1 counts what
-            follows a context, 2 what comes behind one token more, whatever it is.
-
-        Raises
-        ------
-        InvalidInputError
-            If the tokens are no token ids, or too few of them.
-        InvalidParameterError
-            If one of the three numbers is not an integer of at least 1, V is above 2²⁴, or an
-            n-gram does not fit into 63 bits.
-
-        Examples
-        --------
-        >>> table = NGramCounts.of([1, 2, 1, 2, 0], order=2, vocabulary=3)
-        >>> table.ngrams.tolist(), table.counts.tolist()  # 1 2 in base 3 is 5
-        ([5, 6, 7], [2.0, 1.0, 1.0])
+        Distance 1 counts what follows a context, 2 what comes after any one token more.
         """
         n, v = as_sizes(order, vocabulary)
         span = n + as_positive(distance, "distance") - 1 if n > 1 else 1
@@ -113,15 +76,9 @@ class NGramCounts:
 
 
 def as_sizes(order: Any, vocabulary: Any) -> tuple[int, int]:
-    """Return an order and a vocabulary whose n-grams fit into an integer.
-
-    Raises
-    ------
-    InvalidParameterError
-        If one is no such number, or V to the power of n is not below 2⁶³.
-    """
+    """Check an order n and a vocabulary V, whose V^n n-grams must fit into 63 bits."""
     n, v = as_positive(order, "order"), as_vocabulary(vocabulary)
-    if n >= 63 or v**n >= 2**63:
+    if n >= 63 or v**n >= 2**63:  # trigrams of two million words still fit
         raise InvalidParameterError(
             f"order = {shown(order)} on a vocabulary of {v} tokens; the order must be below 63, "
             "and the vocabulary to its power below 2**63, so choose a lower order"

@@ -15,8 +15,6 @@ from otm.optimum.cut import optimal_value
 from otm.optimum.division_factor import optimal_division_factor
 from otm.problem import Problem
 
-__all__ = ["Bound", "bounds", "guarantee", "lemma_3_by_definition"]
-
 LARGEST_ENUMERATION = 2_000_000
 """Most (subset, draft tuple) pairs that Lemma 3 is evaluated on by its definition."""
 
@@ -38,7 +36,7 @@ class Bound:
 
     Examples
     --------
-    >>> first = bounds(Problem([0.75, 0.25], [0.25, 0.75], k=2))[0]
+    >>> first = spectr_bounds(Problem([0.75, 0.25], [0.25, 0.75], k=2))[0]
     >>> first.kind, first.value, first.source
     ('lower', 0.5, 'Lemma 1, monotonicity')
     """
@@ -49,7 +47,7 @@ class Bound:
     source: str
 
 
-def bounds(problem: Problem) -> tuple[Bound, ...]:
+def spectr_bounds(problem: Problem) -> tuple[Bound, ...]:
     """All bounds of [sun2023]_ on α_k, at any vocabulary size.
 
     Lemma 3's upper bound is stated there as a minimum over all sets of tokens.  It always equals
@@ -75,7 +73,7 @@ def bounds(problem: Problem) -> tuple[Bound, ...]:
 
     Examples
     --------
-    >>> for bound in bounds(Problem([0.75, 0.25], [0.25, 0.75], k=2)):
+    >>> for bound in spectr_bounds(Problem([0.75, 0.25], [0.25, 0.75], k=2)):
     ...     print(f"{bound.kind} {bound.value:.4f}  {bound.source}")
     lower 0.5000  Lemma 1, monotonicity
     upper 1.0000  Lemma 1, consistency

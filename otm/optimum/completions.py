@@ -18,28 +18,16 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law, Number, as_number, at_least_once
 from otm._core.ratio_order import RatioOrder
 
-__all__ = ["TopList", "farthest_completion", "measure_value", "nearest_completion"]
-
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class TopList:
-    """What is known of a law or measure.
+    """What is known of a law or measure: its largest masses, and the sum of all others."""
 
-    Attributes
-    ----------
-    tokens : int array [s]
-        The listed tokens, ascending.
-    masses : array [s]
-        Their masses.
-    rest : float or Fraction
-        Sum of the masses of all other tokens, none of which exceeds the smallest listed one.
-    """
-
-    tokens: npt.NDArray[np.int64]
-    masses: Law
-    rest: Number
+    tokens: npt.NDArray[np.int64]  # [s], the listed tokens, ascending
+    masses: Law  # [s], their masses
+    rest: Number  # sum of all other masses, none of which exceeds the smallest listed one
 
     @property
     def cap(self) -> Number:
@@ -61,30 +49,13 @@ def measure_value(draft: Law, target: Law, k: int) -> Number:
 def nearest_completion(draft: TopList, target: TopList) -> tuple[Law, Law]:
     """Pair of completions with the largest Σ min(q, λ p) for every λ, and so the largest α_k.
 
-    Each law pours its rest over the tokens that only the other one lists, in proportion to the
-    masses there but never above its cap; what is left goes to tokens that neither lists.  Those
-    all have the same ratio q/p and stand as one.
-
-    Parameters
-    ----------
-    draft, target : TopList
-        The lists.  The rests must fit under the caps on some vocabulary; no size is needed, as
-        the pair is the same for all that have room.
-
-    Returns
-    -------
-    tuple of arrays [m]
-        Masses of the draft and the target on the listed tokens and, last, on all others together.
-        Where one law is zero the other's poured mass is left out: it is in no Σ min(q, λ p).
-
-    Examples
-    --------
-    >>> known = np.array([0.5, 0.25])
-    >>> lists = TopList(np.array([0, 1]), known, 0.25), TopList(np.array([1, 2]), known, 0.25)
-    >>> draft, target = nearest_completion(*lists)  # of the tokens 1, 0, 2 and all others
-    >>> draft.tolist(), target.tolist()
-    ([0.25, 0.5, 0.25, 0.0], [0.5, 0.25, 0.25, 0.0])
+    Masses of both on the listed tokens and, last, on all others together.  The rests must fit under
+    the caps on some vocabulary; the pair is the same for all that have room.
     """
+    # Each law pours its rest over the tokens that only the other one lists, in proportion to the
+    # masses there but never above its cap; what is left goes to tokens that neither lists.  Those
+    # all have the same ratio q/p and stand as one.  Where one law is zero, the other's poured mass
+    # is left out: it is in no Σ min(q, λ p).
     shared_draft, shared_target, draft_only, target_only = _split(draft, target)
     nothing = 0 * draft.rest
     draft_left = max(draft.rest - draft.cap * target_only.size, nothing)
@@ -106,35 +77,13 @@ def nearest_completion(draft: TopList, target: TopList) -> tuple[Law, Law]:
 def farthest_completion(draft: TopList, target: TopList, unlisted: int | None) -> tuple[Law, Law]:
     """Pair of completions with the smallest Σ min(q, λ p) for every λ, and so the smallest α_k.
 
-    Each law gives as many tokens as its rest allows the cap, first those that neither lists.
-    There the draft fills from one end and the target from the other, to meet as late as they can.
-    Then the draft goes on to the tokens that only the target lists, least target mass first, and
-    the target likewise.
-
-    Parameters
-    ----------
-    draft, target : TopList
-        The lists; the rests must fit under the caps.
-    unlisted : int, optional
-        Number of tokens that neither lists; as many as they need if None.
-
-    Returns
-    -------
-    tuple of arrays [m]
-        Masses of the draft and the target on the listed tokens, then on the others, of which
-        those with equal masses stand as one.
-
-    Examples
-    --------
-    >>> known = np.array([0.5, 0.25])
-    >>> lists = TopList(np.array([0, 1]), known, 0.25), TopList(np.array([1, 2]), known, 0.25)
-    >>> draft, target = farthest_completion(*lists, unlisted=1)  # of the tokens 1, 0, 2 and 3
-    >>> draft.tolist(), target.tolist()
-    ([0.25, 0.5, 0.0, 0.25], [0.5, 0.0, 0.25, 0.25])
-    >>> draft, target = farthest_completion(*lists, unlisted=None)  # 1, 0, 2, 3 and 4
-    >>> draft.tolist(), target.tolist()
-    ([0.25, 0.5, 0.0, 0.25, 0.0], [0.5, 0.0, 0.25, 0.0, 0.25])
+    Masses of both on the listed tokens, then on the `unlisted` others (as many as they need if
+    None), of which those with equal masses stand as one.  The rests must fit under the caps.
     """
+    # Each law gives as many tokens as its rest allows the cap, first those that neither lists.
+    # There the draft fills from one end and the target from the other, to meet as late as they can.
+    # Then the draft goes on to the tokens that only the target lists, least target mass first, and
+    # the target likewise.
     shared_draft, shared_target, draft_only, target_only = _split(draft, target)
     draft_only, target_only = np.sort(draft_only), np.sort(target_only)
     if unlisted is None:  # they need not meet

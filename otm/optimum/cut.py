@@ -21,8 +21,6 @@ from otm._core.arithmetic import Frozen, Number, at_least_once, at_most_one, is_
 from otm._core.ratio_order import RatioOrder
 from otm.problem import Problem
 
-__all__ = ["Cut", "cap_of_value", "minimum_cut", "optimal_cap", "optimal_value"]
-
 ROUNDING = 2.0**-50
 """A float value this close to q(supp p) is taken to be equal to it: then no cap is needed."""
 

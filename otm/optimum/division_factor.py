@@ -8,8 +8,6 @@ from otm._core.arithmetic import Number, as_number, at_least_once
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
 
-__all__ = ["bisection_steps", "excess", "optimal_division_factor"]
-
 DEFAULT_DELTA = 2.0**-50
 """Width to which ρ* is bracketed by default; a float64 near k cannot be resolved much finer."""
 

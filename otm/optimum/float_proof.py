@@ -18,8 +18,6 @@ from otm._core.arithmetic import at_least_once, running_sum, sum_error
 from otm._core.ratio_order import RatioOrder
 from otm.problem import Problem
 
-__all__ = ["TINY", "relative_error", "rounded_bounds", "surely_accepted"]
-
 TINY = 2.0**-1000
 """More than all that can get lost below the smallest normal float, where errors are absolute."""
 

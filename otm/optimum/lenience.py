@@ -15,13 +15,6 @@ from otm._core.numbers import as_parameter
 from otm.optimum.cut import optimal_cap, optimal_value
 from otm.problem import Problem
 
-__all__ = [
-    "acceptance_at_distance",
-    "closest_ratio",
-    "lenient_cap",
-    "lenient_value",
-]
-
 
 def lenient_value(problem: Problem, lenience: Number) -> Number:
     """Largest acceptance probability α_k(l) when Pr(Y = y) ≤ q(y)/l is all that is asked.
@@ -58,7 +51,31 @@ def lenient_value(problem: Problem, lenience: Number) -> Number:
 
 
 def lenient_cap(problem: Problem, lenience: Number) -> Number:
-    """Cap c_l for which the accepted mass min(q/l, c_l p) sums to α_k(l)."""
+    """Cap c_l for which the accepted mass min(q/l, c_l p) sums to α_k(l).
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft law, the target law and the number of drafts.
+    lenience : float or Fraction
+        l in (0, 1]; at 1 the cap is that of `optimal_cap`.
+
+    Returns
+    -------
+    float or Fraction
+        c_l, at most k.
+
+    Raises
+    ------
+    InvalidParameterError
+        If l is not in (0, 1].
+
+    Examples
+    --------
+    >>> problem = Problem([0.5, 0.25, 0.25], [0.25, 0.25, 0.5], k=2)
+    >>> lenient_cap(problem, 1), lenient_cap(problem, 0.5)
+    (1.75, 1.0)
+    """
     lenience = check_lenience(problem, lenience)
     value = lenient_value(problem, lenience)
     scaled = problem.by_ratio.cap_of_mass(lenience * value)  # of min(q, l c p)
@@ -72,10 +89,28 @@ def closest_ratio(problem: Problem, lenience: Number) -> Law:
     v = min(q/l, max(min(q, c* p), B p)) with the B that gives this sum; its total variation from
     the target, α_k(l) − α_k, is the least possible for its acceptance.
 
+    Parameters
+    ----------
+    problem : Problem
+        The draft law, the target law and the number of drafts.
+    lenience : float or Fraction
+        l in (0, 1]; at 1 nothing is given away.
+
     Returns
     -------
     array [m]
-        Along `problem.by_ratio`, ascending.
+        v/p of the tokens with p > 0, in ascending order of q/p (`problem.by_ratio.tokens`).
+
+    Raises
+    ------
+    InvalidParameterError
+        If l is not in (0, 1].
+
+    Examples
+    --------
+    >>> problem = Problem([0.5, 0.25, 0.25], [0.25, 0.25, 0.5], k=2)
+    >>> closest_ratio(problem, 0.5)  # the target has q/p = 0.5, 1 and 2
+    array([0.625, 1.   , 1.75 ])
     """
     lenience = check_lenience(problem, lenience)
     order, value = problem.by_ratio, lenient_value(problem, lenience)
@@ -119,6 +154,11 @@ def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
     distance : float or Fraction
         Total variation from the target that is allowed, at least 0.
 
+    Returns
+    -------
+    float or Fraction
+        min(1, α_k + distance).
+
     Raises
     ------
     InvalidParameterError
@@ -135,11 +175,5 @@ def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
 
 
 def check_lenience(problem: Problem, lenience: Number) -> Number:
-    """Return the lenience in the numbers of the problem.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not in (0, 1].
-    """
+    """Return a lenience in (0, 1], in the numbers of the problem; refuse any other."""
     return as_parameter(lenience, "lenience", above=0, most=1, exact=problem.exact)

@@ -16,17 +16,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law
 from otm.errors import ProblemTooLargeError
 
-__all__ = [
-    "MEMORY_LIMIT",
-    "Multisets",
-    "first_occurrences",
-    "multiset_count",
-    "multiset_probabilities",
-    "multiset_rank",
-    "multisets",
-    "scientific",
-]
-
 Multisets = npt.NDArray[np.int64]
 """Rows of ascending numbers, one multiset a row: array [R, k]."""
 
@@ -35,42 +24,15 @@ MEMORY_LIMIT = 2 * 2**30
 
 
 def multiset_count(m: int, k: int) -> int:
-    """Count the multisets of size k over m tokens: C(m + k − 1, k).
-
-    Examples
-    --------
-    >>> multiset_count(3, 2)
-    6
-    """
+    """Count the multisets of size k over m tokens: C(m + k − 1, k)."""
     return math.comb(m + k - 1, k)
 
 
 def multisets(m: int, k: int, memory_limit: int = MEMORY_LIMIT) -> Multisets:
     """All multisets of size k over the tokens 0, …, m − 1, in the order of `multiset_rank`.
 
-    Parameters
-    ----------
-    m : int
-        Number of tokens, at least 1.
-    k : int
-        Size of the multisets, at least 1.
-    memory_limit : int, optional
-        Bytes that the result may take.
-
-    Returns
-    -------
-    int array [R, k]
-        Ascending rows in colexicographic order.
-
-    Raises
-    ------
-    ProblemTooLargeError
-        If the result would pass the limit; nothing is allocated then.
-
-    Examples
-    --------
-    >>> multisets(3, 2).tolist()
-    [[0, 0], [0, 1], [1, 1], [0, 2], [1, 2], [2, 2]]
+    Ascending rows [R, k]; refused before anything is allocated if they would take more than
+    `memory_limit` bytes.
     """
     rows = multiset_count(m, k)
     if 8 * k * rows > memory_limit:
@@ -90,22 +52,9 @@ def multisets(m: int, k: int, memory_limit: int = MEMORY_LIMIT) -> Multisets:
 
 
 def multiset_rank(sorted_rows: Multisets) -> npt.NDArray[np.int64]:
-    """Row of each multiset in `multisets(m, k)`, for any m that holds it.
+    """Row of each multiset in `multisets(m, k)`, for any m that holds it: [..., k] → [...].
 
-    Parameters
-    ----------
-    sorted_rows : int array [..., k]
-        Ascending along the last axis.
-
-    Returns
-    -------
-    int array [...]
-        The ranks Σ C(x_i + i, i + 1).
-
-    Examples
-    --------
-    >>> multiset_rank(np.array([[1, 2], [2, 2]]))
-    array([4, 5])
+    It is Σ C(x_i + i, i + 1) over the places i, for x ascending along the last axis.
     """
     rank = np.zeros(sorted_rows.shape[:-1], dtype=np.int64)
     binomial = np.ones(sorted_rows.max(initial=0) + 1, dtype=np.int64)
@@ -126,42 +75,18 @@ def first_occurrences(sorted_rows: Multisets) -> npt.NDArray[np.bool_]:
 def multiset_probabilities(draft: Law, sets: Multisets) -> Law:
     """Probability that k i.i.d. drafts are each multiset: multinomial coefficient times product.
 
-    Built up draft by draft as the probability of the first i of a row, so that nothing overflows.
     Floats have a relative error of about 3k · 2^−53, except for rows of negligible probability
     whose beginning underflows (above k = 1,000 these are not always negligible).
-
-    Parameters
-    ----------
-    draft : array [m]
-        Law of one draft.
-    sets : int array [R, k]
-        Ascending rows of tokens in [0, m).
-
-    Returns
-    -------
-    array [R]
-        Of the kind of the law.
-
-    Examples
-    --------
-    >>> multiset_probabilities(np.array([0.75, 0.25]), multisets(2, 2))
-    array([0.5625, 0.375 , 0.0625])
     """
     first = first_occurrences(sets)
     probability: Law = 0 * draft[sets[:, 0]] + 1
     repeats = np.zeros(len(sets), dtype=np.int64)
-    for i in range(sets.shape[1]):
+    for i in range(sets.shape[1]):  # the probability of the first i of a row never overflows
         repeats = np.where(first[:, i], 1, repeats + 1)
         probability = probability * draft[sets[:, i]] * (i + 1) / repeats
     return probability
 
 
 def scientific(number: int | Decimal) -> str:
-    """Three digits of a number of any size, also one that no float can hold.
-
-    Examples
-    --------
-    >>> scientific(50_000**3)
-    '1.25e14'
-    """
+    """Three digits of a number of any size, also one that no float can hold."""
     return f"{Decimal(number):.3g}".replace("e+", "e")

@@ -25,8 +25,6 @@ from otm._core.numbers import as_positive, as_real
 from otm.drafts.base import DraftDistribution
 from otm.optimum.cut import Cut
 
-__all__ = ["ITERATIONS", "TOLERANCE", "BoundedOptimum", "bounds_by_random_order"]
-
 Floats = npt.NDArray[np.float64]
 
 ITERATIONS = 300
@@ -59,6 +57,14 @@ class BoundedOptimum(NamedTuple):
         Floats, rounded outwards: the optimum lies between them.
     cut : Cut
         The set H behind the upper bound, which is its value.
+
+    Examples
+    --------
+    >>> from otm.drafts import Independent
+    >>> drafts = Independent([[0.5, 0.5], [0.25, 0.75]])
+    >>> optimum = bounds_by_random_order(drafts, np.array([0.75, 0.25]))
+    >>> 0.875 in optimum.bounds, optimum.cut.tokens.tolist()
+    (True, [1])
     """
 
     bounds: Interval

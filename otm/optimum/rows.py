@@ -14,11 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import SUM_BLOCK, Law, at_least_once, is_exact, zeros
-from otm._core.checks import Counts, as_draft_counts
+from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_law_rows
-from otm.errors import InvalidDistributionError, InvalidDraftCountError
-
-__all__ = ["alpha_rows", "law_axes", "optimal_values"]
+from otm.errors import InvalidDistributionError
 
 BLOCK = 2**15
 """Numbers of each array that are worked on at a time, a row at the least: they stay in cache."""
@@ -27,73 +25,18 @@ BLOCK = 2**15
 def optimal_values(draft: Law, target: Law, k: npt.ArrayLike) -> tuple[Law, Counts]:
     """Optimal acceptance probabilities α_k of many pairs of laws, and the sizes of minimum cuts.
 
-    Parameters
-    ----------
-    draft, target : array [..., n]
-        Laws along the last axis, normalised: floats, or both fractions.
-    k : int or int array [...]
-        Numbers of drafts, at least 1.  All leading axes broadcast; the laws are neither copied nor
-        sorted again along axes that only k has.
-
-    Returns
-    -------
-    tuple of arrays [...]
-        α_k, and the number j of tokens in a minimum cut, those of least q/p.
-
-    Raises
-    ------
-    InvalidDraftCountError
-        If k does not broadcast with the laws.
-
-    Notes
-    -----
-    Beyond its results it takes the memory of a few dozen arrays of `BLOCK` numbers, or of one row,
-    if that is longer.  Where all k are equal, or a row is long, a draft count costs log2(k) steps;
-    many short rows with several k take the steps of the largest.
-
-    Examples
-    --------
-    >>> draft = np.array([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]])
-    >>> target = np.array([0.5, 0.5, 0.0, 0.0])
-    >>> optimal_values(draft[:, None], target, [1, 2, 8])[0]
-    array([[0.5       , 0.75      , 0.99609375],
-           [1.        , 1.        , 1.        ]])
+    Laws [..., n] are normalised, k is 1 or more, and all leading axes broadcast; laws are neither
+    copied nor sorted again along axes that only k has.  A cut holds the tokens of least q/p.
     """
     return _by_blocks(draft, target, np.asarray(k, dtype=np.int64), lambda *laws: laws)
 
 
 def alpha_rows(p: Any, q: Any, k: Any) -> Law:
-    """α_k of rows as they are given; equivalent to `optimal_values` after `as_law_rows`.
-
-    Rows of float arrays are checked and normalised as they are met, in cache: a normalised copy of
-    all of them can cost more than the rest together.
-
-    Parameters
-    ----------
-    p, q : array-like [..., n]
-        Draft and target laws, as for `otm._core.distribution.as_law_rows`.
-    k : int or int array-like [...]
-        Numbers of drafts.
-
-    Returns
-    -------
-    array [...]
-        α_k in float64, or in fractions if the laws were given so.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If a row is not a law, which names the row, or the laws do not fit together.
-    InvalidDraftCountError
-        If a k is not an integer of at least 1, or k does not broadcast with the laws.
-
-    Examples
-    --------
-    >>> alpha_rows([[0.75, 0.25], [0.5, 0.5]], [0.25, 0.75], k=[2, 1])
-    array([0.6875, 0.75  ])
-    """
+    """α_k of rows as they are given; equivalent to `optimal_values` after `as_law_rows`."""
     counts = as_draft_counts(k)
     if _are_float_rows(p, q):
+        # checked and normalised as they are met, in cache: a normalised copy of all of them can
+        # cost more than the rest together
         try:
             return _by_blocks(p, q, counts, as_law_rows)[0]
         except InvalidDistributionError:
@@ -119,12 +62,7 @@ def _by_blocks(
 ) -> tuple[Law, Counts]:
     """`optimal_values` of laws [..., n] that are prepared, as [R, n], when their block is met."""
     laws = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
-    try:
-        shape = np.broadcast_shapes(laws, counts.shape)
-    except ValueError:
-        raise InvalidDraftCountError(
-            f"k of shape {counts.shape} for laws of leading shape {laws}; they must broadcast"
-        ) from None
+    shape = broadcast_counts(laws, counts)
     axes, rows, columns = law_axes(laws, shape)
     by_row = np.broadcast_to(counts, shape).transpose(axes).reshape(rows, columns)
     values = np.empty((rows, columns), dtype=object if is_exact(draft) else np.float64)
@@ -150,23 +88,8 @@ def _by_blocks(
 def law_axes(laws: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], int, int]:
     """Tell the axes along which the laws change from those along which k alone does.
 
-    Parameters
-    ----------
-    laws : tuple
-        Leading shape of the laws.
-    shape : tuple
-        What it broadcasts to with that of k.
-
-    Returns
-    -------
-    tuple
-        All axes of `shape`, the laws' own first; the number of rows that these hold, and of
-        columns that the others hold.
-
-    Examples
-    --------
-    >>> law_axes((5, 1), (2, 5, 3))
-    ([1, 0, 2], 5, 6)
+    From the leading shape of the laws and what it broadcasts to with that of k: all axes, the laws'
+    own first; the number of rows that these hold, and of columns that the others hold.
     """
     sizes = (1,) * (len(shape) - len(laws)) + laws
     axes = sorted(range(len(shape)), key=lambda axis: sizes[axis] == 1)
@@ -181,9 +104,8 @@ def _fill(values: Law, sizes: Counts, draft: Law, target: Law, k: Counts) -> Non
         return
     possible = draft > 0
     support = np.count_nonzero(possible, axis=1)
-    for m in np.unique(
-        support
-    ):  # rows with equally many tokens that a cut may hold, without others
+    # rows with equally many tokens that a cut may hold, without the others
+    for m in np.unique(support):
         chosen = support == m
         inside = np.flatnonzero(possible & chosen[:, None])
         p, q = (np.take(law, inside).reshape(-1, m) for law in (draft, target))
@@ -204,6 +126,8 @@ def _scan(target_below: Law, draft_above: Law, k: Counts) -> tuple[Law, Counts]:
     """Minima over j of Q_j + 1 − P_j^k, and where they are: [R, m + 1] twice, [R, K] → [R, K]."""
     values = np.empty(k.shape, dtype=draft_above.dtype)
     sizes = np.empty(k.shape, dtype=np.int64)
+    # a long row takes its k one by one, each in log2(k) steps; short rows with several k take the
+    # steps of the largest
     step = max(1, BLOCK // draft_above.size)
     for start in range(0, k.shape[1], step):
         columns = slice(start, start + step)

@@ -17,15 +17,6 @@ from otm._core.text import shown
 from otm.errors import InvalidDistributionError
 from otm.optimum.completions import TopList
 
-__all__ = [
-    "as_lists",
-    "as_size",
-    "as_slack",
-    "capacity_of",
-    "check_fit",
-    "check_log_probabilities",
-]
-
 NAMES = ("draft", "target")
 
 
@@ -38,11 +29,6 @@ def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
 
     The rest is what the numbers lack to one, rounded once however little it is.  Floats may sum to
     slightly more than one; it is negative then.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If a list is not a mapping from tokens below n to numbers in [0, 1], or is empty.
     """
     lists = [_as_list(given, name, n) for given, name in zip((draft, target), NAMES, strict=True)]
     if all(is_exact(listed.masses) for listed in lists):
@@ -54,13 +40,7 @@ def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
 
 
 def check_log_probabilities(draft: Any, target: Any) -> None:
-    """Refuse lists that are no mappings to numbers of at most zero.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If one is not.
-    """
+    """Refuse lists that are no mappings to numbers of at most zero."""
     for given, name in zip((draft, target), NAMES, strict=True):
         if not isinstance(given, Mapping):
             raise InvalidDistributionError(_not_a_list(given, name))
@@ -73,13 +53,7 @@ def check_log_probabilities(draft: Any, target: Any) -> None:
 
 
 def check_fit(lists: list[TopList], factor: Number, n: int | None) -> None:
-    """Refuse a list that no law fits, although each mass may change by the factor.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If it sums to too much, or to too little for the unlisted tokens to make up for it.
-    """
+    """Refuse a list that no law fits, although each mass may change by the factor."""
     for listed, name in zip(lists, NAMES, strict=True):
         total = as_number(listed.masses.sum())
         if total > factor:
@@ -108,24 +82,12 @@ def capacity_of(masses: Law, n: int | None) -> Number | None:
 
 
 def as_size(vocabulary: Any) -> int | None:
-    """Check the size of a vocabulary; None if it is not known.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not a whole number of at least 1.
-    """
+    """Check the size of a vocabulary, at least 1; None if it is not known."""
     return None if vocabulary is None else as_integer(vocabulary, "vocabulary", 1, LARGEST_SIZE)
 
 
 def as_slack(slack: Any) -> Fraction:
-    """Check a relative error, and turn it into a fraction.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not in [0, 1/2].
-    """
+    """Check a relative error in [0, 1/2], and turn it into a fraction."""
     return Fraction(as_parameter(slack, "slack", exact=True, least=0, most=0.5))
 
 

@@ -30,8 +30,6 @@ from otm.optimum.top_list_checks import (
     check_log_probabilities,
 )
 
-__all__ = ["alpha_interval", "alpha_interval_from_logprobs"]
-
 POWER_ERROR = 2.0**-43
 """More than the relative error of a power with 63 binary digits in its exponent, and its kind."""
 

@@ -12,7 +12,14 @@ and, through the division by the sum,
 
 which is how it is computed: nothing is subtracted.  Where several cuts attain the minimum, α_k has
 a kink, and this is one of the gradients of its smooth pieces.  At a probability of zero it is the
-derivative to the right.
+derivative to the right.  Gradients have the type of the laws they belong to.  There are no second
+derivatives, and the transforms of `torch.func` are not supported (batches need no `vmap`).
+`torch.autograd.gradcheck` must step by less than the tolerance of the sums, with eps = 1e-7 for
+example.
+
+Tensors as large as the laws are held in float64, about a dozen of them.  Values equal those of
+NumPy up to rounding, about 1e-15 relative: the power is taken in one step by expm1 and log1p, so
+that k may stay on the device.
 """
 
 from __future__ import annotations
@@ -37,65 +44,14 @@ from otm.errors import (
 )
 from otm.optimum.rows import law_axes
 
-__all__ = ["optimal_values"]
-
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) -> tuple[Any, Any]:
-    """Optimal acceptance probabilities α_k as a differentiable function of both laws.
+    """`otm.optimum.rows.optimal_values` of tensors of floats on one device, differentiable.
 
-    Parameters
-    ----------
-    draft, target : tensor [..., n]
-        Laws along the last axis, on one device: float16, bfloat16, float32 or float64.  They are
-        divided by their sums in float64, so that gradients are those of α_k(p/Σp, q/Σq).
-    k : int or int tensor [...]
-        Numbers of drafts, at least 1 (also lists and arrays).  All leading axes broadcast; the
-        laws are sorted only once along axes that only k has.
-    validate : bool, optional
-        Whether to look at the numbers, for which the host waits for the device once.  Without it
-        nothing waits if k is an int or on the device; then rows that are no laws give meaningless
-        numbers or NaN.
-
-    Returns
-    -------
-    tuple of tensors [...]
-        α_k in float64, and in int64 the number j of tokens in a minimum cut, those of least q/p.
-
-    Raises
-    ------
-    InvalidDistributionError
-        If the laws are not tensors that fit together, or if a row is not a law, which names the
-        row and the token.
-    InvalidDraftCountError
-        If k is not an integer of at least 1, or does not broadcast.
-    InvalidInputError
-        In the backward pass, if it is to be differentiated again.
-    MissingDependencyError
-        If torch is not installed.
-
-    Notes
-    -----
-    Gradients have the type of the laws they belong to.  A token of draft probability 0 is in no
-    cut.  There are no second derivatives, and the transforms of `torch.func` are not supported
-    (batches need no `vmap`).  `torch.autograd.gradcheck` must step by less than the tolerance of
-    the sums, with eps = 1e-7 for example.  Tensors as large as the laws are held in float64, about
-    a dozen of them.
-
-    Values equal those of NumPy up to rounding, about 10^−15 relative: the power is taken in one
-    step by expm1 and log1p, so that k may stay on the device.
-
-    Examples
-    --------
-    >>> import torch
-    >>> draft = torch.tensor([0.75, 0.25], requires_grad=True)
-    >>> value, size = optimal_values(draft, torch.tensor([0.25, 0.75]), k=2)
-    >>> round(value.item(), 12), size.item()
-    (0.6875, 1)
-    >>> value.backward()
-    >>> draft.grad
-    tensor([-0.3750,  1.1250])
+    Without `validate` nothing waits for the device, if k is an int or on it; then rows that are no
+    laws give meaningless numbers or NaN.
     """
     torch = require("torch")
     _check_tensors(torch, draft, target)

@@ -1,13 +1,13 @@
-"""Instruments for testing selection rules, also those of other projects.
+"""Instruments for testing selection rules and decoding loops, also those of other projects.
 
-- `exact`: exact laws in fractions, by enumeration and by exploring every path of the code that
-  decides, with the symbolic uniforms of `symbolic`;
-- `sequences`: exact laws of what decoding loops output, and of what they should;
+- `exact`: exact distributions in fractions, by enumeration, or by exploring every path of the code
+  that decides with the symbolic uniforms of `symbolic`;
+- `sequences`: exact distributions of the output of decoding loops, and of the target;
 - `instances`: small named problems;
 - `monte_carlo`: Monte Carlo checks under one budget of false alarms, with the limits of
   `statistics`;
-- `strategies`: Hypothesis strategies for laws, problems and uniforms.  This module alone needs the
-  extra `otm[testing]`; it and `sequences` are imported by their full names.
+- `otm.testing.strategies`: Hypothesis strategies for distributions, problems and uniforms.  It is
+  imported by its full name, and alone needs the extra `otm[testing]`.
 """
 
 from otm.testing.exact import (

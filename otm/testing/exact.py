@@ -24,18 +24,24 @@ Outcome = TypeVar("Outcome")
 
 
 class Path(NamedTuple, Generic[Outcome]):
-    """One way through the comparisons of a function of uniforms.
+    """One path through the comparisons of a function of uniforms.
 
     Attributes
     ----------
     outcome : object
-        What the function returns on this path.
+        Return value of the function on this path.
     probability : Fraction
-        Probability of the path; 0 if it is taken at isolated values of a uniform only.
-    example : list of Fraction
+        Probability of the path; 0 if only isolated values of a uniform take it.
+    example : list of m Fraction
         Uniforms that take this path.
     width : Fraction
         Length of the shortest interval to which the path confines one of the uniforms.
+
+    Examples
+    --------
+    >>> path = next(paths(lambda u: "heads" if u[0] < Fraction(1, 4) else "tails", 1))
+    >>> path.outcome, path.probability, path.example, path.width
+    ('heads', Fraction(1, 4), [Fraction(1, 8)], Fraction(1, 4))
     """
 
     outcome: Outcome
@@ -52,17 +58,22 @@ def paths(
     Parameters
     ----------
     function : callable
-        Takes an object array [m] of `SymbolicUniform` and may do with its entries no more than
-        compare them, after adding or multiplying by fractions; NumPy's functions that do the same
-        on object arrays (`np.less`, `np.searchsorted`) work too.  It must be deterministic.
+        Takes an object array [m] of `SymbolicUniform`.  It must be deterministic, and may only add
+        fractions to the uniforms, multiply them by fractions, and compare them.  NumPy functions
+        that do the same on object arrays (`np.less`, `np.searchsorted`) work too.
     number_of_uniforms : int
         Number m of independent uniforms on [0, 1).
 
     Yields
     ------
     Path
-        All paths: their probabilities sum to exactly 1.  Paths of probability zero are among them,
-        so that a function that goes wrong at u = 0 alone is seen to do so.
+        Every path; the probabilities sum to exactly 1.  Paths of probability 0 are included, so
+        that a function that fails only at u = 0 is caught.
+
+    Raises
+    ------
+    InvalidInputError
+        If the function uses a uniform in another way, such as its truth value.
 
     Examples
     --------
@@ -89,15 +100,20 @@ def exact_distribution(
     Parameters
     ----------
     function : callable
-        As for `paths`; what it returns must be hashable.
+        As for `paths`; its return values must be hashable.
     number_of_uniforms : int
-        Number of independent uniforms on [0, 1) that it takes.
+        Number m of independent uniforms on [0, 1).
 
     Returns
     -------
     dict
-        Probability of each outcome; an outcome that only isolated values of a uniform give is
-        there with probability 0.
+        Fraction for each outcome; they sum to exactly 1.  An outcome that only isolated values of a
+        uniform lead to has probability 0.
+
+    Raises
+    ------
+    InvalidInputError
+        As for `paths`.
 
     Examples
     --------
@@ -115,20 +131,25 @@ def exact_distribution(
 def exact_output_distribution(
     plan: TransportPlan, drafts: Iterable[tuple[Sequence[int], Number]] | None = None
 ) -> Law:
-    """Distribution of the output, by enumerating the drafts and adding up `plan.conditional`.
+    """Output distribution of a plan: enumerate the drafts and add up `plan.conditional`.
 
     Parameters
     ----------
     plan : TransportPlan
-        A rule; exact if its problem is.
+        A rule; the result is exact if its problem is.
     drafts : iterable of (drafts, probability), optional
-        What is really drafted, if that is not what the plan was told (`plan.drafts.tuples()`): a
-        plan is lossless for the draft law that it was given, and only for that.
+        Distribution of the drafts, sequences of k int; by default the one that the plan was built
+        for, `plan.drafts.tuples()`.  A plan is lossless for that distribution only.
 
     Returns
     -------
     array [n]
-        Fractions if the plan is exact.
+        Probability of each token; fractions if the plan is exact.
+
+    Raises
+    ------
+    InvalidDraftsError
+        If the plan cannot take one of the drafts.
 
     Examples
     --------
@@ -137,7 +158,7 @@ def exact_output_distribution(
     >>> plan = MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], k=1))
     >>> exact_output_distribution(plan)
     array([0.75, 0.25])
-    >>> exact_output_distribution(plan, drafts=[([0], 1.0)])  # a greedy draft, passed off as p
+    >>> exact_output_distribution(plan, drafts=[([0], 1.0)])  # argmax drafts, not sampled
     array([1., 0.])
     """
     law = zeros(plan.problem.n, plan.problem.target)
@@ -147,7 +168,17 @@ def exact_output_distribution(
 
 
 def exact_acceptance(plan: TransportPlan) -> Number:
-    """Probability Pr(Y ∈ drafts) of acceptance, by enumeration and from `plan.conditional`.
+    """Return the acceptance probability Pr(Y ∈ drafts), by enumeration of `plan.conditional`.
+
+    Parameters
+    ----------
+    plan : TransportPlan
+        A rule; the result is exact if its problem is.
+
+    Returns
+    -------
+    Fraction or float
+        In [0, 1]; what `plan.acceptance` must be.
 
     Examples
     --------
@@ -158,7 +189,7 @@ def exact_acceptance(plan: TransportPlan) -> Number:
     """
     acceptance: Number = 0 * plan.problem.draft.item(0)
     for drafts, probability in plan.drafts.tuples():
-        hit = plan.conditional(list(drafts))[sorted(set(drafts))].sum()
+        hit = plan.conditional(list(drafts))[_places(plan, drafts)].sum()
         acceptance = acceptance + probability * hit
     return acceptance
 
@@ -166,9 +197,10 @@ def exact_acceptance(plan: TransportPlan) -> Number:
 def exact_distribution_of_select(
     plan: TransportPlan, drafts: Sequence[int]
 ) -> dict[tuple[int, int], Fraction]:
-    """Exact distribution of (token, index) that `plan.select` returns for given drafts.
+    """Exact distribution of the (token, index) that `plan.select` returns for one set of drafts.
 
-    It is found by running `select` itself on symbolic uniforms, not from what the plan says.
+    Runs the code of `select` on symbolic uniforms; it does not use what the plan states about
+    itself.
 
     Parameters
     ----------
@@ -179,14 +211,16 @@ def exact_distribution_of_select(
 
     Returns
     -------
-    dict
-        As from `exact_distribution`: the probabilities sum to exactly 1, and outcomes of
-        probability 0 are those that only isolated values of a uniform give.
+    dict from (int, int) to Fraction
+        As from `exact_distribution`: the probabilities sum to exactly 1, and an outcome of
+        probability 0 occurs at isolated values of a uniform only.
 
     Raises
     ------
     InvalidParameterError
         If the plan is not exact.
+    InvalidDraftsError
+        If the plan cannot take the drafts.
 
     Examples
     --------
@@ -211,16 +245,16 @@ def exact_distribution_of_select(
 
 
 def assert_lossless(plan: TransportPlan) -> None:
-    """Assert, in fractions, that the code of an exact plan outputs the target law.
+    """Assert, in fractions, that the code of an exact plan outputs the target distribution.
 
-    For every set of drafts the law of `plan.select` is explored, and
+    For every set of drafts it explores `plan.select` and asserts that
 
     - the index is that of the first draft equal to the token, −1 if there is none;
-    - no uniforms, not even isolated ones such as u = 0, give a token of target probability zero;
-    - the law of the token is `plan.conditional`;
+    - no uniforms, not even isolated ones such as u = 0, give a token of target probability 0;
+    - the token has the distribution `plan.conditional`.
 
-    and over all drafts the law of the token is the target law, and also
-    `plan.output_distribution()`, and the token is one of the drafts with probability
+    Over all drafts it asserts that the token has the target distribution, which is also
+    `plan.output_distribution()`, and that it is one of the drafts with probability
     `plan.acceptance`.
 
     Parameters
@@ -231,7 +265,21 @@ def assert_lossless(plan: TransportPlan) -> None:
     Raises
     ------
     AssertionError
-        If one of these fails; the message says which, and for what drafts.
+        If one of these does not hold; the message says which, and for which drafts.
+    InvalidParameterError
+        If the plan is not exact.
+
+    Examples
+    --------
+    >>> from otm.coupling import RecursiveRejection
+    >>> from otm.testing import instance
+    >>> assert_lossless(RecursiveRejection(instance("Bernoulli")))
+    >>> class AcceptsAll(RecursiveRejection):
+    ...     def _select(self, drafts, uniforms):
+    ...         return drafts[:, 0]
+    >>> assert_lossless(AcceptsAll(instance("Bernoulli")))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: drafts (0, 0): select has the ... (1, 0), conditional says (1/3, 2/3)
     """
     target = plan.problem.target
     output, accepted = zeros(plan.problem.n, target), Fraction(0)
@@ -240,15 +288,16 @@ def assert_lossless(plan: TransportPlan) -> None:
         for (token, index), path_probability in exact_distribution_of_select(plan, drafts).items():
             first = drafts.index(token) if token in drafts else -1
             _require(index == first, f"drafts {drafts}, token {token}: index {index}, not {first}")
-            _require(target[token] > 0, f"drafts {drafts}: token {token} has target probability 0")
-            law[token] += path_probability
+            place = np.searchsorted(plan.problem.tokens, token)
+            _require(target[place] > 0, f"drafts {drafts}: token {token} has target probability 0")
+            law[place] += path_probability
         stated = plan.conditional(list(drafts))
         _require(
             (law == stated).all(),
             f"drafts {drafts}: select has the law {_text(law)}, conditional says {_text(stated)}",
         )
         output = output + probability * law
-        accepted += probability * law[sorted(set(drafts))].sum()
+        accepted += probability * law[_places(plan, drafts)].sum()
     _require(
         (output == target).all(),
         f"the output law is {_text(output)}, the target law {_text(target)}",
@@ -258,6 +307,11 @@ def assert_lossless(plan: TransportPlan) -> None:
         (stated == output).all(), f"output_distribution() says {_text(stated)}, not {_text(output)}"
     )
     _require(plan.acceptance == accepted, f"acceptance says {plan.acceptance}, not {accepted}")
+
+
+def _places(plan: TransportPlan, drafts: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Positions of the different drafts of a set."""
+    return np.unique(plan.drafts.positions(list(drafts)))
 
 
 def _require(condition: bool | np.bool_, message: str) -> None:

@@ -26,12 +26,24 @@ INSTANCES: dict[str, tuple[list[int], list[int], int]] = {
 
 
 def instance(name: str, *, exact: bool = True) -> Problem:
-    """Problem of a name in `INSTANCES`, in fractions or in floats.
+    """Return the problem of a name in `INSTANCES`, in fractions or in floats.
+
+    Parameters
+    ----------
+    name : str
+        One of `INSTANCES`, such as "Bernoulli" or "disjoint".
+    exact : bool, optional
+        Whether the probabilities are fractions (the default) or float64.
+
+    Returns
+    -------
+    Problem
+        The draft and target distributions [n], and k.
 
     Raises
     ------
     UnknownMethodError
-        If there is no instance of this name.
+        If there is no instance of this name; the message lists the known ones.
 
     Examples
     --------

@@ -38,10 +38,16 @@ class Control(NamedTuple):
     Attributes
     ----------
     sampler : Sampler
-        What to check instead, for example the same code with one slip.
+        The broken variant, for example the same code with one slip.
     truth : array [n] or float
-        What it really has instead of the expected law, probability or mean, computed and not
-        sampled: it must differ from the expected one by at least the δ of the check.
+        Its true distribution, probability or mean, computed and not sampled.  It must differ from
+        the expected one by at least the δ of the check.
+
+    Examples
+    --------
+    >>> loaded = Control(lambda rng, draws: (rng.random(draws) < 0.75).astype(int), [0.25, 0.75])
+    >>> loaded.sampler(np.random.default_rng(0), 5)
+    array([1, 1, 1, 1, 0])
     """
 
     sampler: Sampler
@@ -49,14 +55,28 @@ class Control(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Numbers of a check that passed.
+    """Numbers of a check that succeeded.
 
     Attributes
     ----------
     draws : int
-        Number of draws, for the sampler and again for its negative control.
-    statistic, limit : float
-        The statistic of the sampler; the check fails above the limit.
+        Number of draws of the sampler, and again of its negative control.
+    statistic : float
+        Statistic of the sampler; its unit depends on the check.
+    limit : float
+        The check fails if the statistic is above this.
+
+    Examples
+    --------
+    >>> verdict = Budget().check_probability(
+    ...     "a fair coin",
+    ...     lambda rng, draws: rng.random(draws) < 0.5,
+    ...     0.5,
+    ...     delta=0.25,
+    ...     control=Control(lambda rng, draws: rng.random(draws) < 0.75, 0.75),
+    ... )
+    >>> verdict.draws, verdict.statistic < verdict.limit
+    (512, True)
     """
 
     draws: int
@@ -66,39 +86,20 @@ class Verdict(NamedTuple):
 
 @dataclass
 class Budget:
-    """False alarms that one run of a test suite may give, and the checks that share them.
-
-    All checks have these parameters:
-
-    name : str
-        Given once in a run; it seeds the draws.
-    sampler : Sampler
-        What to check.
-    delta : float
-        The deviation that the check must see with probability 1 − 10^−3; sets the draws.
-    control : Control
-        A sampler that is at least delta away, and which must be rejected.
-
-    They return a `Verdict` and raise
-
-    AssertionError
-        if the sampler is rejected, or its negative control is not;
-    InvalidInputError
-        if the name was used before, the budget is used up, or a sampler returns a wrong shape;
-    InvalidParameterError
-        if delta is out of range, or the control is closer than delta.
+    """Probability of false alarms for one run of a test suite, and the checks that share it.
 
     Parameters
     ----------
     false_alarms : float
-        Bound on the probability that a run fails although every sampler is right.
+        Bound on the probability that a run fails although every sampler is right, in (0, 1).
     capacity : int
-        Number of checks that share it; declared ahead, so that a new check changes no other.
+        Number of checks that share it, at least 1; declared ahead, so that a new check changes no
+        other.
 
     Attributes
     ----------
     draws : int
-        Draws of the checks so far, those of negative controls among them.
+        Draws of the checks so far, including those of the negative controls.
 
     Raises
     ------
@@ -144,9 +145,38 @@ class Budget:
     def check_distribution(
         self, name: str, sampler: Sampler, probs: npt.ArrayLike, *, delta: float, control: Control
     ) -> Verdict:
-        """Check that a sampler of tokens has a distribution [n]; delta is a distance (TV).
+        """Check that a sampler of tokens has a distribution.
 
-        A token of probability zero fails at once, the rest is judged by the statistic G.
+        A token of probability 0 fails at once; the others are tested by the statistic G.
+
+        Parameters
+        ----------
+        name : str
+            Unique within a run; it seeds the draws.
+        sampler : Sampler
+            Takes a generator and a number of draws, returns an int array [draws] of tokens.
+        probs : array-like [n]
+            The expected distribution.
+        delta : float
+            Total variation distance that the check must detect with probability 1 − 10^−3; it sets
+            the number of draws.
+        control : Control
+            A sampler that is at least `delta` away and must be rejected.
+
+        Returns
+        -------
+        Verdict
+            Draws, statistic G and its limit.
+
+        Raises
+        ------
+        AssertionError
+            If the sampler is rejected, or its negative control is not.
+        InvalidInputError
+            If the name was used before, the budget is used up, or a sampler returns a wrong shape.
+        InvalidParameterError
+            If `delta` is out of range, the control is closer than `delta`, or `probs` has fewer
+            than two tokens of positive probability.
         """
         expected = np.asarray(probs, dtype=np.float64)
         distance = total_variation(np.asarray(control.truth, dtype=np.float64), expected)
@@ -157,9 +187,37 @@ class Budget:
     def check_probability(
         self, name: str, sampler: Sampler, probability: float, *, delta: float, control: Control
     ) -> Verdict:
-        """Check that a sampler of true and false has a probability of true, such as acceptance.
+        """Check that a sampler of booleans has a probability of true, such as an acceptance rate.
 
-        By the exact two-sided binomial test; delta is a difference of probabilities.
+        The test is the exact two-sided binomial test.
+
+        Parameters
+        ----------
+        name : str
+            Unique within a run; it seeds the draws.
+        sampler : Sampler
+            Takes a generator and a number of draws, returns a bool array [draws].
+        probability : float
+            The expected probability of true.
+        delta : float
+            Difference of probabilities that the check must detect with probability 1 − 10^−3; it
+            sets the number of draws.
+        control : Control
+            A sampler that is at least `delta` away and must be rejected.
+
+        Returns
+        -------
+        Verdict
+            Draws, −ln of the p-value and its limit.
+
+        Raises
+        ------
+        AssertionError
+            If the sampler is rejected, or its negative control is not.
+        InvalidInputError
+            If the name was used before, the budget is used up, or a sampler returns a wrong shape.
+        InvalidParameterError
+            If `delta` is out of range, or the control is closer than `delta`.
         """
         criterion = criterion_for_probability(probability, delta, self.level)
         self._enter(name, abs(float(control.truth) - probability), delta)
@@ -175,10 +233,39 @@ class Budget:
         delta: float,
         control: Control,
     ) -> Verdict:
-        """Check the mean of a bounded quantity, such as the tokens that a block gains.
+        """Check the mean of a bounded quantity, such as the number of accepted tokens of a block.
 
-        A draw outside the bounds fails at once, the rest is judged by Hoeffding's inequality;
-        delta is a difference of means.
+        A draw outside the bounds fails at once; the mean is tested by Hoeffding's inequality.
+
+        Parameters
+        ----------
+        name : str
+            Unique within a run; it seeds the draws.
+        sampler : Sampler
+            Takes a generator and a number of draws, returns a float array [draws].
+        mean : float
+            The expected mean.
+        bounds : (float, float)
+            Smallest and largest possible draw.
+        delta : float
+            Difference of means that the check must detect with probability 1 − 10^−3, in the unit
+            of the draws; it sets their number.
+        control : Control
+            A sampler that is at least `delta` away and must be rejected.
+
+        Returns
+        -------
+        Verdict
+            Draws, distance of the means and its limit.
+
+        Raises
+        ------
+        AssertionError
+            If the sampler is rejected, or its negative control is not.
+        InvalidInputError
+            If the name was used before, the budget is used up, or a sampler returns a wrong shape.
+        InvalidParameterError
+            If `delta` is out of range, or the control is closer than `delta`.
         """
         criterion = criterion_for_mean(mean, bounds, delta, self.level)
         self._enter(name, abs(float(control.truth) - mean), delta)

@@ -28,18 +28,24 @@ MAX_UNIFORMS = 64
 
 
 def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
-    """Exact distribution of what a function of one source of uniforms returns.
+    """Exact distribution of the output of a function of one source of uniforms.
 
     Parameters
     ----------
     function : callable
-        Takes a source (a function from m to m uniforms), such as a way of decoding is given for a
-        sequence, and returns tokens.  Of the uniforms it takes at most 64, and only compares them.
+        Takes a source, which returns m uniforms for a number m, as decoding loops take one for each
+        sequence, and returns a tuple of tokens.  It may use at most 64 uniforms, and only compare
+        them.
 
     Returns
     -------
     dict from tuple of int to Fraction
-        Probability of each sequence of tokens that has one; they sum to exactly 1.
+        Probability of each sequence of tokens whose probability is positive; they sum to exactly 1.
+
+    Raises
+    ------
+    InvalidInputError
+        As for `otm.testing.paths`.
 
     Examples
     --------
@@ -81,13 +87,27 @@ def sequence_distribution(
     Parameters
     ----------
     model : TableModel
-        Probabilities in fractions.
+        A model with probabilities in fractions.
     prompt : tuple of int
-        The tokens before.
+        Tokens of the prompt.
     length : int
-        Most tokens.
+        Largest number of new tokens.
     end : int, optional
-        A token that ends a sequence.
+        Token that ends a sequence.
+
+    Returns
+    -------
+    dict from tuple of int to Fraction
+        Probability of each sequence of new tokens, the end token included; they sum to exactly 1.
+
+    Examples
+    --------
+    >>> model = TableModel({(): [Fraction(1, 4), Fraction(3, 4)]})
+    >>> for sequence, probability in sequence_distribution(model, (0,), 2, end=1).items():
+    ...     print(sequence, probability)
+    (0, 0) 1/16
+    (0, 1) 3/16
+    (1,) 3/4
     """
     law: dict[Path, Fraction] = {(): Fraction(1)}
     for _ in range(length):
@@ -102,17 +122,36 @@ def continued_distribution(
     length: int,
     end: int | None = None,
 ) -> dict[Path, Fraction]:
-    """Distribution of sequences that a model continues up to a length or an end token.
+    """Distribution of outputs that a model continues up to a length or an end token.
 
-    What a lossless decoder outputs in a step, continued so by the target, has the
-    `sequence_distribution` of the target.
+    If a decoder is lossless, its outputs continued by the target have the `sequence_distribution`
+    of the target.  So one step, whose outputs differ in length, can be compared with the target.
 
     Parameters
     ----------
     outputs : dict from tuple of int to Fraction
-        Probabilities of what was output, of at most `length` tokens.
-    model, prompt, length, end
-        As for `sequence_distribution`.
+        Probability of each output, of at most `length` tokens.
+    model : TableModel
+        A model with probabilities in fractions.
+    prompt : tuple of int
+        Tokens of the prompt.
+    length : int
+        Largest number of new tokens.
+    end : int, optional
+        Token that ends a sequence.
+
+    Returns
+    -------
+    dict from tuple of int to Fraction
+        Probability of each continued output.
+
+    Examples
+    --------
+    >>> model = TableModel({(): [Fraction(1, 4), Fraction(3, 4)]})
+    >>> one_token = sequence_distribution(model, (0,), 1)
+    >>> two_tokens = continued_distribution(one_token, model, (0,), 2)
+    >>> two_tokens == sequence_distribution(model, (0,), 2)
+    True
     """
     whole: dict[Path, Fraction] = defaultdict(Fraction)
     for path, probability in outputs.items():

@@ -25,32 +25,18 @@ MISS_RATE = 1e-3
 
 
 class Criterion(NamedTuple):
-    """What is computed from how many draws, and from where on they are rejected.
+    """A statistic of a number of draws, and the limit above which they are rejected."""
 
-    Attributes
-    ----------
-    draws : int
-        Number of independent draws.
-    limit : float
-        Draws are rejected if their statistic is above it.
-    statistic : callable
-        From an array [draws] to a float; infinite for draws that cannot happen.
-    """
-
-    draws: int
-    limit: float
+    draws: int  # independent draws
+    limit: float  # draws are rejected if their statistic is above it
+    # from an array [draws] to a float; infinite for draws that cannot happen
     statistic: Callable[[npt.NDArray[Any]], float]
 
 
 def g_statistic(counts: npt.NDArray[np.int64], law: Law) -> float:
-    """Statistic G = 2 Σ c ln(c / (draws · law)); infinite if a token of probability 0 was drawn.
+    """Statistic G = 2 Σ c ln(c / (draws · probs)) of counts: [n], [n] → float.
 
-    Parameters
-    ----------
-    counts : int array [n]
-        How often each token was drawn; tokens beyond the law are of probability 0.
-    law : array [n]
-        The expected law.
+    Infinite if a token of probability 0, or beyond the distribution, was drawn.
     """
     drawn = np.flatnonzero(counts)
     if drawn.size and (drawn[-1] >= law.size or not (law[drawn] > 0).all()):
@@ -60,14 +46,9 @@ def g_statistic(counts: npt.NDArray[np.int64], law: Law) -> float:
 
 
 def g_limit(categories: int, level: float) -> float:
-    """Limit that G exceeds with probability at most `level`, whatever the law and the draws.
+    """Limit that G exceeds with probability at most `level`, for any distribution and any draws.
 
     With m = categories − 1 and for G > 2m, the probability is at most e^(−G/2+m) (G/2m)^m.
-
-    Examples
-    --------
-    >>> round(g_limit(2, 1e-10), 1), round(g_limit(64, 1e-10), 1)
-    (54.7, 266.4)
     """
     if categories < 2:
         raise InvalidParameterError(
@@ -82,24 +63,15 @@ def g_limit(categories: int, level: float) -> float:
 
 
 def criterion_for_distribution(law: Law, delta: float, level: float) -> Criterion:
-    """Likelihood ratio test of a law that sees a total variation distance of delta.
+    """Likelihood ratio test of a distribution [n] that detects a total variation distance of delta.
 
     At that distance G is about a noncentral χ² with noncentrality at least 4 · draws · delta².
-    Pearson's statistic is not used: on skewed laws its false alarms are far above the level.
-
-    Parameters
-    ----------
-    law : array [n]
-        The expected law of the draws, which are tokens in [0, n).
-    delta : float
-        The deviation that is seen with probability 1 − `MISS_RATE`.
-    level : float
-        Bound on the probability of a false alarm.
     """
     from scipy.optimize import brentq
     from scipy.stats import ncx2
 
     _check_delta(delta, 1)
+    # not Pearson's statistic: on skewed distributions its false alarms are far above the level
     categories = int(np.count_nonzero(law))
     limit = g_limit(categories, level)
 

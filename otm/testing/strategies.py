@@ -71,21 +71,29 @@ def distributions(
     exact: bool = False,
     kinds: Sequence[str] = tuple(DISTRIBUTION_KINDS),
 ) -> Law:
-    """Probability laws.
+    """Strategy of probability distributions.
 
     Parameters
     ----------
     min_tokens, max_tokens : int
-        Bounds of the size of the vocabulary.
+        Smallest and largest size of the vocabulary.
     exact : bool
-        Whether to give object arrays of `fractions.Fraction` that sum to exactly one, rather than
-        float64 arrays that sum to one up to rounding.
+        Whether to generate object arrays of `fractions.Fraction` that sum to exactly 1, rather than
+        float64 arrays that sum to 1 up to rounding.
     kinds : sequence of str
         Kinds to choose from, see `DISTRIBUTION_KINDS`; those that need more tokens are left out.
 
     Returns
     -------
     strategy of arrays [n]
+        Of n tokens, `min_tokens` ≤ n ≤ `max_tokens`.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> probs = find(distributions(kinds=["ties"], exact=True), lambda probs: probs.size == 3)
+    >>> probs.sum(), len(set(probs)) < 3
+    (Fraction(1, 1), True)
     """
     n = draw(
         st.integers(max(min_tokens, min(DISTRIBUTION_KINDS[kind] for kind in kinds)), max_tokens)
@@ -106,20 +114,28 @@ def pairs(
     exact: bool = False,
     kinds: Sequence[str] = tuple(PAIR_KINDS),
 ) -> tuple[Law, Law]:
-    """Pairs of a draft law and a target law on the same vocabulary.
+    """Strategy of pairs of a draft and a target distribution on the same vocabulary.
 
     Parameters
     ----------
     min_tokens, max_tokens : int
-        Bounds of the size of the vocabulary.
+        Smallest and largest size of the vocabulary.
     exact : bool
-        Whether to give fractions rather than floats.
+        Whether to generate fractions rather than floats.
     kinds : sequence of str
         Kinds to choose from, see `PAIR_KINDS`; those that need more tokens are left out.
 
     Returns
     -------
     strategy of tuples of two arrays [n]
+        The draft distribution first.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> draft, target = find(pairs(kinds=["disjoint"]), lambda pair: pair[0].size == 2)
+    >>> float(draft @ target)
+    0.0
     """
     n = draw(st.integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
     kind = draw(st.sampled_from([kind for kind in kinds if PAIR_KINDS[kind] <= n]))
@@ -152,56 +168,82 @@ def problems(
     exact: bool = False,
     kinds: Sequence[str] = tuple(PAIR_KINDS),
 ) -> Problem:
-    """Membership problems: a pair of laws and a number of drafts.
+    """Strategy of membership problems: a pair of distributions and a number of drafts.
 
     Parameters
     ----------
     max_tokens, max_drafts : int
-        Bounds of n and of k.
+        Largest size n of the vocabulary and largest number k of drafts.
     exact : bool
-        Whether the laws are fractions.
+        Whether the probabilities are fractions.
     kinds : sequence of str
         Kinds of pairs, see `PAIR_KINDS`.
 
     Returns
     -------
     strategy of Problem
+        With 1 ≤ n ≤ `max_tokens` and 1 ≤ k ≤ `max_drafts`.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> problem = find(problems(exact=True), lambda problem: problem.n == problem.k == 2)
+    >>> problem.draft.sum()
+    Fraction(1, 1)
     """
     draft, target = draw(pairs(max_tokens=max_tokens, exact=exact, kinds=kinds))
     return Problem(draft, target, draw(st.integers(1, max_drafts)))
 
 
-def drafts(law: DraftDistribution) -> st.SearchStrategy[list[int]]:
-    """Drafts that can be drawn from a joint law, as lists of k tokens; not distributed like draws.
+def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
+    """Strategy of drafts that a joint distribution can draw; not distributed like draws.
 
     Parameters
     ----------
-    law : DraftDistribution
+    distribution : DraftDistribution
         Such as `plan.drafts`; small enough to enumerate, unless its drafts are i.i.d.
+
+    Returns
+    -------
+    strategy of list of k int
+        Drafts of positive probability.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> problem = Problem([0.5, 0, 0.5], [0.25, 0.5, 0.25], k=2)
+    >>> sorted(find(drafts(problem.drafts), lambda tokens: len(set(tokens)) == 2))
+    [0, 2]
     """
-    if isinstance(law, IID):
-        support = np.flatnonzero(law.draftable).tolist()
-        return st.lists(st.sampled_from(support), min_size=law.k, max_size=law.k)
-    return st.sampled_from([list(drawn) for drawn, _ in law.tuples()])
+    if isinstance(distribution, IID):
+        support = distribution.ids(np.flatnonzero(distribution.draftable)).tolist()
+        return st.lists(st.sampled_from(support), min_size=distribution.k, max_size=distribution.k)
+    return st.sampled_from([list(drawn) for drawn, _ in distribution.tuples()])
 
 
 def uniforms(
     boundaries: Sequence[Number] = (), *, exact: bool = False
 ) -> st.SearchStrategy[Number]:
-    """Uniforms in [0, 1), half of them edge values; not distributed uniformly.
+    """Strategy of uniforms in [0, 1), half of them edge values; not distributed uniformly.
 
     Parameters
     ----------
     boundaries : sequence of numbers
-        Values at which a decision changes.  Those in [0, 1) are given exactly, with their
+        Values at which a decision changes.  Those in [0, 1) are generated exactly, with their
         neighbours: the next floats, or 2^−53 below and above in exact mode.
     exact : bool
-        Whether to give fractions rather than floats.
+        Whether to generate fractions rather than floats.
 
     Returns
     -------
     strategy of float or Fraction
         Among them 0 and 1 − 2^−53, the largest that a 53-bit generator gives.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(uniforms([0.25]), lambda u: u == 0.25)
+    0.25
     """
     edges: list[Number] = [Fraction(0), 1 - ULP]
     for boundary in boundaries:

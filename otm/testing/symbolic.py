@@ -27,13 +27,6 @@ class Region:
 
     Every uniform lies between two cuts.  Uniforms that were compared with each other lie between
     the same cuts until a comparison parts them, and their order is known in part.
-
-    Parameters
-    ----------
-    size : int
-        Number of uniforms.
-    script : sequence of int
-        Outcomes to take at the first undecided comparisons; at later ones the first outcome.
     """
 
     def __init__(self, size: int, script: Sequence[int] = ()) -> None:
@@ -150,18 +143,27 @@ class Region:
 class SymbolicUniform:
     """A uniform on [0, 1), up to an affine map, that only comparisons make more definite.
 
-    It can be added to and multiplied by whole numbers and fractions, and compared with numbers and
-    with other symbolic uniforms of the same scale.  Anything else, such as turning it into a float,
-    is refused: a program that does so is not explored, and nothing is guessed.
+    It can be added to and multiplied by integers and fractions, and compared with numbers and with
+    other symbolic uniforms of the same scale and shift.  Anything else, such as turning it into a
+    float, raises: a program that does so cannot be explored.
 
     Parameters
     ----------
     region : Region
         Where the uniforms lie on this path; comparisons narrow it.
     number : int
-        Which of the region's uniforms this is.
+        Index of this uniform among those of the region.
     scale, shift : Fraction
         The value is scale · u + shift.
+
+    Examples
+    --------
+    >>> region = Region(1)
+    >>> uniform = SymbolicUniform(region, 0)
+    >>> uniform < Fraction(1, 4), region.volume()
+    (True, Fraction(1, 4))
+    >>> 2 * uniform + 1
+    2 * u[0] + 1
     """
 
     __slots__ = ("number", "region", "scale", "shift")

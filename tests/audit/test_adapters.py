@@ -17,7 +17,7 @@ from otm.audit.instances import INSTANCES
 from otm.coupling import KSeq
 from otm.decoding import speculative
 from otm.errors import InvalidParameterError
-from otm.kernels.definition import verify_chain
+from otm.kernels import verify_probs
 from otm.models import TableModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution
 
@@ -27,7 +27,7 @@ PAIRS = [INSTANCES[name] for name in ("pairs", "pairs of three tokens")]
 
 def by_uniforms(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
     arrays = (target_probs, draft_probs, draft_tokens, uniforms)
-    tokens, accepted = verify_chain(*(a[None] for a in arrays), validate=False)
+    tokens, accepted, _ = verify_probs(*(a[None] for a in arrays), validate=False)
     return tokens[0], accepted[0]
 
 

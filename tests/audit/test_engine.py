@@ -19,7 +19,7 @@ from otm.coupling.build import PLANS
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError, UnknownMethodError
-from otm.kernels.definition import verify_chain
+from otm.kernels import verify_probs
 from otm.models import TableModel
 
 Verify = Callable[[Any, Any, Any, Any], Any]
@@ -27,7 +27,7 @@ Verify = Callable[[Any, Any, Any, Any], Any]
 
 def right(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
     arrays = (target_probs, draft_probs, draft_tokens, uniforms)
-    return verify_chain(*(a[None] for a in arrays), validate=False).tokens[0]
+    return verify_probs(*(a[None] for a in arrays), validate=False).tokens[0]
 
 
 def verifier(

@@ -14,7 +14,7 @@ from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, Report, lossless
 from otm.audit.adapters import flashinfer, huggingface, vllm
 from otm.audit.instances import INSTANCES
 from otm.errors import MissingDependencyError
-from otm.kernels import reference
+from otm.kernels import verify_probs
 
 torch = pytest.importorskip("torch")
 
@@ -78,13 +78,13 @@ def test_runs_leave_the_generator_of_torch_alone_and_repeat_themselves() -> None
     assert torch.equal(torch.get_rng_state(), before)
 
 
-# FlashInfer needs a GPU, and vLLM is large: stand-ins take their arguments, and return what they
+# FlashInfer needs a GPU, and vLLM is large: stand-ins take their arguments and return what they
 # document
 
 
 def _verified(target: Any, draft: Any, drafts: Any, bonus: Any, uniforms: Any) -> Any:
     """Chain verification of tensors, with a bonus that is given."""
-    tokens, accepted = reference.verify_chain(target, draft, drafts.long(), uniforms)
+    tokens, accepted, _ = verify_probs(target, draft, drafts.long(), uniforms)
     rows = torch.arange(len(tokens))
     return tokens.index_put((rows, accepted), torch.where(
         accepted == drafts.shape[1], bonus.long(), tokens[rows, accepted]
@@ -155,9 +155,7 @@ def _chain_speculative_sampling(  # noqa: PLR0917  that of FlashInfer
     assert draft_probs.shape[1] == target_probs.shape[1] - 1 == gamma
     assert draft_token_ids.dtype == torch.int32
     uniforms = torch.rand(batch, gamma + 2, dtype=torch.float64, generator=generator)
-    tokens, accepted = reference.verify_chain(
-        target_probs, draft_probs, draft_token_ids.long(), uniforms
-    )
+    tokens, accepted, _ = verify_probs(target_probs, draft_probs, draft_token_ids.long(), uniforms)
     return tokens.int(), accepted, accepted
 
 

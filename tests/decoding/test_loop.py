@@ -37,8 +37,7 @@ from otm.errors import (
     InvalidUniformsError,
     UnknownMethodError,
 )
-from otm.kernels.block_definition import verify_block
-from otm.kernels.definition import verify_chain as verify_chain_in_kernels
+from otm.kernels import verify_probs
 from otm.models import LanguageModel, Session, TableModel
 from otm.problem import Problem
 
@@ -122,11 +121,12 @@ def test_chain_and_block_decide_as_the_kernels_definitions(seed: int) -> None:
     def for_chain(m: int) -> npt.NDArray[np.float64]:
         return np.array([next(chain_coins), residual] if m == 2 else [bonus])
 
-    expected = verify_chain_in_kernels(target[None], draft[None], drafts, uniforms[None])
+    expected = verify_probs(target[None], draft[None], drafts, uniforms[None])
     tokens = expected.tokens[0][: expected.accepted[0] + 1]
     assert verify_chain(root, law, for_chain) == tuple(tokens.tolist())
 
-    expected = verify_block(target[None], draft[None], drafts, uniforms[None])
+    of_batch = (target[None], draft[None], drafts, uniforms[None])
+    expected = verify_probs(*of_batch, rule="block")
     accepted = int(expected.accepted[0])
     tests = coins[::-1][: gamma - accepted + (accepted > 0)]
     last = bonus if accepted == gamma else residual

@@ -69,7 +69,7 @@ def assert_step_lossless(
     end: int | None = None,
 ) -> None:
     target, draft = models(vocabulary, seed)
-    law = one_step(target, draft, verify, branching=branching, gamma=gamma, eos_token_id=end)
+    law = one_step(target, draft, verify, branching=branching, gamma=gamma, end=end)
     length = gamma + 1
     assert continued_distribution(law, target, PROMPT, length, end) == sequence_distribution(
         target, PROMPT, length, end
@@ -81,7 +81,7 @@ def assert_step_lossless(
 def test_chain_continued_by_the_target_has_its_law(
     verify: Verifier, gamma: int, end: int | None
 ) -> None:
-    assert_step_lossless(3, gamma, 1, verify, seed=gamma, eos_token_id=end)
+    assert_step_lossless(3, gamma, 1, verify, seed=gamma, end=end)
 
 
 @pytest.mark.parametrize("rule", [KSeq, RecursiveRejection], ids=["k-Seq", "recursive rejection"])
@@ -89,7 +89,7 @@ def test_chain_continued_by_the_target_has_its_law(
 def test_spectr_with_the_rules_own_uniforms(
     rule: type[KSeq | RecursiveRejection], vocabulary: int, gamma: int, k: int
 ) -> None:
-    assert_step_lossless(vocabulary, gamma, k, spectr_verifier(rule), seed=4, eos_token_id=1)
+    assert_step_lossless(vocabulary, gamma, k, spectr_verifier(rule), seed=4, end=1)
 
 
 @pytest.mark.parametrize("branching", [2, (1, 2)], ids=str)

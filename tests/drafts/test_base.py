@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -181,15 +182,17 @@ def test_to_exact_is_the_same_law(drafts: DraftDistribution) -> None:
         assert abs(F(probability) - expected) <= expected * F(1e-14) + F(2.0**-1020)
 
 
-def law_of(kind: str) -> DraftDistribution:
+def law_of(kind: str, tokens: Any = None) -> DraftDistribution:
     p = [0.5, 0.25, 0.25]
+    a, b, c = range(3) if tokens is None else tokens
+    size = 3 if tokens is None else None
     return {
-        "iid": IID(p, 2),
-        "without replacement": WithoutReplacement(p, 2),
-        "greedy": Greedy(p, 2),
-        "hub": HubPairs(p),
-        "independent": Independent([p, p]),
-        "joint": Joint({(0, 1): 0.5, (2, 2): 0.5}, 3),
+        "iid": IID(p, 2, tokens=tokens),
+        "without replacement": WithoutReplacement(p, 2, tokens=tokens),
+        "greedy": Greedy(p, 2, tokens=tokens),
+        "hub": HubPairs(p, tokens=tokens),
+        "independent": Independent([p, p], tokens=tokens),
+        "joint": Joint({(a, b): 0.5, (c, c): 0.5}, size, tokens=tokens),
     }[kind]
 
 
@@ -228,14 +231,55 @@ def test_an_exact_law_is_sampled_too(kind: str, exact: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_messages_call_tokens_by_the_names_given(kind: str) -> None:
-    drafts, names = law_of(kind), np.array([70, 80, 90])
-    possible = {tokens for tokens, _ in drafts.tuples()}
+def test_messages_call_tokens_by_their_ids(kind: str) -> None:
+    drafts, names = law_of(kind, [70, 80, 90]), np.array([70, 80, 90])
+    possible = {tokens for tokens, _ in drafts.position_tuples()}
     for tokens in itertools.product(range(3), repeat=2):
         if tokens not in possible:
             with pytest.raises(InvalidDraftsError) as caught:
-                drafts.check(tokens, names=names)
+                drafts.check(names[[*tokens]])
             assert str([*names[[*tokens]].tolist()]) in str(caught.value)
+    with pytest.raises(InvalidDraftsError, match="draft token 0 has probability 0"):
+        drafts.check([0, 70])
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_token_ids_are_those_of_the_positions(kind: str, exact: bool) -> None:
+    """Catches a method that takes or returns positions where ids are due, or the reverse."""
+    ids = np.array([70, 10**12, 10**12 + 5])
+    named, plain = law_of(kind, ids), law_of(kind)
+    if exact:
+        named, plain = named.to_exact(), plain.to_exact()
+    assert named.tokens is not None
+    assert named.tokens.tolist() == ids.tolist()
+    assert plain.tokens is None
+    assert [(tuple(ids[[*x]].tolist()), w) for x, w in plain.tuples()] == list(named.tuples())
+    assert list(plain.tuples()) == list(named.position_tuples())
+    uniforms = np.random.default_rng(3).random((20, plain.uniforms_per_draw))
+    drafts = named.draw(uniforms)
+    assert drafts.tolist() == ids[plain.draw(uniforms)].tolist()
+    assert named.check(drafts).tolist() == drafts.tolist()
+    assert named.positions(drafts).tolist() == plain.draw(uniforms).tolist()
+    assert named.missed(np.array([2, 0])).tolist() == plain.missed(np.array([2, 0])).tolist()
+    assert not named.tokens.flags.writeable
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fractions_become_floats(kind: str) -> None:
+    exact = law_of(kind, [7, 8, 9]).to_exact()
+    floats = exact.to_floats()
+    assert exact.exact
+    assert not floats.exact
+    assert list(floats.tuples()) == list(law_of(kind, [7, 8, 9]).tuples())
+
+
+def test_token_ids_are_not_kept_by_reference() -> None:
+    """Catches ids that change, or become read-only, under whoever gave them."""
+    ids = np.array([3, 9])
+    drafts = IID([0.5, 0.5], 1, tokens=ids)
+    ids[0] = 4
+    assert drafts.check([3]).tolist() == [3]
 
 
 @pytest.mark.parametrize("kind", KINDS)

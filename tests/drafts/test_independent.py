@@ -51,4 +51,4 @@ def test_an_array_of_laws_is_as_good_as_a_list() -> None:
     array = np.array([[0.5, 0.5], [0.25, 0.75]])
     drafts = Independent(array)
     array[:] = 0  # the law has its own copy
-    assert drafts.laws.tolist() == [[0.5, 0.5], [0.25, 0.75]]
+    assert drafts.probs.tolist() == [[0.5, 0.5], [0.25, 0.75]]

@@ -191,8 +191,11 @@ LAW = SparseProbs([0, 1], [0.5, 0.5])
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        (DraftNode((), None, [DraftNode((1,))]), "NoneType as the law"),
-        (DraftNode((), LAW, [DraftNode((1,), None, [DraftNode((1, 0))])]), "NoneType as the law"),
+        (DraftNode((), None, [DraftNode((1,))]), "NoneType as the distribution"),
+        (
+            DraftNode((), LAW, [DraftNode((1,), None, [DraftNode((1, 0))])]),
+            "NoneType as the distribution",
+        ),
         (DraftNode((), LAW, [DraftNode((2,))]), "can give"),
         (DraftNode((), LAW, [DraftNode((3,))]), "tokens 0 to 2"),
         (DraftNode((1,)), "root"),

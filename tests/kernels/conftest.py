@@ -11,23 +11,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from otm.kernels import definition, triton_
-from otm.kernels.multi_draft_checks import coins_of
+from otm.kernels.numpy import chain, distributions
+from otm.kernels.registry import uniforms_per_position
 
-UNCLAMPED = "abs(mass(wanted) - mass(offered))"
+UNCLAMPED = "abs(mass(target) - mass(draft))"
+RESIDUAL = "residual if residual.any()"
 
 MUTANTS = {
-    "u <= ratio": ("offered[x] < wanted[x]", "offered[x] <= wanted[x]"),
-    "draft and target swapped": ("offered[x] < wanted[x]", "wanted[x] < offered[x]"),
-    "residual of the next row": ("mass(wanted) - mass(", "mass(target[i + 1]) - mass("),
-    "residual of the draft": ("mass(wanted) - mass(offered)", "mass(offered) - mass(wanted)"),
-    "residual not clamped": ("np.maximum(mass(wanted) - mass(offered), 0)", UNCLAMPED),
-    "no residual": ("left if left.any() else mass(wanted)", "mass(wanted)"),
-    "the likeliest residual": ("left if left.any()", "left * (left == left.max()) if left.any()"),
-    "bonus of the last row": ("target[len(output)]", "target[-1]"),
-    "bonus of the row before": ("target[len(output)]", "target[max(len(output) - 1, 0)]"),
+    "u <= ratio": ("draft[x] < target[x]", "draft[x] <= target[x]"),
+    "draft and target swapped": ("draft[x] < target[x]", "target[x] < draft[x]"),
+    "residual of the next row": ("mass(target) - mass(", "mass(target_probs[i + 1]) - mass("),
+    "residual of the draft": ("mass(target) - mass(draft)", "mass(draft) - mass(target)"),
+    "residual not clamped": ("np.maximum(mass(target) - mass(draft), 0)", UNCLAMPED),
+    "no residual": (f"{RESIDUAL} else mass(target)", "mass(target)"),
+    "the likeliest residual": (RESIDUAL, f"residual * (residual == residual.max()) {RESIDUAL[9:]}"),
+    "bonus of the last row": ("target_probs[len(output)]", "target_probs[-1]"),
+    "bonus of the row before": (
+        "target_probs[len(output)]",
+        "target_probs[max(len(output) - 1, 0)]",
+    ),
     "one coin for all": ("coins[i]", "coins[0]"),
-    "the coin locates too": ("mass(wanted), for_residual", "mass(wanted), coins[i]"),
+    "the coin locates too": ("mass(target), for_residual", "mass(target), coins[i]"),
     "edges to the left": ('side="right"', 'side="left"'),
     "padding is a draft": ("if x < 0:", "if x < -1:"),
 }
@@ -35,13 +39,18 @@ MUTANTS = {
 
 @pytest.fixture(params=MUTANTS.values(), ids=MUTANTS)
 def mutant(request: pytest.FixtureRequest) -> ModuleType:
-    """`otm.kernels.definition` with one slip."""
+    """`otm.kernels.numpy.chain` with one slip, there or in how it draws tokens."""
     right, wrong = request.param
-    source = inspect.getsource(definition)
-    assert source.count(right) == 1
-    module = ModuleType("mutant")
-    exec(compile(source.replace(right, wrong), "mutant", "exec"), vars(module))
-    return module
+    sources = [inspect.getsource(module) for module in (distributions, chain)]
+    assert sum(source.count(right) for source in sources) == 1
+    mutants = []
+    for source in sources:
+        module = ModuleType("mutant")
+        exec(compile(source.replace(right, wrong), "mutant", "exec"), vars(module))
+        mutants.append(module)
+    drawing, verifying = mutants
+    vars(verifying).update({name: getattr(drawing, name) for name in distributions.__all__})
+    return verifying
 
 
 class Chains(NamedTuple):
@@ -96,7 +105,7 @@ def draw_several(
     gamma: int,
     size: int,
     *,
-    rule: str = "k-seq",
+    rule: str = "grid k-Seq",
 ) -> list[Any]:
     """Draw chains of all lengths that often agree, laws with zeros and ties, uniforms on edges.
 
@@ -114,7 +123,7 @@ def draw_several(
     tokens = (cumulative <= points).sum(axis=3)
     ends = rng.choice([0, 1, gamma, gamma], (batch, count, 1))
     tokens[np.arange(gamma) >= ends] = -1
-    uniforms = rng.random((batch, gamma * coins_of(rule, count) + 2))
+    uniforms = rng.random((batch, gamma * uniforms_per_position(rule, count) + 2))
     uniforms[rng.random(uniforms.shape) < 0.1] = 0
     uniforms[rng.random(uniforms.shape) < 0.1] = 1 - 2.0**-53
     target, draft, tokens, uniforms = map(torch.from_numpy, (*laws, tokens, uniforms))
@@ -134,14 +143,16 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
     New memory is full of NaN and of large numbers, so that to read it is seen.
     """
     torch = pytest.importorskip("torch")
+    from otm.kernels.triton.runtime import compiles
+
     empty = torch.empty
 
     def filled(*shape: Any, **options: Any) -> Any:
-        found = empty(*shape, **options)
-        return found.fill_(math.nan if found.is_floating_point() else 2**30)
+        memory = empty(*shape, **options)
+        return memory.fill_(math.nan if memory.is_floating_point() else 2**30)
 
     monkeypatch.setattr(torch, "empty", filled)
-    if triton_.compiles():
+    if compiles():
         if not torch.cuda.is_available():
             pytest.skip("Triton's kernels need a GPU, or TRITON_INTERPRET=1")
         return "cuda"
@@ -153,5 +164,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
     """Blocks of 8 tokens, so that small vocabularies have many."""
-    monkeypatch.setattr(triton_, "BLOCK", 8)
+    pytest.importorskip("torch")
+    from otm.kernels.triton import runtime
+
+    monkeypatch.setattr(runtime, "BLOCK", 8)
     return 8

@@ -18,13 +18,10 @@ from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
     InvalidUniformsError,
-    MissingDependencyError,
 )
-from otm.kernels import definition
+from otm.kernels import verify_logits, verify_probs
 
 torch = pytest.importorskip("torch")
-
-from otm.kernels import reference  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +60,7 @@ WRONG: list[tuple[dict[str, np.ndarray], type[Exception], str]] = [
     (with_entry("target", (1, 0, 2), math.nan), InvalidDistributionError, "number 0 of chain 1"),
     (with_entry("target", (0, 2, 2), math.inf), InvalidDistributionError, "number 1 of chain 0"),
     (with_entry("target", (0, 1, 2), -0.1), InvalidDistributionError, "number 0 of chain 0"),
-    (with_entry("draft", (0, 1, 3), math.nan), InvalidDistributionError, "law of draft, number 1"),
+    (with_entry("draft", (0, 1, 3), math.nan), InvalidDistributionError, "of draft, number 1 of"),
     ({"draft": np.full((2, 2, 5), 0.2)}, InvalidDistributionError, "at most the target's 4"),
     ({"draft": np.full((2, 1, 4), 0.25)}, InvalidDistributionError, "shape"),
     ({"draft": np.full((2, 2, 4), [0, 0.5, 0.5, 0])}, InvalidDraftsError, "probability 0"),
@@ -78,11 +75,11 @@ WRONG: list[tuple[dict[str, np.ndarray], type[Exception], str]] = [
 def test_errors_are_the_same_in_numpy_and_torch(
     changes: dict[str, np.ndarray], error: type[Exception], message: str
 ) -> None:
-    given = list({**arguments(), **changes}.values())
+    inputs = list({**arguments(), **changes}.values())
     with pytest.raises(error, match=message):
-        definition.verify_chain(*given)
+        verify_probs(*inputs)
     with pytest.raises(error, match=message):
-        reference.verify_chain(*tensors(*given))
+        verify_probs(*tensors(*inputs))
 
 
 WRONG_LOGITS: list[tuple[dict[str, np.ndarray], Any, type[Exception], str]] = [
@@ -105,42 +102,46 @@ WRONG_LOGITS: list[tuple[dict[str, np.ndarray], Any, type[Exception], str]] = [
 def test_errors_of_logits_are_the_same(
     changes: dict[str, np.ndarray], temperature: Any, error: type[Exception], message: str
 ) -> None:
-    given = list({**arguments(), **changes}.values())
+    inputs = list({**arguments(), **changes}.values())
     with pytest.raises(error, match=message):
-        definition.verify_chain_from_logits(*given, temperature)
+        verify_logits(*inputs, temperature=temperature)
     if isinstance(temperature, np.ndarray):
         temperature = torch.from_numpy(temperature)
     with pytest.raises(error, match=message):
-        reference.verify_chain_from_logits(*tensors(*given), temperature)
+        verify_logits(*tensors(*inputs), temperature=temperature)
 
 
 def test_temperatures_that_are_no_numbers_are_refused() -> None:
     """Catches a comparison of None with 0."""
     with pytest.raises(InvalidParameterError, match="of type object"):
-        definition.verify_chain_from_logits(*arguments().values(), np.array([None, 1]))
+        verify_logits(*arguments().values(), temperature=np.array([None, 1]))
 
 
-def test_torch_is_loaded_on_use_and_its_absence_is_explained(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    code = (
-        "import sys, otm.kernels.reference, otm.kernels.baseline; sys.exit('torch' in sys.modules)"
-    )
+def test_torch_is_loaded_on_use_and_its_absence_is_explained() -> None:
+    code = """
+import sys, otm.kernels
+assert "torch" not in sys.modules
+sys.modules["torch"] = None
+for name in ("verify_sigmoid", "sigmoid_distance"):
+    try:
+        getattr(otm.kernels, name)
+    except otm.errors.MissingDependencyError as error:
+        assert "otm[torch]" in str(error)
+    else:
+        raise AssertionError(name)
+"""
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingDependencyError, match=r"otm\[torch\]"):
-        reference.verify_chain(None, None, None, None)
 
 
 def test_arrays_of_another_library_or_device_are_refused() -> None:
-    given = list(arguments().values())
-    with pytest.raises(InvalidInputError, match=r"otm\.kernels\.definition"):
-        reference.verify_chain(*given)
+    inputs = list(arguments().values())
+    with pytest.raises(InvalidInputError, match="beside a target of this kind"):
+        verify_probs(inputs[0], *tensors(*inputs[1:]))
     with pytest.raises(InvalidInputError, match="Tensor"):
-        definition.verify_chain(*tensors(*given))
-    mixed = tensors(*given)
+        verify_probs(torch.from_numpy(inputs[0]), *inputs[1:])
+    mixed = tensors(*inputs)
     with pytest.raises(InvalidInputError, match="devices"):
-        reference.verify_chain(mixed[0].to("meta"), *mixed[1:])
+        verify_probs(mixed[0].to("meta"), *mixed[1:])
     fractions = np.full((2, 3, 4), Fraction(1, 4), dtype=object)
     with pytest.raises(InvalidDistributionError, match="fractions"):
-        definition.verify_chain(fractions, *given[1:])
+        verify_probs(fractions, *inputs[1:])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import otm
 from otm import Problem
 from otm.errors import InvalidParameterError, ProblemTooLargeError
-from otm.optimum.bounds import Bound, bounds, guarantee, lemma_3_by_definition
+from otm.optimum.bounds import Bound, guarantee, lemma_3_by_definition, spectr_bounds
 from otm.optimum.division_factor import bisection_steps, excess, optimal_division_factor
 from otm.testing.strategies import problems
 
@@ -52,7 +52,7 @@ def uniform(d: int, r: int, k: int) -> Problem:
 def test_every_bound_is_on_its_side(problem: Problem) -> None:
     """No tolerance: in fractions a bound that is wrong by rounding is wrong."""
     alpha = brute_force_alpha(problem)
-    proved = bounds(problem)
+    proved = spectr_bounds(problem)
     assert [(bound.kind, bound.source) for bound in proved] == NAMES
     for bound in proved:
         assert isinstance(bound.value, Fraction)
@@ -64,7 +64,7 @@ def test_every_bound_is_on_its_side(problem: Problem) -> None:
 @given(problems(max_tokens=8, max_drafts=40))
 def test_in_floats_they_are_the_exact_ones_up_to_rounding(problem: Problem) -> None:
     """Catches a formula that loses digits, or a value outside [0, 1]."""
-    for bound, exact in zip(bounds(problem), bounds(problem.to_exact()), strict=True):
+    for bound, exact in zip(spectr_bounds(problem), spectr_bounds(problem.to_exact()), strict=True):
         assert type(bound.value) is float
         assert 0 <= bound.value <= 1
         assert abs(bound.value - exact.value) <= 1e-13 * exact.value + 1e-300, bound
@@ -90,7 +90,7 @@ def test_a_bound_is_not_lifted_above_one_by_rounding() -> None:
 
 
 def values(problem: Problem) -> list[float | Fraction]:
-    return [bound.value for bound in bounds(problem)]
+    return [bound.value for bound in spectr_bounds(problem)]
 
 
 def test_which_bounds_are_tight_for_equal_laws() -> None:
@@ -198,7 +198,7 @@ def test_the_limit_of_the_guarantee_is_rounded_down() -> None:
 
 
 def test_bounds_are_frozen_and_plain() -> None:
-    bound = bounds(Problem([0.5, 0.5], [0.25, 0.75], 2))[0]
+    bound = spectr_bounds(Problem([0.5, 0.5], [0.25, 0.75], 2))[0]
     assert bound == Bound("lower", bound.value, bound.formula, bound.source)
     with pytest.raises(AttributeError):
         bound.value = 2.0  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +25,20 @@ from otm.drafts import (
 )
 from otm.errors import InvalidDistributionError, InvalidParameterError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
-from otm.optimum.other_drafts import optimal_value_of, optimum_of
+from otm.optimum.other_drafts import Optimum, optimum_of
 from otm.optimum.solvers.max_flow import minimum_cut_by_max_flow
 from otm.problem import Problem
 from otm.testing.strategies import pairs
 
 F = Fraction
+
+
+def optimum(drafts: DraftDistribution, target: object, **options: Any) -> Optimum:
+    return optimum_of(Problem(drafts, target), **options)
+
+
+def optimal_value(drafts: DraftDistribution, target: object, **options: Any) -> Number | Interval:
+    return optimum(drafts, target, **options).value
 
 
 def small_law(rng: np.random.Generator, n: int) -> list[Fraction]:
@@ -57,9 +66,9 @@ def test_the_closed_forms_are_the_maximum_flow(block: int) -> None:
         n, k = int(rng.integers(1, 7)), int(rng.integers(1, 6))
         target = np.array(small_law(rng, n))
         for drafts in closed_forms(small_law(rng, n), k):
-            optimum = optimum_of(drafts, target)
-            assert optimum.value == minimum_cut_by_max_flow(drafts, target).value, (seed, drafts)
-            assert optimum.value == cut_value(drafts, target, optimum.cut.tokens.tolist())
+            best = optimum(drafts, target)
+            assert best.value == minimum_cut_by_max_flow(drafts, target).value, (seed, drafts)
+            assert best.value == cut_value(drafts, target, best.cut.tokens.tolist())
 
 
 @settings(max_examples=60)
@@ -67,8 +76,8 @@ def test_the_closed_forms_are_the_maximum_flow(block: int) -> None:
 def test_the_closed_forms_on_the_laws_that_break_rules(pair: tuple[Law, Law], k: int) -> None:
     draft, target = pair
     for drafts in closed_forms(draft, k):
-        found = optimal_value_of(drafts, target)
-        assert found == minimum_cut_by_max_flow(drafts, target).value
+        best = optimal_value(drafts, target)
+        assert best == minimum_cut_by_max_flow(drafts, target).value
 
 
 @given(pairs(), st.integers(1, 4))
@@ -76,10 +85,10 @@ def test_floats_agree_with_fractions(pair: tuple[Law, Law], k: int) -> None:
     draft, target = pair
     exact = Problem(draft, target, 1).to_exact().target
     for drafts in closed_forms(draft, k):
-        value = optimal_value_of(drafts, target)
+        value = optimal_value(drafts, target)
         assert isinstance(value, float)
         assert 0 <= value <= 1
-        assert value == pytest.approx(float(optimal_value_of(drafts.to_exact(), exact)), abs=1e-13)
+        assert value == pytest.approx(float(optimal_value(drafts.to_exact(), exact)), abs=1e-13)
 
 
 @given(pairs(exact=True), st.integers(1, 3))
@@ -88,33 +97,33 @@ def test_the_greedy_formula(pair: tuple[Law, Law], k: int) -> None:
     draft, target = pair
     drafts = Greedy(draft, k)
     beyond = np.minimum(target, drafts.last)
-    assert optimal_value_of(drafts, target) == target[drafts.sure].sum() + beyond.sum()
+    assert optimal_value(drafts, target) == target[drafts.sure].sum() + beyond.sum()
 
 
 @given(pairs(exact=True))
 def test_hub_pairs_are_worth_what_greedy_pairs_are(pair: tuple[Law, Law]) -> None:
     draft, target = pair
-    assert optimal_value_of(HubPairs(draft), target) == optimal_value_of(Greedy(draft, 2), target)
+    assert optimal_value(HubPairs(draft), target) == optimal_value(Greedy(draft, 2), target)
 
 
 @given(pairs(exact=True), st.integers(1, 4))
 def test_repeated_drafts_are_never_better(pair: tuple[Law, Law], k: int) -> None:
     """A theorem: i.i.d. drafts are drafts without replacement of which some were repeated."""
     draft, target = pair
-    with_replacement = optimal_value_of(IID(draft, k), target)
-    assert with_replacement <= optimal_value_of(WithoutReplacement(draft, k), target)
+    with_replacement = optimal_value(IID(draft, k), target)
+    assert with_replacement <= optimal_value(WithoutReplacement(draft, k), target)
 
 
 def test_greedy_drafts_can_be_better_or_worse() -> None:
     """No order holds between greedy and random drafts, and none is claimed."""
     p, q = [F(1, 2), F(1, 4), F(1, 4)], [F(0), F(1, 2), F(1, 2)]
-    greedy, without = (optimal_value_of(law(p, 2), q) for law in (Greedy, WithoutReplacement))
+    greedy, without = (optimal_value(law(p, 2), q) for law in (Greedy, WithoutReplacement))
     assert (greedy, without) == (1, 1)
     q = [F(1), F(0), F(0)]
-    greedy, without = (optimal_value_of(law(p, 2), q) for law in (Greedy, WithoutReplacement))
+    greedy, without = (optimal_value(law(p, 2), q) for law in (Greedy, WithoutReplacement))
     assert (greedy, without) == (1, F(5, 6))
     p, q = [F(3, 5), F(1, 5), F(1, 5)], [F(0), F(1, 2), F(1, 2)]
-    assert optimal_value_of(Greedy(p, 1), q) == optimal_value_of(WithoutReplacement(p, 1), q)
+    assert optimal_value(Greedy(p, 1), q) == optimal_value(WithoutReplacement(p, 1), q)
 
 
 @given(pairs(exact=True))
@@ -122,7 +131,7 @@ def test_one_draft_is_one_draft(pair: tuple[Law, Law]) -> None:
     draft, target = pair
     expected = np.minimum(draft, target).sum()
     for drafts in (*closed_forms(draft, 1)[:3], Independent([draft])):
-        assert optimal_value_of(drafts, target) == expected
+        assert optimal_value(drafts, target) == expected
 
 
 def test_prefixes_are_not_optimal_for_independent_drafts() -> None:
@@ -133,29 +142,29 @@ def test_prefixes_are_not_optimal_for_independent_drafts() -> None:
     assert len({*ratio}) == 4  # no ties: there is one order
     order = np.argsort(ratio)
     prefixes = [cut_value(drafts, target, order[:j].tolist()) for j in range(5)]
-    optimum = optimum_of(drafts, target)
-    assert optimum.value == F(29, 30)
+    best = optimum(drafts, target)
+    assert best.value == F(29, 30)
     assert min(prefixes) == 1
-    assert cut_value(drafts, target, optimum.cut.tokens.tolist()) == F(29, 30)
+    assert cut_value(drafts, target, best.cut.tokens.tolist()) == F(29, 30)
 
 
 def test_equal_independent_laws_are_the_iid_law() -> None:
     p, q = [F(1, 2), F(1, 3), F(1, 6)], [F(1, 6), F(1, 6), F(2, 3)]
     for k in (1, 2, 3):
         expected = minimum_cut(Problem(p, q, k)).value
-        assert optimal_value_of(Independent([p] * k), q) == expected
-        assert optimal_value_of(Joint(IID(p, k).tuples(), 3), q) == expected
+        assert optimal_value(Independent([p] * k), q) == expected
+        assert optimal_value(Joint(IID(p, k).tuples(), 3), q) == expected
 
 
 def test_eight_tokens_and_four_drafts_are_exact() -> None:
     rng = np.random.default_rng(8)
     laws, target = [small_law(rng, 8) for _ in range(4)], small_law(rng, 8)
-    value = optimal_value_of(Independent(laws), target)
+    value = optimal_value(Independent(laws), target)
     assert isinstance(value, Fraction)
-    floats = optimal_value_of(np_independent(laws), np.array(target, dtype=float))
+    floats = optimal_value(np_independent(laws), np.array(target, dtype=float))
     assert floats == pytest.approx(float(value), abs=1e-15)
     sets = [list(s) for size in range(9) for s in itertools.combinations(range(8), size)]
-    masses = Independent(laws).laws
+    masses = Independent(laws).probs
 
     def cut(tokens: list[int]) -> Number:
         inside = masses[:, tokens].sum(axis=1) if tokens else np.array([F(0)])
@@ -171,23 +180,23 @@ def np_independent(laws: list[list[Fraction]]) -> Independent:
 def test_larger_laws_give_an_interval_and_never_a_number() -> None:
     rng = np.random.default_rng(0)
     laws, target = rng.dirichlet(np.ones(60), 3), rng.dirichlet(np.ones(60))
-    optimum = optimum_of(Independent(laws), target, tolerance=1e-3)
-    assert isinstance(optimum.value, Interval)
-    assert 0 < optimum.value.gap <= 1e-3
-    assert optimum.cut.value == optimum.value.upper
-    closer = optimal_value_of(Independent(laws), target, iterations=500, tolerance=0)
+    best = optimum(Independent(laws), target, tolerance=1e-3)
+    assert isinstance(best.value, Interval)
+    assert 0 < best.value.gap <= 1e-3
+    assert best.cut.value == best.value.upper
+    closer = optimal_value(Independent(laws), target, iterations=500, tolerance=0)
     assert isinstance(closer, Interval)
-    assert closer.gap < optimum.value.gap
-    assert closer.lower <= optimum.value.upper
-    assert optimum.value.lower <= closer.upper
+    assert closer.gap < best.value.gap
+    assert closer.lower <= best.value.upper
+    assert best.value.lower <= closer.upper
 
 
 def test_the_interval_holds_the_closed_form_at_full_size() -> None:
     """i.i.d. drafts passed off as independent ones: an oracle at a size that no flow reaches."""
     rng = np.random.default_rng(5)
     p, q = rng.dirichlet(np.full(5_000, 0.3), 2)
-    value = optimal_value_of(IID(p, 2), q)
-    interval = optimal_value_of(Independent([p, p]), q)
+    value = optimal_value(IID(p, 2), q)
+    interval = optimal_value(Independent([p, p]), q)
     assert isinstance(interval, Interval)
     assert interval.lower <= value <= interval.upper
     assert interval.gap <= 1e-5
@@ -197,26 +206,26 @@ def test_the_interval_holds_the_closed_form_at_full_size() -> None:
 def test_results_are_exact_only_if_both_laws_are(law: type) -> None:
     p, q = [F(1, 2), F(1, 4), F(1, 4)], [F(1, 4), F(1, 4), F(1, 2)]
     floats = [float(x) for x in p], [float(x) for x in q]
-    exact = optimal_value_of(law(p, 2), q)
+    exact = optimal_value(law(p, 2), q)
     assert isinstance(exact, Fraction)
     for draft, target in ((p, floats[1]), (floats[0], q), floats):
-        value = optimal_value_of(law(draft, 2), target)
+        value = optimal_value(law(draft, 2), target)
         assert isinstance(value, float)
         assert value == pytest.approx(float(exact), abs=1e-15)
-    assert isinstance(optimal_value_of(law(p, 2), [0, 0, 1]), Fraction)
+    assert isinstance(optimal_value(law(p, 2), [0, 0, 1]), Fraction)
 
 
 def test_targets_on_another_vocabulary_are_refused() -> None:
     with pytest.raises(InvalidDistributionError, match=r"3 tokens and the target law 2"):
-        optimal_value_of(Greedy([0.5, 0.25, 0.25], 2), [0.5, 0.5])
+        optimal_value(Greedy([0.5, 0.25, 0.25], 2), [0.5, 0.5])
     with pytest.raises(InvalidDistributionError, match="target law"):
-        optimal_value_of(Greedy([0.5, 0.5], 2), [0.5, 0.6])
+        optimal_value(Greedy([0.5, 0.5], 2), [0.5, 0.6])
 
 
 def test_drafts_without_replacement_at_full_vocabulary() -> None:
     rng = np.random.default_rng(2)
     p, q = rng.dirichlet(np.full(20_000, 0.3), 2)
-    without, with_ = (optimal_value_of(law(p, 4), q) for law in (WithoutReplacement, IID))
+    without, with_ = (optimal_value(law(p, 4), q) for law in (WithoutReplacement, IID))
     assert isinstance(without, float)
     assert isinstance(with_, float)
     assert with_ < without <= q[p > 0].sum()
@@ -225,20 +234,20 @@ def test_drafts_without_replacement_at_full_vocabulary() -> None:
 def test_large_exact_problems_say_what_to_do() -> None:
     p = [F(1, 60)] * 60
     with pytest.raises(ProblemTooLargeError, match="floats"):
-        optimal_value_of(WithoutReplacement(p, 4), p)
-    with pytest.raises(ProblemTooLargeError, match="optimal_value_of"):
+        optimal_value(WithoutReplacement(p, 4), p)
+    with pytest.raises(ProblemTooLargeError, match=r"otm\.alpha"):
         minimum_cut_by_max_flow(Independent([p] * 4), np.array(p))
 
 
 def test_parameters_of_the_interval_are_checked() -> None:
     laws = np.full((4, 50), 0.02)
     with pytest.raises(InvalidParameterError, match="iterations"):
-        optimal_value_of(Independent(laws), laws[0], iterations=0)
+        optimal_value(Independent(laws), laws[0], iterations=0)
 
 
 def test_tokens_of_subnormal_probability_are_told_apart() -> None:
     # bug: q/p overflowed for all of them, and the order of the prefixes was any
     drafts = WithoutReplacement([5e-324, 5e-324, 5e-324, 1.0], k=2)
     target = [0.2, 0.4, 0.2, 0.2]
-    exact = optimal_value_of(drafts.to_exact(), to_exact(np.array(target)))
-    assert optimal_value_of(drafts, target) == pytest.approx(float(exact), abs=1e-13)
+    exact = optimal_value(drafts.to_exact(), to_exact(np.array(target)))
+    assert optimal_value(drafts, target) == pytest.approx(float(exact), abs=1e-13)

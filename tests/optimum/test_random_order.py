@@ -148,7 +148,7 @@ def test_rounding_is_outwards() -> None:
 def test_fractions_and_floats_have_the_same_bounds() -> None:
     drafts, target = instance(1)
     assert isinstance(drafts, Independent)
-    floats = Independent(drafts.laws.astype(float))
+    floats = Independent(drafts.probs.astype(float))
     a, _ = bounds_by_random_order(drafts, target)
     b, _ = bounds_by_random_order(floats, target.astype(float))
     assert a.lower == pytest.approx(b.lower, abs=1e-9)

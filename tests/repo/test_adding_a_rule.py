@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
+import sys
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import product
@@ -28,7 +29,8 @@ F = Fraction
 def rule_of_the_page() -> Any:
     """Run the imports and the classes of the page, and no other example of it."""
     text = re.sub("^```.*$", "", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    names: dict[str, Any] = {"__name__": PAGE.stem}
+    module = sys.modules["first_draft"] = ModuleType("first_draft")  # where pickle looks for it
+    names = vars(module)
     for example in doctest.DocTestParser().get_examples(text):
         if IMPORT_OR_CLASS.match(example.source):
             exec(example.source, names)

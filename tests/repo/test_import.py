@@ -32,7 +32,6 @@ LAYERS = [
     {"coupling"},
     {"proof"},
     {"solution"},
-    {"batch", "on_tokens"},
     {"solve"},
     {"comparison"},
     {"otm"},

@@ -14,13 +14,14 @@ import otm.errors
 import otm.optimum.bounds
 import otm.optimum.cut
 from otm import Certificate, Interval, Problem, Solution, SparseProbs
-from otm.batch import SolutionRows
 from otm.coupling import PLANS, ResidualPlan, Selection, TransportPlan
-from otm.on_tokens import DraftsOnTokens, OnTokens, SparseSolution
+from otm.drafts import DraftDistribution
 
 NAMES = {
     "otm": [
         "Certificate",
+        "ComparedRule",
+        "Comparison",
         "Interval",
         "OTMError",
         "Problem",
@@ -52,8 +53,7 @@ NAMES = {
         "speculative_sampling",
     ],
     "otm.audit.adapters.otm_verifiers": [
-        "chain_kernel",
-        "multi_draft_kernel",
+        "kernel",
         "spectr_step",
         "speculative_loop",
     ],
@@ -65,27 +65,28 @@ NAMES = {
         "SUSPECTED",
         "KnownBug",
     ],
-    "otm.batch": [
-        "SolutionRows",
-        "solve_rows",
-    ],
-    "otm.comparison": [
-        "ComparedRule",
-        "Comparison",
-        "compare",
+    "otm.certificate": [
+        "CertificateRefusedError",
+        "check",
+        "load",
     ],
     "otm.coupling": [
         "PLANS",
+        "AcceptanceRule",
         "ArgmaxLenientPlan",
+        "Distance",
         "GreedyRule",
+        "GridKSeq",
         "ImportanceSelection",
         "KSeq",
         "LenientPlan",
+        "LevelsPlan",
         "ListCoupling",
         "MaximalCoupling",
         "NaiveTargetSampling",
         "NonIterativeRejection",
         "OptimalPlan",
+        "PlanBuilder",
         "RecursiveRejection",
         "RecursiveRejectionWithoutReplacement",
         "ResidualPlan",
@@ -94,6 +95,7 @@ NAMES = {
         "TablePlan",
         "TransportPlan",
         "TypicalAcceptance",
+        "acceptance_ratio",
         "distance_to_target",
     ],
     "otm.decoding": [
@@ -159,7 +161,6 @@ NAMES = {
         "InvalidParameterError",
         "InvalidUniformsError",
         "MissingDependencyError",
-        "OTMError",
         "ProblemTooLargeError",
         "SolverError",
         "UnknownMethodError",
@@ -207,9 +208,12 @@ NAMES = {
         "patch_generate",
     ],
     "otm.kernels": [
+        "Verified",
         "Workspace",
-        "verify",
-        "verify_drafts",
+        "sigmoid_distance",
+        "verify_logits",
+        "verify_probs",
+        "verify_sigmoid",
     ],
     "otm.models": [
         "GPT",
@@ -233,38 +237,40 @@ NAMES = {
         "split",
         "train",
     ],
-    "otm.on_tokens": [
-        "DraftsOnTokens",
-        "OnTokens",
-        "SparseSolution",
-        "on_tokens",
-    ],
-    "otm.optimum.bounds": [
+    "otm.optimum": [
         "Bound",
-        "bounds",
-        "guarantee",
-        "lemma_3_by_definition",
-    ],
-    "otm.optimum.cut": [
+        "BoundedOptimum",
         "Cut",
-        "cap_of_value",
-        "minimum_cut",
-        "optimal_cap",
-        "optimal_value",
-    ],
-    "otm.optimum.division_factor": [
-        "bisection_steps",
-        "excess",
-        "optimal_division_factor",
-    ],
-    "otm.optimum.other_drafts": [
         "Optimum",
-        "optimal_value_of",
-        "optimum_of",
-    ],
-    "otm.optimum.top_logprobs": [
+        "acceptance_at_distance",
         "alpha_interval",
         "alpha_interval_from_logprobs",
+        "bisection_steps",
+        "bounds_by_random_order",
+        "cap_of_value",
+        "closest_ratio",
+        "excess",
+        "guarantee",
+        "lemma_3_by_definition",
+        "lenient_cap",
+        "lenient_value",
+        "minimum_cut",
+        "optimal_cap",
+        "optimal_division_factor",
+        "optimal_value",
+        "optimum_of",
+        "spectr_bounds",
+    ],
+    "otm.optimum.solvers": [
+        "LinearProgram",
+        "LinearProgramSize",
+        "LinearProgramSolution",
+        "alpha_by_max_flow",
+        "packing_form",
+        "size_of",
+        "solve_cvxpy",
+        "solve_highs",
+        "solve_sinkhorn",
     ],
     "otm.rules": [
         "RULES",
@@ -304,13 +310,22 @@ NAMES = {
 
 ATTRIBUTES: dict[type, list[str]] = {
     Solution: [
-        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "solver_plan", "why",
+        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "sample", "select",
+        "why",
     ],
     Certificate: [
         "build", "cap", "check", "cut", "gap", "load", "lower", "method", "problem", "save",
         "to_document", "upper",
     ],
-    Problem: ["by_ratio", "draft", "drafts", "exact", "k", "n", "target", "to_exact"],
+    Problem: [
+        "by_ratio", "draft", "drafts", "drafts_as", "exact", "ids", "iid", "k", "n", "shape",
+        "target", "to_exact", "to_floats", "tokens", "with_k",
+    ],
+    DraftDistribution: [
+        "check", "distribution_of_last", "distribution_of_one", "draftable", "draw", "exact", "ids",
+        "missed", "n", "position_tuples", "positions", "sample", "to_exact", "to_floats", "tokens",
+        "tuple_count", "tuples", "uniforms_per_draw",
+    ],
     TransportPlan: [
         "acceptance", "acceptance_bounds", "conditional", "drafts", "lossless",
         "output_distribution", "problem", "sample", "select", "uniforms_per_selection",
@@ -324,18 +339,6 @@ ATTRIBUTES: dict[type, list[str]] = {
     Interval: ["exact", "gap", "lower", "upper"],
     SparseProbs: [
         "dense", "draw", "from_dense", "from_support", "of", "probabilities", "tokens",
-    ],
-    SolutionRows: ["alpha", "draft", "k", "sample", "select", "shape", "target"],
-    DraftsOnTokens: [
-        "check", "draw", "k", "law", "positions", "sample", "tokens", "uniforms_per_draw",
-    ],
-    OnTokens: [
-        "acceptance", "acceptance_bounds", "conditional", "drafts", "lossless",
-        "output_distribution", "plan", "sample", "select", "tokens", "uniforms_per_selection",
-    ],
-    SparseSolution: [
-        "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "solution", "tokens",
-        "why",
     ],
 }  # fmt: skip
 
@@ -359,7 +362,7 @@ def test_the_public_names_of_a_module(module: str) -> None:
 
 @pytest.mark.parametrize("cls", ATTRIBUTES, ids=lambda cls: cls.__name__)
 def test_the_public_attributes_of_a_class(cls: type) -> None:
-    fields = {field.name for field in dataclasses.fields(cls)}
+    fields = {field.name for field in getattr(cls, "__dataclass_fields__", {}).values()}
     names = {name for name in (*dir(cls), *fields) if not name.startswith("_")}
     assert sorted(names) == ATTRIBUTES[cls]
 
@@ -379,16 +382,18 @@ def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters()
     own = {
         "ArgmaxLenientPlan": {"accept_probability", "lenience"},
         "GreedyRule": {"accept_probability"},
+        "GridKSeq": {"accept_probability"},
         "ImportanceSelection": {"accept_probability", "selected_distribution", "weights"},
         "KSeq": k_seq,
         "LenientPlan": {*winner, "accepted_ratio", "lenience", "residual_of"},
+        "LevelsPlan": {"accept_probability", "winner_distribution"},
         "ListCoupling": {"couple", "lower_bound"},
         "MaximalCoupling": k_seq,
         "NonIterativeRejection": k_seq,
         "OptimalPlan": winner,
         "RecursiveRejection": {"rounds"},
         "RecursiveRejectionWithoutReplacement": {"acceptance_given"},
-        "TablePlan": {"accept", "from_linear_program", "from_rule"},
+        "TablePlan": {"accept", "from_linear_program", "from_max_flow", "from_rule"},
         "TypicalAcceptance": {"delta", "epsilon", "otherwise", "threshold"},
     }
     classes = {name: getattr(otm.coupling, name) for name in otm.coupling.__all__}

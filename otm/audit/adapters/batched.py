@@ -22,21 +22,7 @@ BatchVerifier = Callable[
 
 
 class Batched(Adapter):
-    """Honest drafts around a verifier of batches.
-
-    Parameters
-    ----------
-    verify : callable
-        The verifier, of NumPy arrays.
-    name : str
-        What reports call it.
-    uniforms : callable
-        From γ and the number of chains to the number m of uniforms of one run.
-    several : bool, optional
-        Whether it takes K chains.
-    exact, repeatable : bool, optional
-        As for `Adapter`.
-    """
+    """Sampled drafts around a verifier of batches; `uniforms(γ, K)` is the number m for one run."""
 
     def __init__(
         self,

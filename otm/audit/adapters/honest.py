@@ -17,20 +17,7 @@ from otm.models.table import TableModel
 
 
 def draw_chain(instance: Instance, source: Randomness) -> Path:
-    """Draw γ drafts of a chain, one after another, with a uniform each.
-
-    Parameters
-    ----------
-    instance : Instance
-        The draft model and γ.
-    source : callable
-        Symbolic uniforms give exact laws, floats fast ones.
-
-    Returns
-    -------
-    tuple of int
-        The drafts.
-    """
+    """Draw a chain of γ drafts, a uniform each: exact with symbolic uniforms, fast with floats."""
     drafts: Path = ()
     uniforms = source(instance.gamma)
     exact = uniforms.dtype == object
@@ -41,27 +28,16 @@ def draw_chain(instance: Instance, source: Randomness) -> Path:
 
 
 def chain_laws(instance: Instance, drafts: Path, exact: bool) -> tuple[Law, Law]:
-    """Laws along a chain of drafts.
+    """Return the target's probs [γ + 1, V] and the draft's [γ, V] along a chain of drafts.
 
-    Returns
-    -------
-    target : array [γ + 1, V]
-        Laws of the target after the prompt and 0, …, γ drafts.
-    draft : array [γ, V]
-        Laws that the drafts were drawn from.  Both arrays are new: a verifier may write into them.
+    Target row i follows the prompt and i drafts.  Both are copies: a verifier may write into them.
     """
     target, draft = _chain_laws(instance, drafts, exact)
     return target.copy(), draft.copy()
 
 
 class InFloats(StatelessModel):
-    """A table of fractions as a model in floats.
-
-    Parameters
-    ----------
-    table : TableModel
-        In fractions.
-    """
+    """A table of fractions as a model in floats."""
 
     def __init__(self, table: TableModel) -> None:
         self.vocabulary = table.vocabulary

@@ -21,11 +21,11 @@ from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import plan_of_tree
 from otm.decoding.verifiers import tree_verifier
-from otm.kernels import verify, verify_drafts
-from otm.kernels.multi_draft_checks import coins_of
+from otm.kernels import verify_probs
+from otm.kernels.registry import uniforms_per_position
 from otm.rules import named
 
-__all__ = ["chain_kernel", "multi_draft_kernel", "spectr_step", "speculative_loop"]
+__all__ = ["kernel", "spectr_step", "speculative_loop"]
 
 ONE_BY_ONE = 64
 """Most rows of one launch in Triton's interpreter, which takes them one after another."""
@@ -143,13 +143,13 @@ def spectr_step(
     return _Loop(f"spectr, {called}{ending}", decode, chains=True)
 
 
-def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
-    """Audit `otm.kernels.verify` of probabilities.
+def kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
+    """Audit `otm.kernels.verify_probs`.
 
     Parameters
     ----------
-    rule : {"chain", "block"}, optional
-        As there.
+    rule : {"chain", "block", "grid k-Seq", "levels"}, optional
+        As there; the first two are for one chain, the others for k chains.
     backend : {"numpy", "torch", "triton"}, optional
         "numpy" is the definition, which is exact; "triton" runs on a GPU, or anywhere if the
         environment variable TRITON_INTERPRET=1 was set before Triton was imported.
@@ -157,7 +157,7 @@ def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
     Returns
     -------
     Adapter
-        For one chain; a batch of runs is one batch there.
+        For one chain or k; a batch of runs is one batch there.
 
     Raises
     ------
@@ -168,54 +168,21 @@ def chain_kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
 
     Examples
     --------
-    >>> chain_kernel("block", "torch").name
+    >>> kernel("block", "torch").name
     'block kernel, torch'
     """
-    check_name("rule", rule, ("chain", "block"))
-    return _kernel(verify, rule, backend, several=False)
-
-
-def multi_draft_kernel(rule: str = "k-seq", backend: str = "numpy") -> Adapter:
-    """Audit `otm.kernels.verify_drafts` of probabilities.
-
-    Parameters
-    ----------
-    rule : {"k-seq", "levels"}, optional
-        As there.
-    backend : {"numpy", "torch", "triton"}, optional
-        As for `chain_kernel`.
-
-    Returns
-    -------
-    Adapter
-        For k chains; a batch of runs is one batch there.
-
-    Raises
-    ------
-    UnknownMethodError, MissingDependencyError
-        As for `chain_kernel`.
-
-    Examples
-    --------
-    >>> multi_draft_kernel("levels").name
-    'levels kernel, numpy'
-    """
-    check_name("rule", rule, ("k-seq", "levels"))
-    return _kernel(verify_drafts, rule, backend, several=True)
-
-
-def _kernel(kernel: Callable[..., Any], rule: str, backend: str, *, several: bool) -> Adapter:
-    check_name("backend", backend, ("numpy", "torch", "triton"))
+    listed = named(rule, "kernel")
+    check_name("backend", backend, listed.backends)
 
     def count(gamma: int, k: int) -> int:
-        return gamma * (coins_of(rule, k) if several else 1) + 2
+        return gamma * uniforms_per_position(rule, k) + 2
 
-    run = partial(kernel, rule=rule, backend=backend)
+    run = partial(verify_probs, rule=rule, backend=backend)
     return Batched(
         partial(_rows, run, backend),
         f"{rule} kernel, {backend}",
         uniforms=count,
-        several=several,
+        several=listed.several,
         exact=backend == "numpy",
     )
 

@@ -251,15 +251,7 @@ KINDS: dict[str, Callable[..., Adapter]] = {"chain": chain, "token": token_rule,
 
 
 def as_adapter(verifier: Any, kind: str | None) -> Adapter:
-    """Make an adapter of an adapter or a plain function.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is neither, or its kind does not show in its parameters.
-    UnknownMethodError
-        If there is no such kind.
-    """
+    """Return an adapter, made of a plain function; without a kind its parameters show which."""
     if isinstance(verifier, Adapter):
         if kind is not None:
             raise InvalidParameterError(

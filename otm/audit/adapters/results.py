@@ -13,23 +13,10 @@ PADDING = -1
 
 
 def as_tokens(result: Any) -> Path:
-    """Read tokens from a list, an array or a tensor, padded or with the number accepted.
+    """Read the tokens [n] of a list, an array or a tensor; −1 at the end is padding.
 
-    Parameters
-    ----------
-    result : array-like [n], or tuple of such and an integer
-        Tokens, of which a −1 at the end and those before it are padding; or the tokens and how many
-        drafts were accepted, so that one more of them counts.
-
-    Returns
-    -------
-    tuple of int
-        Or, where it is nothing of the kind, what was given: the audit then reports it.
-
-    Examples
-    --------
-    >>> as_tokens(np.array([2, 0, -1, -1])), as_tokens(([2, 0, 1], 1)), as_tokens([5])
-    ((2, 0), (2, 0), (5,))
+    Of a tuple (tokens, number accepted) one token more than accepted counts.  Anything else is
+    returned as it is: the audit reports it.
     """
     if isinstance(result, tuple) and len(result) == 2 and np.ndim(to_host(result[0])) == 1:
         tokens, accepted = (np.asarray(to_host(part)) for part in result)

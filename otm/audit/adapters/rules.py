@@ -19,15 +19,7 @@ from otm.problem import Problem
 
 
 class SelectionRule(Adapter):
-    """A rule from problems to plans, with drafts from the law that the plan asks for.
-
-    Parameters
-    ----------
-    rule : callable
-        From a problem to a plan.
-    name : str, optional
-        For reports.
-    """
+    """A rule from problems to plans, with drafts from the distribution that its plan asks for."""
 
     max_tokens = 1
 

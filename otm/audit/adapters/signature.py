@@ -15,13 +15,7 @@ RANDOMNESS = ("uniforms", "rng", "generator", "seed")
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Read the parameters of a function.
-
-    Raises
-    ------
-    InvalidParameterError
-        If they cannot be read.
-    """
+    """Read the parameters of a function; refuse one whose parameters cannot be read."""
     try:
         return dict(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -38,13 +32,7 @@ def required(function: Callable[..., Any]) -> int:
 
 
 def randomness_of(function: Callable[..., Any], before: int) -> str | None:
-    """Name of the parameter by which a function takes randomness, after so many others.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it takes other parameters, or several of these.
-    """
+    """Name of the parameter by which a function takes randomness, after `before` others."""
     parameters = parameters_of(function)
     found = [name for name in RANDOMNESS if name in parameters]
     if any(parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY for name in found):
@@ -61,11 +49,5 @@ def randomness_of(function: Callable[..., Any], before: int) -> str | None:
 
 
 def torch_generator(seed: int) -> Any:
-    """Make a generator of torch, on the CPU.
-
-    Raises
-    ------
-    MissingDependencyError
-        If torch is not installed.
-    """
+    """Make a generator of torch, on the CPU."""
     return require("torch").Generator().manual_seed(seed)

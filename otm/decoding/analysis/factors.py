@@ -184,19 +184,9 @@ def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
 
 
 def geometric_sum(alpha: Law, terms: Law) -> Law:
-    """Sum of α^i for i below a number of terms of at least 1.
+    """Sum of α^i over i < terms, for α in [0, 1] and terms of at least 1: [...], [...] → [...].
 
-    Parameters
-    ----------
-    alpha : array [...]
-        Rates in [0, 1], as `of_one_kind` returns them.
-    terms : array [...]
-        Numbers of terms, of the same kind.
-
-    Returns
-    -------
-    array [...]
-        From 1 to the number of terms.
+    Both of one kind, floats or fractions, as from `of_one_kind`.
     """
     certain = alpha == 1
     left = np.where(certain, 1, 1 - alpha)

@@ -28,14 +28,12 @@ from otm.figures.shipped_pairs import DRAFTS, shipped_laws
 from otm.figures.table import Table
 from otm.gain.paired_means import clustered_mean
 from otm.optimum.cut import optimal_value
-from otm.optimum.other_drafts import optimal_value_of
+from otm.optimum.other_drafts import optimum_of
 from otm.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["data", "draw", "full_data"]
 
 KIND = Kind.EXPERIMENT
 SEED = 0
@@ -70,7 +68,7 @@ def _without_replacement(problem: Problem, rng: np.random.Generator) -> float:
 
 def _best_without_replacement(problem: Problem, _: np.random.Generator) -> float:
     drafts = WithoutReplacement(problem.draft, problem.k)
-    return float(optimal_value_of(drafts, problem.target))
+    return float(optimum_of(Problem(drafts, problem.target)).value)
 
 
 IID_RULES: dict[str, Rule] = {

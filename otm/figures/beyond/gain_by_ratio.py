@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EDGES", "data", "draw", "full_data", "masses_by_bin"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 PAIR = "medium"

@@ -44,8 +44,6 @@ from otm.problem import Problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FRONTIER", "KNOBS", "LossySetting", "data", "draw", "full_data"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 PAIR = "small"

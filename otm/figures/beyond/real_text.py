@@ -24,8 +24,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw", "full_data"]
-
 KIND = Kind.EXPERIMENT
 RULES = (OPTIMUM, K_SEQ, MULTI_ROUND)
 DRAFTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)

@@ -20,8 +20,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.MEASUREMENT
 RECORDED = "linear_program"
 COMMAND = "python -m benchmarks.linear_program"

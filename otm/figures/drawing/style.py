@@ -10,8 +10,6 @@ from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["RULE_LABELS", "RULE_LINES", "label_point", "rule_legend"]
-
 RULE_LINES: dict[str, dict[str, Any]] = {
     OPTIMUM: {"linestyle": "-", "marker": "o", "markersize": 2.4},
     K_SEQ: {"linestyle": "--", "marker": "s", "markersize": 4, "markerfacecolor": "none"},

@@ -13,8 +13,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["comparison_figure", "table_figure"]
-
 FONT_SIZE = 8
 LINE = 0.165
 """Inches from one line of text to the next."""

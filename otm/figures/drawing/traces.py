@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "KINDS",
-    "draw_context",
-    "draw_iteration",
-    "draw_label",
-    "draw_legend",
-    "draw_text",
-    "text_page",
-]
-
 FONT: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": 8}
 """It comes with matplotlib, so that a page looks the same everywhere."""
 

@@ -27,8 +27,6 @@ from otm.models import encode, load
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw", "generation"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 GAMMA = 5

@@ -27,8 +27,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.THEORY
 GAMMAS = (1, 3, 5, 7, 10)
 STEPS = 200

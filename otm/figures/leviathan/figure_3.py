@@ -24,8 +24,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.THEORY
 COSTS = ("0.01", "0.02", "0.05", "0.1")
 LINES = ("-", "--", "-.", ":")

@@ -27,8 +27,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.THEORY
 GAMMAS = (2, 3, 5, 10)
 LINES = ("-", "--", "-.", ":")

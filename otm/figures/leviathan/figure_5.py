@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.MEASUREMENT
 RECORDED = "timeline"
 COMMAND = "python -m benchmarks.timeline --save"

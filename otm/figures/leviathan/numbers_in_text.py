@@ -37,8 +37,6 @@ from otm.problem import Problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.THEORY
 LENIENCE_COST = "0.015"
 STANDARD = (

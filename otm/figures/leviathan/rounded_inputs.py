@@ -8,8 +8,6 @@ from otm.decoding.analysis.choosing_gamma import best_gamma
 from otm.decoding.analysis.factors import walltime_improvement
 from otm.figures.printed import Comparison, agrees, rounding_interval
 
-__all__ = ["improvement_comparison", "improvement_range"]
-
 
 def improvement_range(alpha: str, gamma: int | None, cost: str) -> tuple[float, float]:
     """Find the least and the largest improvement of all α and c that round to the printed ones.

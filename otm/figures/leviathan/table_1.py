@@ -24,8 +24,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PRINTED", "data", "draw"]
-
 KIND = Kind.THEORY
 PRINTED = (
     ("0.6", 2, "1.53", "1.96"),

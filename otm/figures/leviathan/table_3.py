@@ -28,8 +28,6 @@ from otm.gain.paired_means import clustered_mean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PRINTED", "data", "draw"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 PROMPTS, TOKENS = 250, 40

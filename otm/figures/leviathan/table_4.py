@@ -26,8 +26,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PRINTED", "data", "draw"]
-
 KIND = Kind.THEORY
 PRINTED = (
     ("EnDe", "T5-small", 0, 7, "0.75", "0.02", "3.2"),

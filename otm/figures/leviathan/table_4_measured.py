@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm.decoding.analysis.factors import expected_tokens, walltime_improvement
-from otm.figures.recorded_pairs import COMMAND, PAIRS, RECORDED
+from otm.figures.recorded_pairs import PAIRS
 from otm.figures.registry import Kind
 from otm.figures.table import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
 

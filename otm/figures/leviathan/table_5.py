@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PRINTED", "data", "draw", "greedy_lenience", "lenient_output"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 LENIENCES = (1, 0.5, 0.3, 0.1)

@@ -8,8 +8,6 @@ from otm._core.drawing import COLOURS
 from otm.figures.rules import acceptance
 from otm.figures.table import Table
 
-__all__ = ["COLOUR_OF", "MOST_DRAFTS", "bernoulli_acceptance"]
-
 DRAFT = (0.75, 0.25)
 MOST_DRAFTS = 20
 COLOUR_OF = dict(zip((0.1, 0.25, 0.75, 1.0), COLOURS, strict=False))

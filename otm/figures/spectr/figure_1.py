@@ -25,8 +25,6 @@ from otm.models import encode, load
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw", "iteration"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 LENGTH = 4

@@ -26,8 +26,6 @@ from otm.models import encode, load
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw", "iteration"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 DRAFTS = 4

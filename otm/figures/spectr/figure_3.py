@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw", "tree"]
-
 KIND = Kind.EXPERIMENT
 SEED = figure_2.SEED
 LEFT, COLUMN = 3, 11

@@ -22,8 +22,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.THEORY
 HEADS = (0.25, 0.1, 0.75, 1.0)  # the constant curve first, so that it covers no other
 RULES = (OPTIMUM, K_SEQ)

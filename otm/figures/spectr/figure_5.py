@@ -24,8 +24,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.THEORY
 VOCABULARY = 120
 SUPPORTS = (12, 24, 40, 60, 120)

@@ -23,8 +23,6 @@ from otm.figures.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.THEORY
 HEADS = (0.1, 0.75, 1.0)
 RULES = (OPTIMUM, K_SEQ, MULTI_ROUND)

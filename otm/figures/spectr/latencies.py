@@ -12,8 +12,6 @@ from otm.figures.table import Cell, Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Printed", "draw_latencies", "latencies"]
-
 BATCHES = (1, 2, 4, 8)
 
 

@@ -21,8 +21,6 @@ from otm.coupling.build import PlanBuilder
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
 
-__all__ = ["expected_steps", "survivors", "survivors_along"]
-
 Floats = npt.NDArray[np.float64]
 Polynomial = npt.NDArray[np.complex128]
 

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from otm._core.drawing import journal_style
 from otm.figures.drawing.tables import table_figure
-from otm.figures.recorded_pairs import COMMAND, PAIRS, RECORDED
+from otm.figures.recorded_pairs import PAIRS
 from otm.figures.registry import Kind
 from otm.figures.table import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
 QUANTITIES = ("block_efficiency", "speed")

@@ -14,15 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from otm._core.drawing import journal_style
-from otm.figures.recorded_pairs import COMMAND, RECORDED
 from otm.figures.registry import Kind
 from otm.figures.spectr.latencies import Printed, draw_latencies, latencies
 from otm.figures.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["COMMAND", "RECORDED", "data", "draw"]
 
 KIND = Kind.MEASUREMENT
 

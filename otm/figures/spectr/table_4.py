@@ -36,8 +36,6 @@ from otm.gain.paired_means import clustered_mean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw", "full_data"]
-
 KIND = Kind.EXPERIMENT
 SEED = 0
 SEEDS = 3

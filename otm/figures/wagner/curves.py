@@ -12,8 +12,6 @@ from otm.figures.wagner.profiles import METHODS, devices
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["curves", "draw_panel"]
-
 LINES: dict[str, dict[str, Any]] = {
     "baseline": {"linestyle": "-", "marker": "o", "markersize": 2.4, "color": COLOURS[0]},
     "exact": {"linestyle": "--", "marker": "s", "markersize": 3.2, "color": COLOURS[1]},

@@ -20,8 +20,6 @@ from otm.figures.wagner.profiles import device_note
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.MEASUREMENT
 RECORDED, COMMAND = profiles.RECORDED, profiles.COMMAND
 MODELS = ("Llama2", "Whisper", "Qwen", "Gemma")

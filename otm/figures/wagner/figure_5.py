@@ -17,8 +17,6 @@ from otm.figures.wagner.figure_4 import draw_memory
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.MEASUREMENT
 RECORDED, COMMAND = profiles.RECORDED, profiles.COMMAND
 MODELS = ("Whisper",)

@@ -22,8 +22,6 @@ import numpy.typing as npt
 from otm._core.optional import require
 from otm.figures.shipped_pairs import logits_at, prompts_of_text, texts_of_target
 
-__all__ = ["SOFTMAX", "Outputs", "distance", "logits_at_contexts", "outputs", "weights"]
-
 SOFTMAX = "softmax"
 """In the place of a scale."""
 

@@ -9,18 +9,6 @@ import numpy.typing as npt
 
 from otm.gain.paired_means import Estimate, ratio_of_totals
 
-__all__ = [
-    "COMMAND",
-    "METHODS",
-    "RECORDED",
-    "Device",
-    "device_note",
-    "devices",
-    "percent",
-    "reduction",
-    "totals",
-]
-
 RECORDED = "profiles-*"
 COMMAND = "python -m benchmarks.profiles --save"
 

@@ -20,8 +20,6 @@ from otm.figures.wagner.outputs import (
 )
 from otm.gain.paired_means import clustered_mean
 
-__all__ = ["ALL_ACCEPTED", "HALF", "NO_LAW", "POWERS", "SINGLE", "name_of", "scales", "shown_scale"]
-
 POWERS = (1, 2, 3, 4, 5)
 """The paper has 1, 3, 4 and 5."""
 

@@ -23,8 +23,6 @@ from otm.figures.wagner.texts import draw_texts, texts
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.MEASUREMENT
 RECORDED, COMMAND = profiles.RECORDED, profiles.COMMAND
 

@@ -23,8 +23,6 @@ from otm.figures.wagner.scales import ALL_ACCEPTED, NO_LAW, scales, shown_scale
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.EXPERIMENT
 DRAFT = "small"
 PROMPTS, TOKENS = 64, 64

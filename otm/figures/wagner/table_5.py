@@ -32,8 +32,6 @@ from otm.figures.wagner.profiles import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.MEASUREMENT
 RECORDED, COMMAND = profiles.RECORDED, profiles.COMMAND
 PARTS = ("draft", "target", "verification")

@@ -22,8 +22,6 @@ from otm.figures.wagner.profiles import BASELINE, METHODS, device_note, devices,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.MEASUREMENT
 RECORDED, COMMAND = profiles.RECORDED, profiles.COMMAND
 

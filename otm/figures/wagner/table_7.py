@@ -30,8 +30,6 @@ from otm.figures.wagner.scales import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data", "draw"]
-
 KIND = Kind.EXPERIMENT
 PROMPTS, TOKENS = 64, 64
 SEED = 0

@@ -12,6 +12,7 @@ prompts.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,19 +27,18 @@ from otm.figures.shipped_pairs import DRAFTS, SIZES, logits_at, prompts_of_text,
 from otm.figures.table import Cell, Table
 from otm.figures.wagner.outputs import SOFTMAX, distance, outputs, weights
 from otm.gain.paired_means import clustered_mean
-from otm.kernels import baseline, reference, sigmoid
 from otm.models import load
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["data", "draw"]
 
 KIND = Kind.EXPERIMENT
 GAMMAS = (3, 5, 10, 15)
 METHODS = ("baseline", "exact", "sigmoid")
 PROMPTS, WINDOWS = 32, 8
 PROMPT = 64
+SCALE = 1e4
+"""Of the sigmoids, ±: that of the paper's summaries."""
 STRIDE = 16
 """Tokens between the windows of a text that chains are drafted after."""
 COINS = 16
@@ -61,7 +61,7 @@ def data(prompts: int = PROMPTS, windows: int = WINDOWS) -> Table:
     for name in progress(DRAFTS, len(DRAFTS), "table_8"):
         given, wanted, offered = _chains(name, contexts)
         exact, drawn = (weights(x[:, 0], SOFTMAX, "float64") for x in (wanted, offered))
-        used = (weights(x[:, 0], sigmoid.SCALES[1], "float32") for x in (wanted, offered))
+        used = (weights(x[:, 0], SCALE, "float32") for x in (wanted, offered))
         away = float(distance(outputs(drawn, *used).law, exact).mean())
         for gamma in GAMMAS:
             for method, accepted in _verify(given, wanted, offered, gamma).items():
@@ -85,6 +85,9 @@ def _chains(name: str, contexts: Any) -> tuple[Any, Any, Any]:
 def _verify(given: Any, wanted: Any, offered: Any, gamma: int) -> dict[str, Any]:
     """Count the accepted drafts [coins, chains] of each method, for the same uniforms."""
     torch = require("torch")
+    from otm.kernels import verify_logits, verify_sigmoid
+    from otm.kernels.torch import baseline
+
     target, draft = (
         torch.from_numpy(x).float() for x in (wanted[:, : gamma + 1], offered[:, :gamma])
     )
@@ -95,11 +98,11 @@ def _verify(given: Any, wanted: Any, offered: Any, gamma: int) -> dict[str, Any]
         uniforms = torch.from_numpy(rng.random((len(tokens), max(GAMMAS) + 2))[:, : gamma + 2])
         chain = (target, draft, tokens, uniforms)
         for method, verify in (
-            ("baseline", baseline.verify_chain_from_logits),
-            ("exact", reference.verify_chain_from_logits),
-            ("sigmoid", sigmoid.verify_chain),
+            ("baseline", baseline.verify_from_logits),
+            ("exact", partial(verify_logits, validate=False)),
+            ("sigmoid", partial(verify_sigmoid, validate=False)),
         ):
-            found[method].append(verify(*chain, validate=False).accepted.numpy())
+            found[method].append(verify(*chain).accepted.numpy())
     return {method: np.array(accepted) for method, accepted in found.items()}
 
 

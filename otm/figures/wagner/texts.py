@@ -22,8 +22,6 @@ from otm.figures.wagner.profiles import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Ranges", "draw_texts", "texts"]
-
 Ranges = Mapping[tuple[str, str], str]
 """What the paper reports, by model and method."""
 

@@ -34,44 +34,50 @@ from otm.models.huggingface.model import HuggingFaceModel, check_loaded, check_s
 
 
 class AssistedDecoding:
-    """A decoding loop for `generate` of transformers, given to it as `custom_generate`.
+    """A decoding loop for `generate` of transformers, passed to it as `custom_generate`.
 
-    The output is that of `generate` without an assistant: token for token if `do_sample` is false,
-    up to ties that rounding decides, and otherwise in law.  Seeds come from `torch.manual_seed`.
+    The output is that of `generate` without an assistant: with `do_sample=False` token for token,
+    up to ties that rounding decides, and otherwise in distribution.  `torch.manual_seed` seeds it.
 
     Parameters
     ----------
     assistant : PreTrainedModel
         The draft model.
     k : int or tuple of int, optional
-        Number of chains of drafts, or the numbers of children at the levels of a prefix tree; with
-        one chain and the rule "k-Seq" this is speculative sampling as transformers knows it.
+        Number of chains of drafts, or the number of children at each level of a prefix tree; one
+        chain with the rule "k-Seq" is the speculative sampling of transformers.
     gamma : int or GammaPolicy, optional
-        Length of the chains, or depth of the tree.
+        Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
         As for `otm.decoding.spectr`.
     vocabulary : int, optional
         Number of tokens, if the two models pad it to different sizes.
     streamer : BaseStreamer, optional
-        Where to put tokens as soon as they are known; for one prompt.
+        Receives tokens as soon as they are known; for one prompt only.
 
     Raises
     ------
-    InvalidInputError
-        If the assistant is no such model, or a parameter is outside its range.
+    InvalidParameterError
+        If the assistant is no loaded model, or a parameter is out of range.
+    InvalidDraftCountError
+        If a number of chains or children is not an integer of at least 1.
+    ProblemTooLargeError
+        If the tree has more than 65,536 paths.
+    UnknownMethodError
+        If there is no rule of this name for several drafts of a token.
 
     Attributes
     ----------
     generation : Generation or None
-        All steps of the last call, such as for its `block_efficiency`.
+        All steps of the last call, with its `block_efficiency`.
 
     Notes
     -----
-    Sampling parameters are `temperature`, `top_k`, `top_p` and `min_p`, and act on the assistant
-    too.  Beams, penalties and all other processors of logits are refused, and so are scores and
-    hidden states as output.  Stopping criteria see one sequence at a time, after each token.
-    `generate` does not pass on a streamer, a tokenizer, or an `assistant_model`; `patch_generate`
-    does.
+    The sampling parameters `temperature`, `top_k`, `top_p` and `min_p` are supported, and apply to
+    the assistant too.  Beams, penalties and all other logits processors are refused, and so are
+    scores and hidden states as output.  Stopping criteria see one sequence at a time, after each
+    token.  `generate` does not pass on a streamer, a tokenizer, or an `assistant_model`;
+    `patch_generate` does.
 
     Examples
     --------
@@ -196,25 +202,27 @@ def _stop(
 
 @contextmanager
 def patch_generate(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
-    """Let calls of ``model.generate(...)`` with an assistant run on OTM, also within other code.
+    """Run the assisted calls of ``model.generate(...)`` on OTM, also those within other code.
+
+    A context manager; on exit the model has its own `generate` again.
 
     Parameters
     ----------
     model : PreTrainedModel
         The target model.
     assistant : PreTrainedModel, optional
-        The draft model of calls that have no `assistant_model`; without one these stay as they are.
+        The draft model of calls without `assistant_model`; if left out, these calls do not change.
     **options
-        Of `AssistedDecoding`.
+        Parameters of `AssistedDecoding`.
 
     Yields
     ------
     PreTrainedModel
-        The model, whose `generate` is afterwards what it was.
+        The model, patched.
 
     Raises
     ------
-    InvalidInputError, InvalidParameterError
+    InvalidInputError, ProblemTooLargeError
         As for `AssistedDecoding`, at once or in a call.
 
     Notes

@@ -19,15 +19,7 @@ HEADER = "otm.gpt"
 
 
 def read_weights(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """Read sizes and weights, in float32 on the CPU.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read, is no such file, or is cut short.
-    MissingDependencyError
-        If torch or safetensors is not installed.
-    """
+    """Read sizes and weights, in float32 on the CPU."""
     torch, safetensors = require("torch"), require("safetensors")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -47,15 +39,7 @@ def read_weights(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
 
 
 def write_weights(path: Path, config: GPTConfig, weights: dict[str, Tensor]) -> None:
-    """Write sizes and weights.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be written.
-    MissingDependencyError
-        If safetensors is not installed.
-    """
+    """Write sizes and weights as safetensors."""
     safetensors = require("safetensors")
     from safetensors.torch import save_file
 

@@ -20,17 +20,10 @@ LEAST_SLOTS = 64
 
 
 class GPTSession(Session):
-    """Rows of tokens and their keys and values.
+    """Rows of a GPT with the keys and values of their tokens.
 
-    These are one tensor [layers, 2, places, heads, slots, d]; the slot of a token is its position.
-    It grows to the most rows and twice the most tokens that were ever needed.
-
-    Parameters
-    ----------
-    network : Transformer
-        The model.
-    rows : int
-        Number of rows, all of them empty.
+    These are one tensor [layers, 2, places, heads, slots, d]; the slot of a token is its
+    position.  It grows to the most rows and twice the most tokens that were ever needed.
     """
 
     def __init__(self, network: Transformer, rows: int) -> None:
@@ -39,23 +32,7 @@ class GPTSession(Session):
         self._cache = self._new_cache(0, 0)
 
     def append(self, tokens: Rows) -> Tensor:
-        """Read further tokens in each row.
-
-        Parameters
-        ----------
-        tokens : int64 array [R, L]
-            With −1 behind the tokens of a row; rows may have none.
-
-        Returns
-        -------
-        tensor [R, L, V]
-            Logits, in the type of the weights and on their device.
-
-        Raises
-        ------
-        InvalidInputError
-            If a row becomes longer than the model's context, or a token is not in its vocabulary.
-        """
+        """Read further tokens, −1 behind those of a row, and return logits: [R, L] → [R, L, V]."""
         with require("torch").inference_mode():
             hidden = self._read(tokens)
             if self._rows.order is not None:
@@ -68,14 +45,9 @@ class GPTSession(Session):
             self._read(tokens)
 
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-        """Rewind: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
+        """Rewind to R' rows: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
 
         Only what a place does not hold already is copied.
-
-        Raises
-        ------
-        InvalidInputError
-            If there is no such row, or it holds fewer tokens.
         """
         torch = require("torch")
         with torch.inference_mode():

@@ -32,7 +32,22 @@ LARGEST_GRADIENT = 1.0
 
 
 class Preset(NamedTuple):
-    """Sizes, and the peak of the learning rate and the dropout that suit them."""
+    """Sizes of a GPT, and the learning rate and dropout that suit them.
+
+    Attributes
+    ----------
+    config : GPTConfig
+        Sizes of the model.
+    learning_rate : float
+        Peak of the learning rate.
+    dropout : float
+        Dropout probability, in [0, 1).
+
+    Examples
+    --------
+    >>> PRESETS["small"].learning_rate, PRESETS["small"].config.size
+    (0.01, 16660)
+    """
 
     config: GPTConfig
     learning_rate: float
@@ -60,12 +75,45 @@ own.
 
 
 def default_text() -> bytes:
-    """Return the excerpt of the King James Bible that comes with this package."""
+    """Return the excerpt of the King James Bible that comes with this package.
+
+    Returns
+    -------
+    bytes
+        About 480,000 bytes of ASCII.
+
+    Examples
+    --------
+    >>> default_text()[:22]
+    b'Now it came to pass in'
+    """
     return (files("otm.models") / "data" / EXCERPT).read_bytes()
 
 
 def split(text: bytes) -> tuple[Tensor, Tensor]:
-    """Cut a text into the part to train on and the held-out end, as int64 tensors of bytes."""
+    """Split a text into its first 95 %, to train on, and the held-out rest.
+
+    Parameters
+    ----------
+    text : bytes
+        N bytes.
+
+    Returns
+    -------
+    int64 tensor [M], int64 tensor [N − M]
+        Token ids of both parts: their bytes.
+
+    Raises
+    ------
+    MissingDependencyError
+        If torch is not installed.
+
+    Examples
+    --------
+    >>> tokens, held_out = split(b"in the beginning was")
+    >>> len(tokens), held_out
+    (19, tensor([115]))
+    """
     torch = require("torch")
     tokens = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
     boundary = round(len(text) * (1 - HELD_OUT))
@@ -83,7 +131,7 @@ def train(
     dropout: float = 0.0,
     bfloat16: bool = False,
 ) -> None:
-    """Train a model where it is, with AdamW and a cosine schedule.
+    """Train a model in place, with AdamW and a cosine schedule.
 
     Parameters
     ----------
@@ -94,15 +142,29 @@ def train(
     steps : int
         Number of updates.
     batch : int
-        Windows of the text for each, as long as the context and from random places.
+        Number of windows for an update, each as long as the context and from a random place.
     learning_rate : float
-        Its peak, after a twentieth of the steps; it falls to a tenth of that.
+        Peak of the learning rate, after 5 % of the steps; it falls to a tenth of the peak.
     seed : int
-        Draws the windows, and what is dropped.
+        Seed of the windows and of dropout.
     dropout : float, optional
-        Probability with which a number that a block adds is left out.
+        Dropout probability of what each block adds, in [0, 1).
     bfloat16 : bool, optional
-        Multiply matrices in bfloat16.
+        Whether to multiply matrices in bfloat16.
+
+    Raises
+    ------
+    MissingDependencyError
+        If torch or tqdm is not installed.
+
+    Examples
+    --------
+    >>> model = GPT.random(GPTConfig(layers=1, width=8, heads=2, context_length=16), seed=0)
+    >>> tokens, held_out = split(default_text()[:2000])
+    >>> before = loss(model, held_out)
+    >>> train(model, tokens, steps=20, batch=4, learning_rate=1e-2, seed=0)
+    >>> loss(model, held_out) < before
+    True
     """
     torch = require("torch")
     generator = torch.Generator().manual_seed(seed)
@@ -161,13 +223,7 @@ def loss(model: GPT, tokens: Tensor) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train a model, write it to a file, and return the exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The command line without the program's name; that of this process if left out.
-    """
+    """Train a model, write it to a file, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m otm.models.gpt.train",
         description="Train a byte-level GPT; the last 5 % of the text are held out.",

@@ -31,28 +31,7 @@ Drop = Callable[[Any], Any]
 
 
 class Transformer:
-    """The network.
-
-    Parameters
-    ----------
-    config : GPTConfig
-        Its sizes.
-    weights : mapping from str to tensor
-        A tensor of floats for each of `config.shapes`, all of one type and on one device.
-
-    Attributes
-    ----------
-    config : GPTConfig
-    weights : dict from str to tensor
-    turns : complex tensor [context_length, 3, 1, d / 2]
-        By how much each position turns each pair of numbers of queries, keys and values, for any
-        head of d numbers; values are turned by nothing, which is faster than to leave them out.
-
-    Raises
-    ------
-    InvalidInputError
-        If a weight is missing, unknown or of another shape, or they differ in type.
-    """
+    """The network: a tensor for each of `config.shapes`, of one float type and on one device."""
 
     def __init__(self, config: GPTConfig, weights: Mapping[str, Tensor]) -> None:
         torch = require("torch")
@@ -74,6 +53,8 @@ class Transformer:
         embedding = weights["embedding"]
         exact = torch.float64 if embedding.dtype == torch.float64 else torch.float32
         pairs = config.width // config.heads // 2
+        # [context_length, 3, 1, pairs]: by how much a position turns the pairs of numbers of
+        # queries, keys and values, in any head; values by 0, which is faster than to skip them
         angles = torch.outer(
             torch.arange(config.context_length, dtype=torch.float64),
             10_000.0 ** (-torch.arange(pairs, dtype=torch.float64) / pairs),

@@ -26,44 +26,19 @@ IDLE = "DummyLayer"
 
 
 class Window(NamedTuple):
-    """What one run of the model sees of the storage, and where it writes.
+    """What one run of the model sees of the storage, and where it writes."""
 
-    Attributes
-    ----------
-    places : int
-        Number of places that the storage must have.
-    past : int
-        Number N of slots before the new tokens, as the model is told.
-    end : int
-        Number of slots that the storage must have.
-    write : tuple
-        Index of the new tokens in the storage, [R, L].
-    show : tuple
-        Index of what the model sees, in its order, [R, N + L].
-    """
-
-    places: int
-    past: int
-    end: int
-    write: tuple[Any, Any]
-    show: tuple[Any, Any]
+    places: int  # number of places that the storage must have
+    past: int  # number N of slots before the new tokens, as the model is told
+    end: int  # number of slots that the storage must have
+    write: tuple[Any, Any]  # [R, L]: index of the new tokens in the storage
+    show: tuple[Any, Any]  # [R, N + L]: index of what the model sees, in its order
 
 
 def window(capacity: int, places: Indices, lengths: Indices, new: int, device: Any) -> Window:
-    """Return the window for rows that read so many tokens each.
+    """Return the window for rows at places [R] with lengths [R] that read up to `new` tokens each.
 
-    Parameters
-    ----------
-    capacity : int
-        Number of places that the storage must have.
-    places : int64 array [R]
-        Where the rows are.
-    lengths : int64 array [R]
-        How many tokens they hold.
-    new : int
-        Number L of tokens of the longest of the rows.
-    device : torch device
-        Where to put indices.
+    `capacity` is the number of places that the storage must have.
     """
     import torch
 
@@ -151,13 +126,7 @@ def _on(tensor: Any, index: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def new_cache(model: Any) -> tuple[Any, list[LayerStorage]]:
-    """Return a cache for a model, and its layers that store something.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the model has layers that cannot be rewound.
-    """
+    """Return a cache and its layers that store something; refuse layers that cannot be rewound."""
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 

@@ -149,13 +149,7 @@ def check_same_vocabulary(target: HuggingFaceModel, draft: HuggingFaceModel) -> 
 
 
 def check_loaded(model: Any, name: str) -> None:
-    """Refuse what is no model of transformers, such as the name of one.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none.
-    """
+    """Refuse what is no model of transformers, such as the name of one."""
     if not hasattr(model, "get_input_embeddings") or not hasattr(model, "config"):
         raise InvalidParameterError(
             f"the {name} is a {type(model).__name__}; give a loaded one, such as "

@@ -19,20 +19,9 @@ Indices = npt.NDArray[np.int64]
 
 
 class HuggingFaceSession(Session):
-    """What sessions with and without a cache share.
+    """What sessions with and without a cache share; `owners` [R] are the sources of the rows.
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-        The model.
-    sources : Sources or None
-        What it translates, if it has an encoder.
-    owners : int64 array [R]
-        The source of each row.
-    vocabulary : int
-        Number of tokens whose logits are returned.
-    room : int or None
-        Most tokens of a row.
+    `vocabulary` is how many logits are returned, `room` the largest number of tokens of a row.
     """
 
     def __init__(

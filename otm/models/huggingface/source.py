@@ -17,18 +17,8 @@ Indices = npt.NDArray[np.int64]
 class Sources:
     """Encoded sources, and the keys and values that the decoder's layers find in them.
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-        An encoder–decoder model.
-    source : array-like [S] or [B, S], or mapping
-        Tokens of one source or several, or the encoder's arguments: what a tokenizer or feature
-        extractor returns, perhaps with an `attention_mask`; or `encoder_outputs` in their place.
-
-    Attributes
-    ----------
-    count : int
-        Number of sources B.
+    Tokens [S] or [B, S], or the encoder's arguments: what a tokenizer or feature extractor returns,
+    perhaps with an `attention_mask`, or `encoder_outputs`.
     """
 
     def __init__(self, model: Any, source: Any) -> None:

@@ -15,8 +15,6 @@ from otm._core.optional import require
 from otm.errors import SolverError
 from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution
 
-__all__ = ["solve_cvxpy"]
-
 
 def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearProgramSolution:
     """Solve the packing form with cvxpy and Clarabel.
@@ -43,6 +41,14 @@ def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearP
         If Clarabel ends in any other way than at an optimum.
     MissingDependencyError
         If cvxpy or Clarabel is not installed.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> from otm.optimum.solvers import packing_form
+    >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> round(solve_cvxpy(packing_form(problem)).value, 4)
+    0.6875
     """
     cvxpy, _ = require("cvxpy"), require("clarabel")
     from scipy.sparse import csr_array

@@ -10,8 +10,6 @@ from otm._core.optional import require
 from otm.errors import SolverError
 from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution
 
-__all__ = ["solve_highs"]
-
 TOLERANCE = 1e-10
 """Feasibility tolerance, the least that HiGHS takes; its default of 1e-7 costs up to 1e-8 of α."""
 
@@ -41,7 +39,7 @@ def solve_highs(program: LinearProgram, time_limit: float = math.inf) -> LinearP
     Examples
     --------
     >>> from otm import Problem
-    >>> from otm.optimum.solvers.linear_program import packing_form
+    >>> from otm.optimum.solvers import packing_form
     >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
     >>> round(solve_highs(packing_form(problem)).value, 12)
     0.6875

@@ -31,19 +31,8 @@ from otm.optimum.multisets import (
     multiset_rank,
     multisets,
 )
-from otm.optimum.solvers.program_size import LinearProgramSize, check_size, size_of
+from otm.optimum.solvers.program_size import check_size
 from otm.problem import Problem
-
-__all__ = [
-    "MEMORY_LIMIT",
-    "LinearProgram",
-    "LinearProgramSize",
-    "LinearProgramSolution",
-    "check_size",
-    "cut_from_duals",
-    "packing_form",
-    "size_of",
-]
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -70,6 +59,12 @@ class LinearProgram:
         q(y).
     set_of, token_of : int array [variables]
         Row of `sets` and position in `tokens` of each variable, ordered by S.
+
+    Examples
+    --------
+    >>> program = packing_form(Problem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> program.sets.tolist(), program.set_capacity.tolist(), program.token_capacity.tolist()
+    ([[0, 0], [0, 1], [1, 1]], [0.5625, 0.375, 0.0625], [0.25, 0.75])
     """
 
     problem: Problem
@@ -96,6 +91,13 @@ class LinearProgramSolution:
     token_duals : array [n]
         Price w of each q(y), in [0, 1], such that u(S) + w(y) ≥ 1 for y ∈ S up to the solver's
         precision; 1 where p > 0 = q and 0 where p = 0.
+
+    Examples
+    --------
+    >>> from otm.optimum.solvers import solve_highs
+    >>> solution = solve_highs(packing_form(Problem([0.75, 0.25], [0.25, 0.75], k=2)))
+    >>> round(solution.value, 12), solution.token_duals.round(9).tolist()
+    (0.6875, [1.0, 0.0])
     """
 
     program: LinearProgram
@@ -176,6 +178,11 @@ def packing_form(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> LinearPr
     memory_limit : int, optional
         Bytes that building and solving may take, 2 GiB if left out.
 
+    Returns
+    -------
+    LinearProgram
+        For `solve_highs` and `solve_cvxpy`.
+
     Raises
     ------
     ProblemTooLargeError
@@ -207,23 +214,10 @@ def packing_form(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> LinearPr
 
 
 def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
-    """Best cut H = {w ≥ t} over all thresholds t of the prices w of q.
+    """Best cut H = {w ≥ t} over all thresholds t of the prices w of q, an array [n].
 
     Its value is at most that of the dual solution, which is the mean of the values over uniform
     t: an optimal dual solution gives a minimum cut, and any prices give a valid bound on α_k.
-
-    Parameters
-    ----------
-    problem : Problem
-        The cut is valued in its numbers, exactly for fractions.
-    token_duals : array [n]
-        Prices, as in `LinearProgramSolution`.
-
-    Examples
-    --------
-    >>> cut = cut_from_duals(Problem([0.75, 0.25], [0.25, 0.75], k=2), np.array([1.0, 0]))
-    >>> round(cut.value, 12), cut.tokens.tolist()
-    (0.6875, [0])
     """
     support = np.flatnonzero(problem.draft)  # a token with p = 0 would only add q to the cut
     order = support[np.argsort(-token_duals[support], kind="stable")]

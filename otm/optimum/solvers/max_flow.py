@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,6 @@ from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import Cut
 from otm.optimum.multisets import scientific
 from otm.problem import Problem
-
-__all__ = ["LARGEST_FLOW", "alpha_by_max_flow", "fits_max_flow", "minimum_cut_by_max_flow"]
 
 LARGEST_FLOW = 50_000
 """Most edges from sets (or tuples) to tokens, times the number of drafts: a second or two."""
@@ -59,45 +58,48 @@ def alpha_by_max_flow(problem: Problem) -> Fraction:
 def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Law) -> Cut:
     """Optimal acceptance probability for any joint law of the drafts, and a minimum cut.
 
-    Parameters
-    ----------
-    drafts : DraftDistribution
-        The joint law; floats are taken as fractions, normalised exactly.
-    target : array [n]
-        The target law, checked; floats are taken as fractions.
-
-    Returns
-    -------
-    Cut
-        The value is α(P, q), a Fraction.
-
-    Raises
-    ------
-    ProblemTooLargeError, MissingDependencyError
-        As for `alpha_by_max_flow`; laws other than i.i.d. are counted by tuples of drafts.
-
-    Examples
-    --------
-    >>> from otm.drafts import Joint
-    >>> minimum_cut_by_max_flow(Joint({(0, 1): 0.5, (0, 0): 0.5}, n=2), np.array([0.25, 0.75]))
-    Cut(value=Fraction(3, 4), tokens=array([0]))
+    Floats are taken as fractions, normalised exactly: the value is a Fraction.  Refused above
+    `LARGEST_FLOW`, where laws other than i.i.d. are counted by tuples of drafts.
     """
-    networkx = require("networkx")
+    graph, unit = _graph(drafts, target)
+    flow, (reached, _) = require("networkx").minimum_cut(graph, "source", "sink")
+    tokens = sorted(node for node in reached if isinstance(node, int))
+    return Cut(Fraction(flow, unit), np.array(tokens, dtype=np.int64))
+
+
+def acceptance_by_max_flow(
+    drafts: DraftDistribution, target: Law
+) -> dict[frozenset[int], dict[int, Fraction]]:
+    """Optimal probabilities of accepting each token, for each set of drafts.
+
+    By the sets of positions that can be drafted; probabilities of zero are left out.  Floats and
+    sizes are as for `minimum_cut_by_max_flow`.
+    """
+    graph, _ = _graph(drafts, target)
+    _, flow = require("networkx").maximum_flow(graph, "source", "sink")
+    return {
+        drafted: {
+            token: Fraction(mass, edge["capacity"]) for token, mass in flow[drafted].items() if mass
+        }
+        for drafted, edge in graph["source"].items()
+    }
+
+
+def _graph(drafts: DraftDistribution, target: Law) -> tuple[Any, int]:
+    """Return the network in whole capacities, and the capacity that stands for probability 1."""
     _check_size(drafts)
-    wanted, target_unit = as_integers(to_exact(target))
+    target_weights, target_unit = as_integers(to_exact(target))
     sets, sets_unit = _law_of_draft_sets(drafts.to_exact())
 
-    graph = networkx.DiGraph()
+    graph = require("networkx").DiGraph()
     graph.add_nodes_from(["source", "sink"])
     for drafted, weight in sets.items():
         graph.add_edge("source", drafted, capacity=weight * target_unit)
         for token in drafted:
             graph.add_edge(drafted, token)  # without a capacity: not bounded
-    for token, weight in enumerate(wanted):
+    for token, weight in enumerate(target_weights):
         graph.add_edge(token, "sink", capacity=weight * sets_unit)
-    flow, (reached, _) = networkx.minimum_cut(graph, "source", "sink")
-    tokens = sorted(node for node in reached if isinstance(node, int))
-    return Cut(Fraction(flow, sets_unit * target_unit), np.array(tokens, dtype=np.int64))
+    return graph, sets_unit * target_unit
 
 
 def fits_max_flow(drafts: DraftDistribution) -> bool:
@@ -108,10 +110,10 @@ def fits_max_flow(drafts: DraftDistribution) -> bool:
 def _law_of_draft_sets(drafts: DraftDistribution) -> tuple[dict[frozenset[int], int], int]:
     """Law of the set S = {X_1, …, X_k} in whole weights, and what they sum to."""
     if isinstance(drafts, IID):
-        weights, unit = as_integers(drafts.law)
+        weights, unit = as_integers(drafts.probs)
         return _iid_draft_sets(weights, drafts.k), unit**drafts.k
     law: dict[frozenset[int], Number] = defaultdict(Fraction)
-    for tokens, probability in drafts.tuples():
+    for tokens, probability in drafts.position_tuples():
         law[frozenset(tokens)] += probability
     whole, unit = as_integers(np.array(list(law.values()), dtype=object))
     return dict(zip(law, whole, strict=True)), unit
@@ -136,7 +138,7 @@ def _check_size(drafts: DraftDistribution) -> None:
             raise ProblemTooLargeError(
                 f"{scientific(drafts.tuple_count)} tuples of k = {drafts.k:,} drafts can be drawn, "
                 f"above the limit of the exact maximum flow ({LARGEST_FLOW:,} / k); "
-                "`optimal_value_of` gives a closed form or an interval at any size"
+                "`otm.alpha` gives a closed form or an interval at any size"
             )
         return
     m = int(np.count_nonzero(drafts.draftable))

@@ -12,8 +12,6 @@ from otm.errors import ProblemTooLargeError
 from otm.optimum.multisets import MEMORY_LIMIT, multiset_count, scientific
 from otm.problem import Problem
 
-__all__ = ["LinearProgramSize", "check_size", "size_of"]
-
 # The growth of the peak resident set of a fresh process that builds a program and solves it with
 # highspy 1.15 on Linux, bounded from above: k from 1 to 1,000, up to 360,000 variables, uniform,
 # Dirichlet and softmax laws.  The sum below was 1.1 to 1.6 times what was measured.
@@ -33,6 +31,12 @@ class LinearProgramSize:
         Of the constraint matrix.
     bytes : int
         Peak memory of building and solving it, estimated.
+
+    Examples
+    --------
+    >>> size = size_of(Problem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> size.variables, size.rows  # three multisets and two tokens
+    (4, 5)
     """
 
     variables: int
@@ -42,6 +46,16 @@ class LinearProgramSize:
 
 def size_of(problem: Problem) -> LinearProgramSize:
     """Size of the packing form, computed without building it.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft law, the target law and the number of drafts.
+
+    Returns
+    -------
+    LinearProgramSize
+        Variables, rows, and an estimate of the bytes, whatever they are.
 
     Examples
     --------
@@ -60,20 +74,7 @@ def size_of(problem: Problem) -> LinearProgramSize:
 
 
 def check_size(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> None:
-    """Refuse a problem whose linear program would take too much memory.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be solved.
-    memory_limit : int, optional
-        Bytes that building and solving may take, 2 GiB if left out.
-
-    Raises
-    ------
-    ProblemTooLargeError
-        If the estimate is above the limit.
-    """
+    """Refuse a problem whose linear program would take more than so many bytes, by estimate."""
     size = size_of(problem)
     if size.bytes <= memory_limit:
         return

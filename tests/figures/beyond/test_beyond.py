@@ -130,16 +130,14 @@ def test_points_that_must_lie_on_the_frontier_do(frontier: Table) -> None:
 def test_sigmoids_are_those_of_the_kernel(frontier: Table) -> None:
     """Bug: scales that are divided by, another residual, or logarithms of laws for logits."""
     torch = pytest.importorskip("torch")
-    from otm.kernels.sigmoid import distance_to_target
+    from otm.kernels import sigmoid_distance
 
     names = "target", lossy_frontier.PAIR
     texts = texts_of_target(prompts_of_text(PROMPTS), lossy_frontier.TOKENS)
     firsts = [torch.tensor(logits_at(name, texts, 64)[:, 0]).float() for name in names]
     for scale in lossy_frontier.SCALES:
         [found] = frontier.where(rule=lossy_frontier.SIGMOIDS, setting=scale)["tv"]
-        expected = [
-            distance_to_target(*rows, (-scale, scale)) for rows in zip(*firsts, strict=True)
-        ]
+        expected = [sigmoid_distance(*rows, (-scale, scale)) for rows in zip(*firsts, strict=True)]
         assert float(found) == pytest.approx(np.mean(expected), abs=1e-5)
 
 

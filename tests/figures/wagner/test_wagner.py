@@ -43,7 +43,7 @@ from otm.figures.wagner.outputs import (  # noqa: E402
     weights,
 )
 from otm.figures.wagner.scales import ALL_ACCEPTED, NO_LAW, POWERS, name_of  # noqa: E402
-from otm.kernels import sigmoid  # noqa: E402
+from otm.kernels.torch import sigmoid  # noqa: E402
 from otm.models import load  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -100,7 +100,7 @@ def test_output_laws_follow_their_definition(logits: dict[str, Any], scale: floa
 
 @pytest.mark.parametrize("scale", [10.0, 1e4])
 def test_output_laws_are_those_of_the_kernels(logits: dict[str, Any], scale: float) -> None:
-    """Bug: the figures show another variant than `otm.kernels.sigmoid`."""
+    """Bug: the figures show another variant than `otm.kernels.verify_sigmoid`."""
     drawn = weights(logits["small"], SOFTMAX, "float64")
     used = [weights(logits[name], scale, "float32") for name in ("target", "small")]
     found = outputs(drawn, *used)

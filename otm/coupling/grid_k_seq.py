@@ -1,0 +1,47 @@
+"""k-Seq with its division factor from a grid, as the kernels take it (docs/theory/k-seq.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from otm._core.arithmetic import Law, read_only
+from otm.coupling.residual import acceptance_ratio
+from otm.coupling.sequential import TokenwisePlan
+from otm.kernels.numpy.k_seq import Split, find_split
+
+
+@dataclass(frozen=True, eq=False)
+class GridKSeq(TokenwisePlan):
+    """Accept the first draft that passes a mixture of k-Seq's tests at two factors of a grid.
+
+    What `otm.kernels` does under the name "grid k-Seq": one pass over the vocabulary finds the two
+    factors that enclose ρ*, and a draft is tested by the best mixture of them that is valid.  It is
+    lossless as k-Seq is ([sun2023]_, Algorithm 2) and accepts at most a little less.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft distribution, the target distribution and the number of drafts.
+
+    References
+    ----------
+    .. [sun2023] Sun et al., "SpecTr", NeurIPS 2023, section 6 and appendix C.1.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> plan = GridKSeq(Problem([0.5, 0.5], [1, 0], k=2))
+    >>> round(plan.acceptance, 12)
+    0.75
+    """
+
+    @cached_property
+    def accept_probability(self) -> Law:
+        """Probability of accepting each token when it is drafted: array [n]."""
+        target, draft = self.problem.target, self.problem.draft
+        return read_only(acceptance_ratio(self._split.one_draft(target, draft), draft))
+
+    @cached_property
+    def _split(self) -> Split:
+        return find_split(self.problem.target, self.problem.draft, self.problem.k, self.problem.k)

@@ -1,0 +1,101 @@
+"""The optimum between fixed levels of the ratio q/p, as kernels have it (docs/theory/levels.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law, read_only, zeros
+from otm._core.checks import Drafts, Uniforms
+from otm.coupling.residual import ResidualPlan, acceptance_ratio
+from otm.coupling.slots import Ranks, winning_probabilities
+from otm.kernels.numpy.levels import Places, Table, at_node, slot_of, winner
+
+
+@dataclass(frozen=True, eq=False)
+class LevelsPlan(ResidualPlan):
+    """Slots and swaps between fixed levels of the ratio q/p in place of single tokens.
+
+    What `otm.kernels` does under the name "levels": a draft takes one of the two levels around its
+    ratio at random, then the slot of that level or a partner's; the highest slot wins and is
+    accepted with probability min(1, q/v').  Lossless whatever the levels (Theorem 11.2 of
+    docs/theory/levels.md); they cost a little acceptance.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft distribution, the target distribution and the number of drafts.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> plan = LevelsPlan(Problem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> round(plan.acceptance, 4)   # the optimum is 0.6875
+    0.6875
+    """
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One uniform a draft for its level, one for its slot, a coin, one for the residual."""
+        return 2 * self.problem.k + 2
+
+    @cached_property
+    def winner_distribution(self) -> Law:
+        """Distribution v' of the draft that wins: array [n]."""
+        places, table = self._node
+        return read_only(winner(self.problem.draft, places, table))
+
+    @cached_property
+    def accept_probability(self) -> Law:
+        """Probability min(1, q/v') of accepting each token when it wins: array [n]."""
+        return read_only(acceptance_ratio(self.problem.target, self.winner_distribution))
+
+    @cached_property
+    def accepted_mass(self) -> Law:
+        """Mass of each token output as an accepted draft: array [n]."""
+        return read_only(self.winner_distribution * self.accept_probability)
+
+    @cached_property
+    def _node(self) -> tuple[Places, Table]:
+        k = self.problem.k
+        node = at_node(self.problem.target, self.problem.draft, k, k)
+        for array in (*node[0], *node[1]):
+            read_only(array)
+        return node
+
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        places, table = self._node
+        k = self.problem.k
+        level = places.lower[drafts] + (uniforms[:, :k] < places.share[drafts])
+        slots = np.empty(drafts.shape, dtype=np.int64)
+        for place in np.ndindex(drafts.shape):
+            row, i = place
+            slots[place] = slot_of(table, int(level[place]), uniforms[row, k + i])
+        best = slots.argmax(axis=1)
+        token = np.take_along_axis(drafts, best[:, None], axis=1)[:, 0]
+        return np.where(uniforms[:, 2 * k] < self.accept_probability[token], best, -1)
+
+    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+        winning = [winning_probabilities([self._slot_law(x) for x in row]) for row in drafts]
+        law: Law = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
+        return law
+
+    def _slot_law(self, token: int) -> tuple[Ranks, Law]:
+        """Slots that drafts of a token can take, ascending, with their probabilities."""
+        places, table = self._node
+        lower, share = int(places.lower[token]), places.share[token]
+        law = zeros(table.masses.size, self.problem.draft)
+        for level, chance in ((lower, 1 - share), (lower + 1, share)):
+            if chance > 0:
+                stay = chance
+                for i in range(int(table.first[level]), int(table.last[level])):
+                    partner = table.high[i] if table.low[i] == level else table.low[i]
+                    moved = (table.swapped[i + 1] - table.swapped[i]) / table.masses[level]
+                    law[partner] += chance * moved
+                    stay = stay - chance * moved
+                law[level] += stay
+        slots = np.flatnonzero(law)
+        return slots, law[slots]

@@ -1,0 +1,76 @@
+"""Chain verification as the papers write it (Leviathan Algorithm 1), one sequence after another.
+
+This is the definition that every faster version is compared with, decision for decision.  On object
+arrays of `fractions.Fraction` the same code is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.kernels.numpy.distributions import extend, locate, mass, one_hot
+from otm.kernels.verified import Verified
+
+
+def verify(
+    target_probs: npt.NDArray[Any],
+    draft_probs: npt.NDArray[Any] | None,
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> Verified[npt.NDArray[np.int64]]:
+    """Accept drafts up to the first rejected one, and draw the token that follows.
+
+    A rejected draft is replaced by a token drawn ∝ max(target − draft, 0) at its position, or from
+    the target if that is empty, which only rounding can make of use.
+    """
+    return one_by_one(_verify_one, target_probs, draft_probs, draft_tokens, uniforms)
+
+
+def uniforms_per_position(chains: int) -> int:
+    """Count the coins of a position: one, for its draft."""
+    return chains
+
+
+def _verify_one(
+    target_probs: npt.NDArray[Any],
+    draft_probs: npt.NDArray[Any] | None,
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> list[int]:
+    """Output of one chain: [γ + 1, V], [γ, V'], [γ], [γ + 2] → the tokens, without padding."""
+    *coins, for_residual, for_bonus = uniforms
+    output: list[int] = []
+    for i, x in enumerate(draft_tokens.tolist()):
+        if x < 0:
+            break
+        target = target_probs[i]  # [V]
+        draft = one_hot(x, target) if draft_probs is None else extend(draft_probs[i], target)
+        # not u < target / draft, by which u = 0 accepts a token that the target cannot produce
+        if not coins[i] * draft[x] < target[x]:
+            residual = np.maximum(mass(target) - mass(draft), 0)
+            return [*output, locate(residual if residual.any() else mass(target), for_residual)]
+        output.append(x)
+    return [*output, locate(mass(target_probs[len(output)]), for_bonus)]
+
+
+def one_by_one(
+    verify_one: Callable[..., list[int]],
+    target_probs: npt.NDArray[Any],
+    draft_probs: npt.NDArray[Any] | None,
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> Verified[npt.NDArray[np.int64]]:
+    """Verify one sequence after another by a function that returns the tokens of one."""
+    batch, gamma = draft_tokens.shape
+    tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
+    accepted = np.zeros(batch, dtype=np.int64)
+    for b in range(batch):
+        draft = None if draft_probs is None else draft_probs[b]
+        output = verify_one(target_probs[b], draft, draft_tokens[b], uniforms[b])
+        tokens[b, : len(output)] = output
+        accepted[b] = len(output) - 1
+    return Verified(tokens, accepted)

@@ -1,0 +1,75 @@
+"""SpecTr's recursion (Algorithm 3) over K chains of drafts, one sequence after another.
+
+This is the definition that the faster versions are compared with, decision for decision.  On object
+arrays of `fractions.Fraction` the same code is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.kernels.numpy.distributions import extend, locate, mass
+from otm.kernels.verified import Verified
+
+Select = Callable[..., tuple[int, npt.NDArray[Any]]]
+"""What a rule does at one node: target [V], draft [V], tokens [K] (−1: not running), its uniforms.
+
+It returns the place of the accepted draft, −1 if there is none, and the masses [V] that the next
+token is drawn from in that case."""
+
+
+def verify_chains(
+    select: Select,
+    target_probs: npt.NDArray[Any],
+    draft_probs: npt.NDArray[Any],
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> Verified[npt.NDArray[np.int64]]:
+    """Accept drafts position by position, each time among the chains that agree so far.
+
+    The rule of a position sees the drafts of those chains that begin with the accepted tokens
+    (SpecTr, Theorem 2).  For K = 1 this is chain verification.
+    """
+    batch, _, gamma = draft_tokens.shape
+    tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
+    accepted = np.zeros(batch, dtype=np.int64)
+    chain = np.zeros(batch, dtype=np.int64)
+    for b in range(batch):
+        arguments = (target_probs[b], draft_probs[b], draft_tokens[b], uniforms[b])
+        output, chain[b] = _verify_one(select, *arguments)
+        tokens[b, : len(output)] = output
+        accepted[b] = len(output) - 1
+    return Verified(tokens, accepted, chain)
+
+
+def _verify_one(
+    select: Select,
+    target_probs: npt.NDArray[Any],
+    draft_probs: npt.NDArray[Any],
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> tuple[list[int], int]:
+    """Output and chain of one sequence: [K, γ + 1, V], [K, γ, V'], [K, γ], uniforms."""
+    count, gamma = draft_tokens.shape
+    per_position = (len(uniforms) - 2) // max(gamma, 1)
+    for_residual, for_bonus = uniforms[-2:]
+    agree = np.ones(count, dtype=bool)
+    output: list[int] = []
+    for i in range(gamma):
+        running = np.where(agree, draft_tokens[:, i], -1)
+        if (running < 0).all():
+            break
+        c = int((running >= 0).argmax())  # a chain that has ended has no draft row here
+        target = target_probs[c, i]  # [V]
+        here = uniforms[i * per_position : (i + 1) * per_position]
+        index, residual = select(target, extend(draft_probs[c, i], target), running, here)
+        if index < 0:  # a token of the residual ends the output
+            return [*output, locate(residual, for_residual)], int(agree.argmax())
+        output.append(int(running[index]))
+        agree = running == running[index]  # all chains that have the accepted token go on
+    first = int(agree.argmax())  # no chain has a draft left: the target's next row ends it
+    return [*output, locate(mass(target_probs[first, len(output)]), for_bonus)], first

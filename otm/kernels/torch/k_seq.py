@@ -1,0 +1,92 @@
+"""k-Seq on a grid at one node, batched: the decisions of `otm.kernels.numpy.k_seq`, bit for bit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from otm.kernels.numpy.distributions import UNIT
+from otm.kernels.numpy.k_seq import INTERVALS, SHARES
+from otm.kernels.torch.distributions import mass
+from otm.kernels.torch.multi_draft import Choice, verify_chains
+from otm.kernels.verified import Verified
+
+
+class Split(NamedTuple):
+    """`otm.kernels.numpy.k_seq.Split` of B nodes: float64 Tensors [B, 1]."""
+
+    low: Tensor
+    high: Tensor
+    share: Tensor
+    factor: Tensor
+
+    def one_draft(self, target: Tensor, draft: Tensor) -> Tensor:
+        """Mass of tokens that one draft gives, in float64: [B, n] for each."""
+        low = torch.minimum(draft, self.low * target)
+        return low + self.share * (torch.minimum(draft, self.high * target) - low)
+
+
+def verify(
+    target_probs: Tensor, draft_probs: Tensor, draft_tokens: Tensor, uniforms: Tensor
+) -> Verified[Tensor]:
+    """Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
+    return verify_chains(select, target_probs, draft_probs, draft_tokens, uniforms)
+
+
+def select(target: Tensor, draft: Tensor, tokens: Tensor, uniforms: Tensor) -> Choice:
+    """Accept the first draft that passes its test: [B, V], [B, V], [B, K], [B, K]."""
+    everything = mass(target)
+    target, draft = target.double(), draft.double()
+    chains, size = tokens.shape[1], target.shape[1]
+    running = tokens >= 0
+    count = running.sum(1, keepdim=True)
+    split = find_split(target, draft, count, chains)
+
+    column = tokens.clamp(0, size - 1)
+    of_draft, of_target = draft.gather(1, column), target.gather(1, column)  # [B, K]
+    tested = running & (tokens < size)
+    passes = tested & (uniforms * of_draft < split.one_draft(of_target, of_draft))
+    place = torch.arange(chains, device=tokens.device)
+    first = torch.where(passes, place, chains).amin(1)
+    residual = (everything - mass(split.factor * split.one_draft(target, draft))).clamp(min=0)
+    use = residual.any(1, keepdim=True) & (count > 0)
+    return Choice(torch.where(first < chains, first, -1), torch.where(use, residual, everything))
+
+
+def find_split(target: Tensor, draft: Tensor, count: Tensor, chains: int) -> Split:
+    """Largest valid mixture for [B, 1] drafts, on the grid of so many chains."""
+    place = torch.arange(INTERVALS + 1, dtype=torch.float64, device=target.device)
+    # torch takes number / tensor as number · reciprocal, which is rounded twice
+    top = torch.full_like(place, INTERVALS**2)
+    scales = top / (top + (chains - 1) * place * place)
+    sums = [mass(torch.minimum(draft, scale * target)).sum(1) for scale in scales]
+    betas = (torch.stack(sums, 1).double() / UNIT).clamp(max=1)
+    scales = scales.expand(betas.shape)
+
+    wrong = (~_valid(scales, betas, count, chains)).sum(1, keepdim=True)
+    low = wrong.clamp(max=INTERVALS)
+    high = (low - 1).clamp(min=0)
+    scale, beta = scales.gather(1, low), betas.gather(1, low)
+    scale_rise, beta_rise = scales.gather(1, high) - scale, betas.gather(1, high) - beta
+
+    shares = torch.arange(1, SHARES, dtype=torch.float64, device=target.device) / SHARES
+    right = _valid(scale + shares * scale_rise, beta + shares * beta_rise, count, chains)
+    share = right.sum(1, keepdim=True).double() / SHARES
+    beta = beta + share * beta_rise
+    factor = torch.where(beta > 0, at_least_once(beta, count, chains) / beta, 0.0)
+    return Split(scale, scales.gather(1, high), share, factor)
+
+
+def _valid(scale: Tensor, beta: Tensor, count: Tensor, chains: int) -> Tensor:
+    """Whether no token is accepted more often than the target has it."""
+    return scale * at_least_once(beta, count, chains) <= beta
+
+
+def at_least_once(beta: Tensor, count: Tensor, chains: int) -> Tensor:
+    """Probability 1 − (1 − β)^k that one of k drafts is accepted, for k of each row."""
+    hit = beta
+    for i in range(1, chains):
+        hit = torch.where(i < count, hit + (1 - hit) * beta, hit)
+    return hit

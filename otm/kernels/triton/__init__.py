@@ -1,0 +1,13 @@
+"""The rules as Triton kernels: the decisions of `otm.kernels.torch`, bit for bit, in few launches.
+
+A module can be imported without Triton; to launch its kernels then raises `MissingDependencyError`.
+Nothing waits for the device, nothing depends on the order in which programs run or on the rest of
+the batch, and all can be captured in a CUDA graph.  From logits the softmax is that of
+`otm.kernels.torch.softmax`, in float32, taken on the way.
+
+`chain`, `block` and, for several chains, `multi_draft` launch the kernels; `k_seq` and `levels` are
+the steps of a rule at one node inside them.  `distributions` makes probabilities of the entries of
+a row, `draw` tokens of probabilities; `runtime` is what all need of Triton.
+"""
+
+from otm.kernels import torch  # noqa: F401  # says so if torch is missing

@@ -1,0 +1,118 @@
+"""Triton where it is installed: the decorator of kernels, and how they are launched.
+
+A module with kernels can be imported without Triton; to launch one then raises
+`MissingDependencyError`.  Kernels run on CUDA tensors, or on any tensor in Triton's interpreter, in
+NumPy, if the environment variable TRITON_INTERPRET=1 was set before Triton was imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from otm._core.optional import is_installed, not_installed
+from otm.errors import InvalidInputError
+from otm.kernels.workspace import Workspace
+
+if TYPE_CHECKING or is_installed("triton"):
+    import triton
+    from triton import language
+
+    tl = language
+else:
+    triton = tl = None
+
+BLOCK = 4096
+"""Tokens that one program looks at, whatever the batch: results do not depend on the batch."""
+
+WARPS = 8
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a kernel with Triton; without it the function stays as it is and is never called."""
+    return function if triton is None else triton.jit(function)
+
+
+def constant(number: float) -> Any:
+    """Return a number that kernels may use as a global name."""
+    return number if triton is None else tl.constexpr(number)
+
+
+def check_device(tensor: Tensor) -> None:
+    """Refuse tensors that Triton cannot work on."""
+    if triton is None:
+        raise not_installed(
+            "triton",
+            "it comes with torch's builds for CUDA, for Linux only; elsewhere use backend='torch'",
+        )
+    if tensor.device.type != "cuda" and not interpreted():
+        raise InvalidInputError(
+            f"Triton's kernels run on CUDA tensors; these are on {tensor.device}: move them, or "
+            "use backend='torch'.  (For tests: TRITON_INTERPRET=1, set before Triton is imported, "
+            "runs kernels anywhere, slowly)"
+        )
+
+
+def compiles() -> bool:
+    """Whether Triton is installed and compiles kernels, instead of interpreting them."""
+    return triton is not None and not interpreted()
+
+
+def interpreted() -> bool:
+    """Whether kernels run in Triton's interpreter."""
+    return not isinstance(_probe, triton.JITFunction)
+
+
+def launch(
+    kernel: Any, grid: tuple[int, ...], tensor: Tensor, *arguments: Any, **constants: Any
+) -> None:
+    """Launch a kernel on the device of a tensor, which is its first argument too.
+
+    Products and sums are not contracted into one operation, which rounds once less: the decisions
+    are then the same on all devices, bit for bit.
+    """
+    if 0 in grid:
+        return
+    device = contextlib.nullcontext()
+    if tensor.device.type == "cuda":
+        device = torch.cuda.device(tensor.device)
+    with device:
+        kernel[grid](tensor, *arguments, **constants, num_warps=WARPS, enable_fp_fusion=False)
+
+
+def padded(count: int) -> int:
+    """Return the least power of two that is no less than a count: the only length of arrays."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def lay_out(
+    work: Workspace, target: Tensor, draft: Tensor | None, tokens: Tensor, uniforms: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the arguments of a verification as kernels read them, copied only if they must be.
+
+    The entries of a row lie side by side, tokens and uniforms all do; the target stands in for a
+    draft that is None.
+    """
+
+    def copied(name: str, tensor: Tensor) -> Tensor:
+        copy = work.take(name, tuple(tensor.shape), tensor.dtype, tensor.device)
+        return copy.copy_(tensor)
+
+    rows = [
+        row if row is None or row.stride(-1) == 1 else copied(name, row)
+        for name, row in (("target", target), ("draft", draft))
+    ]
+    rest = [
+        tensor if tensor.is_contiguous() else copied(name, tensor)
+        for name, tensor in (("tokens", tokens), ("uniforms", uniforms))
+    ]
+    return rows[0], rows[0] if rows[1] is None else rows[1], *rest
+
+
+@jit
+def _probe() -> None:
+    """Show whether kernels are compiled or interpreted."""

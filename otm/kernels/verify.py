@@ -1,0 +1,224 @@
+"""The entry: probabilities or logits, one chain or several, on the backend that fits."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from otm.kernels.checks import check_arguments
+from otm.kernels.registry import choose_backend, load, uniforms_per_position
+from otm.kernels.verified import Verified
+
+if TYPE_CHECKING:
+    from otm.kernels.workspace import Workspace
+from otm.rules import named
+
+
+def verify_probs(
+    target_probs: Any,
+    draft_probs: Any,
+    draft_tokens: Any,
+    uniforms: Any,
+    *,
+    rule: str = "chain",
+    backend: str = "auto",
+    validate: bool = True,
+    workspace: Workspace | None = None,
+) -> Verified[Any]:
+    """Verify drafts, losslessly: the output has the distribution of the target model.
+
+    One chain of γ drafts for each of B sequences by [leviathan2023]_, Algorithm 1, or
+    [sun2024block]_, Algorithm 2; K chains by [sun2023]_, Algorithm 3, which selects among the
+    drafts of a position by k-Seq or by levels (docs/theory/verification.md, Theorems 12.1 and 12.4;
+    docs/theory/levels.md, Theorems 11.1 and 11.2).
+
+    Parameters
+    ----------
+    target_probs : array or Tensor [B, γ + 1, V], of K chains [B, K, γ + 1, V]
+        The target model's probabilities at each position; float16, bfloat16, float32, float64, or
+        fractions (NumPy only).  Where chains begin alike, so do their rows: those of the first that
+        has a draft there are read; rows that chains share can be broadcast.
+    draft_probs : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], or None
+        What the drafts were sampled from, V' ≤ V: tokens beyond V' have probability 0.  None if the
+        drafts of one chain were not sampled but chosen, so that each distribution is one-hot.
+    draft_tokens : int array or Tensor [B, γ], of K chains [B, K, γ]
+        The drafts; the first −1 ends a chain, so that chains may have any length from 0 to γ.  What
+        stands in the arrays beyond a chain's end is never looked at.  K chains are sampled
+        independently, and their lengths must not depend on tokens.
+    uniforms : float64 array or Tensor [B, nγ + 2]
+        Independent, in [0, 1).  At each position a rule takes n of them: "chain" and "block" 1,
+        "grid k-Seq" K, "levels" 2K + 1; the last two are for the recovered and the bonus token.
+        Tokens are located by them in the cumulative distribution, for which 53 bits are needed:
+        uniforms of 24 bits are about 10^−3 away from it (TV) at V = 131,072.
+    rule : {"chain", "block", "grid k-Seq", "levels"}, optional
+        "chain" accepts drafts up to the first rejection; "block" looks at all of them together and
+        accepts more on average.  The others are for K chains: "grid k-Seq" is k-Seq with the
+        smallest valid division factor of a grid; "levels", the optimal rule between levels of the
+        ratio of the probabilities, accepts more and takes longer.
+    backend : {"auto", "numpy", "torch", "triton"}, optional
+        "auto" takes NumPy for arrays, Triton for CUDA tensors where it is installed, and torch for
+        all other tensors.
+    validate : bool, optional
+        Whether to check all arguments first, which reads every row and waits for the device.
+        Without it shapes and types are not checked either, and NaN and rows that do not sum to one
+        give some token of the vocabulary.
+    workspace : Workspace, optional
+        Work memory that calls share, so that Triton's kernels allocate nothing but the result; the
+        other backends do not use it.
+
+    Returns
+    -------
+    Verified
+        int64 tokens [B, γ + 1], padded with −1, the number of accepted drafts [B], and of K chains
+        one that begins with them [B].
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such rule or backend.
+    InvalidInputError
+        If the backend cannot work on the arrays, or they are of several libraries or devices.
+    MissingDependencyError
+        If Triton is needed and not installed.
+    InvalidDistributionError
+        If the probabilities have wrong shapes, types or entries, or do not sum to one.
+    InvalidDraftsError
+        If the drafts have a wrong shape or type, lie outside the vocabulary, or have draft
+        probability zero.
+    InvalidUniformsError
+        If the uniforms have a wrong shape or type, or do not lie in [0, 1).
+
+    Notes
+    -----
+    All backends make the same decisions, bit for bit; NumPy is the definition, exact on fractions.
+
+    Probabilities are not normalised, which would take a pass over rows that are not read otherwise.
+    With sums D of a draft row and T of a target row, the distribution of an output token of one
+    chain is at most abs(D − T) / max(D, T) away from the target (TV): 10^−6 for a float32 softmax,
+    but up to 10^−3 for one in half precision; with K chains at most abs(D − 1) + abs(T − 1) was
+    measured.  Give half-precision *logits* to `verify_logits` instead.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+    .. [sun2024block] Sun et al., "Block Verification Accelerates Speculative Decoding", 2024.
+    .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS
+       2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otm.kernels import verify_probs
+    >>> target = np.array([[[0.5, 0.5], [0.1, 0.9]]])
+    >>> draft = np.array([[[0.8, 0.2]]])
+    >>> verify_probs(target, draft, np.array([[0]]), np.array([[0.7, 0.3, 0.5]]))
+    Verified(tokens=array([[ 1, -1]]), accepted=array([0]), chain=None)
+
+    Two chains, of which the second begins with the accepted draft:
+
+    >>> target, draft = (x[:, None].repeat(2, axis=1) for x in (target, draft))
+    >>> tokens, uniforms = np.array([[[0], [1]]]), np.array([[0.7, 0.3, 0.5, 0.5]])
+    >>> verify_probs(target, draft, tokens, uniforms, rule="grid k-Seq")
+    Verified(tokens=array([[1, 1]]), accepted=array([1]), chain=array([1]))
+    """
+    chosen = choose_backend(target_probs, backend, named(rule, "kernel").backends)
+    arguments = (target_probs, draft_probs, draft_tokens, uniforms)
+    if validate:
+        _check(arguments, rule, chosen)
+    options = {"workspace": workspace} if chosen == "triton" else {}
+    outcome: Verified[Any] = load(rule, chosen).verify(*arguments, **options)
+    return outcome
+
+
+def verify_logits(
+    target_logits: Any,
+    draft_logits: Any,
+    draft_tokens: Any,
+    uniforms: Any,
+    *,
+    temperature: Any = 1.0,
+    rule: str = "chain",
+    backend: str = "auto",
+    validate: bool = True,
+    workspace: Workspace | None = None,
+) -> Verified[Any]:
+    """Verify drafts by `verify_probs`, with probabilities softmax(logits / temperature).
+
+    The drafts must have been sampled from that distribution: at the same temperature, after the
+    same top-k or top-p (tokens left out have logit −inf), and not in lower precision than float32.
+
+    Parameters
+    ----------
+    target_logits : array or Tensor [B, γ + 1, V], of K chains [B, K, γ + 1, V]
+        Logits of the target model; float16, bfloat16, float32 or float64, −inf for impossible
+        tokens.
+    draft_logits : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], or None
+        Logits of the draft model, V' ≤ V; None for one-hot drafts of one chain.
+    draft_tokens, uniforms, rule, backend, validate, workspace
+        As for `verify_probs`.
+    temperature : float, or float array or Tensor [B], optional
+        Of both models, for each sequence; in a Tensor on the device it saves the launch that fills
+        one.  0 means greedy: a draft is accepted if it has the target's largest logit, the first if
+        there are several, and draft logits are not looked at.  The chains of a greedy sequence are
+        alike; where they differ, the first of them counts.
+
+    Returns
+    -------
+    Verified
+        As for `verify_probs`.
+
+    Raises
+    ------
+    UnknownMethodError, InvalidInputError, MissingDependencyError, InvalidDraftsError,
+    InvalidUniformsError
+        As for `verify_probs`.
+    InvalidDistributionError
+        If logits have wrong shapes or types, hold NaN or +inf, or a row is −inf everywhere; if
+        there are more than 2^20 tokens, on Triton.
+    InvalidParameterError
+        If a temperature is negative or not finite, or there is not one for each sequence.
+
+    Notes
+    -----
+    NumPy and torch take the softmax in float64, Triton in float32, within 10^−6 of it (TV): a
+    decision then differs only if a uniform is that close to an edge.
+
+    Probabilities cannot be told from logits, and are taken for logits here without a word; they go
+    to `verify_probs`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otm.kernels import verify_logits
+    >>> target = np.array([[[0.0, 2.0], [1.0, 0.0]]])
+    >>> verify_logits(target, None, np.array([[1]]), np.zeros((1, 3)), temperature=0)
+    Verified(tokens=array([[1, 0]]), accepted=array([1]), chain=None)
+    """
+    chosen = choose_backend(target_logits, backend, named(rule, "kernel").backends)
+    arguments = (target_logits, draft_logits, draft_tokens, uniforms)
+    if validate:
+        _check(arguments, rule, chosen, logits=True, temperature=temperature)
+    kernel = load(rule, chosen)
+    outcome: Verified[Any]
+    if chosen == "triton":  # takes the softmax on the way
+        outcome = kernel.verify_from_logits(*arguments, temperature, workspace=workspace)
+    else:
+        softmax = import_module(f"otm.kernels.{chosen}.distributions").probs_from_logits
+        probs = softmax(target_logits, draft_logits, draft_tokens, temperature)
+        outcome = kernel.verify(*probs, draft_tokens, uniforms)
+    return outcome
+
+
+def _check(arguments: tuple[Any, ...], rule: str, backend: str, **options: Any) -> None:
+    """Check the arguments of a rule, as arrays of NumPy or tensors."""
+    check_arguments(
+        np if backend == "numpy" else sys.modules["torch"],
+        *arguments,
+        several=named(rule, "kernel").several,
+        per_position=lambda chains: uniforms_per_position(rule, chains),
+        **options,
+    )

@@ -1,0 +1,43 @@
+"""Slots and swaps between levels in torch: the definition's decisions, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from otm.kernels.numpy import levels as numpy_levels  # noqa: E402
+from otm.kernels.torch import levels as torch_levels  # noqa: E402
+
+
+def test_torch_decides_as_the_definition() -> None:
+    rng = np.random.default_rng(6)
+    accepted = rejected = 0
+    for _ in range(15):
+        batch, count, size = 5, int(rng.integers(1, 6)), int(rng.integers(1, 40))
+        target, draft = rng.dirichlet(np.full(size, rng.choice([0.1, 0.5, 3])), (2, batch))
+        draft[0] = target[0]
+        draft[1, ::2] *= rng.random() < 0.5
+        draft[1, 0] += 1e-3
+        dtype = rng.choice([np.float32, np.float64])
+        target, draft = target.astype(dtype), (draft / draft.sum(1, keepdims=True)).astype(dtype)
+        points = rng.random((batch, count, 1)) * draft.sum(1)[:, None, None]
+        tokens = (draft.cumsum(1)[:, None] <= points).sum(2).clip(max=size - 1)
+        tokens[rng.random(tokens.shape) < 0.2] = -1
+        uniforms = rng.random((batch, 2 * count + 1))
+        uniforms[rng.random(uniforms.shape) < 0.1] = 0
+        uniforms[rng.random(uniforms.shape) < 0.1] = 1 - 2.0**-53
+        steps = int(rng.choice([1, 3, 32]))
+        ratios = torch_levels.ratio_grid(count, steps, torch.zeros(1)).tolist()
+        assert numpy_levels.ratio_grid(count, steps) == ratios or steps == 3
+        tensors = map(torch.from_numpy, (target, draft, tokens, uniforms))
+        choice = torch_levels.select(*tensors, steps)
+        for b in range(batch):
+            one = (target[b], draft[b], tokens[b], uniforms[b])
+            index, residual = numpy_levels.select(*one, steps)
+            assert int(choice.index[b]) == index
+            if index < 0:
+                assert choice.residual[b].tolist() == residual.tolist()
+            accepted, rejected = accepted + (index >= 0), rejected + (index < 0)
+    assert min(accepted, rejected) > 12
