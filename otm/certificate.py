@@ -38,6 +38,12 @@ LARGEST_PLAN = 4096
 LARGEST_POWER_BITS = 1 << 25
 """Most bits that p(H)^k may need; a larger k is refused instead of running for hours."""
 
+BASE_WORK = 400_000_000
+WORK_PER_CHARACTER = 500
+"""Most work that a check may take, in products of two 30-bit digits, for a certificate of so many
+characters of JSON: about a second for the first million of them, and half a second for each more.
+Long numbers in a short file are refused instead of running for hours."""
+
 GUARD_BITS = 192
 """Precision of the first look at each inequality, beyond the leading zeros or ones of its sides;
 what it cannot settle is compared exactly."""
@@ -45,9 +51,41 @@ what it cannot settle is compared exactly."""
 
 __all__ = ["CertificateRefusedError", "check", "load"]
 
+Ratio = tuple[int, int]
+"""Numerator and denominator above 0, not reduced, which takes long for long numbers."""
+
 
 class CertificateRefusedError(Exception):
     """The certificate does not prove what it claims."""
+
+
+class Work:
+    """What is left of the work that a check may take; each step asks for its share beforehand."""
+
+    def __init__(self, characters: int) -> None:
+        self.left = float(BASE_WORK + WORK_PER_CHARACTER * characters)
+        self._powers: dict[int, int] = {}  # of one k
+
+    def spend(self, amount: float) -> None:
+        """Take an amount off, or refuse."""
+        self.left -= amount
+        _require(self.left >= 0, "its numbers are too long, or k too large, for a file of its size")
+
+    def multiply(self, bits: int, others: int, times: int = 1) -> None:
+        """Pay for products, or quotients, of numbers of so many bits each."""
+        short, long = sorted((bits // 30 + 1, others // 30 + 1))
+        # Python multiplies long numbers by Karatsuba's method
+        self.spend(times * (70 + long * (short if short < 70 else 6 * short**0.585)))
+
+    def power(self, base: int, k: int) -> int:
+        """Raise to the k-th power, and remember it."""
+        if base <= 1:
+            return base
+        if base not in self._powers:
+            half = k * base.bit_length() // 2
+            self.multiply(half, half, times=3)
+            self._powers[base] = base**k
+        return self._powers[base]
 
 
 def check(document: dict[str, Any]) -> None:
@@ -83,78 +121,125 @@ def check(document: dict[str, Any]) -> None:
              "the versions are not strings")  # fmt: skip
     k = document["k"]
     _require(type(k) is int and k >= 1, "k is not an integer of at least one")
+    work = Work(len(_as_json(document)))
     draft, target = weights(document["draft"], "draft"), weights(document["target"], "target")
     _require(len(draft) == len(target), "the laws differ in length")
+    for law in (draft, target):  # which are added up here and for the cut, and sorted
+        work.multiply(max(law).bit_length(), 1, times=4 * len(law))
     _require(k * sum(draft).bit_length() <= LARGEST_POWER_BITS, "k is too large to check exactly")
 
-    lower, upper = parse(document["lower"]), parse(document["upper"])
+    lower, upper, gap, cap = (ratio(document[name]) for name in ("lower", "upper", "gap", "cap"))
+    longest = max(number.bit_length() for pair in (lower, upper, gap) for number in pair)
     low, high = (_float(value, "interval") for value in _list(document["interval"], "interval", 2))
-    _require(parse(document["gap"]) == upper - lower >= 0, "the gap is not upper − lower ≥ 0")
-    _require(Fraction(low) <= lower and upper <= Fraction(high), "the interval is too narrow")
-    status = "exact" if upper == lower else "bounded"
+    difference = 0
+    if upper != lower:  # otherwise nothing need be multiplied, however long the numbers are
+        work.multiply(longest, longest, times=7)
+        difference = upper[0] * lower[1] - lower[0] * upper[1]
+    proved = difference >= 0 and gap[0] == 0
+    if difference:
+        proved = gap[0] * (upper[1] * lower[1]) == gap[1] * difference > 0
+    _require(proved, "the gap is not upper − lower ≥ 0")
+    around = _at_most(low.as_integer_ratio(), lower) and _at_most(upper, high.as_integer_ratio())
+    _require(around, "the interval is too narrow")
+    status = "bounded" if difference else "exact"
     _require(document["status"] == status, f"the status should be '{status}'")
 
-    value = cut_value(draft, target, k, document["cut"])
-    _require(upper >= min(value, Fraction(1)), "the cut does not prove upper")
-    cap = parse(document["cap"])
-    _require(accepted_mass(draft, target, k, cap) >= lower, "the accepted mass is below lower")
+    check_cut(draft, target, k, document["cut"], upper, work=work)
+    accepted = accepted_mass(draft, target, k, cap, work=work)
+    work.multiply(longest, accepted[1].bit_length(), times=2)
+    _require(_at_most(lower, accepted), "the accepted mass is below lower")
     if document["plan"] is not None:
-        accepted = _check_plan(draft, target, k, document["plan"])
-        _require(accepted >= lower, "the plan's acceptance is below lower")
+        accepted = _check_plan(draft, target, k, document["plan"], work=work)
+        work.multiply(longest, accepted[1].bit_length(), times=2)
+        _require(_at_most(lower, accepted), "the plan's acceptance is below lower")
 
 
-def cut_value(draft: list[int], target: list[int], k: int, cut: Any) -> Fraction:
-    """q(H) + 1 − p(H)^k for the tokens H of the cut, an upper bound on α_k."""
+def _at_most(one: Ratio, other: Ratio) -> bool:
+    return one[0] * other[1] <= other[0] * one[1]
+
+
+def check_cut(
+    draft: list[int], target: list[int], k: int, cut: Any, upper: Ratio, *, work: Work
+) -> None:
+    """Refuse a cut with q(H) + 1 − p(H)^k, an upper bound on α_k, above `upper`."""
     tokens = _list(cut, "cut")
     _require(all(type(x) is int and 0 <= x < len(draft) for x in tokens), "the cut holds no tokens")
     _require(len(set(tokens)) == len(tokens), "the cut holds a token twice")
-    inside = Fraction(sum(draft[x] for x in tokens), sum(draft))
-    return Fraction(sum(target[x] for x in tokens), sum(target)) + 1 - inside**k
+    inside, total = sum(draft[x] for x in tokens), sum(draft)
+    wanted, unit = sum(target[x] for x in tokens), sum(target)
+    if upper[0] >= upper[1]:
+        return
+    # 1 − p(H)^k ≤ upper − q(H)
+    room = (upper[0] * unit - wanted * upper[1], upper[1] * unit)
+    bits = GUARD_BITS + total.bit_length() - (total - inside).bit_length()
+    work.multiply(bits, bits, times=3 * k.bit_length())
+    work.multiply(bits + room[1].bit_length(), bits + total.bit_length(), times=2)
+    if _at_least_once(total - inside, total, k, bits, up=True) * room[1] <= room[0] << bits:
+        return
+    power, missed = work.power(total, k), work.power(inside, k)
+    work.multiply(power.bit_length(), room[1].bit_length(), times=2)
+    _require((power - missed) * room[1] <= room[0] * power, "the cut does not prove upper")
 
 
-def accepted_mass(draft: list[int], target: list[int], k: int, cap: Fraction) -> Fraction:
+def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, work: Work) -> Ratio:
     """Σ min(q, cap · p), a lower bound on α_k, after checking that some rule accepts this mass."""
-    _require(cap >= 0, "the cap is negative")
-    total = sum(draft)
-    target_unit, draft_unit = total * cap.denominator, sum(target) * cap.numerator
+    _require(cap[0] >= 0, "the cap is negative")
+    total, n = sum(draft), len(draft)
+    target_unit, draft_unit = total * cap[1], sum(target) * cap[0]
     unit = target_unit * sum(target)  # masses are integers over this
+    longest = max(unit.bit_length(), draft_unit.bit_length())
+    work.multiply(max(*draft, *target).bit_length(), longest, times=3 * n)
     capped = [min(q * target_unit, p * draft_unit) for p, q in zip(draft, target, strict=True)]
 
+    each = max(draft).bit_length() * max(target).bit_length() / 450 + 200
+
     def by_ratio(i: int, j: int) -> int:
+        work.spend(each)
         return target[i] * draft[j] - target[j] * draft[i]
 
     # Sets A of largest v/p: everything but the first tokens in the order of q/p, up to the cap.
     # Subsets of the capped tokens follow: there v(A) is linear in p(A), and the bound is concave.
     below_cap = [i for i, p in enumerate(draft) if p and capped[i] < p * draft_unit]
     shift = 64 + total.bit_length() - sum(target).bit_length()
+    work.multiply(max(draft).bit_length(), 64 + total.bit_length(), times=n)
     below_cap.sort(key=lambda i: _shifted(target[i], shift) // draft[i])
     below_cap.sort(key=cmp_to_key(by_ratio))
     masses = accumulate((-capped[i] for i in below_cap), initial=sum(capped))
     drafted = accumulate((-draft[i] for i in below_cap), initial=total)
     for mass, above in zip(masses, drafted, strict=True):
+        if _surely_at_most(mass, unit, above, total, k, work=work):
+            continue
+        power, missed = work.power(total, k), work.power(total - above, k)
+        work.multiply(power.bit_length(), longest, times=2)
         _require(
-            _surely_at_most(mass, unit, above, total, k)
-            or mass * total**k <= unit * (total**k - (total - above) ** k),
+            mass * power <= unit * (power - missed),
             "the accepted mass exceeds what any rule can accept on some set of tokens",
         )
-    return Fraction(sum(capped), unit)
+    return sum(capped), unit
 
 
-def _surely_at_most(mass: int, unit: int, above: int, total: int, k: int) -> bool:
+def _surely_at_most(mass: int, unit: int, above: int, total: int, k: int, *, work: Work) -> bool:
     """Whether mass/unit ≤ 1 − (1 − above/total)^k can be seen in fixed point, rounded safely."""
     leading_zeros = total.bit_length() - above.bit_length()
     leading_ones = unit.bit_length() - abs(unit - mass).bit_length()
     bits = GUARD_BITS + max(leading_zeros, leading_ones)
-    one = 1 << bits
-    hit = once = (above << bits) // total
+    work.multiply(bits, bits, times=2 * k.bit_length())
+    work.multiply(bits, unit.bit_length() + total.bit_length())
+    return mass << bits <= _at_least_once(above, total, k, bits, up=False) * unit
+
+
+def _at_least_once(part: int, total: int, k: int, bits: int, *, up: bool) -> int:
+    """1 − (1 − part/total)^k in fixed point, rounded down in every step, or up in every step."""
+    one, last = 1 << bits, (1 << bits) - 1 if up else 0
+    hit = once = ((part << bits) + (total - 1 if up else 0)) // total
     for bit in bin(k)[3:]:
-        hit = hit * (2 * one - hit) >> bits
+        hit = hit * (2 * one - hit) + last >> bits
         if bit == "1":
-            hit += (one - hit) * once >> bits
-    return mass << bits <= hit * unit
+            hit += (one - hit) * once + last >> bits
+    return hit
 
 
-def _check_plan(draft: list[int], target: list[int], k: int, plan: Any) -> Fraction:
+def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work: Work) -> Ratio:
     """Return the acceptance of a plan written out, after checking that it is one from p^k to q."""
     _require(set(_fields(plan)) == {"denominator", "entries"}, "the plan has other fields")
     denominator, total, n = _integer(plan["denominator"], "plan"), sum(draft), len(draft)
@@ -163,21 +248,29 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any) -> Fract
     _require(small, "the plan is written out for too large an instance")
     by_drafts = dict.fromkeys(product(range(n), repeat=k), 0)
     by_token, accepted = [0] * n, 0
-    for entry in _list(plan["entries"], "plan"):
-        drafts, token, mass = _list(entry, "plan entry", 3)
-        drafts, mass = tuple(_list(drafts, "plan entry's drafts", k)), _integer(mass, "plan")
+    entries = _list(plan["entries"], "plan")
+    masses = [_integer(_list(entry, "plan entry", 3)[2], "plan") for entry in entries]
+    unit = sum(target)
+    longest = max(map(int.bit_length, (denominator, *masses, unit)))
+    work.multiply(longest, 1, times=3 * len(entries))
+    for (places, token, _), mass in zip(entries, masses, strict=True):
+        drafts = tuple(_list(places, "plan entry's drafts", k))
         for x in (*drafts, token):
             _require(type(x) is int and 0 <= x < n, "the plan has drafts or outputs of no token")
         _require(mass >= 0, "the plan has a negative mass")
         by_drafts[drafts] += mass
         by_token[token] += mass
         accepted += mass if token in drafts else 0
+    power = work.power(total, k)
     for drafts, mass in by_drafts.items():
+        work.multiply(k * max(draft).bit_length(), power.bit_length())
+        work.multiply(longest, power.bit_length(), times=2)
         probability = math.prod(draft[x] for x in drafts)
-        _require(mass * total**k == probability * denominator, "the plan's drafts are not p^k")
+        _require(mass * power == probability * denominator, "the plan's drafts are not p^k")
+    work.multiply(longest, longest, times=2 * n)
     for mass, weight in zip(by_token, target, strict=True):
-        _require(mass * sum(target) == weight * denominator, "the plan's output law is not q")
-    return Fraction(accepted, denominator)
+        _require(mass * unit == weight * denominator, "the plan's output law is not q")
+    return accepted, denominator
 
 
 def digest(document: dict[str, Any]) -> str:
@@ -193,20 +286,29 @@ def inputs_digest(document: dict[str, Any]) -> str:
 def _sha256(value: Any) -> str:
     import hashlib  # on use, like all that `import otm` can do without
 
+    return hashlib.sha256(_as_json(value).encode()).hexdigest()
+
+
+def _as_json(value: Any) -> str:
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError) as error:  # a number like 1e999, or too deep a nesting
         raise CertificateRefusedError(f"no digest can be taken: {error}") from None
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse(text: Any) -> Fraction:
     """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers."""
+    return Fraction(*ratio(text))
+
+
+def ratio(text: Any) -> Ratio:
+    """Read a fraction "a/b" as two integers, the second above 0."""
     try:
-        numerator, denominator = text.split("/")
-        return Fraction(int(numerator, 0), int(denominator, 0))
-    except (AttributeError, ValueError, ZeroDivisionError):
+        numerator, denominator = (int(part, 0) for part in text.split("/"))
+    except (AttributeError, ValueError):
         raise CertificateRefusedError(f"{_shown(text)} is not a fraction a/b") from None
+    _require(denominator != 0, f"{_shown(text)} is not a fraction a/b")
+    return (numerator, denominator) if denominator > 0 else (-numerator, -denominator)
 
 
 def weights(values: Any, name: str) -> list[int]:
@@ -217,7 +319,7 @@ def weights(values: Any, name: str) -> list[int]:
         law = [numerator * (unit // denominator) for numerator, denominator in ratios]
     else:
         law = [_integer(value, name) for value in values]
-    _require(bool(law) and min(law) >= 0 and sum(law) > 0, f"the {name} is no law")
+    _require(bool(law) and min(law) >= 0 and any(law), f"the {name} is no law")
     return law
 
 

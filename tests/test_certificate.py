@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
+import itertools
 import json
+import math
 import random
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -282,6 +285,120 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
 }  # fmt: skip
 
 
+def plan_of_nothing(n: int, k: int, denominator: Any) -> Document:
+    entries = [[list(drafts), 0, 0] for drafts in itertools.product(range(n), repeat=k)]
+    return {"denominator": denominator, "entries": entries}
+
+
+def long_number(bits: int) -> str:
+    return hex(3 ** round(bits / math.log2(3)))
+
+
+LONG = long_number(1_200_000)
+MANY = [1] * 150_000
+DEMANDING: dict[str, Document] = {  # hours of work, but for the limit, in files below 1 MB
+    "a cap of many digits for many tokens": {
+        "draft": MANY, "target": MANY, "cap": f"{long_number(900_000)}/{long_number(600_000)}",
+    },
+    "one long weight among many": {"draft": [LONG, *MANY], "target": [1, *MANY]},
+    "one long target weight among many": {"draft": [1, *MANY], "target": [LONG, *MANY]},
+    "a power of millions of bits at every token": {
+        "draft": [2] * 300, "target": [2] * 300, "k": 3**12, "cap": "1000000/1",
+        "upper": "1/2", "gap": "1/2",
+    },
+    "a power of millions of digits for the cut": {
+        "draft": [101, 100], "target": [33, 77], "k": 3**13, "cut": [0], "upper": "1/2",
+        "gap": "1/2",
+    },
+    "long weights to a large power": {
+        "draft": [long_number(20_000)] * 50, "target": [long_number(20_001)] * 50, "k": 1500,
+        "cut": [0], "upper": "1/2", "gap": "1/2",
+    },
+    "a plan of powers of long weights": {
+        "draft": [LONG, 1], "k": 12, "plan": plan_of_nothing(2, 12, long_number(400_000)),
+    },
+    "a plan with a long denominator and long sums": {
+        "draft": [LONG, *MANY[:4095]], "target": MANY[:4096], "k": 1,
+        "plan": plan_of_nothing(4096, 1, LONG),
+    },
+    "a plan of many entries with a long denominator": {
+        "k": 12, "plan": {"denominator": LONG, "entries": [[[0] * 12, 0, 1]] * 15_000},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("demand", DEMANDING)
+def test_work_out_of_proportion_to_the_file_is_refused(
+    demand: str, tmp_path: Path, capsys: Any
+) -> None:
+    """Bug: a file of a megabyte that keeps its reader busy for hours."""
+    nothing = {
+        "draft": [1, 1], "target": [1, 1], "k": 2, "cut": [], "cap": "0/1", "plan": None,
+        "lower": "0/1", "upper": "1/1", "gap": "1/1", "interval": ["0x0p+0", "0x1p+0"],
+        "status": "bounded",
+    }  # fmt: skip
+    document = good_document() | nothing
+    assert verdict(sealed(document), tmp_path) == 0
+    document = sealed(document | DEMANDING[demand])
+    assert len(json.dumps(document, separators=(",", ":"))) < 2**20
+    line = refused(document, tmp_path, capsys)
+    assert "its numbers are too long, or k too large, for a file of its size" in line
+
+
+def test_the_limit_of_the_work_grows_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a limit for all files, which large vocabularies exceed."""
+    rng = np.random.default_rng(1)
+    weights = np.exp(rng.normal(scale=3, size=(2, 20_000)))
+    draft, target = weights / weights.sum(axis=1, keepdims=True)
+    for k in (2, 64, 100_000):
+        document = otm.solve(draft, target, k).certificate.to_document()
+        monkeypatch.setattr(certificate, "BASE_WORK", 0)
+        certificate.check(document)
+        monkeypatch.setattr(certificate, "WORK_PER_CHARACTER", 10)
+        with pytest.raises(certificate.CertificateRefusedError, match="too long"):
+            certificate.check(document)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("k", [64, 100_000])
+def test_certificates_of_large_vocabularies_are_within_the_limit(k: int) -> None:
+    rng = np.random.default_rng(2)
+    noise = rng.normal(scale=3, size=150_000)
+    weights = np.exp([noise + rng.normal(size=noise.size), noise])
+    weights[:, ::1000] = 5e-324  # which makes all others integers of a thousand bits
+    draft, target = weights / weights.sum(axis=1, keepdims=True)
+    certificate.check(otm.solve(draft, target, k).certificate.to_document())
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 300_000), (10, 4000), (300, 1000)])
+def test_exact_certificates_of_half_a_million_bits_are_within_the_limit(n: int, k: int) -> None:
+    """Bug: greatest common divisors of long numbers, which take longer than all the rest."""
+    rng = random.Random(3)
+    laws = [[1, *(rng.randrange(1, 10**6) for _ in range(n - 1))] for _ in range(2)]
+    if n == 10:
+        laws = [[x * 10**30 + rng.randrange(10**30) for x in law] for law in laws]
+        laws[0][0] = 1
+    proof = otm.solve(*[[Fraction(x, sum(law)) for x in law] for law in laws], k).certificate
+    document = proof.to_document()
+    assert document["status"] == "exact"
+    certificate.check(document)
+
+
+@given(
+    part=st.integers(0, 2**70),
+    rest=st.integers(0, 2**70) | st.integers(0, 3),
+    k=st.integers(1, 200),
+    bits=st.integers(1, 200),
+)
+def test_fixed_point_is_rounded_to_the_safe_side(part: int, rest: int, k: int, bits: int) -> None:
+    """Bug: rounding in the favour of a claim, where the last bit decides."""
+    total = part + rest or 1
+    exact = (1 - (1 - Fraction(part, total)) ** k) * 2**bits
+    low, high = (certificate._at_least_once(part, total, k, bits, up=up) for up in (False, True))
+    assert low <= exact <= high
+    assert high - low <= 2 * k + 2
+
+
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forgery_is_refused(forgery: str, tmp_path: Path, capsys: Any) -> None:
     """Catches a check that is missing, or that crashes on what it should refuse."""
@@ -434,6 +551,12 @@ def can_be_accepted(draft: list[int], target: list[int], k: int, cap: Fraction) 
     return all(sum(v[x] for x in A) <= 1 - (1 - sum(p[x] for x in A)) ** k for A in subsets(len(p)))
 
 
+def accepted_mass(draft: list[int], target: list[int], k: int, cap: Fraction) -> Fraction:
+    work = certificate.Work(0)
+    mass, unit = certificate.accepted_mass(draft, target, k, cap.as_integer_ratio(), work=work)
+    return Fraction(mass, unit)
+
+
 def random_laws(rng: random.Random) -> tuple[list[int], list[int], int]:
     """Small laws with zeros and ties, equal, disjoint and skewed ones among them."""
     n = rng.randint(1, 6)
@@ -474,7 +597,7 @@ def test_the_checker_accepts_exactly_the_caps_that_some_rule_attains() -> None:
         factors = [1 - TINY, 1 + TINY, 1 - NANO, 1 + NANO, Fraction(rng.randint(1, 300), 100)]
         for cap in [optimal, *(optimal * factor for factor in factors)]:
             try:
-                mass = certificate.accepted_mass(draft, target, k, cap)
+                mass = accepted_mass(draft, target, k, cap)
             except certificate.CertificateRefusedError:
                 accepted = False
             else:
@@ -522,7 +645,7 @@ def test_tokens_that_are_almost_tied_are_sorted_exactly(names: tuple[int, ...]) 
     draft, target = ([law[x] for x in names] for law in (draft, target))
     assert not can_be_accepted(draft, target, 2, Fraction(2))
     with pytest.raises(certificate.CertificateRefusedError):
-        certificate.accepted_mass(draft, target, 2, Fraction(2))
+        accepted_mass(draft, target, 2, Fraction(2))
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -606,7 +729,7 @@ def test_a_law_has_no_negative_weight_and_some_positive_one(law: list[Any]) -> N
 def test_a_cut_holds_tokens_of_the_vocabulary_alone(token: int) -> None:
     """Bug: −1, which Python takes for the last token."""
     with pytest.raises(certificate.CertificateRefusedError, match="the cut holds no tokens"):
-        certificate.cut_value(DRAFT, TARGET, 2, [token])
+        certificate.check_cut(DRAFT, TARGET, 2, [token], (1, 2), work=certificate.Work(0))
 
 
 def test_a_refusal_names_the_type_or_the_text(capsys: Any) -> None:

@@ -19,8 +19,8 @@ from otm.files import StoredArray, file_label, open_arrays, read_json
 MAX_TOKENS = 2**24
 """Most tokens of a distribution in a file: a hundred times what vocabularies have."""
 
-LARGEST_POWER_BITS = 2**21
-"""Most bits of the k-th power of a common denominator: some seconds of exact arithmetic."""
+LARGEST_POWER_BITS = 2**20
+"""Most bits of the k-th power of a common denominator, so that its certificate can be checked."""
 
 # limits on digits and exponents: 1e1000000000 is a short text and a long number
 _NUMBER = re.compile(
