@@ -178,7 +178,8 @@ def compare(
             if problem.k <= (RULES[name].max_k or problem.k)
         }
     compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
-    compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
+    if rules is None:  # and those that take more, such as SpecHub its two
+        compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)
     return Comparison(problem, tuple(compared))
 

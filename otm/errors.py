@@ -15,6 +15,7 @@ __all__ = [
     "InvalidParameterError",
     "InvalidUniformsError",
     "MissingDependencyError",
+    "NoSuchRowError",
     "ProblemTooLargeError",
     "SolverError",
     "UnknownMethodError",
@@ -39,6 +40,10 @@ class InvalidDraftCountError(InvalidInputError):
 
 class InvalidDraftsError(InvalidInputError):
     """Draft tokens have the wrong shape or type, lie outside the vocabulary or are impossible."""
+
+
+class NoSuchRowError(InvalidInputError, IndexError):
+    """An index into the rows of a problem or a solution is none of theirs."""
 
 
 class InvalidUniformsError(InvalidInputError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from otm.errors import (
 _Drafts = TypeVar("_Drafts", bound=DraftDistribution)
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Problem(Frozen):
     """Optimal transport with membership cost and k i.i.d. drafts (OTM-k), or any other drafts.
 
@@ -289,6 +289,26 @@ class Problem(Frozen):
             np.broadcast_to(law, (*self.shape, self.n))[place] for law in (self.draft, self.target)
         )
         return self._with(draft, target, int(np.asarray(self.k)[place]))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("this is a single problem, which has no leading axis and no length")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Problem]:
+        if len(self.shape) != 1:
+            raise TypeError(f"problems of shape {self.shape} are not a sequence; index them")
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        parts = [f"draft={self.draft!r}", f"target={self.target!r}", f"k={self.k!r}"]
+        parts += [f"shape={self.shape}"] if self.shape else []
+        parts += [] if self._tokens is None else [f"tokens={self._tokens!r}"]
+        parts += [] if self.iid else [f"drafts={self.drafts}"]
+        return f"Problem({', '.join(parts)})"
 
     def _with(
         self, draft: Law, target: Law, k: int, joint: DraftDistribution | None = None

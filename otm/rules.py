@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from otm._core.numbers import no_such_name
+from otm._core.numbers import check_name, no_such_name
 from otm._core.text import shown
 from otm.errors import UnknownMethodError
 
@@ -54,7 +54,7 @@ class Rule:
     k : int or None
         Number of drafts, where the rule takes no other; None for any number.
     max_k : int or None
-        Most drafts that it is meant for, where there is a limit.
+        Most drafts that its plan takes, where there is a limit.
     lossless : bool
         Whether the output has the distribution of the target.
     parameters : tuple of str
@@ -173,6 +173,11 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     tuple of str
         In the order of the list.
 
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such form.
+
     Examples
     --------
     >>> names("kernel")
@@ -180,6 +185,7 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     >>> names("verifier", several=False)
     ('chain', 'block')
     """
+    check_name("form", form, _HOMES)
     return tuple(
         rule.name
         for rule in RULES.values()
@@ -207,19 +213,26 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     Raises
     ------
     UnknownMethodError
-        If there is no rule of this name, or it has not this form; the message lists those that do.
+        If there is no such form or rule, or the rule has not this form; the message lists those that do.
 
     Examples
     --------
     >>> named("block", "kernel").source
     'Sun et al. 2024 (block verification), Algorithm 2'
     """
+    check_name("form", form, _HOMES)
     rule = RULES.get(name) if isinstance(name, str) else None
     if rule is not None and _has(rule, form) and several in (None, rule.several):
         return rule
     known = names(form, several=several)
     if rule is None:
         raise no_such_name("rule", name, known)
+    if rule.parameters or not rule.lossless:
+        needs = f" and needs {', '.join(rule.parameters)}" if rule.parameters else ""
+        raise UnknownMethodError(
+            f"rule {shown(name)} is not lossless{needs}; give a function of a problem, or one of "
+            f"{known}"
+        )
     where = ", ".join(f"{part} ({home})" for part, home in _HOMES.items() if _has(rule, part))
     raise UnknownMethodError(
         f"rule {shown(name)} cannot be used here: it is for {rule.drafts} drafts and comes as "

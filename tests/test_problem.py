@@ -14,7 +14,12 @@ from hypothesis import given
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
 from otm.drafts import IID, Greedy, HubPairs, Independent, Joint, WithoutReplacement
-from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError
+from otm.errors import (
+    InvalidDistributionError,
+    InvalidDraftCountError,
+    InvalidInputError,
+    NoSuchRowError,
+)
 from otm.problem import Problem
 from otm.testing.strategies import problems
 
@@ -104,7 +109,7 @@ def test_each_row_is_a_problem(exact: bool) -> None:
         assert row.target.tolist() == [0.5, 0.5]
         assert type(row.k) is int
     assert problem[-1, -1].k == 5
-    with pytest.raises(IndexError, match="there is no row"):
+    with pytest.raises(NoSuchRowError, match="there is no row"):
         problem[0]
     single = problem[0, 0]
     assert single[()] is single

@@ -20,6 +20,7 @@ from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
     InvalidUniformsError,
+    NoSuchRowError,
 )
 from otm.testing.strategies import distributions, problems
 
@@ -131,7 +132,7 @@ def test_axes_broadcast() -> None:
 
 @pytest.mark.parametrize("row", [3, -4, (0, 0), (), (5,)])
 def test_rows_that_do_not_exist(ragged: Solution, row: Any) -> None:
-    with pytest.raises(IndexError, match=r"there is no row .* axis of \(3,\)"):
+    with pytest.raises(NoSuchRowError, match=r"there is no row .* in rows of shape \(3,\)"):
         ragged[row]
 
 

@@ -66,12 +66,17 @@ class Frozen:
     """Objects whose arrays stay unwritable when they are copied or unpickled: NumPy forgets it."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for value in state.values():
-            several = value.values() if isinstance(value, dict) else value
-            for array in several if isinstance(value, tuple | dict) else (value,):
-                if isinstance(array, np.ndarray):
-                    read_only(array)
+        _freeze(state)
         self.__dict__.update(state)
+
+
+def _freeze(value: Any) -> None:
+    """Make the arrays in a value unwritable, in tuples and mappings too."""
+    if isinstance(value, np.ndarray):
+        read_only(value)
+    elif isinstance(value, tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            _freeze(part)
 
 
 def zeros(size: int, like: Law) -> Law:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
     InvalidUniformsError,
+    NoSuchRowError,
 )
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -84,13 +86,15 @@ def broadcast_counts(shape: tuple[int, ...], counts: Counts) -> tuple[int, ...]:
 
 
 def place_of_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Place of one row as non-negative indices, one for each axis; IndexError if there is none."""
+    """Place of one row as non-negative indices, one for each axis; refuses what is none."""
     index = row if isinstance(row, tuple) else (row,)
-    if len(index) != len(shape) or not all(
-        -size <= i < size for i, size in zip(index, shape, strict=True)
-    ):
-        raise IndexError(f"there is no row {shown(row)}; give one index for each axis of {shape}")
-    return tuple(int(i) % size for i, size in zip(index, shape, strict=True))
+    whole = [i for i in index if hasattr(i, "__index__") and not isinstance(i, bool | np.bool_)]
+    if len(whole) == len(index) == len(shape):
+        place = [operator.index(i) for i in whole]
+        if all(-size <= i < size for i, size in zip(place, shape, strict=True)):
+            return tuple(i % size for i, size in zip(place, shape, strict=True))
+    advice = "give a whole number for each axis" if shape else "there is only one: [()]"
+    raise NoSuchRowError(f"there is no row {shown(row)} in rows of shape {shape}; {advice}")
 
 
 def name_row(row: tuple[int, ...]) -> str:

@@ -11,7 +11,7 @@ from otm._core.text import shown
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.problem import Problem
-from otm.rules import RULES, Rule, names
+from otm.rules import RULES, Rule, named, names
 
 _T = TypeVar("_T")
 
@@ -76,5 +76,10 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
     several = isinstance(rules, Iterable) and not isinstance(rules, str)
     given = list(rules) if several else [rules]
     for name in given:
-        check_name("rule", name, known, advice="give others by a mapping from names to functions")
+        if name not in RULES or name in known:
+            check_name(
+                "rule", name, known, advice="give others by a mapping from names to functions"
+            )
+        else:  # says what it is and why it is none for this place
+            named(name, "plan")
     return {name: known[name] for name in given}

@@ -18,8 +18,10 @@ from otm._core.arithmetic import Frozen, Law, Number
 from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
 from otm._core.interval import Interval
 from otm._core.tensors import like
+from otm._core.text import shown
 from otm.drafts.base import DraftDistribution
 from otm.drafts.iid import IID
+from otm.errors import InvalidInputError
 from otm.problem import Problem
 
 
@@ -77,6 +79,11 @@ class TransportPlan(Frozen, ABC):
 
     def _check_problem(self) -> None:
         """Refuse what the rule is not for: rows of problems, and drafts drawn in another way."""
+        if not isinstance(self.problem, Problem):
+            raise InvalidInputError(
+                f"{type(self).__name__} was given {shown(self.problem)}; a rule takes a Problem, "
+                "such as otm.Problem(draft, target, k)"
+            )
         if self.problem.shape or not self.problem.iid:
             _ = self.drafts
 

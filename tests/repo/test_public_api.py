@@ -161,6 +161,7 @@ NAMES = {
         "InvalidParameterError",
         "InvalidUniformsError",
         "MissingDependencyError",
+        "NoSuchRowError",
         "ProblemTooLargeError",
         "SolverError",
         "UnknownMethodError",
