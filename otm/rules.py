@@ -213,7 +213,8 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     Raises
     ------
     UnknownMethodError
-        If there is no such form or rule, or the rule has not this form; the message lists those that do.
+        If there is no such form or rule, or the rule has not this form; the message lists those
+        that do.
 
     Examples
     --------

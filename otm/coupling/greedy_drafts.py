@@ -34,6 +34,11 @@ class GreedyRule(ResidualPlan):
         The draft law, the target law and the number of drafts; if fewer than k tokens have p > 0,
         all of them are drafted, `plan.drafts.k` in number.
 
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+
     References
     ----------
     .. [hu2025] Hu et al., "Towards Optimal Multi-draft Speculative Decoding", ICLR 2025.

@@ -24,6 +24,11 @@ class GridKSeq(TokenwisePlan):
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
 
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+
     References
     ----------
     .. [sun2023] Sun et al., "SpecTr", NeurIPS 2023, section 6 and appendix C.1.

@@ -78,6 +78,8 @@ class ImportanceSelection(ResidualPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
         If the weights have a wrong shape or are not finite numbers of at least zero.
     ProblemTooLargeError

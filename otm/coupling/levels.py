@@ -34,6 +34,8 @@ class LevelsPlan(ResidualPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
         If the number of levels is not an integer of at least 1.
 

@@ -49,6 +49,8 @@ class ListCoupling(TransportPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     ProblemTooLargeError
         On use, in exact mode, if the integrals have too many terms; `couple` never raises it.
 

@@ -27,6 +27,11 @@ class NaiveTargetSampling(TransportPlan):
     problem : Problem
         The draft law, the target law and the number of drafts.
 
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+
     References
     ----------
     .. [miao2024] Miao et al., "SpecInfer", ASPLOS 2024.

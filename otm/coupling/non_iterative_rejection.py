@@ -33,6 +33,11 @@ class NonIterativeRejection(KSeq):
         M; infinite if some token of the target cannot be drafted (or in floats, if q/p overflows),
         and then the test never accepts.
 
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+
     References
     ----------
     .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via

@@ -42,6 +42,11 @@ class OptimalPlan(ResidualPlan):
     problem : Problem
         The draft law, the target law and the number of drafts.
 
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+
     Examples
     --------
     >>> from fractions import Fraction

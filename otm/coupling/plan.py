@@ -70,6 +70,11 @@ class TransportPlan(Frozen, ABC):
     ----------
     problem : Problem
         The draft law, the target law and the number of drafts.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     """
 
     problem: Problem

@@ -37,6 +37,8 @@ class RecursiveRejection(SequentialPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     ProblemTooLargeError
         On use, if more than `MOST_ROUNDS` rounds can be reached.
 

@@ -50,6 +50,8 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     ProblemTooLargeError
         On use of `acceptance` or `output_distribution`, if there are too many paths to sum over.
 

@@ -34,6 +34,11 @@ class ResidualPlan(TransportPlan):
     ----------
     problem : Problem
         The draft law, the target law and the number of drafts.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     """
 
     @property

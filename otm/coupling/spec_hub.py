@@ -42,6 +42,8 @@ class SpecHub(ResidualPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidDraftCountError
         If k is not 2.
 
