@@ -34,6 +34,8 @@ class KSeq(TokenwisePlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
         If ρ is not a number, or below ρ*: there the output law is in general not the target, and
         where it is, the accepted mass is no larger than at ρ*.

@@ -123,6 +123,8 @@ class LenientPlan(OptimalPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
         If l is not in (0, 1].
     UnknownMethodError
@@ -216,6 +218,8 @@ class ArgmaxLenientPlan(SequentialPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
         If l is not in (0, 1].
 

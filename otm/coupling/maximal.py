@@ -25,6 +25,8 @@ class MaximalCoupling(KSeq):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
         If the problem has more than one draft, or ρ is not 1.
 

@@ -71,6 +71,8 @@ class TablePlan(ResidualPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
         If the table has a wrong shape, a negative entry or a row that sums to more than one.
     ProblemTooLargeError

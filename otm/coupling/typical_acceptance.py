@@ -53,6 +53,8 @@ class TypicalAcceptance(ResidualPlan):
 
     Raises
     ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
         If ε or δ is not a finite number of at least 0.
     UnknownMethodError
