@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm.decoding.analysis.factors import expected_tokens, walltime_improvement
+from otm.figures import recorded_pairs
 from otm.figures.recorded_pairs import PAIRS
 from otm.figures.registry import Kind
 from otm.figures.table import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+COMMAND, RECORDED = recorded_pairs.COMMAND, recorded_pairs.RECORDED
 
 KIND = Kind.MEASUREMENT
 

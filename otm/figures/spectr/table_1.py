@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from otm._core.drawing import journal_style
+from otm.figures import recorded_pairs
 from otm.figures.drawing.tables import table_figure
 from otm.figures.recorded_pairs import PAIRS
 from otm.figures.registry import Kind
@@ -22,6 +23,8 @@ from otm.figures.table import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+COMMAND, RECORDED = recorded_pairs.COMMAND, recorded_pairs.RECORDED
 
 KIND = Kind.MEASUREMENT
 QUANTITIES = ("block_efficiency", "speed")

@@ -14,12 +14,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from otm._core.drawing import journal_style
+from otm.figures import recorded_pairs
 from otm.figures.registry import Kind
 from otm.figures.spectr.latencies import Printed, draw_latencies, latencies
 from otm.figures.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+COMMAND, RECORDED = recorded_pairs.COMMAND, recorded_pairs.RECORDED
 
 KIND = Kind.MEASUREMENT
 
