@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -359,6 +362,26 @@ def test_the_public_names_of_a_module(module: str) -> None:
     assert order == sorted(order)
     for name in found.__all__:
         assert hasattr(found, name)
+
+
+def test_nothing_else_is_public() -> None:
+    """Bug: a module that calls names public which nobody pinned, or a name with two paths."""
+    package = Path(otm.__file__).parent
+    public = set()
+    for file in package.rglob("*.py"):
+        assigned = [
+            target
+            for node in ast.parse(file.read_text(encoding="utf-8")).body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+        ]
+        if any(getattr(target, "id", "") == "__all__" for target in assigned):
+            parts = ["otm", *file.relative_to(package).with_suffix("").parts]
+            public.add(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    assert public == set(NAMES)
+    paths = Counter(name for names in NAMES.values() for name in names)
+    # the stand-alone checker reads a file's text, and models load weights
+    assert {name for name, count in paths.items() if count > 1} == {"load"}
 
 
 @pytest.mark.parametrize("cls", ATTRIBUTES, ids=lambda cls: cls.__name__)
