@@ -49,7 +49,8 @@ def mutant(request: pytest.FixtureRequest) -> ModuleType:
         exec(compile(source.replace(right, wrong), "mutant", "exec"), vars(module))
         mutants.append(module)
     drawing, verifying = mutants
-    vars(verifying).update({name: getattr(drawing, name) for name in distributions.__all__})
+    drawn = {name: value for name, value in vars(drawing).items() if inspect.isfunction(value)}
+    vars(verifying).update(drawn)
     return verifying
 
 
