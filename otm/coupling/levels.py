@@ -50,6 +50,7 @@ class LevelsPlan(ResidualPlan):
     steps: int = STEPS
 
     def __post_init__(self) -> None:
+        self._check_problem()
         as_positive(self.steps, "steps")
 
     @property
