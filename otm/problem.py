@@ -336,11 +336,12 @@ def has_rows(draft: Any, target: Any, k: Any) -> bool:
 
 def _axes(values: Any) -> int:
     """Count the axes, as far as the first entry shows: 2 stands for more, and so 0 for none."""
-    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+    axes = getattr(values, "ndim", None)
+    if axes is None and isinstance(values, Sequence) and not isinstance(values, str | bytes):
         first = values[0] if len(values) else None
         nested = isinstance(first, list | tuple) or getattr(first, "ndim", 0) > 0
         return 2 if nested else 1
-    return int(getattr(values, "ndim", 0))
+    return int(axes or 0)
 
 
 def _beside_drafts(drafts: DraftDistribution, target: Any) -> tuple[Law, Law, DraftDistribution]:
