@@ -42,18 +42,18 @@ def run(*, quick: bool) -> dict[str, Any]:
     results = machine("numpy", "torch", "transformers")
     for layers in (2,) if quick else LAYERS:
         print(f"overhead, random weights, {layers} layers, V = 50,257, top-k 1,000")
-        results[f"overhead_{layers}"] = overhead_of_random_pair(layers, 12 if quick else 150)
+        results[f"overhead_{layers}"] = overhead_of_random_pair(layers, 4 if quick else 150)
     print("overhead, shipped pair")
-    results["overhead_shipped"] = overhead_of_shipped_pair(12 if quick else 400)
+    results["overhead_shipped"] = overhead_of_shipped_pair(4 if quick else 400)
     print("efficiency")
-    results["efficiency"] = efficiency(*((2, 12) if quick else (32, 64)))
+    results["efficiency"] = efficiency(*((2, 4) if quick else (32, 64)))
     print("speed")
-    results["speed"] = speed(*((12, 1) if quick else (300, 3)))
+    results["speed"] = speed(*((4, 1) if quick else (300, 3)))
     if importlib.util.find_spec("transformers"):
         from benchmarks.loops.peers import against_transformers
 
         print("against transformers, tokens per second")
-        results["transformers"] = against_transformers(*((12, 1) if quick else (128, 7)))
+        results["transformers"] = against_transformers(*((4, 1) if quick else (128, 7)))
     return results
 
 

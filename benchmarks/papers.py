@@ -56,7 +56,7 @@ def run(*, quick: bool) -> dict[str, Any]:
     torch.set_num_threads(1)
     results = machine("numpy", "torch")
     target = load("target")
-    turns, tokens, runs = (4, 32, 10) if quick else (24, 128, 100)
+    turns, tokens, runs = (2, 8, 2) if quick else (24, 128, 100)
     rates = acceptance_rates(turns, tokens)
     for name, model in {"shipped": target, "deepened": deepened(target, DEEPER)}.items():
         print(f"{name}: speed on the axes of SpecTr's Table 1")

@@ -6,6 +6,7 @@ import importlib.util
 import re
 
 import pytest
+import scipy.stats  # noqa: F401  (pytester forgets what a run imports; NumPy loads only once)
 
 from otm.errors import InvalidParameterError
 from otm.testing import Budget
@@ -37,10 +38,11 @@ LINE = re.compile(
 )
 
 
-def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, *arguments: str, subprocess: bool = False) -> pytest.RunResult:
     """Run pytest with the plugin by its file's name, whether or not the package is installed."""
     plugins = ("-p", "no:otm", "-p", "_otm_pytest_plugin", "-p", "no:cacheprovider")
-    return pytester.runpytest_subprocess(*plugins, *arguments)
+    start = pytester.runpytest_subprocess if subprocess else pytester.runpytest_inprocess
+    return start(*plugins, *arguments)
 
 
 def test_the_budget_is_shared_and_the_summary_says_what_was_used(
@@ -97,7 +99,9 @@ def test_whoever_does_not_use_it_does_not_notice(pytester: pytest.Pytester) -> N
             assert not {"otm", "numpy", "hypothesis"} & set(sys.modules)
         """
     )
-    done = run(pytester, "-p", "no:hypothesispytest", "--strict-markers", "-W", "error")
+    done = run(
+        pytester, "-p", "no:hypothesispytest", "--strict-markers", "-W", "error", subprocess=True
+    )
     done.assert_outcomes(passed=1)
     assert not [line for line in done.outlines if line.startswith("otm")]
 
@@ -107,7 +111,7 @@ def test_workers_of_xdist_share_one_budget(pytester: pytest.Pytester) -> None:
     """Bug: the capacity once for each worker, so that eight have eight times the false alarms."""
     pytester.makepyfile(TESTS)
     options = ("-p", "xdist", "-n", "2", "--dist", "each", "--otm-capacity", "3")
-    done = run(pytester, *options)
+    done = run(pytester, *options, subprocess=True)
     done.assert_outcomes(passed=4)
     done.stdout.fnmatch_lines(["*otm: 4 of 3 *declare a larger --otm-capacity*"])
     assert done.ret == pytest.ExitCode.TESTS_FAILED
