@@ -45,7 +45,7 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
     [
         "decoding",
         "distances",
-        "laws",
+        "exactness",
         "papers",
         "profiles",
         "report",
