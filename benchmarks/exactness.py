@@ -2,13 +2,14 @@
 
     python -m benchmarks.exactness [--quick] [--save] [--seed N]
 
-In fractions all drafts are enumerated for each rule.  The output distribution must equal the target,
-and the acceptance must equal that of the enumeration and be at most the optimum for the drafts.  In
-floats the output distribution must be within the tolerance of the target, and the acceptance must not
-exceed the optimum by more.  Every number must be finite, and no selection may return a token of
-target probability zero.  In both cases the orders that are theorems must hold: maximal coupling and
-recursive rejection accept at most as much as k-Seq, all rules for i.i.d. drafts at most the optimum;
-the rules for greedy drafts and for SpecHub's pairs are optimal for these drafts.
+In fractions all drafts are enumerated for each rule.  The output distribution must equal the
+target, and the acceptance must equal that of the enumeration and be at most the optimum for the
+drafts.  In floats the output distribution must be within the tolerance of the target, and the
+acceptance must exceed the optimum by no more.  Every number must be finite, and no selection may
+return a token of target probability zero.  In both cases the orders that are theorems must hold:
+maximal coupling and recursive rejection accept at most as much as k-Seq, all rules for i.i.d.
+drafts at most the optimum; the rules for greedy drafts and for SpecHub's pairs are optimal for
+these drafts.
 """
 
 import itertools

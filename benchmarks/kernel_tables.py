@@ -121,11 +121,10 @@ def of_device(name: str, found: Any) -> str:
         lines = [[c, *(cells.get((c, b), "") for b in batches)] for c in contestants]
         heading = [f"{title}, V = {rows[0]['V']:,}", *(f"B = {b}" for b in batches)]
         parts.append(markdown(heading, lines).rstrip())
-    left_out = {check["contestant"] for check in found["gate"]["checks"] if not check["passed"]}
-    if left_out:
-        parts.append(
-            f"Not timed, because the check of the output distribution failed: {', '.join(sorted(left_out))}."
-        )
+    failed = {check["contestant"] for check in found["gate"]["checks"] if not check["passed"]}
+    if failed:
+        names = ", ".join(sorted(failed))
+        parts.append(f"Not timed, because the check of the output distribution failed: {names}.")
     if found["absent"]:
         parts.append(f"Not installed or not working there: {', '.join(found['absent'])}.")
     versions = [

@@ -2,9 +2,10 @@
 
     python -m benchmarks.tables [--check]
 
-A table is in a page between the lines `<!-- table NAME -->` and `<!-- end of table -->`.  It is made
-from the JSON files in benchmarks/results/; if these have no results for it, the table in the page
-stays.  With --check nothing is written, and the exit code says whether the pages show the results.
+A table is in a page between the lines `<!-- table NAME -->` and `<!-- end of table -->`.  It is
+made from the JSON files in benchmarks/results/; if these have no results for it, the table in the
+page stays.  With --check nothing is written, and the exit code says whether the pages show the
+results.
 """
 
 import argparse
