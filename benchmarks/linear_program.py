@@ -29,8 +29,8 @@ import otm
 from benchmarks.machine import machine
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
-from otm.optimum.solvers.highs import solve_highs
 from otm.optimum.solvers import packing_form, size_of
+from otm.optimum.solvers.highs import solve_highs
 from otm.optimum.solvers.max_flow import alpha_by_max_flow
 
 RESULTS = Path(__file__).parent / "results" / "linear_program.json"
