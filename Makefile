@@ -29,7 +29,7 @@ oldest: ## run the tests with the oldest versions that pyproject.toml allows
 	$(VENV)-oldest/bin/python -m pytest -n auto -W ignore::DeprecationWarning $(ARGS)
 
 .PHONY: coverage
-coverage: $(VENV)/.installed-test ## run the tests and say which lines no test runs
+coverage: $(VENV)/.installed-test ## run the tests and list the lines that no test runs
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n auto $(ARGS)
 	$(BIN)/coverage combine --quiet
@@ -42,7 +42,7 @@ check: $(VENV)/.installed-check ## check style and types: ruff, mypy
 	$(BIN)/mypy
 
 .PHONY: format
-format: $(VENV)/.installed-check ## put the code into the project's format
+format: $(VENV)/.installed-check ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -51,11 +51,11 @@ BENCHMARKS = $(filter-out guard soak tables pictures,$(basename $(notdir \
 	$(shell grep -l '"__main__"' benchmarks/*.py))))
 
 .PHONY: bench
-bench: $(VENV)/.installed-benchmarks ## run the benchmarks
+bench: $(VENV)/.installed-benchmarks ## run all benchmarks
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks.$$name"; $(BIN)/python -m "benchmarks.$$name"; done
 
 .PHONY: guard
-guard: $(VENV)/.installed-benchmarks ## compare times with those of the results, as ratios
+guard: $(VENV)/.installed-benchmarks ## check that nothing has become slower, by ratios of times
 	$(BIN)/python -m benchmarks.guard
 
 .PHONY: dist
@@ -77,7 +77,7 @@ examples: $(VENV)/.installed-figures ## run the examples
 		MPLBACKEND=agg $(BIN)/python -W "ignore:FigureCanvasAgg is non-interactive" "$$script"; done
 
 .PHONY: demo
-demo: $(VENV)/.installed-torch ## decode a prompt in many ways (options: ARGS="--prompt ...")
+demo: $(VENV)/.installed-torch ## decode a prompt by every method (options: ARGS="--prompt ...")
 	$(BIN)/python -m otm.decoding $(ARGS)
 
 .PHONY: clean

@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured in one run, never in a test."""
+"""Benchmarks: ratios of times measured together, never in a test."""

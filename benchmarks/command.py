@@ -1,4 +1,4 @@
-"""What the command lines of the measurements share: a trial run, or a record that is kept."""
+"""The common options of the benchmarks: a quick trial, or a record to save."""
 
 import argparse
 import json
@@ -11,16 +11,18 @@ __all__ = ["command", "keep", "options_of"]
 def command(description: str) -> argparse.ArgumentParser:
     """Command line with --quick and --save; more options can be added."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--save", action="store_true", help="keep the record in the repository")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, only to see that it works"
+    )
+    parser.add_argument("--save", action="store_true", help="save the record in the repository")
     return parser
 
 
 def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Read the command line; a trial run is never kept."""
+    """Read the command line; a quick trial is never saved."""
     options = parser.parse_args()
     if options.quick and options.save:
-        parser.error("what is measured with --quick is not kept: leave out --quick or --save")
+        parser.error("results of --quick are not saved: leave out --quick or --save")
     return options
 
 

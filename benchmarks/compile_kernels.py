@@ -2,13 +2,13 @@
 
     python -m benchmarks.compile_kernels [--quick] [--output FILE]
 
-The verifiers run on tensors without memory (torch's device "meta"), and what they would launch is
-compiled instead, with the types, constants and alignments that a launch would have.  Each number is
-for one thread or one program, as Triton's own ptxas reports them.
+The verifiers are called on tensors without memory (torch's device "meta").  The programs that they
+would launch are compiled instead, with the types, constants and alignments that a launch would
+have.  Each number is for one thread or one program, as Triton's own ptxas reports them.
 
-The decisions of all kernels are those of the references bit for bit, hence none may round less
-often, or otherwise, than what is written: the program fails if the PTX of one has an operation that
-multiplies and adds with one rounding, that approximates, or that takes small numbers for 0.
+All kernels make the decisions of the references bit for bit.  So the compiled code must round
+exactly as written: the program fails if the PTX of a kernel has an operation that multiplies and
+adds with one rounding, that approximates, or that takes small numbers for 0.
 """
 
 import argparse

@@ -1,15 +1,14 @@
-"""What the decoding loops cost beside the models, and what they gain.
+"""The cost of the decoding loops beside the models, and their gain.
 
     python -m benchmarks.decoding [--quick] [--save]
 
-Everything is one run on this machine, with one thread of torch, in the order in which it is
-printed:
+Everything is measured together, with one thread of torch, in the order in which it is printed:
 
 - overhead: the share of the time that is spent outside of the two models, for a pair with random
   weights and a vocabulary of 50,257 tokens (top-k 1,000), and for the byte-level pair that comes
   with the package;
 - efficiency: first-step acceptance and block efficiency of each rule on the shipped pairs, computed
-  from recorded laws, with intervals over prompts and paired differences;
+  from recorded distributions, with intervals over prompts and paired differences;
 - speed: the measured speed-up over decoding without drafts, the cost model with its measured times,
   and Theorem 3.8 beside it;
 - transformers: tokens per second against its assisted generation, on the same pair of models with

@@ -1,15 +1,15 @@
-"""How far from exact, and from the optimum, the kernels' laws are: computed, not sampled.
+"""Distances of the kernels' distributions from exact, and of their acceptance from the optimum.
 
     python -m benchmarks.distances [--quick] [--save]
 
-- The law of a token by the float32 softmax of the kernels, against the softmax in float64 (TV):
-  drawn from the target, and in the place of one draft.
-- The law of a token by the sigmoid variant, for a range of its scales.
-- What the two rules for several drafts accept less than is possible.
+- The distribution of a token by the float32 softmax of the kernels, against the softmax in float64
+  (TV): drawn from the target, and in place of one draft.
+- The distribution of a token by the sigmoid variant, for a range of its scales.
+- How much less than the optimum the two rules for several drafts accept.
 
-The laws are softmaxes of normal logits, the target's being the draft's with normal noise.  None of
-this needs a GPU: the plain versions make the kernels' decisions.  With --save the results go to
-benchmarks/results/distances.json.
+The distributions are softmaxes of normal logits; the target's logits are the draft's plus normal
+noise.  All numbers are computed, not sampled.  None of this needs a GPU: the plain versions make
+the kernels' decisions.  With --save the results go to benchmarks/results/distances.json.
 """
 
 import json
@@ -34,7 +34,7 @@ from otm.kernels.torch.distributions import mass
 
 RESULTS = Path(__file__).parent / "results" / "distances.json"
 VOCABULARY = 128_256
-NODE_VOCABULARY = 32_000  # of a node with several drafts
+NODE_VOCABULARY = 32_000  # of a position with several drafts
 SOFTMAX_CASES = (  # spread of the logits, temperature, type
     (0.5, 1.0, torch.float32),
     (3.0, 1.0, torch.float32),
@@ -54,12 +54,12 @@ def pair_of_logits(size: int, spread: float, noise: float) -> tuple[Tensor, Tens
     return draft + noise * torch.randn(size, generator=rng), draft
 
 
-def distance(law: Tensor, exact: Tensor) -> float:
-    return float((law.double() - exact).abs().sum() / 2)
+def distance(probs: Tensor, exact: Tensor) -> float:
+    return float((probs.double() - exact).abs().sum() / 2)
 
 
 def softmaxes(size: int) -> Iterator[dict[str, Any]]:
-    """Yield distances by float32: of a token from the target, and in the place of a draft."""
+    """Yield distances by float32: of a token from the target, and in place of a draft."""
     for spread, temperature, dtype in SOFTMAX_CASES:
         logits = [x.to(dtype) for x in pair_of_logits(size, spread, NOISE)]
         exact_target, exact_draft = ((x.double() / temperature).softmax(-1) for x in logits)
@@ -68,25 +68,25 @@ def softmaxes(size: int) -> Iterator[dict[str, Any]]:
         masses, subtracted = mass(target), mass(draft)
         accepted = exact_draft * (target.double() / draft.double()).clamp(max=1)
         left = (masses - subtracted).clamp(min=0).double()
-        law = accepted + (1 - accepted.sum()) * left / left.sum()
+        output = accepted + (1 - accepted.sum()) * left / left.sum()
         yield {
             "logits": f"σ = {spread:g}, {str(dtype).removeprefix('torch.')}",
             "temperature": temperature,
             "token": distance(masses.double() / masses.sum(), exact_target),
-            "in the place of a draft": distance(law, exact_target),
+            "in the place of a draft": distance(output, exact_target),
         }
 
 
 def sigmoids(size: int) -> dict[str, Any]:
-    """Return distances of tokens by sigmoids, and that of the draft law itself."""
+    """Return distances of tokens by sigmoids, and that of the draft distribution itself."""
     target, draft = pair_of_logits(size, SPREAD, NOISE)
-    laws = [x.double().softmax(-1) for x in (target, draft)]
+    probs = [x.double().softmax(-1) for x in (target, draft)]
     found = {str(n): sigmoid_distance(target, draft, (-(10.0**n), 10.0**n)) for n in POWERS}
-    return {"by power of ten": found, "draft law": distance(laws[1], laws[0])}
+    return {"by power of ten": found, "draft law": distance(probs[1], probs[0])}
 
 
 def lost(size: int) -> Iterator[dict[str, Any]]:
-    """Yield what the rules for several drafts accept less than the optimum."""
+    """Yield how much less than the optimum the rules for several drafts accept."""
     for noise in NOISES:
         logits = pair_of_logits(size, SPREAD, noise)
         target, draft = (x.double().softmax(-1).numpy() for x in logits)
@@ -108,7 +108,7 @@ def lost(size: int) -> Iterator[dict[str, Any]]:
 
 
 def by_levels(target: Any, draft: Any, count: int, steps: int) -> float:
-    """Return what the levels accept: of their law v', the sum of min(q, v')."""
+    """Return what the levels accept: Σ min(q, v'), where v' is the winner's distribution."""
     won = winner(draft, *at_node(target, draft, count, count, steps))
     return float(np.minimum(target, won).sum())
 

@@ -1,14 +1,15 @@
-"""Whether anything has become slower than the results in benchmarks/results/ say.
+"""Check that nothing has become slower than in benchmarks/results/.
 
     python -m benchmarks.guard [NAME ...]
 
-Times are compared as ratios to something measured in the same run, never in seconds: to
-`np.argsort`, to a call of `otm.alpha` a row, to the optimal plan, to `import numpy`, to a run of
-the target model.  A slower machine passes; a slower OTM does not.  What else the machine does moves
-ratios too: what is slower than TOLERANCE times its record is measured again, and only what is slow
-in each of TRIES counts.
+Times are compared as ratios to something measured at the same time, never in seconds: to
+`np.argsort`, to one call of `otm.alpha` per row, to the optimal plan, to `import numpy`, to a call
+of the target model.  A slower machine passes; a slower OTM does not.  Other load on the machine
+changes ratios too: a ratio above TOLERANCE times its record is measured again, and counts as slow
+only if it is slow in each of TRIES measurements.
 
-The exit code is 1 if anything is.  The sizes are those of the records; it takes a minute or two.
+The exit code is 1 if anything is slow.  The sizes are those of the records; it takes a minute or
+two.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def best_of(group: Group, tries: int = TRIES, tolerance: float = TOLERANCE) -> d
 
 
 def solved(times: Iterable[Mapping[str, object]], single: Mapping[str, float]) -> dict[str, float]:
-    """Ratios to np.argsort of the main job and of selections, as `benchmarks.solve` found them."""
+    """Ratios of the main job and of selections to np.argsort, from `benchmarks.solve`."""
     ratios, sorts = {}, []
     for row in times:
         sorts.append(float(str(row["argsort ms"])))
@@ -84,7 +85,7 @@ def solved(times: Iterable[Mapping[str, object]], single: Mapping[str, float]) -
 
 
 def of_rows(times: Iterable[Mapping[str, object]]) -> dict[str, float]:
-    """Ratios of many rows to a call a row, as `benchmarks.rows` found them."""
+    """Ratios of many rows to one call per row, from `benchmarks.rows`."""
     return {
         f"{row['laws']}, [{row['batch']} × {row['n']}], k = {row['k']}": float(
             str(row["rows, checked"])
@@ -111,7 +112,7 @@ def measured_rows() -> dict[str, float]:
 
 
 def of_rules(cost: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Costs of the rules as multiples of the optimal plan's, as `benchmarks.rules` found them."""
+    """Costs of the rules as multiples of the optimal plan's, from `benchmarks.rules`."""
     optimal = cost["optimal"]
     return {
         f"{name}: {job.partition(' ms')[0].partition(',')[0].removesuffix(' µs')}": spent
@@ -123,7 +124,7 @@ def of_rules(cost: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def recorded_report() -> dict[str, float]:
-    """Time of a position over that of a sort, as `benchmarks.report` found them."""
+    """Time of a position over that of a sort, from `benchmarks.report`."""
     found = record("report")
     (alone,) = (row for row in found["results"] if row["workers"] == 1)
     return {"position": alone["processor ms per position"] / found["argsort ms"]}
@@ -140,7 +141,7 @@ def measured_report() -> dict[str, float]:
 
 
 def of_steps(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Time outside of the models over a run of the target, as `benchmarks.decoding` found them."""
+    """Time outside of the models over a call of the target, from `benchmarks.decoding`."""
     return {f"{row['rule']}, K = {row['k']}": row["other_ms"] / row["target_ms"] for row in rows}
 
 

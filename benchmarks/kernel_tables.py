@@ -1,4 +1,4 @@
-"""The tables of the kernels: compiled for sm_90, distances of laws, and times on devices.
+"""The tables of the kernels: compiled for sm_90, distances of distributions, times on devices.
 
 Times come from each benchmarks/results/kernels-<device>.json; without such a file of a GPU there is
 no table of GPUs.
@@ -16,7 +16,7 @@ PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
 
 def compiled() -> str:
-    """Show the registers of each kernel by type of the laws, the most of its uses."""
+    """Show the registers of each kernel by data type: the largest number over its uses."""
     found = record("kernels-sm90")
     types: list[str] = []
     by_kernel: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
@@ -52,7 +52,7 @@ def softmax() -> str:
         ]
         for row in found["softmax"]
     ]
-    heading = ["logits", "token of the target's law", "token in the place of a draft"]
+    heading = ["logits", "token drawn from the target", "token in place of a draft"]
     return markdown(heading, rows, origin(found, "distances --save"))
 
 
@@ -60,7 +60,7 @@ def sigmoid() -> str:
     found = record("distances")
     by_power = found["sigmoid"]["by power of ten"]
     rows = [[f"±10^{power}", f"{value:.4f}"] for power, value in by_power.items()]
-    rows.append(["the draft's own law", f"{found['sigmoid']['draft law']:.4f}"])
+    rows.append(["the draft model's distribution", f"{found['sigmoid']['draft law']:.4f}"])
     return markdown(["scales a, b", "TV"], rows, origin(found, "distances --save"))
 
 
@@ -81,7 +81,7 @@ def lost() -> str:
         ]
         for row in found["lost"]
     ]
-    columns = (*(f"levels, {x} an octave" for x in steps), "k-Seq of the kernels", "k-Seq at ρ*")
+    columns = (*(f"levels, {x} per octave" for x in steps), "k-Seq of the kernels", "k-Seq at ρ*")
     heading = ["noise, drafts", "optimum", *columns]
     return markdown(heading, rows, origin(found, "distances --save"))
 
@@ -112,7 +112,7 @@ def _is_cpu(found: Any) -> bool:
 def of_device(name: str, found: Any) -> str:
     """Tables and pictures of one device: typical rejections, the largest vocabulary."""
     parts = [f"### {found['device']}"]
-    mark = "" if _is_cpu(found) else " (call)"  # on a CPU there are no graphs
+    mark = "" if _is_cpu(found) else " (call)"  # there are no graphs on a CPU
     for title, rows in panels(found).items():
         contestants, batches = (
             list(dict.fromkeys(r[x] for r in rows)) for x in ("contestant", "B")
@@ -121,9 +121,10 @@ def of_device(name: str, found: Any) -> str:
         lines = [[c, *(cells.get((c, b), "") for b in batches)] for c in contestants]
         heading = [f"{title}, V = {rows[0]['V']:,}", *(f"B = {b}" for b in batches)]
         parts.append(markdown(heading, lines).rstrip())
-    left_out = {check["contestant"] for check in found["gate"]["checks"] if not check["passed"]}
-    if left_out:
-        parts.append(f"Not timed, as the check of the law failed: {', '.join(sorted(left_out))}.")
+    failed = {check["contestant"] for check in found["gate"]["checks"] if not check["passed"]}
+    if failed:
+        names = ", ".join(sorted(failed))
+        parts.append(f"Not timed, because the check of the output distribution failed: {names}.")
     if found["absent"]:
         parts.append(f"Not installed or not working there: {', '.join(found['absent'])}.")
     versions = [
@@ -132,14 +133,14 @@ def of_device(name: str, found: Any) -> str:
     rate = f"copy rate {found['copy bytes/s'] / 1e9:,.0f} GB/s"
     where = ", ".join([found["device"], found["date"], rate, *versions])
     parts.append(f"`python -m benchmarks.kernels`; {where}.")
-    for suffix, subject in (("chain", "one chain"), ("chains", "several chains")):
+    for suffix, chains in (("chain", "one chain"), ("chains", "several chains")):
         if (PICTURES / f"{name}-{suffix}.svg").exists():
-            parts.append(f"![{subject} on {found['device']}](pictures/{name}-{suffix}.svg)")
+            parts.append(f"![Times of {chains} on {found['device']}](pictures/{name}-{suffix}.svg)")
     return "\n\n".join(parts) + "\n"
 
 
 def panels(found: Any) -> dict[str, list[Any]]:
-    """Rows of one device that are shown, by tier, type or number of chains."""
+    """Rows of one device to show, by tier, and by data type or number of chains."""
     shown: dict[str, list[Any]] = {}
     for row in found["results"]:
         largest = max(x["V"] for x in found["results"] if x["tier"] == row["tier"])
@@ -150,7 +151,7 @@ def panels(found: Any) -> dict[str, list[Any]]:
 
 
 def time_of(row: Any, mark: str = " (call)") -> str:
-    """Microseconds in the replay of a graph; where there is none, of a call, and marked."""
+    """Microseconds in the replay of a graph; without a graph, those of a call, which are marked."""
     if "failed" in row:
         return "failed"
     time = f"{row['kernel s'] * 1e6:.1f}" if row["kernel s"] else f"{row['wall s'] * 1e6:.0f}{mark}"

@@ -1,22 +1,22 @@
-"""How fast chains of drafts are verified, beside a copy of the same bytes.
+"""The time to verify chains of drafts, beside the time of a copy of the same bytes.
 
     python -m benchmarks.kernels [--quick] [--device cuda] [--output FOLDER]
 
-Five tiers, never mixed: probabilities to tokens, logits to tokens, logits to tokens for one
-sequence, where Hugging Face transformers takes part, and several chains beside one, from
-probabilities and from logits, with the "typical" rejections.  Before a contestant is timed, the law
-of its output is checked.  Other projects are measured where they are installed and reported as
-absent where not.
+Five tiers, never mixed: probabilities to tokens; logits to tokens; logits to tokens for one
+sequence, which includes Hugging Face transformers; several chains beside one, from probabilities
+and from logits, with the "typical" rejections.  Before a contestant is timed, its output
+distribution is checked.  Other projects are measured if they are installed, and reported as absent
+if not.
 
 In the tables "kernel" is the time of a call in the replay of a CUDA graph, without the cost of
-launches; "wall" the time of a call from Python until the device is done, always.  Inputs are
-rotated, so that they come from memory and not from a cache.  "traffic" is what torch's operations
-read and write, intermediate results included (from a cache where they fit, hence at times faster
-than a copy); "floor" what no verifier can do without.  "of floor" is the time of a copy of so many
-bytes over the contestant's time.  Two contestants differ in kind: "otm block" has to look at every
-row, and is held to the floor of chain verification all the same; "otm sigmoid" does not follow the
-target's law, and its distance from it is reported in place of the check.  The results go to
-benchmarks/results/kernels-<device>.json.
+launches; "wall" is the time of a call from Python until the device is done.  Inputs rotate, so that
+they come from memory and not from a cache.  "traffic" is what torch's operations read and write,
+intermediate results included (from a cache where they fit, so at times faster than a copy).  "read"
+is what every verifier must read ("floor bytes" in the results), and "copy time" the time of a copy
+of these bytes as a share of the contestant's time ("of floor").  Two contestants are special: "otm
+block" has to read every row, and is compared with the bytes of chain verification all the same;
+"otm sigmoid" does not follow the target's distribution, and its distance is reported in place of
+the check.  The results go to benchmarks/results/kernels-<device>.json.
 """
 
 import argparse
@@ -110,9 +110,7 @@ def look_at(device: torch.device, plan: Plan) -> Machine:
     machine = Machine(device, cache, rate, clocks.launch_cost(device))
     print(f"{name_of(device)}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     if device.type != "cuda":
-        print(
-            "These are figures of a CPU: they say nothing about a GPU, and no Triton kernel runs."
-        )
+        print("These are times of a CPU: they say nothing about a GPU, and no Triton kernel runs.")
     graph = machine.launch["graph"]
     print(
         f"copy rate {rate / 1e9:.1f} GB/s ({size / 2**20:.0f} MiB), last cache "
@@ -129,12 +127,12 @@ def name_of(device: torch.device) -> str:
 
 
 def load(device: torch.device) -> tuple[dict[Contestant, Entry], dict[str, str]]:
-    """Load the contestants that are there, and give the reason for the others."""
+    """Load the contestants that are installed, and give the reason for the others."""
     present, absent = {}, {}
     for contestant in CONTESTANTS:
         try:
             present[contestant] = contestant.load(device)
-        except Exception as error:  # whatever it is, the others run
+        except Exception as error:  # the others are measured in any case
             absent[contestant.name] = in_short(error)
             print(f"absent: {contestant.name} ({absent[contestant.name]})")
     return present, absent
@@ -143,7 +141,7 @@ def load(device: torch.device) -> tuple[dict[Contestant, Entry], dict[str, str]]
 def pass_gate(
     present: dict[Contestant, Entry], plan: Plan, device: torch.device
 ) -> list[dict[str, Any]]:
-    """Check the law of each contestant in each tier, and that a wrong law would be seen."""
+    """Check each contestant's output distribution in each tier, and that an error would show."""
     print(f"\nLaw of the output, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
     rows = []
     for tier in TIERS:
@@ -153,7 +151,7 @@ def pass_gate(
             Entry(gate.slip), logits=False, one_by_one=False, draws=draws, device=device
         )
         if blind.passed:
-            raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong law")
+            raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong distribution")
         for contestant, entry in present.items():
             if tier not in contestant.tiers:
                 continue
@@ -185,7 +183,7 @@ def pass_gate(
 
 
 def distance_of_sigmoid(size: int, device: torch.device) -> float:
-    """Distance of a token by sigmoids from the target's law, where most drafts are accepted."""
+    """Distance of a token by sigmoids from the target, where most drafts are accepted."""
     inputs = make_inputs((1, 1, size), torch.float32, "typical", logits=True, device=device)
     return sigmoid_distance(inputs.target[0, 0], inputs.draft[0, 0])
 
@@ -193,7 +191,7 @@ def distance_of_sigmoid(size: int, device: torch.device) -> float:
 def measure_several(
     plan: Plan, device: torch.device
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Measure several chains, and return the rows and the checks of the laws."""
+    """Measure several chains, and return the rows and the checks of the distributions."""
     results, checks = [], []
     for tier in several.TIERS:
         dtype = plan.types[-1] if tier == several.LOGITS else TYPES[0]

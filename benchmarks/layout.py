@@ -1,4 +1,4 @@
-"""Results read, and laid out as tables in Markdown."""
+"""Reads results, and lays them out as Markdown tables."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What general solvers make of OTM-k, and how far they get in a minute.
+"""General solvers on OTM-k: their errors, and the largest instance that they solve in a minute.
 
     python -m benchmarks.linear_program [--quick]
 
@@ -7,7 +7,7 @@ simplex (its `emd`, dense as usual and sparse) on the same rows merged by draft 
 maximum flow of OR-Tools in 64-bit integers, and to the exact one.  Errors are against the closed
 form in fractions.  Every solve has a process of its own, which is killed when its time is up.
 Seconds are processor time of the solve, without imports; nothing here runs in parallel.  Draft and
-target law are softmaxes of correlated Gaussian logits.  Times, errors and the largest instance that
+target are softmaxes of correlated Gaussian logits.  Times, errors and the largest instance that
 each solves in the time limit go to benchmarks/results/linear_program.json.
 """
 
@@ -29,8 +29,8 @@ import otm
 from benchmarks.machine import machine
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
+from otm.optimum.solvers import packing_form, size_of
 from otm.optimum.solvers.highs import solve_highs
-from otm.optimum.solvers.linear_program import packing_form, size_of
 from otm.optimum.solvers.max_flow import alpha_by_max_flow
 
 RESULTS = Path(__file__).parent / "results" / "linear_program.json"

@@ -35,8 +35,8 @@ def efficiency() -> str:
             cell = f"{accepted['mean']:.3f}" if accepted else ""
             lines.append([f"{draft}: {row['rule']}", str(row["k"]), cell, interval(row)])
         for rule, row in results["less_k_seq"].items():
-            lines.append([f"{draft}: {rule} less k-Seq, paired", "8", "", interval(row)])
-    heading = ["draft model: rule", "K", "first draft accepted", "tokens a step, γ = 5"]
+            lines.append([f"{draft}: {rule} minus k-Seq, paired", "8", "", interval(row)])
+    heading = ["draft model: rule", "K", "acceptance, first draft", "tokens per step, γ = 5"]
     return markdown(heading, lines, origin(found, COMMAND))
 
 
@@ -52,7 +52,7 @@ def speed() -> str:
         "γ",
         "K",
         "c",
-        "tokens a step",
+        "tokens per step",
         "speed-up",
         "cost model",
         "Theorem 3.8",

@@ -1,4 +1,4 @@
-"""On what a measurement was made."""
+"""The machine that a measurement was made on."""
 
 import importlib.metadata
 import os

@@ -1,18 +1,18 @@
-"""Times on the axes of the papers' tables, for the models that come with this package.
+"""The times of the papers' tables, for the models that come with this package.
 
     python -m benchmarks.papers [--quick] [--save | --output FILE]
 
-Everything is one run on this machine, on the CPU with one thread of torch:
+Everything is measured together, on the CPU with one thread of torch:
 
 - SpecTr's Table 1: block efficiency, and speed over decoding without drafts;
 - SpecTr's Tables 2 and 3: times of target and draft model for several tokens in several rows;
 - Leviathan et al.'s Tables 2 and 4: the speed of one chain of drafts by draft model, temperature
-  and γ, with acceptance rate α, cost c of a draft, and cost of judging.
+  and γ, with acceptance rate α, cost c of a draft, and cost of verification.
 
-There are two pairs.  "shipped" is the byte-level target and its drafts as they come; the target is
-so small that a draft costs about half of its time.  In "deepened" the target has 8 times the
-layers, of which the new ones add nothing: the laws are the same, and drafts are about as cheap,
-next to the target, as in the papers.
+There are two pairs.  "shipped" is the byte-level target of this package with its draft models; the
+target is so small that a draft costs about half of its time.  In "deepened" the target has 8 times
+the layers, of which the new ones add nothing: the distributions are the same, and a draft costs
+about as little, compared with the target, as in the papers.
 
 With --save the results go to benchmarks/results/papers.json.
 """
@@ -149,11 +149,11 @@ def acceptance_rates(prompts: int, tokens: int) -> dict[tuple[str, int], dict[st
     """
     rates = {}
     for temperature in TEMPERATURES:
-        laws, of_prompt = shipped_laws(
+        probs, of_prompt = shipped_laws(
             (*DRAFTS, "target"), prompts=prompts, tokens=tokens, temperature=temperature
         )
         for name in DRAFTS:
-            overlap = np.minimum(laws[name], laws["target"]).sum(-1)
+            overlap = np.minimum(probs[name], probs["target"]).sum(-1)
             rates[name, temperature] = clustered_mean(overlap, of_prompt)._asdict()
     return rates
 

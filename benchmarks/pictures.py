@@ -1,11 +1,11 @@
-"""Draw what `benchmarks.kernels` measured on GPUs, into docs/pictures/.
+"""Draw the results of `benchmarks.kernels` on GPUs, into docs/pictures/.
 
     python -m benchmarks.pictures
 
 Every benchmarks/results/kernels-<device>.json of a GPU makes two pictures, as SVG and PNG: for one
 chain, the time of each contestant beside that of a copy of the bytes that must be read; for several
-chains, what they accept and what they cost.  Where there are no such results nothing is
-drawn, and older pictures stay.  `python -m benchmarks.tables` then puts them on the page.
+chains, their accepted drafts and their time.  Without such results nothing is drawn, and
+older pictures stay.  `python -m benchmarks.tables` then puts them on the page.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -128,7 +128,7 @@ def several_chains(found: Any) -> "Figure | None":
 
 
 def sign(figure: "Figure", found: Any, batches: list[int] | None = None) -> None:
-    """Write under the picture on what it was measured, and above it what the markers are."""
+    """Write the machine under the picture, and the legend of the markers above it."""
     from matplotlib.lines import Line2D
 
     packages = [f"{x} {found['versions'].get(x, 'absent')}" for x in ("torch", "triton", "cuda")]

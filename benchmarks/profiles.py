@@ -1,4 +1,4 @@
-"""Seconds, bytes and memory of three ways to verify one chain of drafts (Wagner et al. 2024).
+"""Seconds, bytes and memory of three methods to verify one chain of drafts (Wagner et al. 2024).
 
     python -m benchmarks.profiles [--quick] [--device cuda] [--save] [--output FOLDER]
 
@@ -10,7 +10,7 @@ float32 logits, with vocabularies of the sizes of the paper's models:
   to 5);
 - loops: whole decoding loops with the forward passes of both models (Table 5).
 
-Before anything is timed, the law of "baseline" and "exact" is checked.  Seconds are those from the
+The output distribution of "baseline" and "exact" is checked first.  Seconds are those from the
 call until the device is done; chains are cut from a pool, which may stay in a cache as logits do
 that were just computed.  On a CPU one thread of torch is used, and the figures say nothing about a
 GPU.  With --save the results go to benchmarks/results/profiles-<device>.json, of a CPU to
@@ -116,7 +116,7 @@ def run(plan: Plan, device: torch.device) -> dict[str, Any]:
         for row in of_texts:
             rate = sum(row["accepted"]) / sum(row["gammas"])
             mean = sum(row["s"]) / len(row["s"])
-            print(f"  {row['method']:<10}{1e3 * mean:9.3f} ms a step  {rate:.2f} accepted")
+            print(f"  {row['method']:<10}{1e3 * mean:9.3f} ms per step  {rate:.2f} accepted")
         record["texts"] += of_texts
         record["chains"] += chains(
             model, pool, methods, device, gammas=plan.gammas, rounds=plan.rounds
@@ -144,11 +144,11 @@ def slug(device: torch.device) -> str:
 
 
 def pass_gate(draws: int, device: torch.device) -> dict[str, Any]:
-    """Stop if a method that follows the target's law does not, or if that could not be seen."""
+    """Stop if a lossless method does not follow the target, or if the test could not see that."""
     if gate.check(
         gate.Entry(gate.slip), logits=False, one_by_one=False, draws=draws, device=device
     ).passed:
-        raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong law")
+        raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong distribution")
     methods = entries(device, MODELS[0].scale)
     for name in (BASELINE, EXACT):
         verdict = gate.check(
@@ -156,7 +156,7 @@ def pass_gate(draws: int, device: torch.device) -> dict[str, Any]:
         )
         if not verdict.passed:
             raise SystemExit(
-                f"{name} does not follow the target's law: G = {verdict.statistic:.1f}, limit "
+                f"{name} does not follow the target: G = {verdict.statistic:.1f}, limit "
                 f"{verdict.limit:.1f}; it is not timed"
             )
     return {"draws": draws, "level": gate.LEVEL, "slip TV": gate.SLIP, "passed": [BASELINE, EXACT]}

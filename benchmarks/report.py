@@ -1,12 +1,13 @@
-"""How many positions a report takes a second, and how much memory all its processes take.
+"""The number of positions per second of a report, and the memory of all its processes.
 
     python -m benchmarks.report
 
-Logits of a zipfian target and a draft that is off by noise, 2,000 positions of 50,000 tokens in
-float32, read from two files; α_1 … α_8 of the optimum, k-Seq and recursive rejection on every
-core, with one thread each.  Memory is that of the process and its workers, ten times a second: the
-sum of what is resident, in which shared libraries count once for each.  With --save it is also
-written to benchmarks/results/report.json, with the time of an `np.argsort` of as many numbers.
+The input is two files with float32 logits of a zipfian target and a noisy draft, 2,000 positions
+over 50,000 tokens.  The report has α_1 … α_8 of the optimum, k-Seq and recursive rejection, on
+every core, with one thread each.  Memory is that of the process and its workers, sampled ten times
+a second: the sum of their resident memory, where shared libraries count once for each process.
+With --save it is also written to benchmarks/results/report.json, with the time of an `np.argsort`
+of as many numbers.
 """
 
 import json
@@ -78,7 +79,7 @@ def resident(process: int) -> int:
 
 
 def processor_seconds(process: int) -> float:
-    """Time that a process and its children have run on any core."""
+    """Processor time of a process and its children, on all cores."""
     ticks = 0
     for folder in family(process):
         with suppress(OSError):
@@ -106,7 +107,7 @@ class PeakMemory:
 
 
 def run(paths: tuple[Path, Path], folder: Path, settings: Settings, workers: int) -> dict[str, Any]:
-    """Measure one run over all positions, workers' start included."""
+    """Measure one report over all positions, with the start of the workers."""
     source = from_files(*paths)
     with PeakMemory() as memory:
         begun, used = time.perf_counter(), processor_seconds(os.getpid())
@@ -126,7 +127,7 @@ def run(paths: tuple[Path, Path], folder: Path, settings: Settings, workers: int
 
 
 def argsort_milliseconds(vocabulary: int) -> float:
-    """Time a sort of as many numbers: what a position is compared with on any machine."""
+    """Time a sort of as many numbers, the unit for the time of a position on any machine."""
     keys = np.random.default_rng(1).random(vocabulary)
     return 1e3 * in_turns({"argsort": lambda: np.argsort(keys)}, SORTS)["argsort"]
 

@@ -1,9 +1,9 @@
-"""How long α_k of many rows takes, in multiples of one `otm.alpha` a row, in NumPy and in torch.
+"""The time of α_k of many rows, in NumPy and torch, as a multiple of one `otm.alpha` call per row.
 
     python -m benchmarks.rows
 
-"Checked" rows are checked and normalised on the way, as `otm.alpha` does; "kept" ones also hold the
-normalised laws.  Everything is measured in one run on one thread, the contestants in turns; with
+"Checked" rows are checked and normalised on the way, as `otm.alpha` does; "kept" ones also keep the
+normalised distributions.  Everything is measured on one thread, the contestants in turns; with
 --save it is also written to benchmarks/results/rows.json.
 """
 
@@ -25,7 +25,7 @@ RESULTS = Path(__file__).parent / "results" / "rows.json"
 
 
 def laws(kind: str, batch: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Make draft and target laws [batch, n] of a named shape, reproducibly."""
+    """Make draft and target distributions [batch, n] of a named shape, reproducibly."""
     rng = np.random.default_rng(7)
     if kind == "random":
         p, q = rng.exponential(size=(2, batch, n))
@@ -38,7 +38,7 @@ def laws(kind: str, batch: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def training_step(p: torch.Tensor, q: torch.Tensor, k: int) -> torch.Tensor:
-    """Compute α_k, and its gradient in the draft law."""
+    """Compute α_k, and its gradient in the draft distribution."""
     draft = p.detach().requires_grad_()
     on_torch.optimal_values(draft, q, k)[0].sum().backward()
     return draft.grad
@@ -73,7 +73,7 @@ def speed(batch: int, n: int, rounds: int) -> Iterator[dict[str, object]]:
 
 
 def several_counts(n: int, rounds: int) -> dict[str, float]:
-    """Time of K numbers of drafts for one pair of laws, over that of one."""
+    """Time of K numbers of drafts for one pair of distributions, over that of one."""
     p, q = (law[0] for law in laws("random", 1, n))
     contestants = {
         str(count): lambda count=count: rows.optimal_values(p, q, np.arange(1, count + 1))
@@ -84,7 +84,7 @@ def several_counts(n: int, rounds: int) -> dict[str, float]:
 
 
 def memory(batch: int, n: int) -> float:
-    """Peak bytes that NumPy allocates beyond the laws, for rows of any number."""
+    """Peak bytes that NumPy allocates beyond the distributions, for rows of any number."""
     p, q = laws("random", batch, n)
     tracemalloc.start()
     rows.optimal_values(p, q, 8)

@@ -1,13 +1,12 @@
-"""What the selection rules accept on real pairs of laws, and what they cost.
+"""Acceptance of the selection rules on real pairs of distributions, and their cost.
 
     python -m benchmarks.rules [--quick] [--save]
 
 Acceptance is exact, averaged over evenly spread positions of the held-out part of the shipped text,
-where a bigram model drafts for a trigram model; where the exact number would take too long, it is
-estimated from drawn drafts, by their exact chances of acceptance.  Cost is measured in one run on
-one pair of laws of a language model's size: building a rule down to the tables that a selection
-looks up, one selection at a time, and many at once.  With --save the results go to
-benchmarks/results/rules.json.
+where a bigram model drafts for a trigram model.  Where the exact number would take too long, it is
+estimated from drawn drafts, by their exact acceptance probabilities.  Cost is measured on one pair
+of distributions of a language model's size: building the rule with the tables for selections, one
+selection at a time, and many at once.  With --save the results go to benchmarks/results/rules.json.
 """
 
 import statistics
@@ -74,7 +73,7 @@ def cost(n: int, k: int, rounds: int, sets: int) -> dict[str, dict[str, float]]:
 
 
 def build_time(problem: Problem, name: str, drafts: Any, uniforms: Any, n: int) -> float:
-    """Median seconds from two laws to the first selection."""
+    """Median seconds from two distributions to the first selection."""
     times = []
     for _ in range(n):
         fresh = Problem(problem.draft, problem.target, problem.k)

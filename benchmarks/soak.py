@@ -1,13 +1,14 @@
-"""Decode a million tokens, compare their law with the target's, and watch the memory.
+"""Decode a million tokens, compare their distribution with the target's, and watch the memory.
 
     python -m benchmarks.soak [--quick] [--save]
 
-Each way of decoding goes on and on, in batches and with an end token, on tables of the laws after
-each token.  What follows token 0, up to three tokens, is read from the sequences without overlap;
-since the target is a Markov chain these readings are independent, and have a law that is known in
-fractions.  They are judged under the budget of false alarms of `otm.testing`: a distance of δ would
-be seen, and the same loop with target and draft swapped is.  Memory is what the process has after
-each tenth of each way.  With --save the numbers are written to benchmarks/results/soak.json.
+Each decoding method continues in batches and with an end token, on tables of the distributions
+after each token.  The observations are the tokens that follow token 0, up to three, read from the
+sequences without overlap.  They are independent, since the target is a Markov chain, and their
+exact distribution is known in fractions.  They are tested within the budget of false alarms of
+`otm.testing`: the test would detect a distance of δ, and it detects the same loop with target and
+draft swapped.  Memory is that of the process after each tenth of each method.  With --save the
+numbers are written to benchmarks/results/soak.json.
 """
 
 import gc
@@ -31,7 +32,7 @@ from otm.models import TableModel
 from otm.testing import BUDGET, Control
 from otm.testing.sequences import sequence_distribution
 
-__all__ = ["WAYS", "Readings", "judge"]
+__all__ = ["METHODS", "Observations", "check"]
 
 RESULTS = Path(__file__).parent / "results" / "soak.json"
 
@@ -40,9 +41,9 @@ LENGTH = 200
 BATCH = 8
 READ = 3
 
-WAYS: dict[str, Callable[..., Any]] = {
-    "autoregressive": lambda target, draft, *given, **options: autoregressive(
-        target, *given, **options
+METHODS: dict[str, Callable[..., Any]] = {
+    "autoregressive": lambda target, draft, *prompts, **options: autoregressive(
+        target, *prompts, **options
     ),
     "chain": partial(speculative, gamma=4),
     "chain, γ by step": partial(speculative, gamma=lambda steps: (3 * len(steps)) % 5),
@@ -54,8 +55,8 @@ WAYS: dict[str, Callable[..., Any]] = {
 }
 
 
-def laws(seed: int) -> dict[tuple[int, ...], list[Fraction]]:
-    """Laws after each of four tokens, all of them with mass on every token."""
+def table(seed: int) -> dict[tuple[int, ...], list[Fraction]]:
+    """Distributions after each of four tokens, with mass on every token."""
     weights = np.random.default_rng(seed).integers(1, 6, (4, 4))
     weights[:, END] = 1
     rows = {(token,): row for token, row in enumerate(weights.tolist())}
@@ -64,30 +65,30 @@ def laws(seed: int) -> dict[tuple[int, ...], list[Fraction]]:
 
 
 def in_floats(model: dict[tuple[int, ...], list[Fraction]]) -> TableModel:
-    return TableModel({after: [float(x) for x in law] for after, law in model.items()})
+    return TableModel({after: [float(x) for x in probs] for after, probs in model.items()})
 
 
-EXACT = laws(1), laws(2)
+EXACT = table(1), table(2)
 TARGET, DRAFT = map(in_floats, EXACT)
 OUTCOMES = sorted(sequence_distribution(TableModel(EXACT[0]), (0,), READ, END))
 INDEX = {outcome: place for place, outcome in enumerate(OUTCOMES)}
-TARGET_LAW, DRAFT_LAW = (
-    [float(law[outcome]) for outcome in OUTCOMES]
-    for law in (sequence_distribution(TableModel(model), (0,), READ, END) for model in EXACT)
+TARGET_PROBS, DRAFT_PROBS = (
+    [float(probs[outcome]) for outcome in OUTCOMES]
+    for probs in (sequence_distribution(TableModel(model), (0,), READ, END) for model in EXACT)
 )
 
 
-class Readings:
-    """A sampler of what follows token 0, and what it took.
+class Observations:
+    """A sampler of what follows token 0, which counts tokens and steps.
 
     Parameters
     ----------
     decode : callable
-        A way of decoding.
+        A decoding method.
     target, draft : TableModel
         The models.
     watch : callable, optional
-        Called with the share of the readings that are made.
+        Called with the share of the observations made so far.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Readings:
 
 
 def read(sequence: tuple[int, ...]) -> Iterator[int]:
-    """Read what follows token 0, wherever it comes up, as far as the limit of the length leaves."""
+    """Read what follows each token 0, as far as the limit of the length allows."""
     after, place = 0, 0
     while place < len(sequence) and place <= LENGTH - READ:
         if after == 0:
@@ -130,12 +131,12 @@ def read(sequence: tuple[int, ...]) -> Iterator[int]:
         after = sequence[place - 1]
 
 
-def judge(name: str, delta: float, watch: Callable[[float], None] = lambda share: None) -> Any:
-    """Check one way of decoding; its readings, those of its control, and the verdict."""
-    right = Readings(WAYS[name], watch=watch)
-    wrong = Readings(WAYS[name], DRAFT, TARGET)
+def check(name: str, delta: float, watch: Callable[[float], None] = lambda share: None) -> Any:
+    """Check one decoding method; return its sampler, that of its control, and the verdict."""
+    right = Observations(METHODS[name], watch=watch)
+    wrong = Observations(METHODS[name], DRAFT, TARGET)
     verdict = BUDGET.check_distribution(
-        f"soak: {name}", right, TARGET_LAW, delta=delta, control=Control(wrong, DRAFT_LAW)
+        f"soak: {name}", right, TARGET_PROBS, delta=delta, control=Control(wrong, DRAFT_PROBS)
     )
     return right, wrong, verdict
 
@@ -150,7 +151,7 @@ def main() -> None:
     options = options_of(command(__doc__))
     delta = 0.1 if options.quick else 0.048
     rows = []
-    for name in WAYS:
+    for name in METHODS:
         memory: list[int] = []
 
         def watch(share: float, memory: list[int] = memory) -> None:
@@ -159,7 +160,7 @@ def main() -> None:
                 memory.append(resident())
 
         start = time.perf_counter()
-        right, wrong, verdict = judge(name, delta, watch)
+        right, wrong, verdict = check(name, delta, watch)
         rows.append({
             "way": name, "tokens": right.tokens, "tokens of the control": wrong.tokens,
             "steps": right.steps, "readings": verdict.draws, "G": verdict.statistic,
@@ -172,7 +173,7 @@ def main() -> None:
             flush=True,
         )
     total = sum(row["tokens"] for row in rows)
-    print(f"{total:,} tokens, TV {delta} would be seen; {len(OUTCOMES)} outcomes")
+    print(f"{total:,} tokens, TV {delta} would be detected; {len(OUTCOMES)} outcomes")
     if options.save:
         record = {
             "machine": machine("numpy"), "delta": delta, "outcomes": len(OUTCOMES),

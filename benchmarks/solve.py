@@ -1,4 +1,4 @@
-"""How long the main job takes, in multiples of `np.argsort`, and how exact its results are.
+"""The time of the main job, in multiples of `np.argsort`, and the exactness of its results.
 
     python -m benchmarks.solve
 
@@ -29,7 +29,7 @@ LAWS = ("random", "peaked", "language model", "flat", "sparse", "disjoint", "equ
 
 
 def pair_of_laws(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Make a draft and a target law of a named shape, reproducibly."""
+    """Make a draft and a target distribution of a named shape, reproducibly."""
     rng = np.random.default_rng(7)
 
     def zipf(exponent: float) -> np.ndarray:
@@ -118,7 +118,7 @@ def speed(n: int, rounds: int) -> Iterator[dict[str, object]]:
 
 
 def accuracy(n: int) -> Iterator[dict[str, object]]:
-    """Measure how far the plan's laws and the certificate are from exact."""
+    """Measure how far the plan's output distribution and the certificate are from exact."""
     for kind in LAWS:
         p, q = pair_of_laws(kind, n)
         for k in (2, 8, 64):
@@ -158,7 +158,7 @@ def selections(n: int, rounds: int) -> dict[str, float]:
 
 
 def memory(n: int) -> float:
-    """Peak bytes that `otm.alpha` allocates for each byte of its two laws."""
+    """Peak bytes that `otm.alpha` allocates for each byte of its two distributions."""
     p, q = pair_of_laws("random", n)
     tracemalloc.start()
     otm.alpha(p, q, 8)

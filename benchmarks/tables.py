@@ -2,9 +2,10 @@
 
     python -m benchmarks.tables [--check]
 
-A table stands in a page between the lines `<!-- table NAME -->` and `<!-- end of table -->`, and is
-made from the JSON files in benchmarks/results/; where these have nothing for it, what stands there
-stays.  With --check nothing is written, and the exit code says whether the pages show the results.
+A table is in a page between the lines `<!-- table NAME -->` and `<!-- end of table -->`.  It is
+made from the JSON files in benchmarks/results/; if these have no results for it, the table in the
+page stays.  With --check nothing is written, and the exit code says whether the pages show the
+results.
 """
 
 import argparse
@@ -72,7 +73,7 @@ def solve() -> str:
         [f"{row['laws']}, k = {row['k']}", *(f"{row[column]:.1f}" for column in columns)]
         for row in found["times"]
     ]
-    return markdown(["laws", *columns], rows, origin(found, "solve --save"))
+    return markdown(["distributions", *columns], rows, origin(found, "solve --save"))
 
 
 def single() -> str:
@@ -85,19 +86,19 @@ def single() -> str:
     return markdown(["", "measured", "in sorts"], lines, origin(found, "solve --save"))
 
 
-def laws() -> str:
-    found = record("laws")
+def exactness() -> str:
+    found = record("exactness")
     lines = [
-        [name, "exact", f"{errors['law']:.0e}", f"{errors['acceptance']:.0e}"]
+        [name, "exact", f"{errors['distribution']:.0e}", f"{errors['acceptance']:.0e}"]
         for name, errors in found["floats"]["worst"].items()
     ]
     heading = [
         "rule",
         f"{found['fractions']['instances']:,} instances in fractions",
-        f"output law, {found['floats']['instances']:,} instances in floats",
-        "above the optimum, same",
+        f"output distribution, {found['floats']['instances']:,} instances in floats",
+        "acceptance above the optimum, same instances",
     ]
-    return markdown(heading, lines, origin(found, "laws --save"))
+    return markdown(heading, lines, origin(found, "exactness --save"))
 
 
 def general_solvers() -> str:
@@ -119,7 +120,7 @@ def rows() -> str:
         ]
         for row in found["times"]
     ]
-    heading = ["laws", "`otm.alpha` of rows", "without checks", "torch", "torch, gradient"]
+    heading = ["distributions", "`otm.alpha` of rows", "without checks", "torch", "torch, gradient"]
     return markdown(heading, lines, origin(found, "rows --save"))
 
 
@@ -135,7 +136,7 @@ def report() -> str:
         ]
         for row in found["results"]
     ]
-    heading = ["", "positions/s", "ms of a processor a position", "peak MiB, all processes"]
+    heading = ["", "positions/s", "processor ms/position", "peak MiB, all processes"]
     return markdown(heading, rows, origin(found, "report --save"))
 
 
@@ -145,8 +146,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "compiled": compiled,
     "cpu": cpu,
     "efficiency": efficiency,
+    "exactness": exactness,
     "gpu": gpu,
-    "laws": laws,
     "lost": lost,
     "overhead": overhead,
     "peers": peers,

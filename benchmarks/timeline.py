@@ -10,10 +10,10 @@ Speculative decoding with γ = 7 and γ = 3, and decoding without drafts, each f
   Leviathan et al.;
 - the byte-level target of this package and its smallest draft.
 
-Every call is timed by itself, with one thread of torch.  So that the picture shows a usual run,
-each way takes the seed, of several, whose number of runs of the target is the median; these runs
-also warm up.  Then the ways take turns, and of the runs of each way, which make the same tokens,
-the one of median length is kept.  With --save the results go to benchmarks/results/timeline.json.
+Each call is timed by itself, with one thread of torch.  To show a typical decoding, each method
+takes the one of several seeds with the median number of target calls; this also warms up.  Then the
+methods take turns with this seed, and always return the same tokens; the decoding of median length
+is kept.  With --save the results go to benchmarks/results/timeline.json.
 """
 
 import time
@@ -33,7 +33,7 @@ from otm.models import GPT, LanguageModel, Session, load
 RESULTS = Path(__file__).parent / "results" / "timeline.json"
 
 GAMMAS = (7, 3, 0)
-"""The ways of decoding; 0 is without drafts."""
+"""The decoding methods, by γ; 0 is without drafts."""
 
 TOKENS = 24
 PROMPT = 16
@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 class TimedModel(LanguageModel):
-    """A model whose calls are written down.
+    """A model that records its calls.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def of_pair(
     prompt: list[int],
     **options: Any,
 ) -> dict[str, Any]:
-    """Decode with a pair in all ways, in turns."""
+    """Decode with a pair by all methods, in turns."""
 
     def once(gamma: int, seed: int) -> dict[str, Any]:
         return decode(target, draft, gamma, prompt, max_tokens=TOKENS, seed=seed, **options)

@@ -2,7 +2,7 @@
 Compare selection rules
 =======================
 
-Acceptance, exactness and time of four rules on a pair of laws of a language model's size.
+Acceptance, exactness and time of four rules, at the vocabulary size of a language model.
 
 Needs OTM and matplotlib.
 """
@@ -22,7 +22,7 @@ DRAFTS = 8
 SELECTIONS = 20_000
 
 # %%
-# Zipf's law for the words, and a draft model whose logits are off by some noise.
+# The target probabilities follow Zipf's law.  The draft model has the same logits with added noise.
 
 rng = np.random.default_rng(seed=0)
 logits = -1.1 * np.log(np.arange(1, VOCABULARY + 1)) + rng.normal(0, 1, VOCABULARY)
@@ -31,7 +31,7 @@ noisy = np.exp(logits + rng.normal(0, 1.5, VOCABULARY))
 draft = noisy / noisy.sum()
 
 # %%
-# The rule for one draft is the yardstick of those for several.
+# One rule takes a single draft, three take eight drafts.
 
 several = Problem(draft, target, DRAFTS)
 rules: dict[str, TransportPlan] = {
@@ -43,16 +43,16 @@ rules: dict[str, TransportPlan] = {
 
 # %%
 # ``acceptance`` and ``distance`` are exact up to rounding, ``observed`` is sampled.  The distance
-# is half the L1 distance of the output law from the target: rounding errors only, since all four
-# rules are lossless.
+# is half the L1 distance between output distribution and target.  It shows only rounding errors,
+# since all four rules are lossless.
 
-print(f"{VOCABULARY:,} tokens, {SELECTIONS:,} selections a rule")
+print(f"{VOCABULARY:,} tokens, {SELECTIONS:,} selections per rule")
 print("rule                 drafts  acceptance  observed  distance  tables  selection")
 for name, plan in rules.items():
     k = plan.problem.k
     drafts = rng.choice(VOCABULARY, size=(SELECTIONS, k), p=draft)
     start = time.perf_counter()
-    # The rule's tables are built when they are first needed, which is here.
+    # The first use of a rule, here, builds its tables.
     distance = np.abs(plan.output_distribution() - target).sum() / 2
     built = time.perf_counter()
     selection = plan.sample(drafts, rng)
@@ -66,7 +66,7 @@ for name, plan in rules.items():
     )
 
 # %%
-# With one draft all rules accept equally often; with several, the choice of a rule matters.
+# With one draft all rules accept equally often.  With several drafts they differ.
 
 counts = [1, 2, 4, 8, 16, 32]
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
@@ -80,7 +80,7 @@ for name, rule, style in (
 axes.set_xscale("log", base=2)
 axes.set_xticks(counts, [str(k) for k in counts])
 axes.set_xlabel("number of drafts $k$")
-axes.set_ylabel("acceptance")
+axes.set_ylabel("acceptance probability")
 axes.grid(color="#DDDDDD")
 axes.legend(frameon=False)
 plt.show()

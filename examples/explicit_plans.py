@@ -2,7 +2,7 @@
 Explicit plans
 ==============
 
-The optimal plans that SpecTr writes down in its appendix B.1, checked exactly, in fractions.
+The optimal plans of SpecTr's appendix B.1, checked exactly in fractions.
 
 Needs OTM and matplotlib.
 """
@@ -19,8 +19,9 @@ from otm import Problem
 from otm.coupling import AcceptanceRule, TablePlan
 
 # %%
-# A rule says, given the drafts, which of them is accepted with what probability.  The first is for
-# laws on two tokens, the second for uniform laws of which one covers a part of the other.
+# A rule is a function from the drafts to the probabilities of accepting each of them.  The first
+# rule is for distributions on two tokens.  The second is for two uniform distributions, where the
+# support of the target is a part of the support of the draft model.
 
 
 def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> AcceptanceRule:
@@ -33,7 +34,7 @@ def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> AcceptanceRule:
             return {1: ones_kept / ones}
         if drafts[-1] == 0:
             return {0: zeros_kept / zeros}
-        # mixed drafts give the 1s that the target still lacks once rejected 0s have become 1s
+        # mixed drafts give the rest of the 1s: all-0 drafts that are rejected give 1s too
         share = (q - ones_kept - (zeros - zeros_kept)) / (1 - ones - zeros)
         return {0: 1 - share, 1: share}
 
@@ -44,15 +45,15 @@ def uniform_rule(support: int) -> AcceptanceRule:
     """Plan for p = U(d) and q = U(support): any draft in the support, each equally likely."""
 
     def rule(drafts: tuple[int, ...]) -> dict[int, Fraction]:
-        wanted = {x for x in drafts if x < support}
-        return {x: Fraction(1, len(wanted)) for x in wanted}
+        inside = {x for x in drafts if x < support}
+        return {x: Fraction(1, len(inside)) for x in inside}
 
     return rule
 
 
 # %%
-# ``TablePlan`` writes a rule out over all draft multisets and computes its exact law; ``otm.solve``
-# finds the optimum without it.
+# ``TablePlan`` applies a rule to all multisets of drafts and computes the exact output
+# distribution.  ``otm.solve`` finds the optimum without the rule.
 
 
 def show(problem: Problem, rule: AcceptanceRule, formula: Fraction) -> Fraction:
@@ -61,13 +62,13 @@ def show(problem: Problem, rule: AcceptanceRule, formula: Fraction) -> Fraction:
     print(
         f"  k = {problem.k}  acceptance {plan.acceptance!s:<11}"
         f" = formula: {plan.acceptance == formula}, = optimum: {plan.acceptance == alpha},"
-        f" output law = q: {(plan.output_distribution() == problem.target).all()}"
+        f" output = q: {(plan.output_distribution() == problem.target).all()}"
     )
     return plan.acceptance
 
 
 # %%
-# Two tokens: a draft is 1 with probability p, and the output is to be 1 with probability q.
+# Two tokens: a draft is 1 with probability p, and the output must be 1 with probability q.
 
 p = Fraction(1, 4)
 counts = (1, 2, 4, 8)
@@ -80,7 +81,7 @@ for q in (Fraction(1, 10), Fraction(1, 4), Fraction(3, 4), Fraction(1)):
         accepted[k, q] = show(problem, bernoulli_rule(p, q, k), equation_10)
 
 # %%
-# Lines are the optimum for every q, points the plans above, which attain it.
+# The lines show the optimum for every q, the points show the plans above.  The plans attain it.
 
 grid = np.linspace(0, 1, 201)
 optima = np.array([otm.alpha([1 - p, p], [1 - q, q], list(counts)) for q in grid])
@@ -92,13 +93,13 @@ for k, optimum, marker in zip(counts, optima.T, "os^D", strict=True):
 axes.axvline(float(p), color="#888888", linewidth=0.8, linestyle=":")
 axes.annotate("q = p", (float(p), 0.3), xytext=(4, 0), textcoords="offset points", color="#666666")
 axes.set_xlabel("$q$, for $p$ = 1/4")
-axes.set_ylabel("acceptance")
+axes.set_ylabel("acceptance probability")
 axes.grid(color="#DDDDDD")
 axes.legend(frameon=False, loc="lower left")
 plt.show()
 
 # %%
-# Uniform laws: drafts from d tokens, the output from the first d/r of them.
+# Uniform distributions: drafts from d tokens, the output from the first d/r of them.
 
 d = 12
 for r in (2, 3, 6):

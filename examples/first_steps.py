@@ -2,7 +2,7 @@
 First steps
 ===========
 
-Solve one problem, prove the answer, and select with the plan: the output is the target's.
+Solve one problem, check the proof, and select tokens with the optimal plan.
 
 Needs OTM and matplotlib.
 """
@@ -15,8 +15,9 @@ import numpy as np
 import otm
 
 # %%
-# Say what a small draft model and a large target model give the next word.  ``solve`` finds the
-# largest probability with which the output can be one of ``k`` words that the draft model proposes.
+# A small draft model and a large target model give probabilities for the next word.  ``solve``
+# finds the largest probability with which the output can be one of ``k`` words that the draft model
+# proposes.
 
 words = ["the", "a", "his", "every", "no"]
 draft = [0.55, 0.25, 0.12, 0.05, 0.03]
@@ -26,13 +27,13 @@ solution = otm.solve(draft, target, k=3)
 print(solution)
 
 # %%
-# The proof needs no trust in the solver: ``check`` raises unless it holds.
+# ``check`` verifies the proof without trusting the solver.  It raises an error if the proof fails.
 
 solution.certificate.check()
 print("\nThe certificate holds.")
 
 # %%
-# More drafts are accepted more often, each by less than the one before.
+# More drafts raise the acceptance; each further draft adds less.
 
 print("\nMore drafts, more acceptance:")
 counts = [1, 2, 3, 4, 6, 8]
@@ -40,7 +41,7 @@ for k, alpha in zip(counts, otm.alpha(draft, target, counts), strict=True):
     print(f"  k = {k}  alpha = {alpha:.6f}  {'#' * round(40 * alpha)}")
 
 # %%
-# One selection: three drafts in, one word of the target law out.
+# One selection: three drafts in, one word out.
 
 rng = np.random.default_rng(seed=1)
 drafts = rng.choice(len(words), size=3, p=draft)
@@ -49,19 +50,19 @@ verdict = f"draft {index + 1} accepted" if index >= 0 else "no draft accepted"
 print(f"\nDrafted {[words[x] for x in drafts]}, output '{words[token]}': {verdict}.")
 
 # %%
-# Many selections in one call: the output follows the target law, whatever was drafted.
+# Many selections in one call: the output frequencies match the target.
 
 drafts = rng.choice(len(words), size=(200_000, 3), p=draft)
 tokens, indices = solution.plan.sample(drafts, rng)
 frequency = np.bincount(tokens, minlength=len(words)) / len(tokens)
 print("\nOver 200,000 selections:")
-for word, wanted, seen in zip(words, target, frequency, strict=True):
-    print(f"  {word:<6} target {wanted:.3f}  output {seen:.3f}")
+for word, probability, share in zip(words, target, frequency, strict=True):
+    print(f"  {word:<6} target {probability:.3f}  output {share:.3f}")
 print(f"  accepted {np.mean(indices >= 0):.3f}, alpha = {solution.alpha:.3f}")
 
 # %%
-# Where an output comes from: the drafts give most of it, and what the draft model proposes too
-# seldom is filled up to the target when none of them is accepted.
+# The plot shows where the output comes from.  Most words are accepted drafts.  If no draft is
+# accepted, the plan draws a word that the draft model proposes too rarely.
 
 accepted = np.bincount(tokens[indices >= 0], minlength=len(words)) / len(tokens)
 places = np.arange(len(words))
@@ -84,7 +85,7 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# The solution meets every bound that the SpecTr paper proves, some with equality.
+# The optimum satisfies every bound that the SpecTr paper proves, some of them with equality.
 
 print("\nWhat the SpecTr paper proves about alpha:")
 for bound in sorted(solution.bounds, key=lambda bound: bound.value):

@@ -1,4 +1,4 @@
-"""Who takes part: one table.  Other projects are used where they are installed, never copied.
+"""The contestants: one table.  Other projects are used if they are installed, never copied.
 
 A contestant draws its own random numbers inside the measured call, as it does in use.
 """
@@ -60,8 +60,8 @@ class Contestant(NamedTuple):
     plain_torch : bool
         Whether it consists of torch's own operations, so that their traffic can be counted.
     rule : str
-        "chain" or "block": which lengths the law of its output has; or "inexact", if its law is not
-        the target's and nobody says it is.
+        "chain" or "block": the joint distribution of output and length; or "inexact", if the output
+        does not have the target's distribution, and does not claim to.
     """
 
     name: str
@@ -183,8 +183,8 @@ def of_vllm(device: torch.device) -> Entry:
 
     def verify(given: SimpleNamespace) -> tuple[Tensor, Tensor]:
         batch, gamma = given.shape
-        law = given.bonus.softmax(-1)
-        bonus = (law / torch.empty_like(law).exponential_()).argmax(-1, keepdim=True).int()
+        probs = given.bonus.softmax(-1)
+        bonus = (probs / torch.empty_like(probs).exponential_()).argmax(-1, keepdim=True).int()
         tokens = rejection_sample(
             given.tokens,
             [gamma] * batch,

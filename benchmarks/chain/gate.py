@@ -1,8 +1,9 @@
-"""The gate: whose law is not the target's is not timed.
+"""The gate: a verifier is timed only if its output distribution is that of the target.
 
-Two drafts on four tokens, with laws that rank the tokens in opposite order.  The joint law of the
-output, with its length, is known in closed form; draws are judged by the statistic G, whose limit
-holds at any number of draws.  A verifier with one slip must be rejected after as many draws.
+Two drafts on four tokens, with distributions that rank the tokens in opposite order.  The joint
+distribution of the output and its length is known in closed form.  The statistic G tests the draws;
+its limit holds at any number of draws.  With as many draws the gate must reject a verifier with one
+mistake.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from benchmarks.chain.inputs import Inputs
 from otm.testing.statistics import g_limit, g_statistic
 
 LEVEL = 1e-8
-"""Probability that a right contestant is turned away, of each check."""
+"""Probability that a check rejects a correct contestant."""
 
 SIZE, GAMMA = 4, 2
 DRAFT = np.array([[8, 4, 2, 2], [2, 2, 4, 8]]) / 16
@@ -43,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 def joint_law(bonus: np.ndarray) -> np.ndarray:
-    """Law of the output, by the code of its tokens, if the bonus token has the given law."""
+    """Output distribution, by the code of its tokens, for a distribution of the bonus token."""
     accepted = np.minimum(DRAFT, TARGET[:GAMMA])
     residual = TARGET[:GAMMA] - accepted
     law = np.zeros((SIZE + 1) ** (GAMMA + 1))
@@ -83,7 +84,7 @@ def code(tokens: list[int]) -> int:
 RIGHT, WRONG = joint_law(TARGET[GAMMA]), joint_law(TARGET[GAMMA - 1])
 LAWS = {"chain": RIGHT, "block": joint_law_of_block()}
 SLIP = float(abs(RIGHT - WRONG).sum() / 2)
-"""Distance (TV) of the law of `slip` from the right one."""
+"""Distance (TV) of the output distribution of `slip` from the correct one."""
 
 
 def slip(inputs: Inputs) -> tuple[Tensor, Tensor]:
@@ -103,7 +104,7 @@ def check(
     device: torch.device,
     rule: str = "chain",
 ) -> Verdict:
-    """Check the law of a contestant."""
+    """Check the output distribution of a contestant."""
     right = LAWS[rule]
     rng = torch.Generator(device).manual_seed(11)
     law = torch.tensor(DRAFT, dtype=torch.float32, device=device)

@@ -1,4 +1,4 @@
-"""Laws and drafts to verify, with the rejection at a chosen place."""
+"""Distributions and drafts to verify, with the rejection at a chosen position."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 REJECTIONS = ("first", "middle", "none", "typical")
-"""Where the first draft is rejected; "typical" leaves it to laws that accept about 3 in 4."""
+"""Where the first draft is rejected; "typical": distributions that accept about 3 in 4."""
 
 SPREAD, NOISE = 3.0, 0.6  # of the draft model's logits, and of the target's around them
 
@@ -20,7 +20,7 @@ class Inputs:
     target, draft : Tensor [B, γ + 1, V] and [B, γ, V]
         Logits or probabilities.
     tokens : int64 Tensor [B, γ]
-        Drafts, drawn from the draft law.
+        Drafts, drawn from the draft distribution.
     logits : bool
         Whether target and draft are logits.
     """

@@ -1,4 +1,4 @@
-"""Measure contestants on one set of inputs, and show what came out."""
+"""Measure contestants on one set of inputs, and show the results."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from benchmarks.chain.inputs import Inputs
 
 
 class Machine(NamedTuple):
-    """Where it is measured, and what the machine can do.
+    """The machine of a measurement, and its speed.
 
     Attributes
     ----------
@@ -56,8 +56,8 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Return one row for each contestant."""
     accepted = reference(machine.device).verify(inputs)[1]
-    floor = inputs.bytes_to_read(accepted)
-    sets = rotated(inputs, floor, machine.cache, effort)
+    to_read = inputs.bytes_to_read(accepted)
+    sets = rotated(inputs, to_read, machine.cache, effort)
     rows: dict[str, dict[str, Any]] = {}
     calls = {}
     for contestant, entry in contestants.items():
@@ -65,7 +65,7 @@ def measure(
             "contestant": contestant.name,
             "accepted": float(accepted.double().mean()),
             "copies": len(sets),
-            "floor bytes": floor,
+            "floor bytes": to_read,
         }
         try:
             ready = [entry.prepare(each) for each in sets]
@@ -76,7 +76,7 @@ def measure(
                     mine[0]()
                 row |= {"operations": traffic.operations, "traffic bytes": traffic.bytes}
             calls[contestant.name] = mine
-        except Exception as error:  # whatever it is, the others run
+        except Exception as error:  # the others are measured in any case
             row["failed"] = in_short(error)
     for name, seconds in clocks.wall_times(calls, machine.device, effort.rounds).items():
         row = rows[name]
@@ -84,21 +84,21 @@ def measure(
             kernel = clocks.graph_time(calls[name], machine.device, effort.replays)
         except Exception as error:  # it waits for the device
             kernel, row["no graph"] = None, in_short(error)
-        moved, best = row.get("traffic bytes", floor), kernel or seconds
+        moved, best = row.get("traffic bytes", to_read), kernel or seconds
         row |= {
             "kernel s": kernel,
             "wall s": seconds,
             "GB/s": moved / best / 1e9,
             "of copy rate": moved / best / machine.copy_rate,
-            "of floor": floor / best / machine.copy_rate,
+            "of floor": to_read / best / machine.copy_rate,
         }
     return list(rows.values())
 
 
-def rotated(inputs: Inputs, floor: int, cache: int, effort: Effort) -> list[Inputs]:
+def rotated(inputs: Inputs, to_read: int, cache: int, effort: Effort) -> list[Inputs]:
     """Copy the inputs until what must be read fills the last cache five times, if memory allows."""
-    wanted = -(-5 * cache // floor)
-    count = max(1, min(wanted, effort.copies, effort.memory // inputs.bytes))
+    enough = -(-5 * cache // to_read)
+    count = max(1, min(enough, effort.copies, effort.memory // inputs.bytes))
     return [inputs, *(inputs.copy() for _ in range(count - 1))]
 
 
@@ -111,7 +111,7 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
     """Print the rows of one measurement."""
     print(
         f"\n{title}\n  {'':<14}{'kernel µs':>11}{'wall µs':>11}{'torch ops':>11}"
-        f"{'traffic MB':>12}{'floor MB':>10}{'GB/s':>9}{'of copy':>9}{'of floor':>10}"
+        f"{'traffic MB':>12}{'read MB':>10}{'GB/s':>9}{'of copy':>9}{'copy time':>10}"
     )
     for row in rows:
         if "failed" in row:

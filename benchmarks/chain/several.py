@@ -1,8 +1,8 @@
-"""Several chains of drafts: what they cost beside one chain, and how much more they accept.
+"""Several chains of drafts: their cost beside one chain, and how much more they accept.
 
-The laws are those of the other tiers, and the same for all chains of a sequence; the chain of the
-comparison is the first one.  There are no peers: no other verifier of K independent chains on a
-GPU was found.
+The distributions are those of the other tiers, and the same for all chains of a sequence; the chain
+of the comparison is the first one.  There are no peers: we know no other verifier of K independent
+chains on a GPU.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def ones(batch: int, device: torch.device) -> Tensor:
 
 
 def contestants(tier: str, device: torch.device) -> dict[str, Contestant]:
-    """Return the contestants of a tier that run on a device; the yardstick comes first."""
+    """Return the contestants of a tier for a device: first the one for a single chain."""
     on_gpu = device.type == "cuda" and compiles()
     logits = tier == LOGITS
     verify = verify_logits if logits else verify_probs
@@ -85,7 +85,7 @@ def first_chain(verify: Verify, *arguments: Tensor, **options: Any) -> tuple[Ten
 def pass_gate(
     tier: str, present: dict[str, Contestant], draws: int, device: torch.device
 ) -> Iterator[dict[str, Any]]:
-    """Check that the output of each, continued by the target, has the target's joint law."""
+    """Check that each output, continued by the target, has the target's joint distribution."""
     count, (gamma, size) = 3, gate.DRAFT.shape
     rng = torch.Generator(device).manual_seed(11)
     draft = torch.tensor(gate.DRAFT, dtype=torch.float32, device=device)
@@ -115,7 +115,7 @@ def pass_gate(
 def make(
     shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device, *, logits: bool
 ) -> list[Tensor]:
-    """Draw laws or logits, and chains, of shape (B, K, γ, V)."""
+    """Draw probabilities or logits, and chains, of shape (B, K, γ, V)."""
     batch, count, gamma, size = shape
     inputs = make_inputs((batch, gamma, size), dtype, "typical", logits=logits, device=device)
     rng = torch.Generator(device).manual_seed(8)
@@ -154,7 +154,7 @@ def measure(
             accepted = [verify(*each)[1].double().mean() for each in ready[:16]]
             row["accepted"] = float(sum(accepted)) / len(accepted)
             calls[name] = [partial(verify, *each) for each in ready]
-        except Exception as error:  # whatever it is, the others run
+        except Exception as error:  # the others are measured in any case
             row["failed"] = in_short(error)
     for name, seconds in clocks.wall_times(calls, device, effort.rounds).items():
         try:

@@ -8,7 +8,7 @@ __all__ = ["as_gpt_neox"]
 
 
 def as_gpt_neox(model: GPT) -> Any:
-    """Return a GPT-NeoX model with the laws of a GPT: sequential blocks, and biases of zero.
+    """Return a GPT-NeoX model equivalent to a GPT: sequential blocks, and biases of zero.
 
     Rotary positions turn neighbouring numbers here and the two halves of a head there, so that the
     rows of queries and keys are put in that order.

@@ -1,4 +1,4 @@
-"""What the rules accept on the shipped pairs, computed from recorded laws."""
+"""Acceptance of the rules on the shipped pairs, computed from recorded distributions."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def efficiency(prompts: int, tokens: int) -> dict[str, Any]:
         for rule in ("optimal", "recursive rejection", "traversal"):
             found = made.difference((rule, CHAINS, GAMMA), ("k-Seq", CHAINS, GAMMA))
             differences[rule] = found._asdict()
-            print(f"{rule} less k-Seq, K = {CHAINS}, paired: {found}", flush=True)
+            print(f"{rule} minus k-Seq, K = {CHAINS}, paired: {found}", flush=True)
         results[name] = {
             "contexts": len(recordings),
             "first_step": [{**setup._asdict(), **first[setup]._asdict()} for setup in first],

@@ -1,4 +1,4 @@
-"""How long models take for several tokens in several rows, relative to one shape of the target."""
+"""Times of models for several tokens in several rows, relative to one shape of the target."""
 
 import time
 from typing import Any

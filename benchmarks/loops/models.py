@@ -13,7 +13,7 @@ def random_pair(layers: int) -> tuple[GPT, GPT]:
     """Make a target of so many layers with random weights, and a draft that is its first layer.
 
     What the first layer adds is large, so that the embedding of the last token does not decide the
-    next one; what the others add is small beside it, so that the two laws are alike.
+    next one; what the others add is small beside it, so that the two distributions are alike.
     """
     random = GPT.random(GPTConfig(layers=layers, width=256, heads=4, vocabulary=VOCABULARY), seed=0)
     weights = {}
@@ -29,7 +29,7 @@ def random_pair(layers: int) -> tuple[GPT, GPT]:
 
 
 def deepened(model: GPT, factor: int) -> GPT:
-    """Make a model with so many times the layers and the same laws: what is new adds nothing.
+    """Make a model with `factor` times the layers and the same output: the new ones add nothing.
 
     A draft model is then as good as before, and as much cheaper than the target.
     """

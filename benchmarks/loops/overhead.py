@@ -1,4 +1,4 @@
-"""Which share of the time of a step is spent outside of the two models."""
+"""The share of the time of a step outside of the two models."""
 
 from collections.abc import Callable
 from functools import partial
@@ -61,7 +61,7 @@ def overhead(
         }
         rows.append(row)
         print(
-            f"  {rule:20s} K = {k}  tokens a step {row['block_efficiency']:.2f}  draft "
+            f"  {rule:20s} K = {k}  tokens per step {row['block_efficiency']:.2f}  draft "
             f"{row['draft_ms']:.2f} ms  target {row['target_ms']:.2f} ms  other "
             f"{row['other_ms']:.2f} ms  {100 * row['share']:.1f} %",
             flush=True,

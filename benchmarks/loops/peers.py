@@ -106,7 +106,7 @@ def contestants(
 def in_turns(
     ways: dict[str, Callable[..., Any]], tokens: int, rounds: int
 ) -> dict[str, float | None]:
-    """Median tokens per second of each way; the first round is thrown away."""
+    """Median tokens per second of each method; the first round does not count."""
     import torch
 
     speeds: dict[str, list[float]] = {name: [] for name in ways}

@@ -1,4 +1,4 @@
-"""The measured speed-up over decoding without drafts, and what the cost model says of it."""
+"""The measured speed-up over decoding without drafts, and that of the cost model."""
 
 import time
 from typing import Any

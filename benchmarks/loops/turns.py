@@ -1,4 +1,4 @@
-"""Ways of decoding, run in turns on the same prompts, and ratios of their totals."""
+"""Decoding methods, called in turns on the same prompts, and ratios of their totals."""
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,7 +16,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Run(NamedTuple):
-    """One prompt that was decoded: new tokens, runs of the target, and seconds in all."""
+    """One prompt that was decoded: new tokens, calls of the target, and seconds in all."""
 
     tokens: int
     steps: int
@@ -26,7 +26,7 @@ class Run(NamedTuple):
 def in_turns(
     ways: Mapping[_Key, Way], prompts: Sequence[Sequence[int]]
 ) -> dict[_Key, Sequence[Run]]:
-    """Decode each prompt in every way before the next one, so that a slow moment slows all.
+    """Decode each prompt by every method before the next one, so that a slow moment slows all.
 
     Every way is run once before, untimed.
     """

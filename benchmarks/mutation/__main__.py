@@ -1,13 +1,14 @@
-"""Which small mistakes in the core no test would notice.
+"""Find small mistakes in the core that no test would notice.
 
     python -m benchmarks.mutation [--modules NAME ...] [--sample N] [--seconds S] [--save]
 
 Each function of the modules is changed in many small ways, one at a time: a comparison or an
-operator by another, a constant by one, a condition by its contrary, a call left out or made with
-swapped arguments, a statement dropped.  The tests are collected once; what each takes, and which
-functions it runs, is measured once.  Then every mutant is a fork in which the function runs the
-changed code, and the tests that run the function are run until one fails: those that found others
-first, then the fastest.  A test that takes ten times as long as usual has found the mutant too.
+operator is replaced by another, a constant by one, a condition by its negation; a call is left out
+or gets swapped arguments; a statement is dropped.  The tests are collected once.  The time of each
+test, and the functions that it runs, are measured once.  Then each mutant is a fork in which the
+function runs the changed code.  The fork runs the tests of this function until one fails: first the
+tests that have killed other mutants, then the fastest.  A test that takes ten times as long as
+usual also kills the mutant.
 
 Mutants are tried in random order, so that those tried before time is up are a sample of all.  With
 --save the result is written to benchmarks/results/mutation.json; docs/reliability.md shows it.

@@ -1,4 +1,4 @@
-"""Whole decoding loops with each way to verify: forward passes of both models included."""
+"""Whole decoding loops with each method of verification, with the forward passes of both models."""
 
 import time
 from dataclasses import dataclass, field

@@ -1,10 +1,10 @@
-"""Three ways to verify one chain of drafts from logits, and what they are measured on.
+"""Three methods to verify one chain of drafts from logits, and the models to measure them on.
 
-"baseline" takes the steps of assisted generation in transformers, each a tensor of its own; "exact"
-follows the same law, by Triton's kernels on a GPU and by their plain version in torch elsewhere;
-"sigmoid" is the variant of Wagner et al. (2024), section 3.2.2, which follows another law.  The
-plain versions exist to be checked against: they add up whole numbers and, for "exact", work in
-float64, hence their times are not those of the fastest code for a CPU.
+"baseline" takes the steps of assisted generation in transformers, each a tensor of its own.
+"exact" has the same output distribution, by Triton's kernels on a GPU and by their plain version in
+torch elsewhere.  "sigmoid" is the variant of Wagner et al. (2024), section 3.2.2, which has another
+distribution.  The plain versions exist to be checked against: they add up integers and, for
+"exact", work in float64, so their times are not those of the fastest code for a CPU.
 """
 
 from typing import NamedTuple

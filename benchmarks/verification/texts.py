@@ -1,8 +1,8 @@
-"""The steps of whole texts, as far as verification goes, with γ by the heuristic of transformers.
+"""The verification steps of whole texts, with γ by the heuristic of transformers.
 
 The logits are drawn (`benchmarks.chain.inputs`, "typical": about three drafts in four accepted), so
-that no model is needed.  Each method goes on as its own decisions say: who accepts more takes fewer
-steps, with more drafts each.
+that no model is needed.  Each method continues from its own decisions: a method that accepts more
+takes fewer steps, with more drafts each.
 """
 
 import random

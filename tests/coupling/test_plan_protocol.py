@@ -1,4 +1,4 @@
-"""What every selection rule must do, shown for all of them: laws, decisions, degenerate laws.
+"""Tests of every selection rule: exact distributions, decisions, degenerate distributions.
 
 The rules are those of the fixture `rule` in `conftest.py`.
 """

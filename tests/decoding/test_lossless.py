@@ -1,6 +1,6 @@
-"""Every lossless loop emits, in fractions, what the target model would have emitted.
+"""Every lossless loop has, in fractions, exactly the output distribution of the target model.
 
-The loop itself is run along every path of its comparisons (`otm.testing.paths`), drafts included.
+The tests call the loop along every path of its comparisons (`otm.testing.paths`), with the drafts.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _shared_coin(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> 
 
 
 def _bonus_from_the_draft(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
-    """Draw the token behind the accepted drafts from the draft model's law."""
+    """Draw the token behind the accepted drafts from the draft model's distribution."""
 
     def wrong(path: Path) -> SparseProbs:
         return root.checked_draft_probs() if path else target(path)
@@ -183,7 +183,7 @@ def _bonus_from_the_draft(root: DraftNode, target: TargetProbs, uniforms: Random
 
 
 def _largest_first(problem: Problem) -> MaximalCoupling:
-    """Take min(p, q) of the wrong one of two laws: draft and target swapped."""
+    """Take min(p, q) of the wrong one of two distributions: draft and target swapped."""
     return MaximalCoupling(Problem(problem.target, problem.draft, problem.k))
 
 

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.soak import DRAFT_LAW, LENGTH, TARGET_LAW, WAYS, Readings, judge, read
+from benchmarks.soak import DRAFT_PROBS, LENGTH, METHODS, TARGET_PROBS, Observations, check, read
 
 
 @pytest.mark.parametrize("name", ["chain, γ by step", "traversal"])
 def test_long_decoding_has_the_law_of_the_target(name: str) -> None:
     """Bug: a law that is right at first and wrong later, in a batch, or before an end token."""
-    right, wrong, _ = judge(name, delta=0.42)
+    right, wrong, _ = check(name, delta=0.42)
     assert min(right.tokens, wrong.tokens) > 1_000
 
 
 def test_the_laws_differ_by_more_than_what_is_seen() -> None:
-    assert sum(TARGET_LAW) == pytest.approx(1, abs=1e-12)
-    assert abs(np.subtract(TARGET_LAW, DRAFT_LAW)).sum() / 2 > 0.42
+    assert sum(TARGET_PROBS) == pytest.approx(1, abs=1e-12)
+    assert abs(np.subtract(TARGET_PROBS, DRAFT_PROBS)).sum() / 2 > 0.42
 
 
 def test_readings_do_not_overlap() -> None:
@@ -32,7 +32,7 @@ def test_readings_do_not_overlap() -> None:
     assert len([*read((1,) * (LENGTH - 4) + (0, 1, 1, 1))]) == 2
 
 
-def growth(readings: Readings) -> tuple[int, int]:
+def growth(readings: Observations) -> tuple[int, int]:
     """Objects, and blocks of memory, that stay when a way of decoding is used again and again."""
     rng = np.random.default_rng(3)
     objects, blocks = [], []
@@ -47,7 +47,7 @@ def growth(readings: Readings) -> tuple[int, int]:
 @pytest.mark.parametrize("name", ["chain, γ by step", "traversal"])
 def test_long_decoding_keeps_no_memory(name: str) -> None:
     """Bug: rows of finished sequences that stay, or a cache that grows with every step."""
-    objects, blocks = growth(Readings(WAYS[name]))
+    objects, blocks = growth(Observations(METHODS[name]))
     assert objects < 20
     assert blocks < 800  # what NumPy and Python keep to use again
 
@@ -56,8 +56,8 @@ def test_memory_that_is_kept_is_seen() -> None:
     kept: list[object] = []
 
     def keeps(*given: Any, **options: Any) -> Any:
-        kept.append(WAYS["chain"](*given, **options))
+        kept.append(METHODS["chain"](*given, **options))
         return kept[-1]
 
-    objects, _ = growth(Readings(keeps))
+    objects, _ = growth(Observations(keeps))
     assert objects > 100

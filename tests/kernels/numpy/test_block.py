@@ -1,4 +1,4 @@
-"""Block verification: its law is exactly the target's, and it is never shorter."""
+"""Block verification: its output distribution is the target's, and it accepts at least as much."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from otm.testing import paths
 F = Fraction
 verify_block = partial(verify_probs, rule="block")
 Law = list[Fraction]
-Model = dict[tuple[int, ...], Law]  # the law of the next token after each prefix
+Model = dict[tuple[int, ...], Law]  # distribution of the next token after each prefix
 
 
 def random_model(rng: np.random.Generator, size: int, depth: int, zeros: float) -> Model:

@@ -1,4 +1,4 @@
-"""Chain verification as the papers write it: its law is exactly the target's."""
+"""Chain verification by the papers' definition: its output distribution is exactly the target's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from otm.testing import paths
 F = Fraction
 Verify = Callable[..., Any]
 Law = list[Fraction]
-Model = dict[tuple[int, ...], Law]  # the law of the next token after each prefix
+Model = dict[tuple[int, ...], Law]  # distribution of the next token after each prefix
 
 
 def random_law(rng: np.random.Generator, size: int, zeros: float) -> Law:
@@ -75,7 +75,7 @@ class Instance(NamedTuple):
 
 
 def assert_lossless(verify: Verify, instance: Instance) -> None:
-    """Assert that what is output, continued by the target, has the target's law.
+    """Assert that the output, continued by the target, has the target's distribution.
 
     All drafts are enumerated, and all paths through the comparisons of the verifier itself.
     """

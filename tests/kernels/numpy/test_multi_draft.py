@@ -1,4 +1,4 @@
-"""Several chains of drafts as the paper verifies them: the law is exactly the target's."""
+"""Several chains of drafts by the paper's definition: the distribution is exactly the target's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from otm.testing import paths
 
 F = Fraction
 Law = list[Fraction]
-Model = dict[tuple[int, ...], Law]  # the law of the next token after each prefix
+Model = dict[tuple[int, ...], Law]  # distribution of the next token after each prefix
 
 EDGES = [
     ([1, 1, 2], [0, 1, 3]),
@@ -66,7 +66,7 @@ def probability(model: Model, tokens: tuple[int, ...], known: int = 0) -> Fracti
 def law_of_output(
     target: Model, draft: Model, lengths: tuple[int, ...], size: int, rule: str = "grid k-Seq"
 ) -> Any:
-    """Joint law of γ + 1 tokens: the output of chains of the lengths, continued by the target."""
+    """Joint distribution of γ + 1 tokens: output of chains of these lengths, then the target's."""
     gamma = max(lengths)
     law = dict.fromkeys(itertools.product(range(size), repeat=gamma + 1), F(0))
     drawn = [itertools.product(range(size), repeat=length) for length in lengths]

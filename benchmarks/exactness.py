@@ -1,14 +1,15 @@
-"""The laws of every rule on thousands of nasty instances: exactly in fractions, closely in floats.
+"""Exactness of every rule on thousands of extreme instances, in fractions and in floats.
 
-    python -m benchmarks.laws [--quick] [--save] [--seed N]
+    python -m benchmarks.exactness [--quick] [--save] [--seed N]
 
-In fractions, for each rule: all drafts are enumerated, the output law must be the target law, and
-the acceptance must be that of the enumeration and at most the optimum for the drafts.  In floats
-the output law must be within the tolerance of the target, and the acceptance of the optimum;
-every number must be finite, and no selection may give a token of target probability zero.  On both
-the orders that are theorems must hold: the maximal coupling and recursive rejection accept at most
-as much as k-Seq, all rules for i.i.d. drafts at most the optimum; the rules for greedy drafts and
-SpecHub's pairs are optimal for these.
+In fractions all drafts are enumerated for each rule.  The output distribution must equal the
+target, and the acceptance must equal that of the enumeration and be at most the optimum for the
+drafts.  In floats the output distribution must be within the tolerance of the target, and the
+acceptance must exceed the optimum by no more.  Every number must be finite, and no selection may
+return a token of target probability zero.  In both cases the orders that are theorems must hold:
+maximal coupling and recursive rejection accept at most as much as k-Seq, all rules for i.i.d.
+drafts at most the optimum; the rules for greedy drafts and for SpecHub's pairs are optimal for
+these drafts.
 """
 
 import itertools
@@ -28,7 +29,7 @@ from otm import Problem
 from otm.coupling import PLANS, TransportPlan
 from otm.testing import exact_acceptance, exact_output_distribution
 
-RESULTS = Path(__file__).parent / "results" / "laws.json"
+RESULTS = Path(__file__).parent / "results" / "exactness.json"
 TOLERANCE = 1e-12
 KINDS = ("dense", "zeros", "ties", "one ulp apart", "subnormal", "skewed", "one token")
 PAIRS = ("independent", "equal", "disjoint", "near")
@@ -44,28 +45,28 @@ NEVER_ABOVE = (
 
 
 def weights(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
-    """One law of a kind in floats, not yet normalised."""
-    law = rng.integers(1, 1000, n).astype(np.float64)
+    """One distribution of a kind, in floats."""
+    probs = rng.integers(1, 1000, n).astype(np.float64)
     some = rng.permutation(n)[: rng.integers(1, n)] if n > 1 else np.empty(0, np.int64)
     if kind == "zeros":
-        law[some] = 0
+        probs[some] = 0
     elif kind == "ties":
-        law = rng.integers(1, 3, n).astype(np.float64)
+        probs = rng.integers(1, 3, n).astype(np.float64)
     elif kind == "one ulp apart" and n > 1:
-        law /= law.sum()
-        law[some] = np.nextafter(law[some[0]], 1)
+        probs /= probs.sum()
+        probs[some] = np.nextafter(probs[some[0]], 1)
     elif kind == "subnormal":
-        law /= law.sum()
-        law[some] = rng.integers(1, 9, some.size) * 2.0**-1074
+        probs /= probs.sum()
+        probs[some] = rng.integers(1, 9, some.size) * 2.0**-1074
     elif kind == "skewed":
-        law = 2.0 ** -rng.integers(0, 60, n)
+        probs = 2.0 ** -rng.integers(0, 60, n)
     elif kind == "one token":
-        law = np.eye(n)[rng.integers(n)]
-    return law / law.sum()
+        probs = np.eye(n)[rng.integers(n)]
+    return probs / probs.sum()
 
 
 def pair(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draft and target law of random kinds."""
+    """Draft and target distribution of random kinds."""
     draft, target = (weights(KINDS[rng.integers(len(KINDS))], n, rng) for _ in range(2))
     how = PAIRS[rng.integers(len(PAIRS))]
     if how == "equal":
@@ -107,25 +108,25 @@ def _small(n: int, rng: np.random.Generator) -> list[Fraction]:
 def check(name: str, plan: TransportPlan, rng: np.random.Generator) -> dict[str, float]:
     """Errors of one plan; raises AssertionError where it must be exact and is not."""
     problem = plan.problem
-    law = plan.output_distribution()
+    probs = plan.output_distribution()
     optimum = otm.alpha(plan.drafts, problem.target)
     if problem.exact:
         enumerated = exact_output_distribution(plan)
-        require(law.tolist() == enumerated.tolist() == problem.target.tolist(), name, problem)
+        require(probs.tolist() == enumerated.tolist() == problem.target.tolist(), name, problem)
         require(plan.acceptance == exact_acceptance(plan) <= optimum, name, problem)
         if name in {"optimal", "greedy", "SpecHub", "maximal coupling"}:
             require(plan.acceptance == optimum, name, problem)
-        return {"law": 0.0, "acceptance": 0.0}
+        return {"distribution": 0.0, "acceptance": 0.0}
     drafts = plan.drafts.draw(rng.random((16, plan.drafts.uniforms_per_draw)))
     uniforms = rng.random((16, plan.uniforms_per_selection))
     uniforms[0] = 0
     token, _ = plan.select(drafts, uniforms)
     conditional = plan.conditional(drafts)
     require((problem.target[token] > 0).all(), name, problem)
-    require(bool(np.isfinite(conditional).all() and np.isfinite(law).all()), name, problem)
+    require(bool(np.isfinite(conditional).all() and np.isfinite(probs).all()), name, problem)
     require(abs(conditional.sum(axis=1) - 1).max() <= TOLERANCE, name, problem)
     return {
-        "law": float(abs(law - problem.target).max()),
+        "distribution": float(abs(probs - problem.target).max()),
         "acceptance": max(0.0, plan.acceptance - optimum),
     }
 
@@ -138,14 +139,14 @@ def orders(acceptance: dict[str, Any], tolerance: float) -> None:
 
 def require(condition: bool, name: str, where: Any) -> None:
     if not condition:
-        laws = (where.draft, where.target, where.k) if isinstance(where, Problem) else ""
-        raise AssertionError(f"{name}: {where!r} {laws}")
+        inputs = (where.draft, where.target, where.k) if isinstance(where, Problem) else ""
+        raise AssertionError(f"{name}: {where!r} {inputs}")
 
 
 def run(title: str, instances: Iterator[Problem]) -> dict[str, Any]:
     """Check all rules on all instances, and return the largest errors."""
     rng = np.random.default_rng(0)
-    worst: dict[str, dict[str, float]] = {name: {"law": 0.0, "acceptance": 0.0} for name in PLANS}
+    worst = {name: {"distribution": 0.0, "acceptance": 0.0} for name in PLANS}
     start, count = time.perf_counter(), 0
     for count, problem in zip(itertools.count(1), instances, strict=False):  # noqa: B007
         acceptance = {}
@@ -157,7 +158,8 @@ def run(title: str, instances: Iterator[Problem]) -> dict[str, Any]:
         orders(acceptance, TOLERANCE)  # in fractions too: k-Seq's ρ* is irrational, and rounded up
     print(f"\n{title}: {count:,} instances, {time.perf_counter() - start:.0f} s")
     for name, errors in worst.items():
-        print(f"{name:<42} law {errors['law']:.1e}  above the optimum {errors['acceptance']:.1e}")
+        error, excess = errors["distribution"], errors["acceptance"]
+        print(f"{name:<42} distribution {error:.1e}  above the optimum {excess:.1e}")
     largest = max(max(errors.values()) for errors in worst.values())
     require(largest <= TOLERANCE, "tolerance", largest)
     return {"instances": count, "worst": worst}
