@@ -124,11 +124,12 @@ def decode(
 
 def of_pair(
     name: str,
-    seeds: int,
-    rounds: int,
     target: LanguageModel,
     draft: LanguageModel,
     prompt: list[int],
+    *,
+    seeds: int,
+    rounds: int,
     **options: Any,
 ) -> dict[str, Any]:
     """Decode with a pair by all methods, in turns."""
@@ -171,19 +172,19 @@ def run(*, quick: bool) -> dict[str, Any]:
     prompt = np.random.default_rng(0).integers(0, VOCABULARY, PROMPT).tolist()
     random = of_pair(
         f"{layers} layers and 1, random weights",
-        seeds,
-        rounds,
         *alike_pair(layers),
         prompt,
+        seeds=seeds,
+        rounds=rounds,
         sampling=SamplingParameters(top_k=1000),
     )
     shipped = of_pair(
         f"shipped models, {SIZES['target']} and {SIZES['small']} parameters",
-        seeds,
-        rounds,
         load("target"),
         load("small"),
         *prompts_of_text(1, PROMPT),
+        seeds=seeds,
+        rounds=rounds,
     )
     return {
         **machine("numpy", "torch"),
