@@ -1,42 +1,57 @@
-"""Several drafts that are not what their verifier takes them for."""
+"""Blocks verified as if they were tokens, and several drafts that share what they must not."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from otm._core.arithmetic import Law
 from otm.audit.adapter import Instance
-from otm.audit.known_bugs.bug import KnownBug
-from otm.audit.known_bugs.steps import Chain, Siblings, draw
+from otm.audit.known_bugs.steps import (
+    Block,
+    Chain,
+    KnownBug,
+    Siblings,
+    draw,
+    draw_siblings,
+    residual,
+)
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
+BLOCKS = (
+    KnownBug(
+        Block(
+            "blocks tested by their ratio",
+            passes=lambda rows, i, weight: weight,
+            left=lambda rows, i, weight: residual(rows, i),
+        ),
+        mistake="block verification judged token by token",
+        summary="A block is accepted with the probability ratio of its tokens, and continued by "
+        "the residual of a single one.",
+        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+    KnownBug(
+        Block(
+            "residual of a token behind a block",
+            left=lambda rows, i, weight: residual(rows, i),
+        ),
+        mistake="block verification judged token by token",
+        summary="The token behind a block is drawn from the residual of a single token.",
+        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+)
 
-class _OneDraw(Siblings):
-    def drafts(self, law: Law, uniforms: Any) -> tuple[list[int], list[Law]]:
-        return super().drafts(law, [uniforms[0]] * len(uniforms))
 
-
-class _OneCoin(Siblings):
-    def coins(self, source: Randomness, k: int) -> Any:
-        return [source(1)[0]] * k
-
-
-class _WithoutReplacement(Siblings):
-    def drafts(self, law: Law, uniforms: Any) -> tuple[list[int], list[Law]]:
-        left, tokens = law, []
-        for uniform in uniforms:
-            tokens.append(draw(left, uniform))
-            left = np.where(np.arange(law.size) == tokens[-1], 0 * law, left)
-            left = left if left.any() else law
-        return tokens, [law] * len(tokens)
-
-
-class _NoResidual(Siblings):
-    def left(self, wanted: Law, offered: Law) -> Law:
-        return wanted
+def _without_replacement(draft: Law, uniforms: Any) -> list[int]:
+    left, tokens = draft, []
+    for uniform in uniforms:
+        tokens.append(draw(left, uniform))
+        left = np.where(np.arange(draft.size) == tokens[-1], 0 * draft, left)
+        left = left if left.any() else draft
+    return tokens
 
 
 class _LongestOfAll(Chain):
@@ -48,33 +63,34 @@ class _LongestOfAll(Chain):
         return instance.k == 2
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        short = Instance(
-            instance.target, instance.draft, min(instance.gamma, 1), prompt=instance.prompt
-        )
+        short = dataclasses.replace(instance, gamma=min(instance.gamma, 1), k=1)
         first, second = (super(_LongestOfAll, self).output(short, source) for _ in range(2))
         return max(first, second, key=len)
 
 
-BUGS = (
+SEVERAL = (
     KnownBug(
-        _OneDraw("one uniform draws all siblings"),
+        Siblings(
+            "one uniform draws all siblings",
+            drafts=lambda draft, uniforms: draw_siblings(draft, [uniforms[0]] * len(uniforms)),
+        ),
         mistake="drafts that are not independent",
-        summary="The drafts of a node are drawn by one uniform, and judged as if independent.",
+        summary="The drafts of a node are drawn by one uniform, and verified as if independent.",
     ),
     KnownBug(
-        _OneCoin("one coin for all siblings"),
+        Siblings("one coin for all siblings", coins=lambda source, k: [source(1)[0]] * k),
         mistake="shared coin",
         summary="All drafts of a node are accepted or rejected by the same coin.",
     ),
     KnownBug(
-        _WithoutReplacement("siblings drawn without replacement"),
-        mistake="draft not sampled from its stated law",
-        summary="The drafts of a node are drawn without replacement, and judged as if with it.",
+        Siblings("siblings drawn without replacement", drafts=_without_replacement),
+        mistake="draft not sampled from its stated distribution",
+        summary="The drafts of a node are drawn without replacement, and verified as if with it.",
     ),
     KnownBug(
-        _NoResidual("siblings judged by the same law"),
+        Siblings("siblings judged by the same law", left=lambda target, draft: target),
         mistake="no residual",
-        summary="After a rejected draft the next one is still judged by the target's law itself.",
+        summary="After a rejected draft the next one is still verified by the target itself.",
         threads=("NJUNLP/MCSD #5",),
     ),
     KnownBug(
