@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Law
-from otm.audit.adapter import source_of
+from otm.audit.adapter import Source
 from otm.audit.known_bugs.steps import Chain, KnownBug, Loop, draw, likeliest, normalised
 from otm.decoding.drafting import Randomness
 
@@ -100,7 +100,7 @@ DRAFTING = (
 def _same_stream(source: Randomness, gamma: int) -> Iterator[Randomness]:
     stream = source(2 * gamma + 1)
     while True:
-        yield source_of(stream)
+        yield Source(stream)
 
 
 def _in_quarters(weights: Law, uniform: Any) -> int:
