@@ -12,15 +12,17 @@ from otm._core.sparse import SparseProbs
 from otm._core.tensors import to_host
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.drafted import Batched, models_for
-from otm.coupling.build import PlanBuilder
+from otm.coupling.build import PLANS, PlanBuilder
+from otm.coupling.plan import TransportPlan
 from otm.decoding import ModelDrafter, speculative, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verification import plan_of_tree
+from otm.decoding.verification import plan_of_tree, spectr_verifier
 from otm.decoding.verifiers import tree_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
+from otm.problem import Problem
 from otm.rules import named
 
 __all__ = ["kernel", "spectr_step", "speculative_loop"]
@@ -119,6 +121,8 @@ def spectr_step(
     'spectr, traversal, prefix tree'
     """
     verifier = tree_verifier(rule)
+    if isinstance(rule, str) and not named(rule, "verifier").verifier:
+        verifier = spectr_verifier(_each_plan_once(PLANS[rule]))
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
         probs = SparseProbs([0, 1], [0.5, 0.5])
         plan_of_tree(rule, probs, probs, 2)
@@ -136,6 +140,20 @@ def spectr_step(
     called = name or (rule if isinstance(rule, str) else getattr(rule, "__name__", "rule"))
     ending = ", prefix tree" if prefix_tree else ""
     return _Loop(f"spectr, {called}{ending}", decode, several=True)
+
+
+def _each_plan_once(rule: PlanBuilder) -> PlanBuilder:
+    """Remember the plans of a rule of our own: a loop builds the same few along every path."""
+    plans: dict[tuple[Any, ...], TransportPlan] = {}
+
+    def build(problem: Problem) -> TransportPlan:
+        arrays = (problem.tokens, problem.draft, problem.target)
+        key = (problem.k, *(tuple(array.tolist()) for array in arrays))
+        if key not in plans:
+            plans[key] = rule(problem)
+        return plans[key]
+
+    return build
 
 
 def kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
