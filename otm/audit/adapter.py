@@ -31,7 +31,7 @@ from otm.testing.symbolic import too_many_uniforms
 
 
 class Source:
-    """A source of given uniforms [m], floats or symbolic; `taken` counts those handed out."""
+    """A source of these uniforms [m], floats or symbolic; `taken` counts those handed out."""
 
     def __init__(self, uniforms: npt.NDArray[Any]) -> None:
         self._uniforms = uniforms

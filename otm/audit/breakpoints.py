@@ -205,7 +205,7 @@ class _Pieces:
         return low, high
 
     def _at(self, piece: Numbers, values: Floats, place: int) -> Numbers:
-        """Answers [R, probes] with one uniform at given values."""
+        """Answers [R, probes] with one uniform at these values."""
         rows = np.tile(self._probes, (piece.size, 1))
         rows[:, :place] = np.repeat(self.points[piece, :place], len(self._probes), axis=0)
         rows[:, place] = np.repeat(values, len(self._probes))

@@ -100,7 +100,7 @@ def _by_distributions(
 ) -> Findings:
     """Observe where it is not too much, and search for the smallest instance that deviates."""
     observations: list[Observation] = []
-    tried = runs = 0
+    searched: list[Observation] = []
     too_much: Exception | None = None
     for instance in instances:
         try:
@@ -111,30 +111,25 @@ def _by_distributions(
         raise UnsuitedError(str(too_much))
 
     def deviates(seen: Observation) -> bool:
-        return (
-            seen.impossible is not None or float(seen.tv_distance) > seen.error + effort.tolerance
-        )
+        off = float(seen.tv_distance) > seen.error + effort.tolerance
+        return off or seen.impossible is not None
 
-    def holds(instance: Instance) -> bool:
-        nonlocal tried, runs
+    def deviates_on(instance: Instance) -> bool:
         try:
-            seen = observe(instance)
+            searched.append(observe(instance))
         except (UnsuitedError, ProblemTooLargeError):
             return False
-        tried += 1
-        runs += seen.runs
-        return deviates(seen)
+        return deviates(searched[-1])
 
-    smallest = smallest_instance(adapter, holds, examples, effort.seed) if examples else None
+    smallest = smallest_instance(adapter, deviates_on, examples, effort.seed) if examples else None
     return Findings(
         observations,
         [seen for seen in observations if deviates(seen)],
         None if smallest is None else observe(smallest),
         same_distribution(effort.tolerance),
-        tried=tried,
-        tolerance=effort.tolerance,
+        searched=searched,
         skipped=len(instances) - len(observations),
-        runs=runs,
+        tolerance=effort.tolerance,
     )
 
 

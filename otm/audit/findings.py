@@ -92,8 +92,7 @@ class Findings:
     smallest: Observation | None  # the smallest that the search has and that deviates
     same: Same  # how they are compared with those of known mistakes
     radius: float = 0.0  # how far their distances (TV) can be from the truth
-    tried: int = 0  # instances that the search took beyond the observations
-    runs: int = 0  # and its runs of the verifier
+    searched: Sequence[Observation] = ()  # on the instances of the search
     skipped: int = 0  # instances that were too large
     false_alarms: float = 0.0  # probability that a lossless verifier deviates; as in the report
     delta: float = 0.0  # the deviation (TV) that is detected; as in the report
@@ -120,10 +119,10 @@ class Findings:
             why_not_exact=why_not_exact,
             tv_distance=worst.tv_distance,
             tv_interval=interval,
-            instances=len(self.observations) + self.tried,
-            runs=sum(observation.runs for observation in self.observations) + self.runs,
+            instances=len(self.observations) + len(self.searched),
+            runs=sum(each.runs for each in (*self.observations, *self.searched)),
             skipped=self.skipped,
-            largest_instance=tuple(map(max, zip(*map(_size, instances), strict=True))),  # type: ignore[arg-type]
+            largest_instance=tuple(map(max, zip(*map(_size, instances), strict=True))),
             false_alarms=self.false_alarms,
             delta=self.delta,
             tolerance=self.tolerance,

@@ -115,7 +115,9 @@ def smallest_instance(
     from otm.testing import strategies as ours
 
     shapes = [
-        shape for shape in SHAPES if adapter.supports(_pair(*[[1] * shape[0]] * 2, *shape[1:]))
+        (v, gamma, k)
+        for v, gamma, k in SHAPES
+        if adapter.supports(_pair([1] * v, [1] * v, gamma, k))
     ]
     if not shapes:
         return None

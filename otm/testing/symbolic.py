@@ -125,11 +125,11 @@ class Region:
 
     def _linked(self, i: int) -> list[int]:
         """List the uniforms that i was compared with, directly or through others, and i."""
-        found, new = {i}, {i}
+        linked, new = {i}, {i}
         while new:
-            new = {x for pair in self._before if found & {*pair} for x in pair} - found
-            found |= new
-        return sorted(found)
+            new = {x for pair in self._before if linked & {*pair} for x in pair} - linked
+            linked |= new
+        return sorted(linked)
 
     def _groups(self) -> list[list[int]]:
         groups = [self._linked(i) for i in range(len(self.between))]

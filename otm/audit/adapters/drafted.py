@@ -20,6 +20,7 @@ from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
 from otm.audit.adapter import Adapter, Instance, Source
 from otm.coupling.build import PlanBuilder
+from otm.coupling.plan import TransportPlan
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.models.stateless import StatelessModel
@@ -166,7 +167,17 @@ class SelectionRule(Adapter):
 
     def __init__(self, rule: PlanBuilder, name: str | None = None) -> None:
         self.name = str(name or getattr(rule, "__name__", type(rule).__name__))
-        self._plan = lru_cache(maxsize=64)(lambda instance, exact: _Drafted(rule, instance, exact))
+        self._rule = rule
+        self._plan = lru_cache(maxsize=64)(self._build)
+
+    def _build(self, instance: Instance, exact: bool) -> tuple[TransportPlan, Drafts, InverseCdf]:
+        """Build the plan, the drafts that can be drawn, and what draws them."""
+        models = instance.draft, instance.target
+        plan = self._rule(
+            Problem(*(_probs(model, instance.prompt, exact) for model in models), instance.k)
+        )
+        drafts, probabilities = zip(*plan.drafts.tuples(), strict=True)
+        return plan, np.array(drafts), InverseCdf.from_weights(np.array(probabilities))
 
     def supports(self, instance: Instance) -> bool:
         """Any number of drafts for one token."""
@@ -174,38 +185,18 @@ class SelectionRule(Adapter):
 
     def drafted(self, instance: Instance, source: Randomness) -> Path:
         """Tell which drafts `output` draws from a source."""
-        uniforms = source(1)
-        plan = self._plan(instance, uniforms.dtype == object)
-        return tuple(plan.draw(uniforms)[0].tolist())
+        _, drafts, cdf = self._plan(instance, is_exact(source))
+        return tuple(drafts[cdf.locate(source(1))[0]].tolist())
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft, then select."""
-        uniforms = source(1)
-        drafted = self._plan(instance, uniforms.dtype == object)
-        drafts = drafted.draw(uniforms)[0]
-        token, _ = drafted.plan.select(drafts, source(drafted.plan.uniforms_per_selection))
-        return (int(token),)
+        plan, drafts, cdf = self._plan(instance, is_exact(source))
+        drawn = drafts[cdf.locate(source(1))[0]]
+        return (int(plan.select(drawn, source(plan.uniforms_per_selection)).token),)
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Path]:
         """All rows at once."""
-        drafted = self._plan(instance, False)
-        drafts = drafted.draw(uniforms[:, 0])
-        rest = uniforms[:, 1 : 1 + drafted.plan.uniforms_per_selection]
-        return [(token,) for token in drafted.plan.select(drafts, rest).token.tolist()]
-
-
-class _Drafted:
-    """A plan, and its drafts with their joint distribution."""
-
-    def __init__(self, rule: PlanBuilder, instance: Instance, exact: bool) -> None:
-        draft, target = (
-            _probs(model, instance.prompt, exact) for model in (instance.draft, instance.target)
-        )
-        self.plan = rule(Problem(draft, target, instance.k))
-        drafts, probabilities = zip(*self.plan.drafts.tuples(), strict=True)
-        self._tuples: Drafts = np.array(drafts)
-        self._cdf = InverseCdf.from_weights(np.array(probabilities))
-
-    def draw(self, uniforms: npt.NDArray[Any]) -> Drafts:
-        """Drafts [B, k] from uniforms [B]."""
-        return self._tuples[self._cdf.locate(uniforms)]
+        plan, drafts, cdf = self._plan(instance, False)
+        rest = uniforms[:, 1 : 1 + plan.uniforms_per_selection]
+        drawn = drafts[cdf.locate(uniforms[:, 0])]
+        return [(token,) for token in plan.select(drawn, rest).token.tolist()]

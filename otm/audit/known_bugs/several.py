@@ -28,7 +28,7 @@ BLOCKS = (
             passes=lambda rows, i, weight: weight,
             left=lambda rows, i, weight: residual(rows, i),
         ),
-        mistake="block verification judged token by token",
+        mistake="blocks verified token by token",
         summary="A block is accepted with the probability ratio of its tokens, and continued by "
         "the residual of a single one.",
         threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
@@ -38,7 +38,7 @@ BLOCKS = (
             "residual of a token behind a block",
             left=lambda rows, i, weight: residual(rows, i),
         ),
-        mistake="block verification judged token by token",
+        mistake="blocks verified token by token",
         summary="The token behind a block is drawn from the residual of a single token.",
         threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
     ),
