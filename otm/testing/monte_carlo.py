@@ -1,10 +1,11 @@
 """Monte Carlo checks under one budget of false alarms.
 
-Exact distributions come first; this is for what they cannot reach, such as real random streams and whole
-decoding loops.  A run of a test suite gives at most 10^−6 false alarms, shared by a declared number
-of checks, each at the level α = 10^−10.  A check cannot choose its level: it declares the smallest
-deviation δ that it must see, which determines the number of draws, and brings a negative control, a
-sampler that deviates by at least δ and must be rejected.  Seeds come from the names of the checks.
+Exact distributions come first; this is for what they cannot reach, such as real random streams and
+whole decoding loops.  A run of a test suite gives at most 10^−6 false alarms, shared by a declared
+number of checks, each at the level α = 10^−10.  A check cannot choose its level: it declares the
+smallest deviation δ that it must see, which determines the number of draws, and brings a negative
+control, a sampler that deviates by at least δ and must be rejected.  Seeds come from the names of
+the checks.
 """
 
 from __future__ import annotations

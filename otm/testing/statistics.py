@@ -52,8 +52,8 @@ def g_limit(categories: int, level: float) -> float:
     """
     if categories < 2:
         raise InvalidParameterError(
-            f"a distribution with {categories} possible tokens leaves nothing to chance; compare the draws "
-            "with the token instead"
+            f"a distribution with {categories} possible tokens leaves nothing to chance; compare "
+            "the draws with the token instead"
         )
     m = categories - 1
     ratio = 1.0  # limit / 2m solves ratio = 1 + ln ratio − ln(level) / m, a contraction

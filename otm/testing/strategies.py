@@ -1,8 +1,8 @@
 """Hypothesis strategies for distributions, pairs of them, problems, drafts and uniforms.
 
-All of them lean towards what breaks selection rules: zeros, ties, distributions that are equal, disjoint or
-one rounding apart, subnormal probabilities, and uniforms that lie exactly on a boundary.  Each kind
-has a name, so that a test can ask for it alone.
+All of them lean towards what breaks selection rules: zeros, ties, distributions that are equal,
+disjoint or one rounding apart, subnormal probabilities, and uniforms that lie exactly on a
+boundary.  Each kind has a name, so that a test can ask for it alone.
 
 Examples
 --------
@@ -141,12 +141,9 @@ def pairs(
     kind = draw(st.sampled_from([kind for kind in kinds if PAIR_KINDS[kind] <= n]))
     if kind == "independent":
         return draw(distributions(n, n, exact=exact)), draw(distributions(n, n, exact=exact))
-    if kind == "equal":
+    if kind in {"equal", "near"}:
         probs = draw(distributions(n, n, exact=exact))
-        return probs, probs.copy()
-    if kind == "near":
-        probs = draw(distributions(n, n, exact=exact))
-        return probs, draw(_moved_by_one_rounding(probs))
+        return probs, probs.copy() if kind == "equal" else draw(_moved_by_one_rounding(probs))
     order = draw(st.permutations(range(n)))
     if kind == "disjoint":
         first = draw(st.integers(1, n - 1))
@@ -282,10 +279,8 @@ def _sparse(draw: st.DrawFn, n: int) -> Law:
     return probs
 
 
-@st.composite
-def _one_token(draw: st.DrawFn, n: int) -> Law:
-    probs: Law = draw(_probs_on([draw(st.integers(0, n - 1))], n))
-    return probs
+def _one_token(n: int) -> st.SearchStrategy[Law]:
+    return st.integers(0, n - 1).flatmap(lambda token: _probs_on([token], n))
 
 
 @st.composite
@@ -326,15 +321,13 @@ def _skewed(draw: st.DrawFn, n: int) -> Law:
     return _from_weights([2**power for power in powers])
 
 
-@st.composite
-def _two_tokens(draw: st.DrawFn, n: int) -> tuple[int, int]:
-    order = draw(st.permutations(range(n)))
-    return order[0], order[1]
+def _two_tokens(n: int) -> st.SearchStrategy[list[int]]:
+    return st.permutations(range(n)).map(lambda order: order[:2])
 
 
 @st.composite
 def _moved_by_one_rounding(draw: st.DrawFn, probs: Law) -> Law:
-    """Draw a distribution that differs from another in a single token (floats) or two (fractions)."""
+    """Draw a distribution that differs in a single token (floats) or two (fractions)."""
     positive = np.flatnonzero(probs > 0).tolist()
     i = draw(st.sampled_from(positive))
     moved = probs.copy()

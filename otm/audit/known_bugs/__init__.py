@@ -10,8 +10,7 @@ in the end, or wrong in one version only.
 
 from __future__ import annotations
 
-from otm.audit.known_bugs.drafting import DRAFTING, LOCATING, RANDOMNESS
-from otm.audit.known_bugs.several import BLOCKS, SEVERAL
+from otm.audit.known_bugs.drafting import BLOCKS, DRAFTING, LOCATING, RANDOMNESS, SEVERAL
 from otm.audit.known_bugs.steps import KnownBug
 from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL, SUSPECTED
 

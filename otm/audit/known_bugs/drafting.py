@@ -1,7 +1,12 @@
-"""Drafts that are not drawn as the verifier is told, uniforms used twice, tokens drawn wrongly."""
+"""Drafts that are not drawn as the verifier is told, uniforms used twice, tokens drawn wrongly.
+
+And what is special to several drafts: blocks verified as if they were tokens, siblings and chains
+that share what they must not.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -10,9 +15,21 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Law
-from otm.audit.adapter import Source
-from otm.audit.known_bugs.steps import Chain, KnownBug, Loop, draw, likeliest, normalised
+from otm.audit.adapter import Instance, Source
+from otm.audit.known_bugs.steps import (
+    Block,
+    Chain,
+    KnownBug,
+    Loop,
+    Siblings,
+    draw,
+    draw_siblings,
+    likeliest,
+    normalised,
+    residual,
+)
 from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
 
 
 def _top_half(probs: Law) -> Law:
@@ -111,8 +128,7 @@ def _in_quarters(weights: Law, uniform: Any) -> int:
 RANDOMNESS = (
     KnownBug(
         Chain(
-            "coin draws the residual",
-            uniforms=lambda used, _: used._replace(last=[*used.coins, used.last[-1]]),
+            "coin draws the residual", uniforms=lambda u: u._replace(last=[*u.coins, u.last[-1]])
         ),
         mistake="shared coin",
         summary="The coin that rejected a draft also draws the token that replaces it.",
@@ -121,17 +137,14 @@ RANDOMNESS = (
     KnownBug(
         Chain(
             "draft's noise draws the residual",
-            uniforms=lambda used, _: used._replace(last=[*used.drafts, used.last[-1]]),
+            uniforms=lambda u: u._replace(last=[*u.drafts, u.last[-1]]),
         ),
         mistake="drafts and residual share a stream",
         summary="The noise that drew a draft also draws the token that replaces it.",
         threads=("vllm-project/vllm #54282", "vllm-project/vllm #47386"),
     ),
     KnownBug(
-        Chain(
-            "draft's noise is the coin",
-            uniforms=lambda used, _: used._replace(coins=used.drafts),
-        ),
+        Chain("draft's noise is the coin", uniforms=lambda u: u._replace(coins=u.drafts)),
         mistake="drafts and coins share a stream",
         summary="The noise that drew a draft is also the coin that accepts or rejects it.",
         threads=("vllm-project/vllm #47386", "local-inference-lab/vllm #205"),
@@ -139,7 +152,7 @@ RANDOMNESS = (
     KnownBug(
         Chain(
             "one coin for all drafts",
-            uniforms=lambda used, _: used._replace(coins=[used.coins[0]] * len(used.coins)),
+            uniforms=lambda u: u._replace(coins=[u.coins[0]] * len(u.coins)),
         ),
         mistake="shared coin",
         summary="All drafts of a chain are accepted or rejected by the same coin.",
@@ -147,7 +160,7 @@ RANDOMNESS = (
     KnownBug(
         Chain(
             "one uniform draws all drafts",
-            uniforms=lambda used, _: used._replace(drafts=[used.drafts[0]] * len(used.drafts)),
+            uniforms=lambda u: u._replace(drafts=[u.drafts[0]] * len(u.drafts)),
         ),
         mistake="re-seeding inside the loop",
         summary="The generator is seeded anew for each draft, and all are drawn by one uniform.",
@@ -155,7 +168,7 @@ RANDOMNESS = (
     KnownBug(
         Chain(
             "seeded before each use",
-            uniforms=lambda used, _: used._replace(
+            uniforms=lambda used: used._replace(
                 coins=used.drafts, last=[used.drafts[0]] * len(used.last)
             ),
         ),
@@ -169,8 +182,7 @@ RANDOMNESS = (
     ),
     KnownBug(
         Chain(
-            "constant coins",
-            uniforms=lambda used, _: used._replace(coins=[Fraction(1, 2)] * len(used.coins)),
+            "constant coins", uniforms=lambda u: u._replace(coins=[Fraction(1, 2)] * len(u.coins))
         ),
         mistake="constant coin",
         summary="Coins do not change from call to call, whatever the seed.",
@@ -235,5 +247,86 @@ LOCATING = (
             "vllm-project/vllm #21876",
             "vllm-project/vllm #53029",
         ),
+    ),
+)
+
+
+BLOCKS = (
+    KnownBug(
+        Block(
+            "blocks tested by their ratio",
+            passes=lambda rows, i, weight: weight,
+            left=lambda rows, i, weight: residual(rows, i),
+        ),
+        mistake="blocks verified token by token",
+        summary="A block is accepted with the probability ratio of its tokens, and continued by "
+        "the residual of a single one.",
+        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+    KnownBug(
+        Block(
+            "residual of a token behind a block",
+            left=lambda rows, i, weight: residual(rows, i),
+        ),
+        mistake="blocks verified token by token",
+        summary="The token behind a block is drawn from the residual of a single token.",
+        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+)
+
+
+def _without_replacement(draft: Law, uniforms: Any) -> list[int]:
+    left, tokens = draft, []
+    for uniform in uniforms:
+        tokens.append(draw(left, uniform))
+        left = np.where(np.arange(draft.size) == tokens[-1], 0 * draft, left)
+        left = left if left.any() else draft
+    return tokens
+
+
+class _LongestOfAll(Chain):
+    """Two chains of one draft show it."""
+
+    max_tokens = 2
+
+    def supports(self, instance: Instance) -> bool:
+        return instance.k == 2
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        short = dataclasses.replace(instance, gamma=min(instance.gamma, 1), k=1)
+        first, second = (super(_LongestOfAll, self).output(short, source) for _ in range(2))
+        return max(first, second, key=len)
+
+
+SEVERAL = (
+    KnownBug(
+        Siblings(
+            "one uniform draws all siblings",
+            drafts=lambda draft, uniforms: draw_siblings(draft, [uniforms[0]] * len(uniforms)),
+        ),
+        mistake="drafts that are not independent",
+        summary="The drafts of a node are drawn by one uniform, and verified as if independent.",
+    ),
+    KnownBug(
+        Siblings("one coin for all siblings", coins=lambda source, k: [source(1)[0]] * k),
+        mistake="shared coin",
+        summary="All drafts of a node are accepted or rejected by the same coin.",
+    ),
+    KnownBug(
+        Siblings("siblings drawn without replacement", drafts=_without_replacement),
+        mistake="draft not sampled from its stated distribution",
+        summary="The drafts of a node are drawn without replacement, and verified as if with it.",
+    ),
+    KnownBug(
+        Siblings("siblings judged by the same law", left=lambda target, draft: target),
+        mistake="no residual",
+        summary="After a rejected draft the next one is still verified by the target itself.",
+        threads=("NJUNLP/MCSD #5",),
+    ),
+    KnownBug(
+        _LongestOfAll("longest of several chains"),
+        mistake="choice among outputs",
+        summary="Chains are verified one by one, each losslessly, and the longest output is kept.",
+        threads=("foundation-model-stack/fms-extras #12",),
     ),
 )

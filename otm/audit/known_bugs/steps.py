@@ -70,6 +70,7 @@ class Uniforms(NamedTuple):
     drafts: Any  # [γ], these draw the drafts
     coins: Any  # [γ], these accept or reject them
     last: list[Any]  # [γ + 1], entry i draws the token that follows i accepted drafts
+    source: Randomness  # where more can be taken
 
 
 class Rows(NamedTuple):
@@ -140,8 +141,7 @@ class Chain(Adapter):
     """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps."""
 
     name: str = "chain verification"
-    # where the uniforms are used instead; it may take more of them from the source
-    uniforms: Callable[[Uniforms, Randomness], Uniforms] = lambda uniforms, _: uniforms
+    uniforms: Callable[[Uniforms], Uniforms] = lambda uniforms: uniforms  # how they are used
     drawn: Callable[[Law], Law] = unchanged  # what drafts are drawn from, from the draft model's
     stated: Callable[[Law], Law] = unchanged  # what the verifier is told of it
     aim: Callable[[Law], Law] = unchanged  # what it is told of the target
@@ -154,8 +154,7 @@ class Chain(Adapter):
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft γ tokens and verify them."""
         drafts, coins, last = source(instance.gamma), source(instance.gamma), source(1)[0]
-        uniforms = Uniforms(drafts, coins, [last] * (instance.gamma + 1))
-        uniforms = self.uniforms(uniforms, source)
+        uniforms = self.uniforms(Uniforms(drafts, coins, [last] * (instance.gamma + 1), source))
         tokens: Path = ()
         for uniform in uniforms.drafts:
             probs = self.drawn(instance.draft.probs(instance.prompt + tokens))

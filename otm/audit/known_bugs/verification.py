@@ -26,13 +26,12 @@ from otm.audit.known_bugs.steps import (
     residual,
     unchanged,
 )
-from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
 
-def _two_coins(uniforms: Uniforms, source: Randomness) -> Uniforms:
-    coins = zip(uniforms.coins, source(len(uniforms.coins)), strict=True)
-    return uniforms._replace(coins=list(coins))
+def _two_coins(uniforms: Uniforms) -> Uniforms:
+    more = uniforms.source(len(uniforms.coins))
+    return uniforms._replace(coins=list(zip(uniforms.coins, more, strict=True)))
 
 
 def _without(x: int, weights: Law) -> Law:
@@ -265,7 +264,7 @@ def _equality(name: str, drawn: Callable[[Law], Law]) -> Chain:
     """Sample a token from the target, and accept the draft if it is this token."""
     return Chain(
         name,
-        uniforms=lambda used, _: used._replace(last=[*used.coins, used.last[-1]]),
+        uniforms=lambda used: used._replace(last=[*used.coins, used.last[-1]]),
         drawn=drawn,
         accepts=lambda coin, draft, target, x: draw(target, coin) == x,
         residual=lambda rows, i: rows.target[i],  # the same uniform draws the same token again
