@@ -172,10 +172,10 @@ class SelectionRule(Adapter):
 
     def _build(self, instance: Instance, exact: bool) -> tuple[TransportPlan, Drafts, InverseCdf]:
         """Build the plan, the drafts that can be drawn, and what draws them."""
-        models = instance.draft, instance.target
-        plan = self._rule(
-            Problem(*(_probs(model, instance.prompt, exact) for model in models), instance.k)
+        draft, target = (
+            _probs(model, instance.prompt, exact) for model in (instance.draft, instance.target)
         )
+        plan = self._rule(Problem(draft, target, instance.k))
         drafts, probabilities = zip(*plan.drafts.tuples(), strict=True)
         return plan, np.array(drafts), InverseCdf.from_weights(np.array(probabilities))
 
