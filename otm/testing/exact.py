@@ -314,7 +314,7 @@ def assert_lossless(plan: TransportPlan) -> None:
         accepted += probability * probs[_places(plan, drafts)].sum()
     _require(
         (output == target).all(),
-        f"the output has the distribution {_text(output)}, the target {_text(target)}",
+        f"the output distribution is {_text(output)}, the target {_text(target)}",
     )
     stated = plan.output_distribution()
     _require(
