@@ -6,7 +6,7 @@ loop, and returns a `Report`.  `otm.audit.adapters` make an `Adapter` of what ot
 
 >>> from otm.audit import lossless
 >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):
-...     return [*draft_tokens, 0]  # accepts all that it is given
+...     return [*draft_tokens, 0]  # accepts every draft
 >>> lossless(verify, examples=0).verdict
 'not lossless'
 """

@@ -2,44 +2,47 @@
 
 Whatever the verifier is (a rule for one token, a chain or block verifier, a whole decoding loop, in
 any library), the audit sees it as a function from a pair of models and a source of uniforms to
-tokens.  Everything random comes from that source if it can: then the law of the output is computed,
-not sampled.
+tokens.  Everything random comes from that source if it can: then the output distribution is
+computed, not sampled.  Here is also how a verifier is run: its output is checked, and a failure is
+an outcome like others.
 """
 
 from __future__ import annotations
 
+import random
+import re
+import sys
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.text import shown
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.errors import ProblemTooLargeError
+from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.models.table import TableModel
-
-MAX_UNIFORMS = 64
-"""Most uniforms that a run of a verifier may take."""
+from otm.testing.symbolic import too_many_uniforms
 
 
-def source_of(uniforms: npt.NDArray[Any]) -> Randomness:
-    """Make a source of given uniforms [m], floats or symbolic: `source(n)` returns the next n."""
-    taken = 0
+class Source:
+    """A source of these uniforms [m], floats or symbolic; `taken` counts those handed out."""
 
-    def source(m: int) -> npt.NDArray[Any]:
-        nonlocal taken
-        taken += m
-        if taken > uniforms.size:
-            raise ProblemTooLargeError(
-                f"a run of the verifier takes {taken} uniforms or more, and {uniforms.size} are at "
-                "hand; audit it on fewer drafts and tokens"
-            )
-        return uniforms[taken - m : taken].copy()  # which may be written into
+    def __init__(self, uniforms: npt.NDArray[Any]) -> None:
+        self._uniforms = uniforms
+        self.taken = 0
 
-    return source
+    def __call__(self, m: int) -> npt.NDArray[Any]:
+        """Return the next m uniforms."""
+        self.taken += m
+        if self.taken > self._uniforms.size:
+            raise too_many_uniforms(self.taken, self._uniforms.size)
+        return self._uniforms[self.taken - m : self.taken].copy()  # which may be written into
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,7 @@ class Instance:
     Parameters
     ----------
     target, draft : TableModel
-        Laws in fractions, on the same few tokens.
+        Distributions in fractions, on the same few tokens.
     gamma : int
         Number γ of drafts of a chain, at least 1.
     k : int, optional
@@ -91,8 +94,8 @@ class Adapter(ABC):
     repeatable : bool
         Whether all its randomness comes from the source that `output` takes.
     exact : bool
-        Whether it works on laws in fractions and only compares its uniforms (after adding or
-        multiplying by fractions), so that every path of its comparisons can be followed.
+        Whether it works on fractions and only compares its uniforms (after adding or multiplying
+        by fractions), so that every path of its comparisons can be followed.
     max_tokens : int or None
         Most tokens that a run returns; None for `Instance.gamma` + 1.
 
@@ -102,8 +105,8 @@ class Adapter(ABC):
     ...     name = "target alone"
     ...
     ...     def output(self, instance, source):
-    ...         law = instance.target.probs(instance.prompt)
-    ...         return (int((law.cumsum() <= source(1)[0]).sum()),)
+    ...         probs = instance.target.probs(instance.prompt)
+    ...         return (int((probs.cumsum() <= source(1)[0]).sum()),)
     >>> from otm.audit import lossless
     >>> lossless(Target(), examples=0).verdict
     'lossless on everything tried'
@@ -130,7 +133,7 @@ class Adapter(ABC):
         -------
         tuple of int
             The tokens that follow the prompt, at least one: lossless if they, continued by the
-            target, have the law of the target.
+            target, have the distribution of the target.
         """
 
     def supports(self, instance: Instance) -> bool:
@@ -163,4 +166,111 @@ class Adapter(ABC):
         ProblemTooLargeError
             If a run takes more uniforms than a row has.
         """
-        return [self.output(instance, source_of(row)) for row in uniforms]
+        return [self.output(instance, Source(row)) for row in uniforms]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a run returned instead of tokens."""
+
+    text: str  # such as "returned token 7 of 3"
+    crashed: bool = False  # whether the run ended by an exception
+
+
+Outcome: TypeAlias = Path | Failure
+"""What a run returned."""
+
+
+CRASHES = (Exception, SystemExit, GeneratorExit)
+"""What a verifier may raise; SystemExit would end the audit with whatever status it has."""
+
+NOT_OF_THE_VERIFIER = (MissingDependencyError, ProblemTooLargeError)
+"""Errors that say nothing about a verifier, and go on to the caller."""
+
+
+def max_tokens(adapter: Adapter, instance: Instance) -> int:
+    """Most tokens that a run may return."""
+    return instance.gamma + 1 if adapter.max_tokens is None else adapter.max_tokens
+
+
+def run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:
+    """Run once, whatever happens."""
+    try:
+        output = adapter.output(instance, source)
+    except NOT_OF_THE_VERIFIER:
+        raise
+    except CRASHES as error:  # whatever code of others raises is what the audit reports
+        return _crash(error)
+    return _checked(adapter, instance, output)
+
+
+def run_rows(
+    adapter: Adapter, instance: Instance, uniforms: npt.NDArray[np.float64]
+) -> list[Outcome]:
+    """Run on each row of uniforms, whatever happens."""
+    try:
+        outputs: Sequence[Path] = adapter.outputs(instance, uniforms)
+    except NOT_OF_THE_VERIFIER:
+        raise
+    except CRASHES as error:  # of one of the rows: which?
+        if len(uniforms) == 1:
+            return [_crash(error)]
+        return [run_rows(adapter, instance, row[None])[0] for row in uniforms]
+    return [_checked(adapter, instance, output) for output in outputs]
+
+
+def _crash(error: BaseException) -> Failure:
+    try:
+        text = " ".join(_without_address(str(error)).split())
+    except Exception:  # its own
+        text = "(its message cannot be read)"
+    return Failure(f"crashed with {type(error).__name__}: {text:.150}", crashed=True)
+
+
+def _without_address(text: str) -> str:
+    """Leave out what differs between runs that give the same."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
+    """Check that an output is one or more tokens of the vocabulary, and not too many."""
+    if not isinstance(output, Sequence) or isinstance(output, str):
+        text = _without_address(shown(output))
+        return Failure(f"returned {text} of type {type(output).__name__}, not tokens")
+    if not output:
+        return Failure("returned no token")
+    limit = max_tokens(adapter, instance)
+    if len(output) > limit:
+        return Failure(f"returned {len(output)} tokens; at most {limit} can follow from one run")
+    for token in output:
+        if isinstance(token, bool) or not isinstance(token, int | np.integer):
+            text = _without_address(shown(token))
+            return Failure(f"returned {text} of type {type(token).__name__} as a token")
+        if not 0 <= token < instance.vocabulary:
+            return Failure(f"returned token {shown(token)} of {instance.vocabulary}")
+    return tuple(map(int, output))
+
+
+@contextmanager
+def undisturbed(seed: int) -> Iterator[None]:
+    """Seed the generators of Python, NumPy and torch (on the CPU), restore them; silence warnings.
+
+    A verifier that draws for itself usually draws from these: the audit then repeats itself.  What
+    it does after 0/0 shows in its output.
+    """
+    torch = sys.modules.get("torch")
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    of_torch = torch.get_rng_state() if torch is not None else None
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    if torch is not None:
+        torch.default_generator.manual_seed(seed % 2**63)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(of_torch)

@@ -1,4 +1,4 @@
-"""The law of a deterministic function of uniforms in floats: where its steps lie, by bisection.
+"""The distribution of a function of uniforms in floats: where its steps lie, by bisection.
 
 As a function of its uniforms a verifier is constant between breakpoints.  Uniform by uniform, these
 are searched for in every piece that the ones before leave; the later uniforms are held at a few
@@ -15,14 +15,13 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm.audit.adapter import MAX_UNIFORMS, Adapter, Instance
+from otm.audit.adapter import Adapter, Instance, Outcome, Source, max_tokens, run_rows
 from otm.audit.observation import Observation, UnsuitedError
-from otm.audit.running import CountedSource, Outcome, max_tokens, run_rows
 from otm.errors import ProblemTooLargeError
+from otm.testing.symbolic import MAX_UNIFORMS
 
-Row: TypeAlias = npt.NDArray[np.float64]
-Rows: TypeAlias = npt.NDArray[np.float64]
-Answers: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 LARGEST = 1 - 2.0**-24
 """The largest uniform that float32 holds."""
@@ -71,16 +70,16 @@ def by_breakpoints(
         if (answers(checks) == pieces.predict(checks)).all():
             break
     else:
-        raise UnsuitedError("its output is not constant on the pieces that were found")
-    law: dict[Outcome, float] = defaultdict(float)
+        raise UnsuitedError("its output is not constant on the pieces between its breakpoints")
+    probs: dict[Outcome, float] = defaultdict(float)
     examples: dict[Outcome, tuple[float, ...]] = {}
     for i in np.argsort(-pieces.weights, kind="stable").tolist():
         outcome = answers.outcomes[pieces.answers[i]]
-        law[outcome] += float(pieces.weights[i])
+        probs[outcome] += float(pieces.weights[i])
         examples.setdefault(outcome, tuple(pieces.points[i, : pieces.depth].tolist()))
     return Observation(
         instance,
-        dict(law),
+        dict(probs),
         max_tokens(adapter, instance),
         examples,
         error=pieces.error,
@@ -92,7 +91,7 @@ class _Answers:
     """A verifier as a function from rows of uniforms to numbers of outcomes."""
 
     def __init__(self, adapter: Adapter, instance: Instance, max_runs: int) -> None:
-        self._adapter, self._instance, self._most_runs = adapter, instance, max_runs
+        self._adapter, self._instance, self._max_runs = adapter, instance, max_runs
         self._numbers: dict[Outcome, int] = {}
         self.runs = 0
 
@@ -101,11 +100,11 @@ class _Answers:
         """The outcomes by number."""
         return list(self._numbers)
 
-    def __call__(self, rows: Rows) -> Answers:
+    def __call__(self, rows: Floats) -> Numbers:
         self.runs += len(rows)
-        if self.runs > self._most_runs:
+        if self.runs > self._max_runs:
             raise ProblemTooLargeError(
-                f"its breakpoints take more than the {self._most_runs:,} runs that are left"
+                f"its breakpoints take more than the {self._max_runs:,} runs that are left"
             )
         outcomes = run_rows(self._adapter, self._instance, rows) if len(rows) else []
         numbers = self._numbers
@@ -113,17 +112,23 @@ class _Answers:
 
 
 class _Pieces:
-    """Pieces of the unit cube, found coordinate by coordinate, and the output on each."""
+    """Pieces of the unit cube, divided coordinate by coordinate, and the output on each."""
 
-    def __init__(self, answers: Callable[[Rows], Answers], probes: Rows) -> None:
+    def __init__(self, answers: Callable[[Floats], Numbers], probes: Floats) -> None:
         self._ask, self._probes = answers, probes
-        # [N, m], a point of each piece, arbitrary in coordinates not yet split; [N], volumes
-        self.points, self.weights = probes[:1].copy(), np.ones(1)
+        # [N, m], a point of each piece, arbitrary in coordinates not yet split; its edges
+        self.points = probes[:1].copy()
+        self._low, self._high = np.zeros_like(self.points), np.ones_like(self.points)
         self.error, self.depth = 0.0, 0
-        self._levels: list[tuple[list[Row], npt.NDArray[np.int64]]] = []
 
     @property
-    def answers(self) -> Answers:
+    def weights(self) -> Floats:
+        """Volumes of the pieces [N]."""
+        volumes: Floats = (self._high - self._low).prod(axis=1)
+        return volumes
+
+    @property
+    def answers(self) -> Numbers:
         """What the verifier gives on each piece."""
         return self._ask(self.points)
 
@@ -134,36 +139,28 @@ class _Pieces:
         if counts.max() > MAX_PIECES:
             raise UnsuitedError(f"its output has more than {MAX_PIECES} steps in one uniform")
         self.error += float((self.weights * (counts - 1)).sum()) * RESOLUTION
-        firsts = np.cumsum(counts) - counts
-        self._levels.append((cuts, firsts))
-        self.points = np.repeat(self.points, counts, axis=0)
-        self.weights = np.repeat(self.weights, counts)
-        edges = [np.concatenate([[0.0], c, [1.0]]) for c in cuts]
-        low = np.concatenate([e[:-1] for e in edges])
-        high = np.concatenate([e[1:] for e in edges])
+        self.points, self._low, self._high = (
+            np.repeat(edges, counts, axis=0) for edges in (self.points, self._low, self._high)
+        )
+        self._low[:, place] = low = np.concatenate([[0.0, *each] for each in cuts])
+        self._high[:, place] = high = np.concatenate([[*each, 1.0] for each in cuts])
         inside = np.where(high <= 2 * RESOLUTION, 0.0, (low + high) / 2)  # u = 0 for itself
         self.points[:, place] = np.where(low >= LARGEST - RESOLUTION, LARGEST, inside)
-        self.weights *= high - low
         self.depth = place + 1
 
-    def predict(self, rows: Rows) -> Answers:
+    def predict(self, rows: Floats) -> Numbers:
         """Tell what the verifier gives at other points of the pieces."""
-        node = np.zeros(len(rows), dtype=np.int64)
-        for place, (cuts, firsts) in enumerate(self._levels):
-            node = np.array(
-                [
-                    firsts[n] + np.searchsorted(cuts[n], row[place], side="right")
-                    for n, row in zip(node.tolist(), rows, strict=True)
-                ]
-            )
-        return self.answers[node]
+        low, high = self._low[:, : self.depth], self._high[:, : self.depth]
+        rows = rows[:, : self.depth]
+        inside = [((low <= row) & (row < high)).all(axis=1).argmax() for row in rows]
+        return self.answers[inside]
 
-    def _cuts(self, place: int) -> list[Row]:
+    def _cuts(self, place: int) -> list[list[float]]:
         """Breakpoints along one uniform, for each piece."""
         n = len(self.points)
         piece = np.repeat(np.arange(n), GRID.size)
         seen = self._at(piece, np.tile(GRID, n), place).reshape(n, GRID.size, -1)
-        found: list[list[float]] = [[] for _ in range(n)]
+        cuts: list[list[float]] = [[] for _ in range(n)]
         piece = np.repeat(np.arange(n), GRID.size - 1)
         low, high = np.tile(GRID[:-1], n), np.tile(GRID[1:], n)
         below, above = (
@@ -172,14 +169,14 @@ class _Pieces:
         while True:
             open_ = (below != above).any(axis=1)
             if not open_.any():
-                return [np.array(sorted(cuts)) for cuts in found]
+                return list(map(sorted, cuts))
             piece, low, high = piece[open_], low[open_], high[open_]
             below, above = below[open_], above[open_]
-            if max(map(len, found)) > MAX_PIECES:
+            if max(map(len, cuts)) > MAX_PIECES:
                 raise UnsuitedError(f"its output has more than {MAX_PIECES} steps in one uniform")
             left, right = self._bisect(place, piece, low, high, (below, above))
             for i, cut in zip(piece.tolist(), right.tolist(), strict=True):
-                found[i].append(cut)
+                cuts[i].append(cut)
             before, after = self._at(piece, left, place), self._at(piece, right, place)
             piece = np.concatenate([piece, piece])
             low, high = np.concatenate([low, right]), np.concatenate([left, high])
@@ -188,11 +185,11 @@ class _Pieces:
     def _bisect(
         self,
         place: int,
-        piece: npt.NDArray[np.int64],
-        low: Row,
-        high: Row,
-        ends: tuple[Answers, Answers],
-    ) -> tuple[Row, Row]:
+        piece: Numbers,
+        low: Floats,
+        high: Floats,
+        ends: tuple[Numbers, Numbers],
+    ) -> tuple[Floats, Floats]:
         """Close in on a breakpoint of the first probe that shows one in each bracket."""
         below, above = ends
         probe = (below != above).argmax(axis=1)
@@ -207,20 +204,18 @@ class _Pieces:
             low, high = np.where(same, middle, low), np.where(same, high, middle)
         return low, high
 
-    def _at(self, piece: npt.NDArray[np.int64], values: Row, place: int) -> Answers:
-        """Answers [R, probes] with one uniform at given values."""
+    def _at(self, piece: Numbers, values: Floats, place: int) -> Numbers:
+        """Answers [R, probes] with one uniform at these values."""
         rows = np.tile(self._probes, (piece.size, 1))
         rows[:, :place] = np.repeat(self.points[piece, :place], len(self._probes), axis=0)
         rows[:, place] = np.repeat(values, len(self._probes))
         return self._ask(rows).reshape(-1, len(self._probes))
 
 
-def _uniforms_taken(adapter: Adapter, instance: Instance, tries: Rows) -> int:
+def _uniforms_taken(adapter: Adapter, instance: Instance, tries: Floats) -> int:
     """Most uniforms that the verifier takes in some runs."""
-    most = 0
-    for row in tries:
-        source = CountedSource(row)
-        with suppress(Exception):  # what the run gives is looked at elsewhere
+    sources = [Source(row) for row in tries]
+    for source in sources:
+        with suppress(Exception):  # the outcome of the run is looked at elsewhere
             adapter.output(instance, source)
-        most = max(most, source.taken)
-    return most
+    return max(source.taken for source in sources)

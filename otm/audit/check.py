@@ -1,29 +1,144 @@
-"""The audit: a verifier in, a report out."""
+"""The audit: a verifier in, a report out, by the first of three methods that works."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
-from otm.audit.adapter import Adapter, Instance
+from otm._core.optional import check_installed
+from otm.audit import breakpoints, exact
+from otm.audit.adapter import Adapter, Instance, undisturbed
 from otm.audit.adapters.plain import as_adapter
-from otm.audit.findings import Findings
-from otm.audit.instances import FOR_SAMPLING, INSTANCES
-from otm.audit.methods import Effort, by_breakpoints, by_paths, by_sampling
-from otm.audit.observation import UnsuitedError
+from otm.audit.findings import Findings, fitting, same_distribution
+from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
+from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.report import Report
-from otm.audit.search import check_hypothesis
-from otm.audit.surroundings import undisturbed
-from otm.errors import InvalidParameterError
+from otm.audit.sampling import Sampler
+from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.statistics import LEAST_DELTA
+
+COSTLY = 5
+"""How many times fewer examples are searched through where each takes thousands of runs."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much an audit does, and what it lets pass: as in `otm.audit.lossless`."""
+
+    examples: int
+    false_alarms: float
+    delta: float
+    max_runs: int
+    tolerance: float
+    seed: int
+
+
+def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
+    """Audit in fractions."""
+    rng = np.random.default_rng(effort.seed)
+
+    def observe(instance: Instance) -> Observation:
+        seen = exact.by_paths(adapter, instance)
+        exact.check_in_floats(adapter, seen, rng)
+        return seen
+
+    return _by_distributions(adapter, instances, effort, observe, effort.examples)
+
+
+def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
+    """Audit in floats."""
+    rng = np.random.default_rng(effort.seed)
+    left = effort.max_runs
+
+    def observe(instance: Instance) -> Observation:
+        nonlocal left
+        try:
+            seen = breakpoints.by_breakpoints(adapter, instance, rng, left)
+        except ProblemTooLargeError:
+            left = 0  # the small ones come first
+            raise
+        left -= seen.runs
+        return seen
+
+    findings = _by_distributions(adapter, instances, effort, observe, effort.examples // COSTLY)
+    return dataclasses.replace(findings, delta=breakpoints.UNSEEN)
+
+
+def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
+    """Audit by Monte Carlo; the level is shared by the instances."""
+    sampler = Sampler(
+        effort.false_alarms / len(instances),
+        effort.delta,
+        max(effort.max_runs // len(instances), 1),
+        np.random.default_rng(effort.seed),
+    )
+    samples = [sampler.sample(adapter, instance) for instance in instances]
+    delta = max(sample.delta for sample in samples)
+    return Findings(
+        [sample.observation for sample in samples],
+        [sample.observation for sample in samples if sample.rejected],
+        smallest=None,
+        same=fitting(sampler),
+        radius=max(sample.radius for sample in samples),
+        false_alarms=effort.false_alarms,
+        delta=delta,
+        enough=delta <= effort.delta,
+    )
+
+
+def _by_distributions(
+    adapter: Adapter,
+    instances: Sequence[Instance],
+    effort: Effort,
+    observe: Callable[[Instance], Observation],
+    examples: int,
+) -> Findings:
+    """Observe where it is not too much, and search for the smallest instance that deviates."""
+    observations: list[Observation] = []
+    searched: list[Observation] = []
+    too_much: Exception | None = None
+    for instance in instances:
+        try:
+            observations.append(observe(instance))
+        except ProblemTooLargeError as error:
+            too_much = error
+    if not observations:
+        raise UnsuitedError(str(too_much))
+
+    def deviates(seen: Observation) -> bool:
+        off = float(seen.tv_distance) > seen.error + effort.tolerance
+        return off or seen.impossible is not None
+
+    def deviates_on(instance: Instance) -> bool:
+        try:
+            searched.append(observe(instance))
+        except (UnsuitedError, ProblemTooLargeError):
+            return False
+        return deviates(searched[-1])
+
+    smallest = smallest_instance(adapter, deviates_on, examples, effort.seed) if examples else None
+    return Findings(
+        observations,
+        [seen for seen in observations if deviates(seen)],
+        None if smallest is None else observe(smallest),
+        same_distribution(effort.tolerance),
+        searched=searched,
+        skipped=len(instances) - len(observations),
+        tolerance=effort.tolerance,
+    )
+
 
 METHODS: dict[str, Callable[[Adapter, Sequence[Instance], Effort], Findings]] = {
     "exact paths": by_paths,
     "breakpoints": by_breakpoints,
     "Monte Carlo": by_sampling,
 }
-"""Ways to find the law of an output, the preferred ones first."""
+"""Ways to know an output distribution, the preferred ones first."""
 
 
 def lossless(
@@ -39,11 +154,11 @@ def lossless(
     tolerance: float = 1e-6,
     seed: int = 0,
 ) -> Report:
-    """Find out whether a verifier is lossless: whether its output has the law of the target.
+    """Find out whether a verifier is lossless: whether its output is distributed as the target.
 
     Lossless in the sense of docs/theory/problem.md; the audit is our own design (docs/audit.md).
 
-    The law of the output is computed exactly where the verifier works on fractions and only
+    The output distribution is computed exactly where the verifier works on fractions and only
     compares its uniforms; from its breakpoints where its randomness is an argument; and by Monte
     Carlo otherwise.  It is compared with the target on telling pairs of small models, and on pairs
     that Hypothesis searches for.
@@ -79,8 +194,8 @@ def lossless(
     Returns
     -------
     Report
-        The verdict, and what it rests on.  What a verifier does wrong is in the report and raises
-        nothing: a crash, or a token that does not exist.
+        The verdict, and the evidence for it.  What a verifier does wrong, such as a crash or a
+        token that does not exist, is in the report and raises nothing.
 
     Raises
     ------
@@ -103,24 +218,23 @@ def lossless(
       This is evidence, not a proof: other models were not tried, none of more than 4 tokens, ...
     """
     adapter = as_adapter(verifier, kind)
-    seed = as_integer(seed, "seed", 0)
     effort = Effort(
         examples=as_integer(examples, "examples", 0),
         false_alarms=as_level(false_alarms, "false_alarms"),
         delta=as_real(delta, "delta", above=LEAST_DELTA, below=1),
         max_runs=as_positive(max_runs, "max_runs"),
         tolerance=as_level(tolerance, "tolerance"),
-        seed=seed,
+        seed=as_integer(seed, "seed", 0),
     )
     if method is not None:
         check_name("method", method, METHODS)
     if effort.examples and method != "Monte Carlo":
-        check_hypothesis()
+        check_installed("hypothesis", advice="or do not search, with examples 0")  # not in the end
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
         chosen = _instances(adapter, instances, few=name == "Monte Carlo")
         try:
-            with undisturbed(seed):
+            with undisturbed(effort.seed):
                 findings = METHODS[name](adapter, chosen, effort)
                 return findings.report(adapter, name, tuple(why_not))
         except UnsuitedError as reason:
@@ -132,16 +246,16 @@ def lossless(
 
 
 def _instances(
-    adapter: Adapter, given: Sequence[Instance] | None, *, few: bool
+    adapter: Adapter, instances: Sequence[Instance] | None, *, few: bool
 ) -> Sequence[Instance]:
     """Choose the instances that a verifier takes."""
-    if given is None:
-        given = [INSTANCES[name] for name in (FOR_SAMPLING if few else INSTANCES)]
-    if not given or not all(isinstance(instance, Instance) for instance in given):
+    if instances is None:
+        instances = [INSTANCES[name] for name in (FOR_SAMPLING if few else INSTANCES)]
+    if not instances or not all(isinstance(instance, Instance) for instance in instances):
         raise InvalidParameterError("`instances` must hold Instance objects, at least one")
-    taken = [instance for instance in given if adapter.supports(instance)]
+    taken = [instance for instance in instances if adapter.supports(instance)]
     if not taken:
         raise InvalidParameterError(
-            f"{adapter.name} takes none of the {len(given)} instances; give `instances` of its own"
+            f"{adapter.name} takes none of the {len(instances)} instances; give others"
         )
     return taken

@@ -1,20 +1,86 @@
-"""What an audit by one method found, and the report that it makes."""
+"""What an audit by one method shows: how far off the output is, and which known mistake it is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
-from otm.audit.adapter import Adapter, Instance, source_of
-from otm.audit.diagnosis import Same, diagnose
-from otm.audit.observation import Observation
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
-from otm.audit.running import CRASHES
+from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
+from otm.audit.exact import by_paths
+from otm.audit.known_bugs import KNOWN_BUGS
+from otm.audit.observation import Observation, UnsuitedError, distance
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Diagnosis, Report
+from otm.audit.sampling import Sampler
 from otm.decoding.reading import Path
+from otm.errors import ProblemTooLargeError
+
+Same = Callable[[Observation, Observation], bool]
+"""Whether a verifier, observed on an instance, can have the distribution of a known mistake."""
+
+
+def same_distribution(tolerance: float) -> Same:
+    """Compare distributions that are known, exactly or up to an error."""
+
+    def same(seen: Observation, known: Observation) -> bool:
+        length = max(seen.length, known.length)
+        off = distance(seen.continued(length), known.continued(length))
+        near = float(off) <= seen.error + known.error + (tolerance if seen.error else 0)
+        return near and seen.impossible_outcomes() == known.impossible_outcomes()
+
+    return same
+
+
+def fitting(sampler: Sampler) -> Same:
+    """Compare frequencies with a distribution by the test that compares them with the target."""
+
+    def same(seen: Observation, known: Observation) -> bool:
+        failing = any(isinstance(outcome, Failure) for outcome in known.probs)
+        return not failing and seen.length == known.length and sampler.fits(seen, known.sequences)
+
+    return same
+
+
+def diagnose(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, ...]:
+    """Name the known mistakes that explain what was observed of one verifier.
+
+    Observations that tell most come first.  Several are named if the instances do not tell them
+    apart.
+    """
+    explained = _named(observations, same)
+    if explained:
+        return explained
+    sound = [o for o in observations if not any(isinstance(out, Failure) for out in o.probs)]
+    if not 0 < len(sound) < len(observations):
+        return ()
+    return tuple(replace(diagnosis, partly=True) for diagnosis in _named(sound, same))
+
+
+def _named(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, ...]:
+    return tuple(
+        Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
+        for bug in KNOWN_BUGS
+        if _explains(bug.verifier, observations, same)
+    )
+
+
+def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same) -> bool:
+    """Whether a mistake has these outputs wherever it can be made, and is a mistake there."""
+    shows = False
+    for seen in observations:
+        if not adapter.supports(seen.instance):
+            continue
+        try:
+            known = by_paths(adapter, seen.instance)
+        except (UnsuitedError, ProblemTooLargeError):
+            continue
+        if not same(seen, known):
+            return False
+        shows = shows or known.tv_distance > 0 or known.impossible is not None
+    return shows
 
 
 @dataclass(frozen=True)
@@ -22,12 +88,11 @@ class Findings:
     """Observations of a verifier, and what they cost."""
 
     observations: Sequence[Observation]  # on each instance
-    deviating: Sequence[Observation]  # those that no lossless verifier gives
-    smallest: Observation | None  # one found by search that deviates, the smallest
-    same: Same  # how their laws are compared with those of known mistakes
+    deviating: Sequence[Observation]  # those that no lossless verifier has
+    smallest: Observation | None  # the smallest that the search has and that deviates
+    same: Same  # how they are compared with those of known mistakes
     radius: float = 0.0  # how far their distances (TV) can be from the truth
-    tried: int = 0  # instances that the search took beyond the observations
-    runs: int = 0  # and its runs of the verifier
+    searched: Sequence[Observation] = ()  # on the instances of the search
     skipped: int = 0  # instances that were too large
     false_alarms: float = 0.0  # probability that a lossless verifier deviates; as in the report
     delta: float = 0.0  # the deviation (TV) that is detected; as in the report
@@ -37,39 +102,33 @@ class Findings:
     def report(self, adapter: Adapter, method: str, why_not_exact: tuple[str, ...]) -> Report:
         """Sum it up."""
         seen = [*self.observations, *([self.smallest] if self.smallest else [])]
+        instances = [observation.instance for observation in seen]
         worst = max(seen, key=lambda observation: observation.tv_distance)
-        example = self._example()
-        error = self.radius + worst.error
         interval = Interval(worst.tv_distance, worst.tv_distance)
-        if error:
+        if error := self.radius + worst.error:
             tv = float(worst.tv_distance)
             interval = Interval(max(tv - error, 0.0), min(tv + error, 1.0))
-        verdict = NOT_LOSSLESS if example else LOSSLESS if self.enough else UNDECIDED
+        # the smallest instance that deviates, and of equal ones the farthest
+        example = self.smallest or min(
+            self.deviating, key=lambda o: (*_size(o.instance), -float(o.tv_distance)), default=None
+        )
         return Report(
             verifier=adapter.name,
-            verdict=verdict,
+            verdict=NOT_LOSSLESS if example else LOSSLESS if self.enough else UNDECIDED,
             method=method,
             why_not_exact=why_not_exact,
             tv_distance=worst.tv_distance,
             tv_interval=interval,
-            instances=len(self.observations) + self.tried,
-            runs=sum(observation.runs for observation in self.observations) + self.runs,
+            instances=len(self.observations) + len(self.searched),
+            runs=sum(each.runs for each in (*self.observations, *self.searched)),
             skipped=self.skipped,
-            largest_instance=_largest([observation.instance for observation in seen]),
+            largest_instance=tuple(map(max, zip(*map(_size, instances), strict=True))),
             false_alarms=self.false_alarms,
             delta=self.delta,
             tolerance=self.tolerance,
             worst_prefix=example.worst_prefix() if example else None,
             counterexample=_counterexample(adapter, example) if example else None,
             diagnoses=diagnose(self._most_telling_first(example), self.same) if example else (),
-        )
-
-    def _example(self) -> Observation | None:
-        """Choose the smallest instance that deviates, and of equal ones the farthest."""
-        if self.smallest is not None:
-            return self.smallest
-        return min(
-            self.deviating, key=lambda o: (*_size(o.instance), -float(o.tv_distance)), default=None
         )
 
     def _most_telling_first(self, example: Observation) -> list[Observation]:
@@ -82,14 +141,6 @@ def _size(instance: Instance) -> tuple[int, int, int]:
     return instance.vocabulary, instance.gamma, instance.k
 
 
-def _largest(instances: Sequence[Instance]) -> tuple[int, int, int]:
-    return (
-        max(instance.vocabulary for instance in instances),
-        max(instance.gamma for instance in instances),
-        max(instance.k for instance in instances),
-    )
-
-
 def _counterexample(adapter: Adapter, seen: Observation) -> Counterexample:
     output = seen.likeliest_excess() if seen.impossible is None else seen.impossible
     uniforms = seen.examples.get(output)
@@ -97,7 +148,7 @@ def _counterexample(adapter: Adapter, seen: Observation) -> Counterexample:
         seen.instance,
         seen.tv_distance,
         output,
-        seen.law[output],
+        seen.probs[output],
         impossible=seen.impossible is not None,
         drafts=_drafts(adapter, seen.instance, uniforms),
         uniforms=uniforms,
@@ -112,7 +163,7 @@ def _drafts(
     if drafted is None or uniforms is None:
         return None
     try:
-        drafts: Path = drafted(instance, source_of(np.array(uniforms)))
+        drafts: Path = drafted(instance, Source(np.array(uniforms)))
     except CRASHES:  # of a verifier that crashes before it has drafts
         return None
     return drafts

@@ -1,18 +1,21 @@
-"""Telling pairs of models, small ones first: each shows some mistake that others hide."""
+"""Pairs of models that tell mistakes apart, small ones first, and the search for more of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from random import Random
 
-from otm.audit.adapter import Instance
+from otm.audit.adapter import Adapter, Instance
+from otm.audit.observation import rows_of
+from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
 Rows = Sequence[int] | Mapping[tuple[int, ...], Sequence[int]]
 
 
 def _model(rows: Rows) -> TableModel:
-    """Table of whole weights, as fractions of their sums; one row is the law after everything."""
+    """Table of whole weights, as fractions of their sums; one row stands for every context."""
     table = rows if isinstance(rows, Mapping) else {(): rows}
     return TableModel(
         {
@@ -67,7 +70,7 @@ INSTANCES: dict[str, Instance] = {
     "rare tokens": _pair([1, 10**7, 5 * 10**6], [5 * 10**6, 10**7, 1]),
     "three of three tokens": _pair([1, 4, 5], [5, 2, 3], k=3),
 }
-"""By name.  The prompt of all is (0,); the row (0, 0) makes the law after a first 0 another one."""
+"""By name.  The prompt of all is (0,), and the row (0, 0) is for a first output 0 alone."""
 
 FOR_SAMPLING = (
     "zeros",
@@ -82,3 +85,79 @@ FOR_SAMPLING = (
     "three of two tokens",
 )
 """Names of those that Monte Carlo uses: each of its instances costs many runs."""
+
+KINDS = ("dense", "sparse", "one token", "ties")
+"""Kinds of distributions, of `otm.testing.strategies`, that do not depend on rounding."""
+
+SHAPES = [
+    (v, gamma, k)
+    for v in (2, 3)
+    for gamma in (1, 2)
+    for k in (1, 2, 3)
+    if v ** (gamma * k) <= 9  # ways to draft
+]
+"""Numbers of tokens, drafts of a chain, and chains, the preferred ones first."""
+
+MAX_SHRINKING = 400
+"""Most instances that are tried on the way from a deviation to the smallest one."""
+
+
+def smallest_instance(
+    adapter: Adapter, deviates: Callable[[Instance], bool], examples: int, seed: int
+) -> Instance | None:
+    """Search for an instance on which a verifier deviates, among so many of them, and shrink it.
+
+    Fewest tokens come first, then fewest drafts, then the simplest fractions.
+    """
+    import hypothesis
+    from hypothesis import strategies as st
+
+    from otm.testing import strategies as ours
+
+    shapes = [
+        (v, gamma, k)
+        for v, gamma, k in SHAPES
+        if adapter.supports(_pair([1] * v, [1] * v, gamma, k))
+    ]
+    if not shapes:
+        return None
+    known: dict[str, bool] = {}
+
+    @st.composite
+    def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
+        probs = ours.distributions(vocabulary, vocabulary, exact=True, kinds=KINDS)
+        contexts: list[Path] = [(), (1,), (0, 0), *((token,) for token in range(2, vocabulary))]
+        return TableModel({context: draw(probs) for context in contexts[:rows]})
+
+    @st.composite
+    def instances(draw: st.DrawFn) -> Instance:
+        vocabulary, gamma, k = draw(st.sampled_from(shapes))
+        rows = draw(st.integers(1, vocabulary + 1))
+        target, draft = draw(models(vocabulary, rows)), draw(models(vocabulary, rows))
+        return Instance(target, draft, gamma, k)
+
+    def holds(instance: Instance) -> bool:
+        """Try an instance, each one once and not too many of them."""
+        if not adapter.supports(instance):
+            return False
+        tables = [
+            {path: list(map(str, row)) for path, row in rows_of(model, instance.prompt, 2).items()}
+            for model in (instance.target, instance.draft)
+        ]
+        key = repr((instance.gamma, instance.k, tables))
+        if key not in known and len(known) < examples + MAX_SHRINKING:
+            known[key] = deviates(instance)
+        return known.get(key, False)
+
+    settings = hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    try:
+        return hypothesis.find(instances(), holds, settings=settings, random=Random(seed))
+    except hypothesis.errors.NoSuchExample:
+        return None

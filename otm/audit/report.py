@@ -1,17 +1,15 @@
-"""What an audit found, for people and for machines."""
+"""The report of an audit, for people and for machines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from otm._core.arithmetic import Law, Number
 from otm._core.interval import Interval
-from otm.audit.adapter import Instance
-from otm.audit.diagnosis import Diagnosis
-from otm.audit.observation import WorstPrefix, laws_of
-from otm.audit.running import Failure, Outcome
+from otm.audit.adapter import Failure, Instance, Outcome
+from otm.audit.observation import WorstPrefix, rows_of
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
@@ -20,16 +18,29 @@ NOT_LOSSLESS = "not lossless"
 UNDECIDED = "undecided"
 
 
+@dataclass(frozen=True)
+class Diagnosis:
+    """A known mistake with the output distribution of the verifier on all instances tried."""
+
+    name: str  # of the bug in `otm.audit.known_bugs`
+    mistake: str  # what kind of mistake it is
+    summary: str  # what was wrong there
+    threads: tuple[str, ...]  # where it was reported
+    # whether only instances were compared on which the verifier returns tokens at all uniforms: how
+    # it fails where its mistake leaves nothing to draw differs from one verifier to another
+    partly: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Counterexample:
-    """Models on which the output does not have the law of the target, and a run that shows it.
+    """Models on which the output does not follow the target, and a run that shows it.
 
     Attributes
     ----------
     instance : Instance
         The models, in fractions.
     tv_distance : float or Fraction
-        Distance (TV) of the two laws there, in [0, 1].
+        Distance (TV) of output and target there, in [0, 1].
     output : tuple of int or Failure
         An output that comes too often, or that must never come.
     probability : float or Fraction
@@ -62,19 +73,19 @@ class Counterexample:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What `otm.audit.lossless` found out about a verifier.
+    """The answer of `otm.audit.lossless` about a verifier.
 
     Attributes
     ----------
     verifier : str
         The name of the verifier.
     verdict : str
-        "lossless on everything tried", "not lossless", or "undecided": nothing was found, but too
+        "lossless on everything tried", "not lossless", or "undecided": no deviation shows, but too
         few runs were allowed to see deviations of the size asked for.
     method : str
         "exact paths", "breakpoints" or "Monte Carlo".
     why_not_exact : tuple of str
-        Why the methods before it did not serve.
+        Why the methods before it do not work.
     tv_distance : float or Fraction
         Distance (TV) of the output from the target on the instance where it is largest.
     tv_interval : Interval
@@ -93,15 +104,15 @@ class Report:
         to chance.
     delta : float
         A deviation (TV) of this size on an instance is missed with probability at most 10^−3: by
-        Monte Carlo, or where breakpoints were not all found; 0 if nothing was left to chance.
+        Monte Carlo, or where a breakpoint was missed; 0 if nothing was left to chance.
     tolerance : float
         Deviations (TV) up to this were taken for rounding.
     worst_prefix : WorstPrefix or None
         Where the next token goes most wrong, on the counterexample.
     counterexample : Counterexample or None
-        The smallest that was found.
+        The smallest one.
     diagnoses : tuple of Diagnosis
-        The known mistakes that have the same laws.
+        The known mistakes with the same output distributions.
 
     Examples
     --------
@@ -131,7 +142,7 @@ class Report:
 
     @property
     def lossless(self) -> bool:
-        """Whether nothing was found, by an audit that would have seen it."""
+        """Whether no deviation shows, in an audit that would have seen it."""
         return self.verdict == LOSSLESS
 
     def __str__(self) -> str:
@@ -163,15 +174,15 @@ class Report:
         if (worst := self.worst_prefix) is not None:
             probability = _number(worst.probability)
             yield f"  worst prefix: {_tokens(worst.prefix)} (probability {probability})"
-            yield f"    next token: {_law(worst.output_probs)}"
-            yield f"    the target: {_law(worst.target_probs)}"
+            yield f"    next token: {_probs(worst.output_probs)}"
+            yield f"    the target: {_probs(worst.target_probs)}"
         if self.verdict == NOT_LOSSLESS:
             if not self.diagnoses:
-                yield "  no known mistake has this law"
-            for found in self.diagnoses[:4]:
-                known = "; ".join((found.name, *found.threads))
-                where = ", where it returns tokens" if found.partly else ""
-                yield f"  same law as{where}: {found.mistake} ({known})"
+                yield "  no known mistake has this distribution"
+            for diagnosis in self.diagnoses[:4]:
+                known = "; ".join((diagnosis.name, *diagnosis.threads))
+                where = ", where it returns tokens" if diagnosis.partly else ""
+                yield f"  same distribution as{where}: {diagnosis.mistake} ({known})"
             if len(self.diagnoses) > 4:
                 yield f"  and as {len(self.diagnoses) - 4} other known bugs"
         elif self.verdict == LOSSLESS:
@@ -181,16 +192,15 @@ class Report:
                 f"{tokens} tokens, γ = {gamma}, k = {k}."
             )
         else:
-            yield "  Nothing was found, but a smaller distance would be missed: allow more runs."
+            yield "  No deviation shows, but a smaller one would be missed: allow more runs."
 
     @staticmethod
     def _example(example: Counterexample) -> Iterable[str]:
         instance = example.instance
         shape = f"{instance.vocabulary} tokens, γ = {instance.gamma}, k = {instance.k}"
         yield f"  smallest counterexample: {shape}, prompt {_tokens(instance.prompt)}"
-        length = instance.gamma + 1
-        yield f"    target: {_table(instance.target, instance.prompt, length)}"
-        yield f"    draft: {_table(instance.draft, instance.prompt, length)}"
+        yield f"    target: {_table(instance.target, instance)}"
+        yield f"    draft: {_table(instance.draft, instance)}"
         if example.uniforms is not None:
             yield f"    uniforms: {', '.join(map(_number, example.uniforms))}"
         if example.drafts is not None:
@@ -212,22 +222,12 @@ class Report:
         Fractions are strings such as "1/3".
         """
         example, worst = self.counterexample, self.worst_prefix
-        return {
-            "verifier": self.verifier,
-            "verdict": self.verdict,
-            "method": self.method,
+        shape = zip(("vocabulary", "gamma", "k"), self.largest_instance, strict=True)
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {
             "why_not_exact": list(self.why_not_exact),
             "tv_distance": float(self.tv_distance),
             "tv_interval": [float(self.tv_interval.lower), float(self.tv_interval.upper)],
-            "instances": self.instances,
-            "runs": self.runs,
-            "skipped": self.skipped,
-            "largest_instance": dict(
-                zip(("vocabulary", "gamma", "k"), self.largest_instance, strict=True)
-            ),
-            "false_alarms": self.false_alarms,
-            "delta": self.delta,
-            "tolerance": self.tolerance,
+            "largest_instance": dict(shape),
             "worst_prefix": worst
             and {
                 "prefix": list(worst.prefix),
@@ -252,14 +252,8 @@ class Report:
                 "uniforms": None if example.uniforms is None else list(map(str, example.uniforms)),
             },
             "diagnoses": [
-                {
-                    "name": found.name,
-                    "mistake": found.mistake,
-                    "summary": found.summary,
-                    "threads": list(found.threads),
-                    "partly": found.partly,
-                }
-                for found in self.diagnoses
+                asdict(diagnosis) | {"threads": list(diagnosis.threads)}
+                for diagnosis in self.diagnoses
             ],
         }
 
@@ -268,21 +262,21 @@ def _number(value: Number) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _law(law: Law) -> str:
-    return "(" + ", ".join(map(_number, law.tolist())) + ")"
+def _probs(probs: Law) -> str:
+    return "(" + ", ".join(map(_number, probs.tolist())) + ")"
 
 
 def _tokens(path: Path) -> str:
     return " ".join(map(str, path)) or "(none)"
 
 
-def _table(model: TableModel, prompt: Path, length: int) -> str:
-    rows = laws_of(model, prompt, length).items()
+def _table(model: TableModel, instance: Instance) -> str:
+    rows = rows_of(model, instance.prompt, instance.gamma + 1).items()
     return "; ".join(
-        f"after {_tokens(path)} {_law(law)}" if path else _law(law) for path, law in rows
+        f"after {_tokens(path)} {_probs(probs)}" if path else _probs(probs) for path, probs in rows
     )
 
 
 def _rows(model: TableModel, instance: Instance) -> list[list[Any]]:
-    laws = laws_of(model, instance.prompt, instance.gamma + 1)
-    return [[list(path), list(map(str, law))] for path, law in laws.items()]
+    rows = rows_of(model, instance.prompt, instance.gamma + 1)
+    return [[list(path), list(map(str, probs))] for path, probs in rows.items()]

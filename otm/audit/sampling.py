@@ -1,4 +1,4 @@
-"""The law of a verifier by running it often: one test with a stated level and power an instance."""
+"""The output distribution by many runs: one test an instance, with a stated level and power."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number
-from otm.audit.adapter import MAX_UNIFORMS, Adapter, Instance
+from otm.audit.adapter import Adapter, Failure, Instance, Outcome, max_tokens, run_rows
 from otm.audit.observation import Observation
-from otm.audit.running import Failure, Outcome, max_tokens, run_rows
 from otm.decoding.reading import Path
 from otm.testing.sequences import sequence_distribution
 from otm.testing.statistics import Criterion, criterion_for_distribution, g_statistic
+from otm.testing.symbolic import MAX_UNIFORMS
 
 LOOKS = (16, 4, 1)
-"""A sample is judged after 1/16, 1/4 and all of its runs, so that large deviations end it early."""
+"""A sample is tested after 1/16, 1/4 and all of its runs, so that large deviations end it early."""
 
 BATCH = 4096
 """Most runs whose uniforms are drawn at once."""
@@ -52,19 +52,19 @@ class Sampler:
         length = max_tokens(adapter, instance)
         target = sequence_distribution(instance.target, instance.prompt, length)
         places = {path: i for i, path in enumerate(target)}
-        law = np.array([float(p) for p in target.values()])
+        expected = np.array([float(p) for p in target.values()])
         level = self.level / len(LOOKS)
-        criterion = _criterion(max(law.size, 2), self.delta, level)
+        criterion = _criterion(max(expected.size, 2), self.delta, level)
         draws = min(criterion.draws, self.max_runs)
         counts: Counter[Outcome] = Counter()
-        continued = np.zeros(law.size + 1, dtype=np.int64)
+        continued = np.zeros(expected.size + 1, dtype=np.int64)
         done = 0
         for look in LOOKS:
             new = self._run(adapter, instance, math.ceil(draws / look) - done)
             done += new.total()
             counts += new
             continued += self._continued(new, instance, places, length)
-            rejected = g_statistic(continued, np.append(law, 0)) > criterion.limit
+            rejected = g_statistic(continued, np.append(expected, 0)) > criterion.limit
             if rejected:
                 break
         frequencies: dict[Outcome, Number] = {o: count / done for o, count in counts.items()}
@@ -72,14 +72,14 @@ class Sampler:
         return Sample(
             observation,
             rejected or observation.impossible is not None,
-            _radius(law.size + 1, done, level),
+            _radius(expected.size + 1, done, level),
             self.delta * math.sqrt(max(criterion.draws / draws, 1)),
         )
 
-    def fits(self, observation: Observation, law: dict[Path, Number]) -> bool:
-        """Whether the runs of an observation can have come from a law of continued sequences."""
-        places = {path: i for i, path in enumerate(law)}
-        expected = np.array([float(p) for p in law.values()])
+    def fits(self, observation: Observation, probs: dict[Path, Number]) -> bool:
+        """Whether the runs of an observation fit a distribution of continued sequences."""
+        places = {path: i for i, path in enumerate(probs)}
+        expected = np.array([float(p) for p in probs.values()])
         counts = observation.counts or Counter()
         drawn = self._continued(counts, observation.instance, places, observation.length)
         criterion = _criterion(max(expected.size, 2), self.delta, self.level)
@@ -116,12 +116,12 @@ class Sampler:
 
 @cache
 def _criterion(categories: int, delta: float, level: float) -> Criterion:
-    """Criterion for any law with so many possible sequences: it does not depend on which."""
+    """Criterion for any distribution on so many sequences: it does not depend on which."""
     return criterion_for_distribution(np.full(categories, 1 / categories), delta, level)
 
 
 def _radius(categories: int, draws: int, level: float) -> float:
-    """Bound on the TV of frequencies from their law, exceeded with probability at most `level`.
+    """Bound on the TV of frequencies from the truth, exceeded with probability at most `level`.
 
     The smaller of two: 2^K e^(−2nr²) over all events, and McDiarmid's around the mean of
     Σ abs(c/n − p)/2, which is at most √(K/n)/2.

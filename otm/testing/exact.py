@@ -1,8 +1,8 @@
-"""Exact laws of selection rules, in fractions and without tolerance.
+"""Exact distributions of selection rules, in fractions and without tolerance.
 
 Two independent ways: enumerate all drafts and add up `plan.conditional`, which is what a plan says
 about itself; or run `plan.select` on symbolic uniforms along every path of its comparisons, which
-gives the law of the very code that decides.
+gives the distribution of the very code that decides.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, zeros
 from otm.coupling.plan import TransportPlan
+from otm.decoding.drafting import Randomness
 from otm.errors import InvalidParameterError
-from otm.testing.symbolic import Region, SymbolicUniform
+from otm.testing.symbolic import MAX_UNIFORMS, Region
 
 Outcome = TypeVar("Outcome")
 
@@ -82,12 +83,19 @@ def paths(
     heads 0
     tails 1
     """
+    yield from paths_of_source(
+        lambda source: function(source(number_of_uniforms)), max_uniforms=number_of_uniforms
+    )
+
+
+def paths_of_source(
+    function: Callable[[Randomness], Outcome], max_uniforms: int = MAX_UNIFORMS
+) -> Iterator[Path[Outcome]]:
+    """Run a function of a source of uniforms along every path: `paths`, for any number of them."""
     script: list[int] | None = []
     while script is not None:
-        region = Region(number_of_uniforms, script)
-        uniforms = np.empty(number_of_uniforms, dtype=object)
-        uniforms[:] = [SymbolicUniform(region, i) for i in range(number_of_uniforms)]
-        outcome = function(uniforms)
+        region = Region(0, script, max_uniforms)
+        outcome = function(region.take)
         yield Path(outcome, region.volume(), region.example(), region.width())
         script = region.next_script()
 
@@ -122,10 +130,15 @@ def exact_distribution(
     >>> sorted(probs.items())
     [(0, Fraction(1, 4)), (1, Fraction(3, 4))]
     """
-    law: dict[Outcome, Fraction] = defaultdict(Fraction)
-    for path in paths(function, number_of_uniforms):
-        law[path.outcome] += path.probability
-    return dict(law)
+    return summed(paths(function, number_of_uniforms))
+
+
+def summed(explored: Iterable[Path[Outcome]]) -> dict[Outcome, Fraction]:
+    """Add up the probabilities of paths by their outcomes."""
+    probs: dict[Outcome, Fraction] = defaultdict(Fraction)
+    for path in explored:
+        probs[path.outcome] += path.probability
+    return dict(probs)
 
 
 def exact_output_distribution(
@@ -161,10 +174,10 @@ def exact_output_distribution(
     >>> exact_output_distribution(plan, drafts=[([0], 1.0)])  # argmax drafts, not sampled
     array([1., 0.])
     """
-    law = zeros(plan.problem.n, plan.problem.target)
+    probs = zeros(plan.problem.n, plan.problem.target)
     for tokens, probability in plan.drafts.tuples() if drafts is None else drafts:
-        law = law + probability * plan.conditional(list(tokens))
-    return law
+        probs = probs + probability * plan.conditional(list(tokens))
+    return probs
 
 
 def exact_acceptance(plan: TransportPlan) -> Number:
@@ -233,8 +246,8 @@ def exact_distribution_of_select(
     """
     if not plan.problem.exact:
         raise InvalidParameterError(
-            "the law of `select` can be explored for exact plans only; build the plan from "
-            "`problem.to_exact()`"
+            "the distribution of `select` can be explored for exact plans only; build the plan "
+            "from `problem.to_exact()`"
         )
 
     def select(uniforms: npt.NDArray[Any]) -> tuple[int, int]:
@@ -284,23 +297,24 @@ def assert_lossless(plan: TransportPlan) -> None:
     target = plan.problem.target
     output, accepted = zeros(plan.problem.n, target), Fraction(0)
     for drafts, probability in plan.drafts.tuples():
-        law = zeros(plan.problem.n, target)
+        probs = zeros(plan.problem.n, target)
         for (token, index), path_probability in exact_distribution_of_select(plan, drafts).items():
             first = drafts.index(token) if token in drafts else -1
             _require(index == first, f"drafts {drafts}, token {token}: index {index}, not {first}")
             place = np.searchsorted(plan.problem.tokens, token)
             _require(target[place] > 0, f"drafts {drafts}: token {token} has target probability 0")
-            law[place] += path_probability
+            probs[place] += path_probability
         stated = plan.conditional(list(drafts))
         _require(
-            (law == stated).all(),
-            f"drafts {drafts}: select has the law {_text(law)}, conditional says {_text(stated)}",
+            (probs == stated).all(),
+            f"drafts {drafts}: select has the distribution {_text(probs)}, "
+            f"conditional says {_text(stated)}",
         )
-        output = output + probability * law
-        accepted += probability * law[_places(plan, drafts)].sum()
+        output = output + probability * probs
+        accepted += probability * probs[_places(plan, drafts)].sum()
     _require(
         (output == target).all(),
-        f"the output law is {_text(output)}, the target law {_text(target)}",
+        f"the output distribution is {_text(output)}, the target {_text(target)}",
     )
     stated = plan.output_distribution()
     _require(
@@ -319,5 +333,5 @@ def _require(condition: bool | np.bool_, message: str) -> None:
         raise AssertionError(message)
 
 
-def _text(law: Law) -> str:
-    return "(" + ", ".join(map(str, law)) + ")"
+def _text(probs: Law) -> str:
+    return "(" + ", ".join(map(str, probs)) + ")"

@@ -22,7 +22,7 @@ INSTANCES: dict[str, tuple[list[int], list[int], int]] = {
     "disjoint": ([1, 2, 0, 0], [0, 0, 2, 1], 2),
     "V = 1": ([1], [1], 3),
 }
-"""By name: weights of the draft law, weights of the target law, and k."""
+"""By name: weights of the draft and of the target distribution, and k."""
 
 
 def instance(name: str, *, exact: bool = True) -> Problem:
@@ -51,7 +51,7 @@ def instance(name: str, *, exact: bool = True) -> Problem:
     array([0.75, 0.25])
     """
     *weights, k = INSTANCES[check_name("instance", name, INSTANCES)]
-    draft, target = ([Fraction(w, sum(law)) for w in law] for law in weights)
+    draft, target = ([Fraction(w, sum(row)) for w in row] for row in weights)
     if exact:
         return Problem(draft, target, k)
     return Problem(np.array(draft, np.float64), np.array(target, np.float64), k)

@@ -1,10 +1,11 @@
 """Monte Carlo checks under one budget of false alarms.
 
-Exact laws come first; this is for what they cannot reach, such as real random streams and whole
-decoding loops.  A run of a test suite gives at most 10^−6 false alarms, shared by a declared number
-of checks, each at the level α = 10^−10.  A check cannot choose its level: it declares the smallest
-deviation δ that it must see, which determines the number of draws, and brings a negative control, a
-sampler that deviates by at least δ and must be rejected.  Seeds come from the names of the checks.
+Exact distributions come first; this is for what they cannot reach, such as real random streams and
+whole decoding loops.  A run of a test suite gives at most 10^−6 false alarms, shared by a declared
+number of checks, each at the level α = 10^−10.  A check cannot choose its level: it declares the
+smallest deviation δ that it must see, which determines the number of draws, and brings a negative
+control, a sampler that deviates by at least δ and must be rejected.  Seeds come from the names of
+the checks.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class Budget:
         distance = total_variation(np.asarray(control.truth, dtype=np.float64), expected)
         criterion = criterion_for_distribution(expected, delta, self.level)
         self._enter(name, float(distance), delta)
-        return self._judge(name, sampler, criterion, control)
+        return self._decide(name, sampler, criterion, control)
 
     def check_probability(
         self, name: str, sampler: Sampler, probability: float, *, delta: float, control: Control
@@ -221,7 +222,7 @@ class Budget:
         """
         criterion = criterion_for_probability(probability, delta, self.level)
         self._enter(name, abs(float(control.truth) - probability), delta)
-        return self._judge(name, sampler, criterion, control)
+        return self._decide(name, sampler, criterion, control)
 
     def check_mean(
         self,
@@ -269,7 +270,7 @@ class Budget:
         """
         criterion = criterion_for_mean(mean, bounds, delta, self.level)
         self._enter(name, abs(float(control.truth) - mean), delta)
-        return self._judge(name, sampler, criterion, control)
+        return self._decide(name, sampler, criterion, control)
 
     def _enter(self, name: str, distance: float, delta: float) -> None:
         """Enter a check into the budget."""
@@ -287,21 +288,21 @@ class Budget:
         if len(self._names) == self.capacity:
             raise InvalidInputError(
                 f"all {self.capacity} checks of the budget are used; declare a larger capacity, "
-                "or test exact laws instead"
+                "or test exact distributions instead"
             )
         self._names.add(name)
 
-    def _judge(
+    def _decide(
         self, name: str, sampler: Sampler, criterion: Criterion, control: Control
     ) -> Verdict:
         draws, limit, statistic = criterion
         self.draws += 2 * draws
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest(), "big")
         for_sampler, for_control = np.random.default_rng(seed).spawn(2)
-        found = statistic(_draw(sampler, for_sampler, draws))
-        if not found <= limit:
+        value = statistic(_draw(sampler, for_sampler, draws))
+        if not value <= limit:
             raise AssertionError(
-                f"{name}: the statistic is {found:.6g} after {draws} draws, above the limit "
+                f"{name}: the statistic is {value:.6g} after {draws} draws, above the limit "
                 f"{limit:.6g} that a right sampler exceeds with probability {self.level:g}"
             )
         missed = statistic(_draw(control.sampler, for_control, draws))
@@ -310,7 +311,7 @@ class Budget:
                 f"{name}: the check is blind: the statistic of its negative control is "
                 f"{missed:.6g} after {draws} draws, not above the limit {limit:.6g}"
             )
-        return Verdict(draws, found, limit)
+        return Verdict(draws, value, limit)
 
 
 BUDGET = Budget()

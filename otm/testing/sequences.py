@@ -1,20 +1,18 @@
-"""Exact laws of decoded sequences: every path of the loop's own comparisons, in fractions."""
+"""Exact distributions of decoded sequences, by every path of the loop's own comparisons."""
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number
 from otm._core.checks import Drafts, Uniforms
-from otm._core.sampling import InverseCdf
+from otm._core.sampling import locate_in_rows
 from otm.coupling import TransportPlan
 from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
@@ -22,9 +20,7 @@ from otm.decoding.reading import Path
 from otm.drafts import DraftDistribution
 from otm.models import TableModel
 from otm.problem import Problem
-from otm.testing import paths
-
-MAX_UNIFORMS = 64
+from otm.testing.exact import paths_of_source, summed
 
 
 def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
@@ -46,6 +42,8 @@ def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path,
     ------
     InvalidInputError
         As for `otm.testing.paths`.
+    ProblemTooLargeError
+        If it uses more than 64 uniforms.
 
     Examples
     --------
@@ -61,22 +59,9 @@ def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path,
     >>> probs == sequence_distribution(model, (0,), 1)
     True
     """
-
-    def outcome(uniforms: npt.NDArray[Any]) -> Path:
-        given = iter(uniforms)
-
-        def source(m: int) -> npt.NDArray[Any]:
-            taken = np.empty(m, dtype=object)
-            taken[:] = list(itertools.islice(given, m))
-            return taken
-
-        return function(source)
-
-    law: dict[Path, Fraction] = defaultdict(Fraction)
-    for path in paths(outcome, MAX_UNIFORMS):
-        if path.probability:  # what isolated values of a uniform give has no part in the law
-            law[path.outcome] += path.probability
-    return law
+    probs = summed(paths_of_source(function))
+    # what isolated values of a uniform give has no part in the distribution
+    return {path: probability for path, probability in probs.items() if probability}
 
 
 def sequence_distribution(
@@ -109,10 +94,18 @@ def sequence_distribution(
     (0, 1) 3/16
     (1,) 3/4
     """
-    law: dict[Path, Fraction] = {(): Fraction(1)}
+    probs: dict[Path, Fraction] = {(): Fraction(1)}
     for _ in range(length):
-        law = dict(_longer(model, prompt, law, end))
-    return law
+        longer: dict[Path, Fraction] = {}
+        for path, probability in probs.items():
+            if end is not None and end in path:
+                longer[path] = probability
+                continue
+            for token, factor in enumerate(model.probs(prompt + path)):
+                if factor:
+                    longer[*path, token] = probability * factor
+        probs = longer
+    return probs
 
 
 def continued_distribution(
@@ -155,33 +148,17 @@ def continued_distribution(
     """
     whole: dict[Path, Fraction] = defaultdict(Fraction)
     for path, probability in outputs.items():
-        if end is not None and end in path:
-            whole[path] += probability
-            continue
-        for rest, factor in sequence_distribution(
-            model, prompt + path, length - len(path), end
-        ).items():
+        left = 0 if end is not None and end in path else length - len(path)
+        for rest, factor in sequence_distribution(model, prompt + path, left, end).items():
             whole[path + rest] += probability * factor
     return dict(whole)
 
 
-def _longer(
-    model: TableModel, prompt: Path, law: dict[Path, Fraction], end: int | None
-) -> Iterator[tuple[Path, Fraction]]:
-    for path, probability in law.items():
-        if end is not None and end in path:
-            yield path, probability
-            continue
-        for token, factor in enumerate(model.probs(prompt + path)):
-            if factor:
-                yield (*path, token), probability * factor
-
-
 @dataclass(frozen=True, eq=False)
 class ByConditional(TransportPlan):
-    """A plan that draws from its own conditional law with one uniform: far fewer paths to follow.
+    """A plan that draws from its own `conditional` with one uniform: far fewer paths to follow.
 
-    That `select` has this law is tested where the rules are.
+    That `select` has it is tested where the rules are.
     """
 
     plan: TransportPlan
@@ -218,9 +195,4 @@ class ByConditional(TransportPlan):
         return self.plan.conditional(drafts)
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        laws = self.plan.conditional(drafts)
-        tokens = [
-            InverseCdf.from_weights(law).locate(uniform)[0]
-            for law, uniform in zip(laws, uniforms, strict=True)
-        ]
-        return np.array(tokens)
+        return locate_in_rows(self.plan.conditional(drafts), uniforms[:, 0])

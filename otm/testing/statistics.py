@@ -33,16 +33,16 @@ class Criterion(NamedTuple):
     statistic: Callable[[npt.NDArray[Any]], float]
 
 
-def g_statistic(counts: npt.NDArray[np.int64], law: Law) -> float:
+def g_statistic(counts: npt.NDArray[np.int64], probs: Law) -> float:
     """Statistic G = 2 Σ c ln(c / (draws · probs)) of counts: [n], [n] → float.
 
     Infinite if a token of probability 0, or beyond the distribution, was drawn.
     """
     drawn = np.flatnonzero(counts)
-    if drawn.size and (drawn[-1] >= law.size or not (law[drawn] > 0).all()):
+    if drawn.size and (drawn[-1] >= probs.size or not (probs[drawn] > 0).all()):
         return math.inf
     seen = counts[drawn]
-    return float(2 * (seen * np.log(seen / (counts.sum() * law[drawn]))).sum())
+    return float(2 * (seen * np.log(seen / (counts.sum() * probs[drawn]))).sum())
 
 
 def g_limit(categories: int, level: float) -> float:
@@ -52,8 +52,8 @@ def g_limit(categories: int, level: float) -> float:
     """
     if categories < 2:
         raise InvalidParameterError(
-            f"a law with {categories} possible tokens leaves nothing to chance; compare the draws "
-            "with the token instead"
+            f"a distribution with {categories} possible tokens leaves nothing to chance; compare "
+            "the draws with the token instead"
         )
     m = categories - 1
     ratio = 1.0  # limit / 2m solves ratio = 1 + ln ratio − ln(level) / m, a contraction
@@ -62,7 +62,7 @@ def g_limit(categories: int, level: float) -> float:
     return 2 * m * ratio
 
 
-def criterion_for_distribution(law: Law, delta: float, level: float) -> Criterion:
+def criterion_for_distribution(probs: Law, delta: float, level: float) -> Criterion:
     """Likelihood ratio test of a distribution [n] that detects a total variation distance of delta.
 
     At that distance G is about a noncentral χ² with noncentrality at least 4 · draws · delta².
@@ -72,7 +72,7 @@ def criterion_for_distribution(law: Law, delta: float, level: float) -> Criterio
 
     _check_delta(delta, 1)
     # not Pearson's statistic: on skewed distributions its false alarms are far above the level
-    categories = int(np.count_nonzero(law))
+    categories = int(np.count_nonzero(probs))
     limit = g_limit(categories, level)
 
     def misses_too_often(noncentrality: float) -> float:
@@ -84,7 +84,7 @@ def criterion_for_distribution(law: Law, delta: float, level: float) -> Criterio
     def statistic(tokens: npt.NDArray[Any]) -> float:
         if tokens.min() < 0:
             return math.inf
-        return g_statistic(np.bincount(tokens, minlength=law.size), law)
+        return g_statistic(np.bincount(tokens, minlength=probs.size), probs)
 
     return Criterion(math.ceil(noncentrality / (4 * delta**2)), limit, statistic)
 

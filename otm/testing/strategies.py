@@ -1,16 +1,16 @@
-"""Hypothesis strategies for laws, pairs of laws, problems, drafts and uniforms.
+"""Hypothesis strategies for distributions, pairs of them, problems, drafts and uniforms.
 
-All of them lean towards what breaks selection rules: zeros, ties, laws that are equal, disjoint or
-one rounding apart, subnormal probabilities, and uniforms that lie exactly on a boundary.  Each kind
-has a name, so that a test can ask for it alone.
+All of them lean towards what breaks selection rules: zeros, ties, distributions that are equal,
+disjoint or one rounding apart, subnormal probabilities, and uniforms that lie exactly on a
+boundary.  Each kind has a name, so that a test can ask for it alone.
 
 Examples
 --------
 >>> from hypothesis import given
 >>> @given(problems(max_tokens=3, max_drafts=2, exact=True))
-... def test_laws_are_laws(problem):
+... def test_distributions_sum_to_one(problem):
 ...     assert problem.draft.sum() == problem.target.sum() == 1
->>> test_laws_are_laws()
+>>> test_distributions_sum_to_one()
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ DISTRIBUTION_KINDS = {
     "subnormal": 2,  # a probability is positive and below 2^−1022
     "skewed": 2,  # the largest and the smallest probability are a factor 10^6 or more apart
 }
-"""Kinds of laws, with the least number of tokens that each needs."""
+"""Kinds of distributions, with the least number of tokens that each needs."""
 
 PAIR_KINDS = {
-    "independent": 1,  # two laws of any kind
-    "equal": 1,  # the same law twice
+    "independent": 1,  # two distributions of any kind
+    "equal": 1,  # the same distribution twice
     "disjoint": 2,  # no token can come from both
     "overlapping": 3,  # some tokens can come from both, some from one or the other alone
     "near": 2,  # not equal, and at most one rounding apart at each token
 }
-"""Kinds of pairs of laws, with the least number of tokens that each needs."""
+"""Kinds of pairs of distributions, with the least number of tokens that each needs."""
 
 ULP = Fraction(1, 2**53)
 
@@ -99,10 +99,10 @@ def distributions(
         st.integers(max(min_tokens, min(DISTRIBUTION_KINDS[kind] for kind in kinds)), max_tokens)
     )
     kind = draw(st.sampled_from([kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n]))
-    law: Law = draw(_LAWS[kind](n))
+    probs: Law = draw(_DISTRIBUTIONS[kind](n))
     if exact:
-        return law if is_exact(law) else to_exact(law)
-    return law.astype(np.float64)
+        return probs if is_exact(probs) else to_exact(probs)
+    return probs.astype(np.float64)
 
 
 @st.composite
@@ -141,12 +141,9 @@ def pairs(
     kind = draw(st.sampled_from([kind for kind in kinds if PAIR_KINDS[kind] <= n]))
     if kind == "independent":
         return draw(distributions(n, n, exact=exact)), draw(distributions(n, n, exact=exact))
-    if kind == "equal":
-        law = draw(distributions(n, n, exact=exact))
-        return law, law.copy()
-    if kind == "near":
-        law = draw(distributions(n, n, exact=exact))
-        return law, draw(_moved_by_one_rounding(law))
+    if kind in {"equal", "near"}:
+        probs = draw(distributions(n, n, exact=exact))
+        return probs, probs.copy() if kind == "equal" else draw(_moved_by_one_rounding(probs))
     order = draw(st.permutations(range(n)))
     if kind == "disjoint":
         first = draw(st.integers(1, n - 1))
@@ -155,7 +152,7 @@ def pairs(
         first = draw(st.integers(1, n - 2))
         shared = draw(st.integers(1, n - 1 - first))
         supports = order[: first + shared], order[first:]
-    draft, target = (draw(_law_on(support, n)) for support in supports)
+    draft, target = (draw(_probs_on(support, n)) for support in supports)
     return (draft, target) if exact else (draft.astype(np.float64), target.astype(np.float64))
 
 
@@ -268,24 +265,22 @@ def _dense(n: int) -> st.SearchStrategy[Law]:
 
 
 @st.composite
-def _law_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Law:
-    """Draw a law on n tokens with the given support."""
-    law = np.full(n, Fraction(0), dtype=object)
-    law[list(support)] = draw(_dense(len(support)))
-    return law
+def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Law:
+    """Draw a distribution on n tokens with the given support."""
+    probs = np.full(n, Fraction(0), dtype=object)
+    probs[list(support)] = draw(_dense(len(support)))
+    return probs
 
 
 @st.composite
 def _sparse(draw: st.DrawFn, n: int) -> Law:
     support = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
-    law: Law = draw(_law_on(support, n))
-    return law
+    probs: Law = draw(_probs_on(support, n))
+    return probs
 
 
-@st.composite
-def _one_token(draw: st.DrawFn, n: int) -> Law:
-    law: Law = draw(_law_on([draw(st.integers(0, n - 1))], n))
-    return law
+def _one_token(n: int) -> st.SearchStrategy[Law]:
+    return st.integers(0, n - 1).flatmap(lambda token: _probs_on([token], n))
 
 
 @st.composite
@@ -299,22 +294,22 @@ def _ties(draw: st.DrawFn, n: int) -> Law:
 
 @st.composite
 def _one_ulp(draw: st.DrawFn, n: int) -> Law:
-    law = draw(_dense(n)).astype(np.float64)
+    probs = draw(_dense(n)).astype(np.float64)
     i, j = draw(_two_tokens(n))
-    law[i] = law[j] = (law[i] + law[j]) / 2
-    law[j] = np.nextafter(law[i], 2)
-    return law
+    probs[i] = probs[j] = (probs[i] + probs[j]) / 2
+    probs[j] = np.nextafter(probs[i], 2)
+    return probs
 
 
 @st.composite
 def _subnormal(draw: st.DrawFn, n: int) -> Law:
-    law = draw(_dense(n)).astype(np.float64)
+    probs = draw(_dense(n)).astype(np.float64)
     small = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
-    law[small] = 0
-    law /= law.sum()
-    law[small] = draw(st.lists(st.integers(1, 100), min_size=len(small), max_size=len(small)))
-    law[small] *= 2.0**-1074
-    return law
+    probs[small] = 0
+    probs /= probs.sum()
+    probs[small] = draw(st.lists(st.integers(1, 100), min_size=len(small), max_size=len(small)))
+    probs[small] *= 2.0**-1074
+    return probs
 
 
 @st.composite
@@ -326,28 +321,26 @@ def _skewed(draw: st.DrawFn, n: int) -> Law:
     return _from_weights([2**power for power in powers])
 
 
-@st.composite
-def _two_tokens(draw: st.DrawFn, n: int) -> tuple[int, int]:
-    order = draw(st.permutations(range(n)))
-    return order[0], order[1]
+def _two_tokens(n: int) -> st.SearchStrategy[list[int]]:
+    return st.permutations(range(n)).map(lambda order: order[:2])
 
 
 @st.composite
-def _moved_by_one_rounding(draw: st.DrawFn, law: Law) -> Law:
-    """Draw a law that differs from the given one in a single token (floats) or two (fractions)."""
-    positive = np.flatnonzero(law > 0).tolist()
+def _moved_by_one_rounding(draw: st.DrawFn, probs: Law) -> Law:
+    """Draw a distribution that differs in a single token (floats) or two (fractions)."""
+    positive = np.flatnonzero(probs > 0).tolist()
     i = draw(st.sampled_from(positive))
-    moved = law.copy()
-    if is_exact(law):
-        j = draw(st.sampled_from([token for token in range(law.size) if token != i]))
-        step = min(law[i], ULP)
+    moved = probs.copy()
+    if is_exact(probs):
+        j = draw(st.sampled_from([token for token in range(probs.size) if token != i]))
+        step = min(probs[i], ULP)
         moved[i], moved[j] = moved[i] - step, moved[j] + step
     else:
         moved[i] = np.nextafter(moved[i], draw(st.sampled_from([0, 2])))
     return moved
 
 
-_LAWS: dict[str, Callable[[int], st.SearchStrategy[Law]]] = {
+_DISTRIBUTIONS: dict[str, Callable[[int], st.SearchStrategy[Law]]] = {
     "dense": _dense,
     "sparse": _sparse,
     "one token": _one_token,

@@ -11,9 +11,16 @@ import math
 import numbers
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from otm.errors import InvalidInputError
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import as_fraction
+from otm.errors import InvalidInputError, ProblemTooLargeError
+
+MAX_UNIFORMS = 64
+"""Most uniforms that a run of a function of a source may take."""
 
 Cut: TypeAlias = tuple[Fraction, int]
 """A place between numbers: (t, 0) is just below t, (t, 1) just above it."""
@@ -29,11 +36,22 @@ class Region:
     the same cuts until a comparison parts them, and their order is known in part.
     """
 
-    def __init__(self, size: int, script: Sequence[int] = ()) -> None:
+    def __init__(self, size: int, script: Sequence[int] = (), max_size: int = MAX_UNIFORMS) -> None:
         self.between: list[tuple[Cut, Cut]] = [(START, END)] * size
+        self._max_size = max_size
         self._before: set[tuple[int, int]] = set()  # (i, j): u_i < u_j, between the same cuts
         self._script = script
         self._choices: list[tuple[int, int]] = []  # the outcome taken, and of how many
+
+    def take(self, m: int) -> npt.NDArray[Any]:
+        """Add m independent uniforms, and return them: a source as decoding loops take one."""
+        first = len(self.between)
+        self.between += [(START, END)] * m
+        if len(self.between) > self._max_size:
+            raise too_many_uniforms(len(self.between), self._max_size)
+        uniforms = np.empty(m, dtype=object)
+        uniforms[:] = [SymbolicUniform(self, first + i) for i in range(m)]
+        return uniforms
 
     def is_below(self, i: int, cut: Cut) -> bool:
         """Decide whether uniform i lies below a cut."""
@@ -107,11 +125,11 @@ class Region:
 
     def _linked(self, i: int) -> list[int]:
         """List the uniforms that i was compared with, directly or through others, and i."""
-        found, new = {i}, {i}
+        linked, new = {i}, {i}
         while new:
-            new = {x for pair in self._before if found & {*pair} for x in pair} - found
-            found |= new
-        return sorted(found)
+            new = {x for pair in self._before if linked & {*pair} for x in pair} - linked
+            linked |= new
+        return sorted(linked)
 
     def _groups(self) -> list[list[int]]:
         groups = [self._linked(i) for i in range(len(self.between))]
@@ -192,13 +210,13 @@ class SymbolicUniform:
     def __mul__(self, factor: object) -> SymbolicUniform | Fraction:
         if not isinstance(factor, numbers.Rational):
             return NotImplemented
-        scale, shift = self.scale * _fraction(factor), self.shift * _fraction(factor)
+        scale, shift = self.scale * as_fraction(factor), self.shift * as_fraction(factor)
         return SymbolicUniform(self.region, self.number, scale, shift) if scale else shift
 
     def __add__(self, term: object) -> SymbolicUniform:
         if not isinstance(term, numbers.Rational):
             return NotImplemented
-        return SymbolicUniform(self.region, self.number, self.scale, self.shift + _fraction(term))
+        return SymbolicUniform(self.region, self.number, self.scale, self.shift + as_fraction(term))
 
     __rmul__ = __mul__
     __radd__ = __add__
@@ -235,13 +253,17 @@ class SymbolicUniform:
         """Decide self < other (side 0) or self ≤ other (side 1) for a number."""
         if not isinstance(other, numbers.Rational | float):
             return NotImplemented  # type: ignore[no-any-return]
-        place = (_fraction(other) - self.shift) / self.scale
+        place = other if type(other) is Fraction else as_fraction(other)
+        if self.shift or self.scale != 1:
+            place = (place - self.shift) / self.scale
         if self.scale > 0:
             return self.region.is_below(self.number, (place, side))
         return not self.region.is_below(self.number, (place, 1 - side))
 
     def _is_before(self, other: SymbolicUniform) -> bool:
         """Decide self < other for another symbolic uniform."""
+        if other is self:  # as `np.searchsorted` asks
+            return False
         low, high = self._range()
         other_low, other_high = other._range()
         if high <= other_low or other_high <= low:
@@ -267,7 +289,9 @@ def _length(between: tuple[Cut, Cut]) -> Fraction:
     return between[1][0] - between[0][0]
 
 
-def _fraction(number: numbers.Rational | float) -> Fraction:
-    if isinstance(number, float):
-        return Fraction(number)
-    return Fraction(int(number.numerator), int(number.denominator))
+def too_many_uniforms(taken: int, at_hand: int) -> ProblemTooLargeError:
+    """Say that a run takes more uniforms than there are."""
+    return ProblemTooLargeError(
+        f"a run takes {taken} uniforms or more, and {at_hand} are at hand; let it decide on fewer "
+        "drafts and tokens"
+    )

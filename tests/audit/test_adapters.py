@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from otm.audit import Instance, chain, loop, lossless, token_rule
-from otm.audit.adapters.honest import chain_laws, draw_chain
-from otm.audit.adapters.results import as_tokens
+from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain
 from otm.audit.instances import INSTANCES
 from otm.coupling import KSeq
 from otm.decoding import speculative
@@ -86,7 +85,7 @@ def test_drafts_are_drawn_from_the_laws_that_are_shown() -> None:
     law = output_distribution_of(lambda source: draw_chain(instance, source))
     assert law == sequence_distribution(instance.draft, instance.prompt, instance.gamma)
     for drafts in law:
-        target, draft = chain_laws(instance, drafts, True)
+        target, draft = chain_probs(instance, drafts, True)
         assert target.shape == (3, 3)
         assert draft.shape == (2, 3)
         for i in range(3):

@@ -11,13 +11,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from otm.audit import NOT_LOSSLESS, diagnosis, exact, lossless
-from otm.audit.adapter import Adapter, Instance
+from otm.audit import NOT_LOSSLESS, exact, findings, lossless
+from otm.audit.adapter import Adapter, Instance, max_tokens
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
-from otm.audit.running import max_tokens
 from otm.decoding.reading import Path
 from otm.models import TableModel
 from otm.testing.sequences import (
@@ -57,7 +56,7 @@ observed = functools.cache(by_paths)
 def _each_law_once() -> Iterator[None]:
     """Keep the laws of known bugs, with which every report compares."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diagnosis, "by_paths", observed)
+        patch.setattr(findings, "by_paths", observed)
         patch.setattr(exact, "by_paths", observed)
         yield
 
@@ -97,7 +96,7 @@ def test_every_bug_changes_the_law(bug: KnownBug) -> None:
     distances = [each.tv_distance for each in seen]
     if bug.isolated:
         assert max(distances) == 0
-        impossible = [each.law[each.impossible] for each in seen if each.impossible is not None]
+        impossible = [each.probs[each.impossible] for each in seen if each.impossible is not None]
         assert impossible
         assert not any(impossible), "a token that is impossible, if only at isolated values"
     else:
@@ -108,7 +107,7 @@ def test_one_distance_by_hand() -> None:
     """As in huggingface/transformers #32867, (3/4, 1/4) comes out in place of (3/5, 2/5)."""
     (greedy,) = (bug for bug in KNOWN_BUGS if "transformers #32867" in str(bug))
     instance = pair({(): [3, 2]}, {(): [4, 1]})
-    law = by_paths(greedy.verifier, instance).law
+    law = by_paths(greedy.verifier, instance).probs
     first = Counter[int]()
     for path, probability in law.items():
         assert isinstance(path, tuple)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Report, diagnosis, lossless
+from otm.audit import Report, findings, lossless
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS
-from otm.audit.observation import laws_of
+from otm.audit.observation import rows_of
 
 FEW = [INSTANCES[name] for name in ("two tokens", "three tokens", "equal")]
 
@@ -45,13 +45,13 @@ def test_an_unknown_mistake_has_no_name() -> None:
 
     report = lossless(unheard_of, instances=FEW, examples=0)
     assert report.diagnoses == ()
-    assert "no known mistake has this law" in str(report)
+    assert "no known mistake has this distribution" in str(report)
 
 
 def test_the_diagnosis_asks_for_all_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a mistake is named although it has another law somewhere, or is none there."""
     bugs = [bug for bug in KNOWN_BUGS if bug.name in {"no residual", "u ≤ ratio"}]
-    monkeypatch.setattr(diagnosis, "_known_bugs", lambda: bugs)
+    monkeypatch.setattr(findings, "KNOWN_BUGS", bugs)
     assert [found.name for found in audit("exact paths").diagnoses] == ["no residual"]
     equal = lossless(no_residual, instances=FEW[2:], examples=0)
     assert equal.lossless
@@ -68,7 +68,7 @@ def test_the_text_is_short_and_says_what_matters() -> None:
         "draft: (3/4, 1/4)",
         "drafts: 0",
         "worst prefix: (none) (probability 1)",
-        "same law as: no residual",
+        "same distribution as: no residual",
     ):
         assert part in text
     assert "false alarms: probability at most 1e-06" in str(audit("Monte Carlo"))
@@ -88,7 +88,7 @@ def test_the_dictionary_is_json(method: str) -> None:
 def test_rows_are_listed_once() -> None:
     """Bug: a counterexample whose laws cannot be read off the report."""
     model = INSTANCES["two drafts"].target
-    rows = laws_of(model, (0,), 3)
+    rows = rows_of(model, (0,), 3)
     assert list(rows)[:4] == [(), (0,), (1,), (2,)]
     for path in [(1, 2), (2, 1), (0, 2)]:
         assert rows.get(path, rows[path[1:]]).tolist() == model.probs((0, *path)).tolist()

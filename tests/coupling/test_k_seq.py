@@ -157,7 +157,7 @@ def test_below_the_best_factor_the_output_would_be_wrong() -> None:
             object.__setattr__(self, "rho", F(1))
 
     plan = Unchecked(Problem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 2))
-    with pytest.raises(AssertionError, match="the output law is"):
+    with pytest.raises(AssertionError, match="the output distribution is"):
         assert_lossless(plan)
 
 

@@ -163,21 +163,21 @@ class AlwaysAccepts(OptimalPlan):
 @pytest.mark.parametrize(
     ("mutant", "name", "message"),
     [
-        (RepeatedAlgorithm1, "Bernoulli", "the output law is"),
+        (RepeatedAlgorithm1, "Bernoulli", "the output distribution is"),
         (AcceptsAtZero, "zeros", "token 0 has target probability 0"),
-        (ResidualOfOneDraft, "four tokens", "the output law is"),
-        (ResidualOfTheDraft, "Bernoulli", "the output law is"),
-        (NoResidual, "Bernoulli", "the output law is"),
+        (ResidualOfOneDraft, "four tokens", "the output distribution is"),
+        (ResidualOfTheDraft, "Bernoulli", "the output distribution is"),
+        (NoResidual, "Bernoulli", "the output distribution is"),
         (UniformResidual, "zeros", "target probability 0"),
-        (UniformResidual, "four tokens", "the output law is"),
-        (SwappedLaws, "Bernoulli", "the output law is"),
+        (UniformResidual, "four tokens", "the output distribution is"),
+        (SwappedLaws, "Bernoulli", "the output distribution is"),
         (SharedCoin, "Bernoulli", "conditional says"),
         (CoinReusedForTheResidual, "one token drafted", "conditional says"),
         (LastDraftFirst, "four tokens", "conditional says"),
-        (OneRoundTooFew, "Bernoulli", "the output law is"),
-        (NoSwaps, "four tokens", "the output law is"),
+        (OneRoundTooFew, "Bernoulli", "the output distribution is"),
+        (NoSwaps, "four tokens", "the output distribution is"),
         (LowestSlotWins, "four tokens", "conditional says"),
-        (AlwaysAccepts, "Bernoulli", "the output law is"),
+        (AlwaysAccepts, "Bernoulli", "the output distribution is"),
     ],
 )
 def test_a_wrong_rule_is_found(mutant: type[TransportPlan], name: str, message: str) -> None:
@@ -193,7 +193,7 @@ def test_the_counterexample_of_the_paper(k: int) -> None:
     # SpecTr, section 4: p = Ber(1), q = Ber(1/2); the output is 1 with probability 1 − 1/2^k
     plan = RepeatedAlgorithm1(Problem([F(0), F(1)], [F(1, 2), F(1, 2)], k))
     assert exact_output_distribution(plan).tolist() == [F(1, 2**k), 1 - F(1, 2**k)]
-    with pytest.raises(AssertionError, match="the output law is"):
+    with pytest.raises(AssertionError, match="the output distribution is"):
         assert_lossless(plan)
     assert_lossless(RepeatedAlgorithm1(Problem([F(0), F(1)], [F(1, 2), F(1, 2)], 1)))
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from otm._core.optional import require
 from otm.audit.adapter import Adapter
-from otm.audit.adapters.batched import Batched, seed_of
+from otm.audit.adapters.drafted import Batched, seed_of
 
 __all__ = ["chain_speculative_sampling"]
 
@@ -17,8 +14,8 @@ __all__ = ["chain_speculative_sampling"]
 def chain_speculative_sampling(device: str = "cuda") -> Adapter:
     """Audit `flashinfer.sampling.chain_speculative_sampling`.
 
-    It takes probabilities in float32 and draws from a generator that it is given, in its own way,
-    and so is audited by Monte Carlo.
+    It takes probabilities in float32 and draws from a generator in its own way, and so is
+    audited by Monte Carlo.
 
     Parameters
     ----------
@@ -42,17 +39,14 @@ def chain_speculative_sampling(device: str = "cuda") -> Adapter:
     torch = require("torch")
     rule = require("flashinfer.sampling", "chain_speculative_sampling")
 
-    def verify(
-        target: npt.NDArray[Any],
-        draft: npt.NDArray[Any],
-        tokens: npt.NDArray[np.int64],
-        uniforms: npt.NDArray[Any],
-    ) -> Any:
-        offered, wanted = (torch.from_numpy(laws).float().to(device) for laws in (draft, target))
+    def verify(target: Any, draft: Any, tokens: Any, uniforms: Any) -> Any:
+        draft_probs, target_probs = (
+            torch.from_numpy(probs).float().to(device) for probs in (draft, target)
+        )
         output, _accepted, _emitted = rule(
-            offered,
+            draft_probs,
             torch.from_numpy(tokens).int().to(device),
-            wanted,
+            target_probs,
             generator=torch.Generator(device).manual_seed(seed_of(uniforms)),
         )
         return output.tolist()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from otm._core.optional import require
 from otm.audit.adapter import Adapter, Instance
-from otm.audit.adapters.batched import Batched, seed_of
+from otm.audit.adapters.drafted import Batched, seed_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
@@ -24,7 +24,7 @@ __all__ = ["generate", "speculative_sampling"]
 def speculative_sampling() -> Adapter:
     """Audit `transformers.generation.utils._speculative_sampling`, the rule of assisted generation.
 
-    It is given what `generate` gives it: drafts sampled from the very logits that it sees, in
+    It gets what `generate` passes: drafts sampled from the very logits that it sees, in
     float32.  It draws from torch's global generator, which each run seeds, and so is audited by
     Monte Carlo.
 
@@ -49,24 +49,19 @@ def speculative_sampling() -> Adapter:
     more = {"is_done_candidate": False}
     options = {k: v for k, v in more.items() if k in inspect.signature(rule).parameters}
 
-    def verify(
-        target: npt.NDArray[Any],
-        draft: npt.NDArray[Any],
-        tokens: npt.NDArray[np.int64],
-        uniforms: npt.NDArray[Any],
-    ) -> Sequence[Any]:
+    def verify(target: Any, draft: Any, tokens: Any, uniforms: Any) -> list[Any]:
         import torch
 
-        found = []
+        outputs = []
         for b in range(len(tokens)):  # it takes one sequence only
-            logits, wanted = (
-                torch.from_numpy(laws[b : b + 1]).float().log() for laws in (draft, target)
+            draft_logits, target_logits = (
+                torch.from_numpy(probs[b : b + 1]).float().log() for probs in (draft, target)
             )
             drafts = torch.from_numpy(tokens[b : b + 1])
             with _seeded(seed_of(uniforms[b])):
-                valid, _ = rule(drafts, logits, tokens.shape[1], wanted, **options)
-            found.append(valid[0].tolist())
-        return found
+                valid, _ = rule(drafts, draft_logits, tokens.shape[1], target_logits, **options)
+            outputs.append(valid[0].tolist())
+        return outputs
 
     return Batched(
         verify,
@@ -101,34 +96,29 @@ def generate(**options: Any) -> Adapter:
     return _Generate(options)
 
 
+@dataclass(frozen=True, eq=False)
 class _Generate(Adapter):
+    options: dict[str, Any]
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self._options = options
-        self._load = lru_cache(maxsize=64)(_load)
-
-    def supports(self, instance: Instance) -> bool:
-        return instance.k == 1
-
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
 
-        target, draft = self._load(instance.target), self._load(instance.draft)
+        target, draft = _load(instance.target), _load(instance.draft)
         settings = draft.generation_config
         settings.num_assistant_tokens = instance.gamma
         settings.num_assistant_tokens_schedule = "constant"
         settings.assistant_confidence_threshold = 0.0
         prompt = torch.tensor([instance.prompt])
-        given = {
+        options = {
             "do_sample": True, "top_k": 0, "max_new_tokens": instance.gamma + 1,
-            "eos_token_id": None, "pad_token_id": 0, **self._options,
+            "eos_token_id": None, "pad_token_id": 0, **self.options,
         }  # fmt: skip
         with _seeded(seed_of(source(1))):
             tokens = target.generate(
-                prompt, attention_mask=torch.ones_like(prompt), assistant_model=draft, **given
+                prompt, attention_mask=torch.ones_like(prompt), assistant_model=draft, **options
             )
         return tuple(tokens[0, prompt.shape[1] :].tolist())
 
@@ -143,6 +133,7 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
 
 
+@lru_cache(maxsize=64)
 def _load(table: TableModel) -> Any:
     """Turn a table into a model of transformers."""
     return _model_class()(table)
@@ -181,8 +172,8 @@ def _model_class() -> Any:
                 keys, _values = past_key_values.update(keys, keys, 0)
             tokens = tuple(keys[0, 0, :, 0].long().tolist())
             ends = range(len(tokens) - input_ids.shape[1] + 1, len(tokens) + 1)
-            laws = np.array([self.table.probs(tokens[:end]) for end in ends], dtype=np.float64)
-            logits = torch.from_numpy(laws).float().log()[None]
+            probs = np.array([self.table.probs(tokens[:end]) for end in ends], dtype=np.float64)
+            logits = torch.from_numpy(probs).float().log()[None]
             return CausalLMOutputWithPast(logits=logits, past_key_values=past_key_values)
 
     return TableForCausalLM

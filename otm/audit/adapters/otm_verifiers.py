@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from otm._core.numbers import check_name
+from otm._core.optional import require
 from otm._core.sparse import SparseProbs
+from otm._core.tensors import to_host
 from otm.audit.adapter import Adapter, Instance
-from otm.audit.adapters.batched import Batched
-from otm.audit.adapters.honest import models_for
-from otm.coupling.build import PlanBuilder
+from otm.audit.adapters.drafted import Batched, models_for
+from otm.coupling.build import PLANS, PlanBuilder
+from otm.coupling.plan import TransportPlan
 from otm.decoding import ModelDrafter, speculative, stream
 from otm.decoding.branching import Branching
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verification import plan_of_tree
+from otm.decoding.verification import plan_of_tree, spectr_verifier
 from otm.decoding.verifiers import tree_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
+from otm.problem import Problem
 from otm.rules import named
 
 __all__ = ["kernel", "spectr_step", "speculative_loop"]
@@ -31,24 +31,21 @@ ONE_BY_ONE = 64
 """Most rows of one launch in Triton's interpreter, which takes them one after another."""
 
 
+@dataclass(frozen=True, eq=False)
 class _Loop(Adapter):
-    """A way to decode an instance with uniforms from a source."""
+    """A way to decode an instance with uniforms from a source, the target and the draft model."""
 
-    def __init__(
-        self, name: str, decode: Callable[[Instance, Randomness, Any, Any], Path], chains: bool
-    ) -> None:
-        self.name = name
-        self._decode = decode
-        self._chains = chains
+    name: str
+    decode: Callable[[Instance, Randomness, Any, Any], Path]
+    several: bool  # whether it takes any number of chains, or one
 
     def supports(self, instance: Instance) -> bool:
         """One chain, or any number of chains."""
-        return self._chains or instance.k == 1
+        return self.several or instance.k == 1
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode."""
-        models = models_for(instance, source(0).dtype == object)
-        return self._decode(instance, source, *models)
+        return self.decode(instance, source, *models_for(instance, source))
 
 
 def speculative_loop(rule: str = "chain") -> Adapter:
@@ -87,7 +84,7 @@ def speculative_loop(rule: str = "chain") -> Adapter:
             uniforms=[source],
         ).sequences[0]
 
-    return _Loop(f"speculative, {rule}", decode, chains=False)
+    return _Loop(f"speculative, {rule}", decode, several=False)
 
 
 def spectr_step(
@@ -98,8 +95,8 @@ def spectr_step(
     Parameters
     ----------
     rule : str or callable
-        As there: one of `otm.decoding.tree_rules()`, or one's own, which is tried on two equal laws
-        and two drafts first.
+        As there: one of `otm.decoding.tree_rules()`, or one's own, which is tried on two equal
+        distributions and two drafts first.
     prefix_tree : bool, optional
         Whether to draft a prefix tree.
     name : str, optional
@@ -124,9 +121,11 @@ def spectr_step(
     'spectr, traversal, prefix tree'
     """
     verifier = tree_verifier(rule)
+    if isinstance(rule, str) and not named(rule, "verifier").verifier:
+        verifier = spectr_verifier(_each_plan_once(PLANS[rule]))
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
-        law = SparseProbs([0, 1], [0.5, 0.5])
-        plan_of_tree(rule, law, law, 2)
+        probs = SparseProbs([0, 1], [0.5, 0.5])
+        plan_of_tree(rule, probs, probs, 2)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         gamma = instance.gamma
@@ -140,7 +139,21 @@ def spectr_step(
 
     called = name or (rule if isinstance(rule, str) else getattr(rule, "__name__", "rule"))
     ending = ", prefix tree" if prefix_tree else ""
-    return _Loop(f"spectr, {called}{ending}", decode, chains=True)
+    return _Loop(f"spectr, {called}{ending}", decode, several=True)
+
+
+def _each_plan_once(rule: PlanBuilder) -> PlanBuilder:
+    """Remember the plans of a rule of our own: a loop builds the same few along every path."""
+    plans: dict[tuple[Any, ...], TransportPlan] = {}
+
+    def build(problem: Problem) -> TransportPlan:
+        arrays = (problem.tokens, problem.draft, problem.target)
+        key = (problem.k, *(tuple(array.tolist()) for array in arrays))
+        if key not in plans:
+            plans[key] = rule(problem)
+        return plans[key]
+
+    return build
 
 
 def kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
@@ -174,46 +187,23 @@ def kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
     listed = named(rule, "kernel")
     check_name("backend", backend, listed.backends)
 
-    def count(gamma: int, k: int) -> int:
-        return gamma * uniforms_per_position(rule, k) + 2
+    def verify(*arrays: Any) -> list[Any]:
+        rows = ONE_BY_ONE if backend == "triton" else len(arrays[0])
+        pairs: list[Any] = []
+        for i in range(0, len(arrays[0]), rows):
+            part = [array[i : i + rows] for array in arrays]
+            if backend != "numpy":
+                torch = require("torch")
+                on_gpu = backend == "triton" and torch.cuda.is_available()
+                part = [torch.from_numpy(a).to("cuda" if on_gpu else "cpu") for a in part]
+            tokens, accepted, *_ = verify_probs(*part, rule=rule, backend=backend)
+            pairs += zip(to_host(tokens), to_host(accepted), strict=True)
+        return pairs
 
-    run = partial(verify_probs, rule=rule, backend=backend)
     return Batched(
-        partial(_rows, run, backend),
+        verify,
         f"{rule} kernel, {backend}",
-        uniforms=count,
+        uniforms=lambda gamma, k: gamma * uniforms_per_position(rule, k) + 2,
         several=listed.several,
         exact=backend == "numpy",
     )
-
-
-def _rows(
-    run: Callable[..., Any],
-    backend: str,
-    *arrays: npt.NDArray[Any],
-) -> npt.NDArray[np.int64]:
-    """Tokens [B, γ + 1] of a batch."""
-    if backend == "numpy":
-        return _as_stated(run(*arrays))
-    import torch
-
-    if backend == "torch":
-        return _as_stated(run(*map(torch.from_numpy, arrays)))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    found = [
-        _as_stated(
-            run(*(torch.from_numpy(array[i : i + ONE_BY_ONE]).to(device) for array in arrays))
-        )
-        for i in range(0, len(arrays[0]), ONE_BY_ONE)
-    ]
-    return np.concatenate(found)
-
-
-def _as_stated(result: Any) -> npt.NDArray[np.int64]:
-    """Cut tokens off where the number of accepted drafts says so, rather than at the padding."""
-    tokens, accepted = (
-        np.asarray(part.cpu() if hasattr(part, "cpu") else part) for part in result[:2]
-    )
-    beyond = np.arange(tokens.shape[1]) > accepted[:, None]
-    cut: npt.NDArray[np.int64] = np.where(beyond, -1, tokens)
-    return cut

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.numbers import check_name
+from otm._core.optional import require
 from otm._core.text import shown
 from otm.audit.adapter import Adapter, Instance
-from otm.audit.adapters.honest import chain_laws, draw_chain, models_for
-from otm.audit.adapters.results import as_tokens
-from otm.audit.adapters.rules import SelectionRule
-from otm.audit.adapters.signature import (
-    parameters_of,
-    randomness_of,
-    required,
-    torch_generator,
+from otm.audit.adapters.drafted import (
+    SelectionRule,
+    as_tokens,
+    chain_probs,
+    draw_chain,
+    is_exact,
+    models_for,
 )
 from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
@@ -31,48 +31,86 @@ LARGEST_SEED = 2**31
 
 CHAIN = ("target_probs", "draft_probs", "draft_tokens")
 
-Convert = Callable[[npt.NDArray[Any]], Any]
+RANDOMNESS = ("uniforms", "rng", "generator", "seed")
+"""Names of a parameter by which a function takes randomness; without one it draws for itself."""
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Read the parameters of a function; refuse one whose parameters cannot be read."""
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        raise InvalidParameterError(
+            f"the parameters of {shown(function)} cannot be read; wrap it into a function"
+        ) from None
+
+
+def required(function: Callable[..., Any]) -> int:
+    """Count the parameters without a default."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = (p for p in parameters_of(function).values() if p.kind not in kinds)
+    return sum(p.default is inspect.Parameter.empty for p in needed)
+
+
+def randomness_of(function: Callable[..., Any], before: int) -> str | None:
+    """Name of the parameter by which a function takes randomness, after `before` others."""
+    parameters = parameters_of(function)
+    names = [name for name in RANDOMNESS if name in parameters]
+    if any(parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY for name in names):
+        raise InvalidParameterError(
+            f"a verifier with the parameters ({', '.join(parameters)}), which takes {names[0]} by "
+            "position alone; it must take it by name"
+        )
+    if required(function) > before + len(names) or len(names) > 1 or len(parameters) < before:
+        raise InvalidParameterError(
+            f"a verifier with the parameters ({', '.join(parameters)}); it must take {before} "
+            f"arguments, then at most one of {', '.join(RANDOMNESS)}; bind others beforehand"
+        )
+    return names[0] if names else None
 
 
 class _Plain(Adapter):
     """What the verifiers here share: the function, and how it gets its randomness."""
 
-    def __init__(
-        self, function: Callable[..., Any], name: str | None, before: int, convert: Convert | None
-    ) -> None:
-        self.function = function
-        self.name = str(name or getattr(function, "__name__", type(function).__name__))
-        self.convert = convert or (lambda array: array)
-        self.takes_randomness = randomness_of(function, before)
-        self.repeatable = self.takes_randomness == "uniforms"
-        self.exact = self.repeatable and convert is None
-
-    def _random(self, source: Randomness, uniforms: int | None) -> dict[str, Any]:
-        """Draw what the function takes; a seed for its own generator is drawn as well."""
-        name = self.takes_randomness
-        if name is None:
-            return {}
-        if name == "uniforms":
-            return {name: source if uniforms is None else self.convert(source(uniforms))}
-        seed = int(source(1)[0] * LARGEST_SEED)
-        if name == "rng":
-            return {name: np.random.default_rng(seed)}
-        return {name: seed if name == "seed" else torch_generator(seed)}
-
-
-class Chain(_Plain):
-    """A verifier of one chain of drafts; see `chain`."""
+    before = 3  # arguments before its randomness
+    beyond = 0  # uniforms beyond one for each draft
 
     def __init__(
         self,
         function: Callable[..., Any],
         *,
         name: str | None = None,
-        uniforms: Callable[[int], int] = lambda gamma: gamma + 2,
-        convert: Convert | None = None,
+        uniforms: Callable[[int], int] | None = None,
+        convert: Callable[[npt.NDArray[Any]], Any] | None = None,
     ) -> None:
-        super().__init__(function, name, len(CHAIN), convert)
-        self._uniforms = uniforms
+        self.function = function
+        self.name = str(name or getattr(function, "__name__", type(function).__name__))
+        self.convert = convert or (lambda array: array)
+        self.takes_randomness = randomness_of(function, self.before)
+        self.repeatable = self.takes_randomness == "uniforms"
+        self.exact = self.repeatable and convert is None
+        self._uniforms = uniforms or (lambda drafts: drafts + self.beyond)
+
+    def _random(self, source: Randomness, drafts: int | None) -> dict[str, Any]:
+        """Draw what the function takes; a seed for its own generator is drawn as well."""
+        name = self.takes_randomness
+        if name is None:
+            return {}
+        if name == "uniforms":
+            count = None if drafts is None else self._uniforms(drafts)
+            return {name: source if count is None else self.convert(source(count))}
+        seed = int(source(1)[0] * LARGEST_SEED)
+        if name == "rng":
+            return {name: np.random.default_rng(seed)}
+        if name == "generator":
+            return {name: require("torch").Generator().manual_seed(seed)}
+        return {name: seed}
+
+
+class Chain(_Plain):
+    """A verifier of one chain of drafts; see `chain`."""
+
+    beyond = 2
 
     def drafted(self, instance: Instance, source: Randomness) -> Path:
         """Tell which drafts `output` draws from a source."""
@@ -81,28 +119,16 @@ class Chain(_Plain):
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft, then verify."""
         drafts = draw_chain(instance, source)
-        exact = source(0).dtype == object
-        laws = (self.convert(law) for law in chain_laws(instance, drafts, exact))
-        tokens = self.convert(np.array(drafts))
-        random = self._random(source, self._uniforms(instance.gamma))
-        return as_tokens(self.function(*laws, tokens, **random))
+        rows = chain_probs(instance, drafts, is_exact(source))
+        arrays = map(self.convert, (*rows, np.array(drafts)))
+        return as_tokens(self.function(*arrays, **self._random(source, instance.gamma)))
 
 
 class TokenRule(_Plain):
     """A rule that outputs one token after k i.i.d. drafts; see `token_rule`."""
 
     max_tokens = 1
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        uniforms: Callable[[int], int] = lambda k: k + 1,
-        convert: Convert | None = None,
-    ) -> None:
-        super().__init__(function, name, 3, convert)
-        self._uniforms = uniforms
+    beyond = 1
 
     def supports(self, instance: Instance) -> bool:
         """Any number of drafts for one token."""
@@ -110,36 +136,33 @@ class TokenRule(_Plain):
 
     def drafted(self, instance: Instance, source: Randomness) -> Path:
         """Tell which drafts `output` draws from a source."""
-        first = Instance(instance.target, instance.draft, 1, prompt=instance.prompt)
-        return tuple(draw_chain(first, source)[0] for _ in range(instance.k))
+        return tuple(draw_chain(instance, source)[0] for _ in range(instance.k))
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft, then select."""
         drafts = self.drafted(instance, source)
-        exact = source(0).dtype == object
-        target, draft = chain_laws(instance, drafts[:1], exact)
-        arrays = (self.convert(array) for array in (target[0], draft[0], np.array(drafts)))
-        token = self.function(*arrays, **self._random(source, self._uniforms(instance.k)))
-        return as_tokens([token])
+        target, draft = chain_probs(instance, drafts[:1], is_exact(source))
+        arrays = map(self.convert, (target[0], draft[0], np.array(drafts)))
+        return as_tokens([self.function(*arrays, **self._random(source, instance.k))])
 
 
 class Loop(_Plain):
     """A whole way of decoding; see `loop`."""
 
+    before = 5
+
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, max_tokens: int = 3
     ) -> None:
-        super().__init__(function, name, 5, None)
+        super().__init__(function, name=name)
         self.max_tokens = max_tokens
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode up to the limit."""
-        models = models_for(instance, source(0).dtype == object)
-        random = self._random(source, None)
-        result = self.function(
-            *models, instance.prompt, gamma=instance.gamma, max_tokens=self.max_tokens, **random
-        )
-        return as_tokens(result)
+        options = {"gamma": instance.gamma, "max_tokens": self.max_tokens}
+        options |= self._random(source, None)
+        models = models_for(instance, source)
+        return as_tokens(self.function(*models, instance.prompt, **options))
 
 
 def chain(function: Callable[..., Any], **options: Any) -> Adapter:

@@ -6,13 +6,10 @@ import inspect
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from otm._core.optional import require
 from otm._core.sampling import locate_in_rows
 from otm.audit.adapter import Adapter
-from otm.audit.adapters.batched import Batched, seed_of
+from otm.audit.adapters.drafted import Batched, seed_of
 
 __all__ = ["rejection_sample"]
 
@@ -20,10 +17,10 @@ __all__ = ["rejection_sample"]
 def rejection_sample(device: str = "cuda") -> Adapter:
     """Audit `vllm.v1.sample.rejection_sampler.rejection_sample`, of vLLM's V1 engine.
 
-    It is given what its `RejectionSampler` gives it for sampled requests at temperature 1: drafts
-    of all requests in one row, with the laws that they were sampled from, and bonus tokens, which
-    vLLM samples elsewhere and this adapter samples from the target's last row.  It draws from
-    torch's global generator, and so is audited by Monte Carlo.
+    It gets what its `RejectionSampler` passes for sampled requests at temperature 1: drafts
+    of all requests in one row, with the distributions that they were sampled from, and bonus
+    tokens, which vLLM samples elsewhere and this adapter samples from the target's last row.  It
+    draws from torch's global generator, and so is audited by Monte Carlo.
 
     Parameters
     ----------
@@ -52,16 +49,13 @@ def rejection_sample(device: str = "cuda") -> Adapter:
     )
     takes_logits = "target_logits" in inspect.signature(rule).parameters
 
-    def verify(
-        target: npt.NDArray[Any],
-        draft: npt.NDArray[Any],
-        tokens: npt.NDArray[np.int64],
-        uniforms: npt.NDArray[Any],
-    ) -> Any:
+    def verify(target: Any, draft: Any, tokens: Any, uniforms: Any) -> Any:
         batch, gamma = tokens.shape
         size = target.shape[2]
-        wanted = torch.from_numpy(target[:, :gamma]).float().reshape(-1, size)
-        offered = torch.from_numpy(draft).float().reshape(-1, size)
+        target_probs, draft_probs = (
+            torch.from_numpy(probs).float().reshape(-1, size).to(device)
+            for probs in (target[:, :gamma], draft)
+        )
         bonus = locate_in_rows(target[:, gamma], uniforms[:, 1])
         torch.manual_seed(seed_of(uniforms))
         metadata = SimpleNamespace(
@@ -77,8 +71,8 @@ def rejection_sample(device: str = "cuda") -> Adapter:
             [gamma] * batch,
             gamma,
             torch.arange(gamma, batch * gamma + 1, gamma, dtype=torch.int32, device=device),
-            offered.contiguous().to(device),
-            (wanted.log() if takes_logits else wanted).contiguous().to(device),
+            draft_probs.contiguous(),
+            (target_probs.log() if takes_logits else target_probs).contiguous(),
             torch.from_numpy(bonus).int()[:, None].contiguous().to(device),
             metadata,
         )

@@ -1,65 +1,44 @@
-"""Drafts that were not drawn from the law that the verifier is told, or a target that is wrong."""
+"""Drafts that are not drawn as the verifier is told, uniforms used twice, tokens drawn wrongly.
+
+And what is special to several drafts: blocks verified as if they were tokens, siblings and chains
+that share what they must not.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from otm._core.arithmetic import Law
-from otm.audit.adapter import Instance
-from otm.audit.known_bugs.bug import KnownBug
-from otm.audit.known_bugs.steps import Chain, Rows, normalised, one_hot
+from otm.audit.adapter import Instance, Source
+from otm.audit.known_bugs.steps import (
+    Block,
+    Chain,
+    KnownBug,
+    Loop,
+    Siblings,
+    draw,
+    draw_siblings,
+    likeliest,
+    normalised,
+    residual,
+)
+from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
 
-class _StatedRaw(Chain):
-    def stated(self, law: Law) -> Law:
-        return law
+def _top_half(probs: Law) -> Law:
+    kept = np.argsort(-probs, kind="stable")[: (probs.size + 1) // 2]
+    return normalised(np.where(np.isin(np.arange(probs.size), kept), probs, 0 * probs))
 
 
-class _Greedy(_StatedRaw):
-    def proposal(self, law: Law) -> Law:
-        return one_hot(int(law.argmax()), law)
-
-
-class _TopK(_StatedRaw):
-    def proposal(self, law: Law) -> Law:
-        kept = np.argsort(-law, kind="stable")[: (law.size + 1) // 2]
-        return normalised(np.where(np.isin(np.arange(law.size), kept), law, 0 * law))
-
-
-class _DraftTemperature(_StatedRaw):
-    def proposal(self, law: Law) -> Law:
-        return normalised(law**2)  # temperature 1/2
-
-
-class _TargetTemperature(Chain):
-    def aim(self, law: Law) -> Law:
-        return normalised(law**2)  # the target at temperature 1, where 2 was asked for
-
-
-class _LowPrecision(_StatedRaw):
-    def proposal(self, law: Law) -> Law:
-        return normalised(np.array([_two_bits(probability) for probability in law]))
-
-
-class _NotRemapped(_StatedRaw):
-    def proposal(self, law: Law) -> Law:
-        return np.roll(law, 1)  # token x of the draft model is token x + 1 of the target
-
-
-class _RowBefore(Chain):
-    def rows(self, instance: Instance, drafts: Path) -> Rows:
-        rows = super().rows(instance, drafts)
-        return rows._replace(offered=[*rows.offered[:1], *rows.offered[:-1]])
-
-
-class _NoDraftLaw(Chain):
-    def stated(self, law: Law) -> Law:
-        uniform: Law = (0 * law + 1) / law.size
-        return uniform
+def _rounded(probs: Law) -> Law:
+    return normalised(np.array([_two_bits(probability) for probability in probs]))
 
 
 def _two_bits(number: Fraction) -> Fraction:
@@ -70,11 +49,11 @@ def _two_bits(number: Fraction) -> Fraction:
     return round(number / unit) * unit
 
 
-BUGS = (
+DRAFTING = (
     KnownBug(
-        _Greedy("greedy drafts reported as softmax"),
+        Chain("greedy drafts reported as softmax", drawn=likeliest),
         mistake="greedy draft reported as softmax",
-        summary="The likeliest token is drafted, and judged as if it had been sampled.",
+        summary="The likeliest token is drafted, and verified as if it had been sampled.",
         threads=(
             "huggingface/transformers #32867",
             "huggingface/transformers #33534",
@@ -83,45 +62,271 @@ BUGS = (
         ),
     ),
     KnownBug(
-        _TopK("drafts of top-k reported without it"),
-        mistake="draft not sampled from its stated law",
-        summary="Drafts are sampled after top-k, and judged by the draft model's law before it.",
+        Chain("drafts of top-k reported without it", drawn=_top_half),
+        mistake="draft not sampled from its stated distribution",
+        summary="Drafts are sampled after top-k, and verified by the draft distribution before it.",
         threads=("huggingface/transformers #47932", "huggingface/transformers #47961"),
     ),
     KnownBug(
-        _DraftTemperature("temperature of the drafts alone"),
+        Chain("temperature of the drafts alone", drawn=lambda probs: normalised(probs**2)),
         mistake="one-sided temperature",
-        summary="Drafts are sampled at a temperature that the draft law they are judged by lacks.",
+        summary="Drafts are sampled at a temperature that is missing from the draft distribution "
+        "they are verified by.",
     ),
     KnownBug(
-        _TargetTemperature("temperature not applied to the target"),
+        # the target at temperature 1, where 2 was asked for
+        Chain("temperature not applied to the target", aim=lambda probs: normalised(probs**2)),
         mistake="one-sided temperature",
-        summary="Drafts are judged by the target's law at temperature 1, whatever was asked for.",
+        summary="Drafts are verified by the target at temperature 1, whatever was asked for.",
         threads=("vllm-project/vllm #9834", "vllm-project/vllm #10198"),
     ),
     KnownBug(
-        _LowPrecision("drafts sampled in low precision"),
+        Chain("drafts sampled in low precision", drawn=_rounded),
         mistake="low precision",
-        summary="Drafts are sampled from a law in half precision, and judged by the same law in "
-        "single precision.",
+        summary="Drafts are sampled from a distribution in half precision, and verified by the "
+        "same distribution in single precision.",
         threads=("deepseek-ai/DeepSpec #31",),
     ),
     KnownBug(
-        _NotRemapped("draft law in the draft model's own ids"),
-        mistake="draft law in other token ids",
-        summary="Draft tokens are translated to the target's ids, the law they were drawn from "
-        "is not.",
+        Chain(
+            "draft law in the draft model's own ids",
+            drawn=lambda probs: np.roll(probs, 1),  # token x of the draft is x + 1 of the target
+        ),
+        mistake="draft distribution in other token ids",
+        summary="Draft tokens are translated to the target's ids, the distribution they were drawn "
+        "from is not.",
         threads=("alibaba/rtp-llm #1295", "alibaba/rtp-llm #1311"),
     ),
     KnownBug(
-        _RowBefore("draft laws of the rows before"),
-        mistake="draft not sampled from its stated law",
-        summary="From the second draft on, drafts are judged by the draft law at the position "
-        "before.",
+        Chain(
+            "draft laws of the rows before",
+            shown=lambda _, rows: rows._replace(draft=[*rows.draft[:1], *rows.draft[:-1]]),
+        ),
+        mistake="draft not sampled from its stated distribution",
+        summary="From the second draft on, drafts are verified by the draft distribution at the "
+        "position before.",
     ),
     KnownBug(
-        _NoDraftLaw("draft law taken as uniform"),
-        mistake="draft not sampled from its stated law",
-        summary="Where draft laws are missing, the uniform law takes their place.",
+        Chain("draft law taken as uniform", stated=lambda probs: (0 * probs + 1) / probs.size),
+        mistake="draft not sampled from its stated distribution",
+        summary="Where draft distributions are missing, the uniform one takes their place.",
+    ),
+)
+
+
+def _same_stream(source: Randomness, gamma: int) -> Iterator[Randomness]:
+    stream = source(2 * gamma + 1)
+    while True:
+        yield Source(stream)
+
+
+def _in_quarters(weights: Law, uniform: Any) -> int:
+    quarters = sum(bool(uniform >= Fraction(quarter, 4)) for quarter in (1, 2, 3))
+    return draw(weights, Fraction(quarters, 4))
+
+
+RANDOMNESS = (
+    KnownBug(
+        Chain(
+            "coin draws the residual", uniforms=lambda u: u._replace(last=[*u.coins, u.last[-1]])
+        ),
+        mistake="shared coin",
+        summary="The coin that rejected a draft also draws the token that replaces it.",
+        threads=("vllm-project/vllm-ascend #16370",),
+    ),
+    KnownBug(
+        Chain(
+            "draft's noise draws the residual",
+            uniforms=lambda u: u._replace(last=[*u.drafts, u.last[-1]]),
+        ),
+        mistake="drafts and residual share a stream",
+        summary="The noise that drew a draft also draws the token that replaces it.",
+        threads=("vllm-project/vllm #54282", "vllm-project/vllm #47386"),
+    ),
+    KnownBug(
+        Chain("draft's noise is the coin", uniforms=lambda u: u._replace(coins=u.drafts)),
+        mistake="drafts and coins share a stream",
+        summary="The noise that drew a draft is also the coin that accepts or rejects it.",
+        threads=("vllm-project/vllm #47386", "local-inference-lab/vllm #205"),
+    ),
+    KnownBug(
+        Chain(
+            "one coin for all drafts",
+            uniforms=lambda u: u._replace(coins=[u.coins[0]] * len(u.coins)),
+        ),
+        mistake="shared coin",
+        summary="All drafts of a chain are accepted or rejected by the same coin.",
+    ),
+    KnownBug(
+        Chain(
+            "one uniform draws all drafts",
+            uniforms=lambda u: u._replace(drafts=[u.drafts[0]] * len(u.drafts)),
+        ),
+        mistake="re-seeding inside the loop",
+        summary="The generator is seeded anew for each draft, and all are drawn by one uniform.",
+    ),
+    KnownBug(
+        Chain(
+            "seeded before each use",
+            uniforms=lambda used: used._replace(
+                coins=used.drafts, last=[used.drafts[0]] * len(used.last)
+            ),
+        ),
+        mistake="re-seeding inside the loop",
+        summary="The generator is seeded anew before drafts, coins and the last token are drawn.",
+    ),
+    KnownBug(
+        Loop("seeded in each step", streams=_same_stream),
+        mistake="re-seeding inside the loop",
+        summary="The generator is seeded anew in each step of the loop, which then repeats itself.",
+    ),
+    KnownBug(
+        Chain(
+            "constant coins", uniforms=lambda u: u._replace(coins=[Fraction(1, 2)] * len(u.coins))
+        ),
+        mistake="constant coin",
+        summary="Coins do not change from call to call, whatever the seed.",
+        threads=("vllm-project/vllm #13196",),
+    ),
+    KnownBug(
+        Chain("uniforms of few bits", draw_last=_in_quarters),
+        mistake="low precision",
+        summary="Tokens are drawn by uniforms of too few bits for the vocabulary.",
+        threads=("pytorch/pytorch #2576",),
+    ),
+)
+
+
+def _edges_to_the_left(weights: Law, uniform: Any) -> int:
+    return int(np.searchsorted(weights.cumsum(), uniform * weights.sum(), side="left"))
+
+
+def _off_by_one(weights: Law, uniform: Any) -> int:
+    before = weights.cumsum() - weights
+    place = np.searchsorted(before, uniform * weights.sum(), side="right")
+    return min(int(place), weights.size - 1)
+
+
+def _past_the_end(weights: Law, uniform: Any) -> int:
+    """1/8 stands for what is lost when a long row is summed in single precision."""
+    summed = weights.cumsum() * Fraction(7, 8)
+    return int(np.searchsorted(summed, uniform * weights.sum(), side="right"))
+
+
+def _padded_tail(weights: Law, uniform: Any) -> int:
+    """Let the last token alone stand for the last tile, most of which is padding."""
+    return draw(weights, uniform) if weights[-1] else weights.size
+
+
+LOCATING = (
+    KnownBug(
+        Chain("token of weight zero", draw_last=_edges_to_the_left),
+        mistake="token of weight zero",
+        summary="u = 0 draws the first token, even if its weight is zero.",
+        threads=("pytorch/pytorch #48841", "pytorch/pytorch #4858"),
+        isolated=True,
+    ),
+    KnownBug(
+        Chain("off by one in the cumulative distribution", draw_last=_off_by_one),
+        mistake="off by one in the cumulative distribution",
+        summary="The token after the right one is drawn.",
+    ),
+    KnownBug(
+        Chain("uniform beyond the last edge", draw_last=_past_the_end),
+        mistake="token outside the vocabulary",
+        summary="The rounded sum of a row stays below one, and a uniform beyond it gives an index "
+        "past the end.",
+        threads=("NVIDIA/TensorRT-LLM #19485",),
+    ),
+    KnownBug(
+        Chain("padded tail of the vocabulary", draw_last=_padded_tail),
+        mistake="token outside the vocabulary",
+        summary="Where the last tile of a row is all zero, its padding is drawn.",
+        threads=(
+            "vllm-project/vllm #44744",
+            "vllm-project/vllm #21876",
+            "vllm-project/vllm #53029",
+        ),
+    ),
+)
+
+
+BLOCKS = (
+    KnownBug(
+        Block(
+            "blocks tested by their ratio",
+            passes=lambda rows, i, weight: weight,
+            left=lambda rows, i, weight: residual(rows, i),
+        ),
+        mistake="blocks verified token by token",
+        summary="A block is accepted with the probability ratio of its tokens, and continued by "
+        "the residual of a single one.",
+        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+    KnownBug(
+        Block(
+            "residual of a token behind a block",
+            left=lambda rows, i, weight: residual(rows, i),
+        ),
+        mistake="blocks verified token by token",
+        summary="The token behind a block is drawn from the residual of a single token.",
+        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+)
+
+
+def _without_replacement(draft: Law, uniforms: Any) -> list[int]:
+    left, tokens = draft, []
+    for uniform in uniforms:
+        tokens.append(draw(left, uniform))
+        left = np.where(np.arange(draft.size) == tokens[-1], 0 * draft, left)
+        left = left if left.any() else draft
+    return tokens
+
+
+class _LongestOfAll(Chain):
+    """Two chains of one draft show it."""
+
+    max_tokens = 2
+
+    def supports(self, instance: Instance) -> bool:
+        return instance.k == 2
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        short = dataclasses.replace(instance, gamma=min(instance.gamma, 1), k=1)
+        first, second = (super(_LongestOfAll, self).output(short, source) for _ in range(2))
+        return max(first, second, key=len)
+
+
+SEVERAL = (
+    KnownBug(
+        Siblings(
+            "one uniform draws all siblings",
+            drafts=lambda draft, uniforms: draw_siblings(draft, [uniforms[0]] * len(uniforms)),
+        ),
+        mistake="drafts that are not independent",
+        summary="The drafts of a node are drawn by one uniform, and verified as if independent.",
+    ),
+    KnownBug(
+        Siblings("one coin for all siblings", coins=lambda source, k: [source(1)[0]] * k),
+        mistake="shared coin",
+        summary="All drafts of a node are accepted or rejected by the same coin.",
+    ),
+    KnownBug(
+        Siblings("siblings drawn without replacement", drafts=_without_replacement),
+        mistake="draft not sampled from its stated distribution",
+        summary="The drafts of a node are drawn without replacement, and verified as if with it.",
+    ),
+    KnownBug(
+        Siblings("siblings judged by the same law", left=lambda target, draft: target),
+        mistake="no residual",
+        summary="After a rejected draft the next one is still verified by the target itself.",
+        threads=("NJUNLP/MCSD #5",),
+    ),
+    KnownBug(
+        _LongestOfAll("longest of several chains"),
+        mistake="choice among outputs",
+        summary="Chains are verified one by one, each losslessly, and the longest output is kept.",
+        threads=("foundation-model-stack/fms-extras #12",),
     ),
 )

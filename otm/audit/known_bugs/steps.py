@@ -1,4 +1,4 @@
-"""Right verifiers in small steps, of which each known bug gets one wrong.
+"""Right verifiers in small steps; a known bug is one of them with a wrong step.
 
 With all steps as they are here, every verifier is lossless, which is tested: a bug is what its few
 lines change, and nothing else.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,169 +21,202 @@ from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
 
-class Uniforms(NamedTuple):
-    """Where the randomness of one run is used.
+@dataclass(frozen=True, eq=False)
+class KnownBug:
+    """A mistake that somebody's verifier made, made again in as little code as shows it.
 
-    Attributes
+    Parameters
     ----------
-    drafts : array [γ]
-        Draw the drafts.
-    coins : array [γ]
-        Accept or reject them.
-    last : list of γ + 1 uniforms
-        Entry i draws the token that follows i accepted drafts.
+    verifier : Adapter
+        Makes the mistake, on distributions in fractions, and does everything else right.
+    mistake : str
+        The class of mistakes that it belongs to.
+    summary : str
+        What is wrong, in one sentence.
+    threads : tuple of str, optional
+        Public discussions of it, such as "vllm-project/vllm #54282".
+    isolated : bool, optional
+        Whether the output distribution is right and only isolated values of a uniform, such as 0,
+        give a token that the target cannot.  Uniforms of b bits take such a value with
+        probability 2^−b, which is 2^−24 in float32: once in 17 million draws.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> from otm.audit.known_bugs import KNOWN_BUGS
+    >>> lossless(KNOWN_BUGS[0].verifier, examples=0).lossless
+    False
     """
 
-    drafts: Any
-    coins: Any
-    last: list[Any]
+    verifier: Adapter
+    mistake: str
+    summary: str
+    threads: tuple[str, ...] = ()
+    isolated: bool = False
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.verifier.name
+
+    def __str__(self) -> str:
+        where = f" ({', '.join(self.threads)})" if self.threads else ""
+        return f"{self.name}: {self.summary}{where}"
+
+
+class Uniforms(NamedTuple):
+    """Where the randomness of one run is used."""
+
+    drafts: Any  # [γ], these draw the drafts
+    coins: Any  # [γ], these accept or reject them
+    last: list[Any]  # [γ + 1], entry i draws the token that follows i accepted drafts
+    source: Randomness  # where more can be taken
 
 
 class Rows(NamedTuple):
-    """What a verifier of one chain is given.
+    """What a verifier of one chain sees."""
 
-    Attributes
-    ----------
-    drafts : tuple of γ int
-        The drafts.
-    offered : list of γ arrays [V]
-        The laws that they are said to be drawn from.
-    wanted : list of γ + 1 arrays [V]
-        The target's laws.
-    """
-
-    drafts: Path
-    offered: list[Law]
-    wanted: list[Law]
+    tokens: Path  # γ drafts
+    draft: list[Law]  # γ distributions [V] that the drafts are said to be drawn from
+    target: list[Law]  # γ + 1 distributions [V]
 
 
+def draw(weights: Law, uniform: Any) -> int:
+    """Draw a token from weights, by inverse cumulative distribution."""
+    return int(InverseCdf.from_weights(weights).locate(np.array([uniform]))[0])
+
+
+def excess(target: Law, draft: Law) -> Law:
+    """Return what one distribution has more than another: max(target − draft, 0)."""
+    weights: Law = np.maximum(target - draft, 0 * target)
+    return weights
+
+
+def left_over(target: Law, draft: Law) -> Law:
+    """Weights of the token in place of a rejected draft; empty after wrong steps alone."""
+    rest = excess(target, draft)
+    return rest if rest.any() else target
+
+
+def normalised(weights: Law) -> Law:
+    """Divide weights by their sum."""
+    probs: Law = weights / weights.sum()
+    return probs
+
+
+def likeliest(probs: Law) -> Law:
+    """Put everything on the token of the largest probability."""
+    return one_hot(int(probs.argmax()), probs)
+
+
+def one_hot(x: int, like: Law) -> Law:
+    """Distribution of a token that is certain."""
+    probs = zeros(like.size, like)
+    probs[x] = probs[x] + 1
+    return probs
+
+
+def unchanged(probs: Law) -> Law:
+    """Return a distribution as it is."""
+    return probs
+
+
+def accepts(coin: Any, draft: Law, target: Law, x: int) -> Any:
+    """Whether draft x is accepted."""
+    return coin * draft[x] < target[x]
+
+
+def residual(rows: Rows, i: int) -> Law:
+    """Weights of the token in place of draft i."""
+    return left_over(rows.target[i], rows.draft[i])
+
+
+def bonus(rows: Rows) -> Law:
+    """Weights of the token that follows when all drafts are accepted."""
+    return rows.target[len(rows.tokens)]
+
+
+@dataclass(frozen=True, eq=False)
 class Chain(Adapter):
-    """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps.
+    """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps."""
 
-    Parameters
-    ----------
-    name : str, optional
-        What reports call it.
-    """
-
-    def __init__(self, name: str = "chain verification") -> None:
-        self.name = name
+    name: str = "chain verification"
+    uniforms: Callable[[Uniforms], Uniforms] = lambda uniforms: uniforms  # how they are used
+    drawn: Callable[[Law], Law] = unchanged  # what drafts are drawn from, from the draft model's
+    stated: Callable[[Law], Law] = unchanged  # what the verifier is told of it
+    aim: Callable[[Law], Law] = unchanged  # what it is told of the target
+    shown: Callable[[Instance, Rows], Rows] = lambda _, rows: rows  # which rows it is shown
+    accepts: Callable[[Any, Law, Law, int], Any] = accepts
+    residual: Callable[[Rows, int], Law] = residual
+    bonus: Callable[[Rows], Law] = bonus
+    draw_last: Callable[[Law, Any], int] = draw
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft γ tokens and verify them."""
-        uniforms = self.uniforms(source, instance.gamma)
-        drafts: Path = ()
+        drafts, coins, last = source(instance.gamma), source(instance.gamma), source(1)[0]
+        uniforms = self.uniforms(Uniforms(drafts, coins, [last] * (instance.gamma + 1), source))
+        tokens: Path = ()
         for uniform in uniforms.drafts:
-            law = self.proposal(instance.draft.probs(instance.prompt + drafts))
-            drafts = (*drafts, self.draw(law, uniform))
-        return self.verify(self.rows(instance, drafts), uniforms)
-
-    def uniforms(self, source: Randomness, gamma: int) -> Uniforms:
-        """Take all uniforms: one for each draft, one for each coin, one for the last token."""
-        drafts, coins, last = source(gamma), source(gamma), source(1)[0]
-        return Uniforms(drafts, coins, [last] * (gamma + 1))
-
-    def proposal(self, law: Law) -> Law:
-        """Law that a draft is drawn from, where the draft model has this law."""
-        return law
-
-    def stated(self, law: Law) -> Law:
-        """Law that the verifier is told instead: the same."""
-        return self.proposal(law)
-
-    def aim(self, law: Law) -> Law:
-        """Law that the verifier aims at, where the target model has this law."""
-        return law
-
-    def rows(self, instance: Instance, drafts: Path) -> Rows:
-        """Read both models along the drafts."""
-        contexts = [instance.prompt + drafts[:i] for i in range(len(drafts) + 1)]
-        return Rows(
-            drafts,
+            probs = self.drawn(instance.draft.probs(instance.prompt + tokens))
+            tokens = (*tokens, draw(probs, uniform))
+        contexts = [instance.prompt + tokens[:i] for i in range(len(tokens) + 1)]
+        rows = Rows(
+            tokens,
             [self.stated(instance.draft.probs(context)) for context in contexts[:-1]],
             [self.aim(instance.target.probs(context)) for context in contexts],
         )
+        return self.verify(self.shown(instance, rows), uniforms)
 
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
         """Accept drafts up to the first that is rejected, and add one token."""
-        for i, x in enumerate(rows.drafts):
-            if not self.accepts(uniforms.coins[i], rows.offered[i], rows.wanted[i], x):
+        for i, x in enumerate(rows.tokens):
+            if not self.accepts(uniforms.coins[i], rows.draft[i], rows.target[i], x):
                 token = self.draw_last(self.residual(rows, i), uniforms.last[i])
-                return (*rows.drafts[:i], token)
-        return (*rows.drafts, self.draw_last(self.bonus(rows), uniforms.last[-1]))
-
-    def accepts(self, coin: Any, offered: Law, wanted: Law, x: int) -> bool:
-        """Whether draft x is accepted."""
-        return bool(coin * offered[x] < wanted[x])
-
-    def residual(self, rows: Rows, i: int) -> Law:
-        """Weights of the token that replaces draft i; none are left after wrong steps alone."""
-        rest = excess(rows.wanted[i], rows.offered[i])
-        return rest if rest.any() else rows.wanted[i]
-
-    def bonus(self, rows: Rows) -> Law:
-        """Weights of the token that follows when all drafts are accepted."""
-        return rows.wanted[len(rows.drafts)]
-
-    def draw(self, weights: Law, uniform: Any) -> int:
-        """Draw a token from weights, by inverse cumulative distribution."""
-        return draw(weights, uniform)
-
-    def draw_last(self, weights: Law, uniform: Any) -> int:
-        """Draw the token behind the accepted drafts."""
-        return self.draw(weights, uniform)
+                return (*rows.tokens[:i], token)
+        return (*rows.tokens, self.draw_last(self.bonus(rows), uniforms.last[-1]))
 
 
+def passes(rows: Rows, i: int, weight: Any) -> Any:
+    """Probability h_i that the first i drafts of a block pass their test."""
+    if i == len(rows.tokens):
+        return weight
+    rest = excess(weight * rows.target[i], rows.draft[i]).sum()
+    return rest / (rest + 1 - weight) if rest else rest
+
+
+@dataclass(frozen=True, eq=False)
 class Block(Chain):
-    """Block verification (Sun et al. 2024, Algorithm 2), in steps.
+    """Block verification (Sun et al. 2024, Algorithm 2), in steps."""
 
-    Parameters
-    ----------
-    name : str, optional
-        What reports call it.
-    """
-
-    def __init__(self, name: str = "block verification") -> None:
-        super().__init__(name)
+    name: str = "block verification"
+    passes: Callable[[Rows, int, Any], Any] = passes
+    # weights of the token behind i accepted drafts of more
+    left: Callable[[Rows, int, Any], Law] = lambda rows, i, weight: left_over(
+        weight * rows.target[i], rows.draft[i]
+    )
 
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
         """Accept the longest part of the drafts that passes, and add one token."""
-        weights = [1 + 0 * rows.wanted[0][0]]
-        for x, offered, wanted in zip(rows.drafts, rows.offered, rows.wanted, strict=False):
-            ratio = weights[-1] * wanted[x] / offered[x] if offered[x] else weights[-1]
-            weights.append(min(ratio, 1 + 0 * ratio))
-        gamma = len(rows.drafts)
-        for i in range(gamma, 0, -1):
-            if uniforms.coins[i - 1] < self.passes(rows, i, weights[i]):
-                left = self.bonus(rows) if i == gamma else self.left(rows, i, weights[i])
-                return (*rows.drafts[:i], self.draw_last(left, uniforms.last[i]))
-        left = self.left(rows, 0, weights[0]) if gamma else self.bonus(rows)
-        return (self.draw_last(left, uniforms.last[0]),)
-
-    def passes(self, rows: Rows, i: int, weight: Any) -> Any:
-        """Probability h_i that the first i drafts pass their test."""
-        if i == len(rows.drafts):
-            return weight
-        rest = excess(weight * rows.wanted[i], rows.offered[i]).sum()
-        return rest / (rest + 1 - weight) if rest else rest
-
-    def left(self, rows: Rows, i: int, weight: Any) -> Law:
-        """Weights of the token that follows i accepted drafts, of more."""
-        rest = excess(weight * rows.wanted[i], rows.offered[i])
-        return rest if rest.any() else rows.wanted[i]
+        weights: list[Any] = [1]
+        for x, draft, target in zip(rows.tokens, rows.draft, rows.target, strict=False):
+            weights.append(min(weights[-1] * target[x] / draft[x] if draft[x] else weights[-1], 1))
+        gamma = len(rows.tokens)
+        i = gamma
+        while i > 0 and not uniforms.coins[i - 1] < self.passes(rows, i, weights[i]):
+            i -= 1
+        left = self.bonus(rows) if i == gamma else self.left(rows, i, weights[i])
+        return (*rows.tokens[:i], self.draw_last(left, uniforms.last[i]))
 
 
+@dataclass(frozen=True, eq=False)
 class Loop(Chain):
-    """Chain verification again and again, until there are γ + 1 tokens.
+    """Chain verification again and again, until there are γ + 1 tokens."""
 
-    Parameters
-    ----------
-    name : str, optional
-        What reports call it.
-    """
-
-    def __init__(self, name: str = "decoding loop") -> None:
-        super().__init__(name)
+    name: str = "decoding loop"
+    # the source of each step
+    streams: Callable[[Randomness, int], Iterable[Randomness]] = lambda source, _: itertools.repeat(
+        source
+    )
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode γ + 1 tokens, with as many drafts in each step as can be used."""
@@ -196,24 +230,22 @@ class Loop(Chain):
                 break
         return tokens
 
-    def streams(self, source: Randomness, gamma: int) -> Iterator[Randomness]:
-        """Give the source of each step."""
-        return itertools.repeat(source)
+
+def draw_siblings(draft: Law, uniforms: Any) -> list[int]:
+    """Draw the drafts of a node."""
+    return [draw(draft, uniform) for uniform in uniforms]
 
 
+@dataclass(frozen=True, eq=False)
 class Siblings(Adapter):
-    """Recursive rejection of k drafts of the next token, in steps; a bonus follows an accepted one.
+    """Recursive rejection of k drafts of the next token, with a bonus, in steps."""
 
-    Parameters
-    ----------
-    name : str, optional
-        What reports call it.
-    """
-
+    name: str = "recursive rejection"
     max_tokens = 2
-
-    def __init__(self, name: str = "recursive rejection") -> None:
-        self.name = name
+    drafts: Callable[[Law, Any], list[int]] = draw_siblings
+    coins: Callable[[Randomness, int], Any] = lambda source, k: source(k)
+    # the distribution to aim at when a draft is rejected
+    left: Callable[[Law, Law], Law] = lambda target, draft: normalised(left_over(target, draft))
 
     def supports(self, instance: Instance) -> bool:
         """Whether there are several drafts."""
@@ -221,49 +253,13 @@ class Siblings(Adapter):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draw k drafts and verify them."""
-        k = instance.k
-        law, wanted = instance.draft.probs(instance.prompt), instance.target.probs(instance.prompt)
-        drafts, offered = self.drafts(law, source(k))
-        coins, last = self.coins(source, k), source(1)[0]
-        for x, coin, seen in zip(drafts, coins, offered, strict=True):
-            if coin * seen[x] < wanted[x]:
+        draft, target = (
+            model.probs(instance.prompt) for model in (instance.draft, instance.target)
+        )
+        drafts = self.drafts(draft, source(instance.k))
+        coins, last = self.coins(source, instance.k), source(1)[0]
+        for x, coin in zip(drafts, coins, strict=True):
+            if accepts(coin, draft, target, x):
                 return (x, draw(instance.target.probs((*instance.prompt, x)), last))
-            wanted = self.left(wanted, seen)
-        return (draw(wanted, last),)
-
-    def drafts(self, law: Law, uniforms: Any) -> tuple[list[int], list[Law]]:
-        """Draw the drafts, and state the law of each given those before it."""
-        return [draw(law, uniform) for uniform in uniforms], [law] * len(uniforms)
-
-    def coins(self, source: Randomness, k: int) -> Any:
-        """Take a coin for each draft."""
-        return source(k)
-
-    def left(self, wanted: Law, offered: Law) -> Law:
-        """Law that is left to aim at when a draft is rejected."""
-        rest = excess(wanted, offered)
-        return normalised(rest) if rest.any() else wanted
-
-
-def draw(law: Law, uniform: Any) -> int:
-    """Draw a token from a law."""
-    return int(InverseCdf.from_weights(law).locate(np.array([uniform]))[0])
-
-
-def excess(wanted: Law, offered: Law) -> Law:
-    """Return what a law has more than another: max(wanted − offered, 0)."""
-    weights: Law = np.maximum(wanted - offered, 0 * wanted)
-    return weights
-
-
-def normalised(weights: Law) -> Law:
-    """Divide weights by their sum."""
-    law: Law = weights / weights.sum()
-    return law
-
-
-def one_hot(x: int, like: Law) -> Law:
-    """Law of a token that is certain."""
-    law = zeros(like.size, like)
-    law[x] = law[x] + 1
-    return law
+            target = self.left(target, draft)
+        return (draw(target, last),)

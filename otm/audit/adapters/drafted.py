@@ -1,0 +1,202 @@
+"""What adapters put around verifiers: drafts from the very distributions that these are then shown.
+
+A verifier of one chain gets its rows here, many runs of a kernel become one batch, a selection rule
+gets the drafts that its plan is for, and whatever is returned is read as tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Law, read_only
+from otm._core.checks import Drafts
+from otm._core.sampling import InverseCdf
+from otm._core.tensors import to_host
+from otm.audit.adapter import Adapter, Instance, Source
+from otm.coupling.build import PlanBuilder
+from otm.coupling.plan import TransportPlan
+from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
+from otm.models.stateless import StatelessModel
+from otm.models.table import TableModel
+from otm.problem import Problem
+
+PADDING = -1
+
+
+def is_exact(source: Randomness) -> bool:
+    """Whether a source returns symbolic uniforms, and all probabilities must be fractions."""
+    return source(0).dtype == object
+
+
+def draw_chain(instance: Instance, source: Randomness) -> Path:
+    """Draw a chain of γ drafts, a uniform each: exact with symbolic uniforms, fast with floats."""
+    drafts: Path = ()
+    uniforms, exact = source(instance.gamma), is_exact(source)
+    for i in range(instance.gamma):
+        cdf = _cdf(instance.draft, instance.prompt + drafts, exact)
+        drafts = (*drafts, int(cdf.locate(uniforms[i : i + 1])[0]))
+    return drafts
+
+
+def chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Law, Law]:
+    """Return the target's probs [γ + 1, V] and the draft's [γ, V] along a chain of drafts.
+
+    Target row i follows the prompt and i drafts.  Both are copies: a verifier may write into them.
+    """
+    target, draft = _chain_probs(instance, drafts, exact)
+    return target.copy(), draft.copy()
+
+
+class InFloats(StatelessModel):
+    """A table of fractions as a model in floats."""
+
+    def __init__(self, table: TableModel) -> None:
+        self.vocabulary = table.vocabulary
+        self._table = table
+
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Distribution of the token that follows a context: array [V]."""
+        return _probs(self._table, context, False)
+
+
+def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, StatelessModel]:
+    """Target and draft model, in fractions or in floats."""
+    if is_exact(source):
+        return instance.target, instance.draft
+    return InFloats(instance.target), InFloats(instance.draft)
+
+
+@lru_cache(maxsize=4096)
+def _probs(model: TableModel, context: tuple[int, ...], exact: bool) -> Law:
+    probs = model.probs(context)
+    return probs if exact else read_only(probs.astype(np.float64))
+
+
+@lru_cache(maxsize=4096)
+def _cdf(model: TableModel, context: tuple[int, ...], exact: bool) -> InverseCdf:
+    return InverseCdf.from_weights(_probs(model, context, exact))
+
+
+@lru_cache(maxsize=4096)
+def _chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Law, Law]:
+    prefixes = [instance.prompt + drafts[:i] for i in range(len(drafts) + 1)]
+    target = np.array([_probs(instance.target, prefix, exact) for prefix in prefixes])
+    draft = np.array([_probs(instance.draft, prefix, exact) for prefix in prefixes[:-1]])
+    return target, draft
+
+
+def as_tokens(result: Any) -> Path:
+    """Read the tokens [n] of a list, an array or a tensor; −1 at the end is padding.
+
+    Of a tuple (tokens, number accepted) one token more than accepted counts.  Anything else is
+    returned as it is: the audit reports it.
+    """
+    if isinstance(result, tuple) and len(result) == 2 and np.ndim(to_host(result[0])) == 1:
+        tokens, accepted = (np.asarray(to_host(part)) for part in result)
+        if accepted.size != 1 or accepted.dtype.kind not in "iu":
+            return result
+        return tuple(tokens[: int(accepted.item()) + 1].tolist())
+    array = np.asarray(to_host(result))
+    if array.ndim != 1:
+        return result  # type: ignore[no-any-return]
+    tokens = array.tolist()
+    while tokens and tokens[-1] == PADDING:
+        tokens.pop()
+    return tuple(tokens)
+
+
+BatchVerifier = Callable[[Any, Any, Any, Any], Any]
+"""From the target's probs [B, γ + 1, V], the draft's [B, γ, V], drafts [B, γ] and uniforms [B, m]
+to what `as_tokens` reads of each run.  With K chains the first three have an axis K after B."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batched(Adapter):
+    """Sampled drafts around a verifier of batches of chains, as kernels are."""
+
+    verify: BatchVerifier
+    name: str
+    uniforms: Callable[[int, int], int]  # from γ and K to the number m for one run
+    several: bool = False
+    exact: bool = False
+    repeatable: bool = True
+
+    def supports(self, instance: Instance) -> bool:
+        """Any number of chains if it is for several, and otherwise one."""
+        return self.several or instance.k == 1
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draft, then verify."""
+        return self._run(instance, [source])[0]
+
+    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
+        """Draft for each run, then verify all of them together."""
+        return self._run(instance, [Source(row) for row in uniforms])
+
+    def _run(self, instance: Instance, sources: Sequence[Randomness]) -> list[Path]:
+        drafts = [[draw_chain(instance, source) for _ in range(instance.k)] for source in sources]
+        exact = is_exact(sources[0])
+        rows = [[chain_probs(instance, chain, exact) for chain in chains] for chains in drafts]
+        target, draft = (
+            np.array([[both[part] for both in chains] for chains in rows]) for part in (0, 1)
+        )
+        tokens = np.array(drafts, dtype=np.int64)
+        count = self.uniforms(instance.gamma, instance.k)
+        uniforms = np.array([source(count) for source in sources])
+        if not self.several:
+            target, draft, tokens = target[:, 0], draft[:, 0], tokens[:, 0]
+        return [as_tokens(row) for row in self.verify(target, draft, tokens, uniforms)]
+
+
+def seed_of(uniforms: npt.NDArray[np.float64]) -> int:
+    """Turn the first of some uniforms into a seed for generators of others."""
+    return int(uniforms.flat[0] * 2**53)
+
+
+class SelectionRule(Adapter):
+    """A rule from problems to plans, with drafts from the distribution that its plan asks for."""
+
+    max_tokens = 1
+
+    def __init__(self, rule: PlanBuilder, name: str | None = None) -> None:
+        self.name = str(name or getattr(rule, "__name__", type(rule).__name__))
+        self._rule = rule
+        self._plan = lru_cache(maxsize=64)(self._build)
+
+    def _build(self, instance: Instance, exact: bool) -> tuple[TransportPlan, Drafts, InverseCdf]:
+        """Build the plan, the drafts that can be drawn, and what draws them."""
+        draft, target = (
+            _probs(model, instance.prompt, exact) for model in (instance.draft, instance.target)
+        )
+        plan = self._rule(Problem(draft, target, instance.k))
+        drafts, probabilities = zip(*plan.drafts.tuples(), strict=True)
+        return plan, np.array(drafts), InverseCdf.from_weights(np.array(probabilities))
+
+    def supports(self, instance: Instance) -> bool:
+        """Any number of drafts for one token."""
+        return instance.gamma == 1
+
+    def drafted(self, instance: Instance, source: Randomness) -> Path:
+        """Tell which drafts `output` draws from a source."""
+        _, drafts, cdf = self._plan(instance, is_exact(source))
+        return tuple(drafts[cdf.locate(source(1))[0]].tolist())
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draft, then select."""
+        plan, drafts, cdf = self._plan(instance, is_exact(source))
+        drawn = drafts[cdf.locate(source(1))[0]]
+        return (int(plan.select(drawn, source(plan.uniforms_per_selection)).token),)
+
+    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Path]:
+        """All rows at once."""
+        plan, drafts, cdf = self._plan(instance, False)
+        rest = uniforms[:, 1 : 1 + plan.uniforms_per_selection]
+        drawn = drafts[cdf.locate(uniforms[:, 0])]
+        return [(token,) for token in plan.select(drawn, rest).token.tolist()]

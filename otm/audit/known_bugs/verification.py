@@ -1,0 +1,285 @@
+"""Wrong steps of a verification: the test of a draft, what replaces it, and the bonus token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import Law
+from otm.audit.adapter import Adapter, Instance
+from otm.audit.known_bugs.steps import (
+    Chain,
+    KnownBug,
+    Rows,
+    Uniforms,
+    accepts,
+    draw,
+    excess,
+    left_over,
+    likeliest,
+    normalised,
+    one_hot,
+    residual,
+    unchanged,
+)
+from otm.decoding.reading import Path
+
+
+def _two_coins(uniforms: Uniforms) -> Uniforms:
+    more = uniforms.source(len(uniforms.coins))
+    return uniforms._replace(coins=list(zip(uniforms.coins, more, strict=True)))
+
+
+def _without(x: int, weights: Law) -> Law:
+    left: Law = np.where(np.arange(weights.size) == x, 0 * weights, weights)
+    return left if left.any() else weights
+
+
+ACCEPTANCE = (
+    KnownBug(
+        Chain("u ≤ ratio", accepts=lambda coin, draft, target, x: coin * draft[x] <= target[x]),
+        mistake="u <= ratio",
+        summary="A draft is accepted if u ≤ t(x)/d(x), so that u = 0 accepts what the target never "
+        "produces.",
+        threads=("sgl-project/sglang #35771", "vllm-project/vllm-ascend #11985"),
+        isolated=True,
+    ),
+    KnownBug(
+        Chain(
+            "draft and target swapped",
+            accepts=lambda coin, draft, target, x: coin * target[x] < draft[x],
+            residual=lambda rows, i: left_over(rows.draft[i], rows.target[i]),
+        ),
+        mistake="draft and target swapped",
+        summary="The ratio and the residual take the draft distribution for the target's.",
+        threads=("feifeibear/LLMSpeculativeSampling #36",),
+    ),
+    KnownBug(
+        Chain(
+            "ratio to the largest probability",
+            accepts=lambda coin, draft, target, x: coin * target.max() < target[x],
+        ),
+        mistake="acceptance without the draft distribution",
+        summary="A draft is accepted with probability t(x)/max t, whatever its draft probability.",
+        threads=("1bit-MONSTER/1bit-MONSTER #637",),
+    ),
+    KnownBug(
+        Chain(
+            "equal tokens pass",
+            uniforms=_two_coins,  # a token sampled from the target is x with probability t(x)
+            accepts=lambda coins, draft, target, x: (
+                coins[1] < target[x] or accepts(coins[0], draft, target, x)
+            ),
+        ),
+        mistake="two chances for a draft",
+        summary="A draft that equals a token sampled from the target is accepted before the ratio "
+        "test, which then gives it a second chance.",
+        threads=("alibaba/rtp-llm #521", "alibaba/rtp-llm #1295"),
+    ),
+    KnownBug(
+        Chain(
+            "acceptance thresholds",  # 1/2 stands for the threshold of a single token and of a sum
+            accepts=lambda coin, draft, target, x: 2 * target[x] >= 1 or coin < 2 * target[x],
+            residual=lambda rows, i: excess(
+                rows.target[i], one_hot(rows.tokens[i], rows.target[i])
+            ),
+        ),
+        mistake="lossy acceptance",
+        summary="Thresholds below one raise the target probabilities that drafts are accepted by.",
+        threads=("sgl-project/sglang #7702",),
+    ),
+    KnownBug(
+        Chain(
+            "typical acceptance",  # 1/4 stands for a threshold that depends on the entropy
+            accepts=lambda coin, draft, target, x: 4 * target[x] >= 1,
+            residual=lambda rows, i: likeliest(rows.target[i]),
+        ),
+        mistake="lossy acceptance",
+        summary="A draft is accepted if the target gives it enough probability, and otherwise "
+        "replaced by the likeliest token.",
+        threads=("vllm-project/vllm #5015", "vllm-project/vllm #5131"),
+    ),
+    KnownBug(
+        Chain(
+            "draft probability underflows",  # 1/3 stands for the smallest number of half precision
+            accepts=lambda coin, draft, target, x: (
+                (target[x] > 0 and 3 * draft[x] < 1) or accepts(coin, draft, target, x)
+            ),
+        ),
+        mistake="low precision",
+        summary="A small draft probability is rounded to zero, the ratio is infinite, and the "
+        "draft is accepted whatever the coin says.",
+        threads=("lablup/mlxcel #992",),
+    ),
+    KnownBug(
+        Chain(
+            "target row overwritten",
+            accepts=lambda coin, draft, target, x: False,  # coin < 0, which replaced t(x)
+            residual=lambda rows, i: _without(rows.tokens[i], rows.target[i]),
+        ),
+        mistake="target distribution overwritten",
+        summary="The residual is computed in place, before the coin is compared with the target's "
+        "probability of the draft, which is then 0.",
+        threads=("vllm-project/vllm-ascend #2881",),
+    ),
+)
+
+
+def _not_normalised(weights: Law, uniform: Any) -> int:
+    place = np.searchsorted(weights.cumsum(), uniform, side="right")
+    return min(int(place), weights.size - 1)
+
+
+def _softmax(rows: Rows, i: int) -> Law:
+    return np.array([Fraction(math.exp(r)) for r in normalised(residual(rows, i))])
+
+
+def _uniform(rows: Rows, i: int) -> Law:
+    """1/4 stands for the smallest number of half precision."""
+    rest = residual(rows, i)
+    return rest if (4 * rest >= 1).any() else 0 * rest + 1
+
+
+def _without_last(probs: Law) -> Law:
+    return normalised(_without(probs.size - 1, probs)) if probs[:-1].any() else one_hot(0, probs)
+
+
+RESIDUAL = (
+    KnownBug(
+        Chain(
+            "residual of the next row",
+            residual=lambda rows, i: left_over(rows.target[i + 1], rows.draft[i]),
+        ),
+        mistake="residual of the wrong row",
+        summary="The residual takes the target's distribution at the position after the rejected "
+        "draft.",
+    ),
+    KnownBug(
+        Chain("no residual", residual=lambda rows, i: rows.target[i]),
+        mistake="no residual",
+        summary="A rejected draft is replaced by a token drawn from the target itself.",
+        threads=("ShopeeLLM/Spec-RL #14", "eth-sri/language-model-arithmetic #14"),
+    ),
+    KnownBug(
+        Chain(
+            "likeliest token of the residual",
+            residual=lambda rows, i: likeliest(residual(rows, i)),
+        ),
+        mistake="residual not sampled",
+        summary="A rejected draft is replaced by the likeliest token of the residual.",
+    ),
+    KnownBug(
+        Chain("residual not clamped", residual=lambda rows, i: abs(rows.target[i] - rows.draft[i])),
+        mistake="missing clamp",
+        summary="The residual counts tokens that the draft model prefers as if the target did.",
+    ),
+    KnownBug(
+        Chain("residual not normalised", draw_last=_not_normalised),
+        mistake="unnormalised residual",
+        summary="The residual is not divided by its sum, and what is missing falls on the last "
+        "token.",
+    ),
+    KnownBug(
+        Chain("softmax of the residual", residual=_softmax),
+        mistake="unnormalised residual",
+        summary="The residual is normalised by a softmax, which gives every token a part of it.",
+        threads=("huggingface/transformers #28508",),
+    ),
+    KnownBug(
+        Chain("uniform where the residual is empty", residual=_uniform),
+        mistake="empty residual",
+        summary="Where draft and target are too close for their precision, 0/0 is replaced by the "
+        "uniform distribution.",
+        threads=("jaymody/speculative-sampling #5", "duoan/TorchCode #16"),
+    ),
+    KnownBug(
+        Chain(
+            "residual on the draft vocabulary",
+            drawn=_without_last,
+            stated=_without_last,
+            residual=lambda rows, i: _without(rows.target[i].size - 1, residual(rows, i)),
+        ),
+        mistake="draft vocabulary smaller",
+        summary="The residual leaves out the tokens that the draft model does not know.",
+    ),
+)
+
+
+def _bonus_from_the_draft(instance: Instance, rows: Rows) -> Rows:
+    last = instance.draft.probs(instance.prompt + rows.tokens)
+    return rows._replace(target=[*rows.target[:-1], last])
+
+
+class _EndDrawnAgain(Chain):
+    def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
+        tokens = super().verify(rows, uniforms)
+        end = rows.target[0].size - 1
+        if tokens[:-1] != rows.tokens or tokens[-2:-1] != (end,):
+            return tokens
+        return (*tokens[:-2], draw(rows.target[len(tokens) - 2], uniforms.last[0]))
+
+
+def _padded(instance: Instance, rows: Rows) -> Rows:
+    """End with −1, which every coin accepts: its draft probability is 0."""
+    tokens = (*rows.tokens[:-1], -1)
+    last = instance.target.probs(instance.prompt + tokens)
+    return Rows(tokens, [*rows.draft[:-1], 0 * rows.draft[-1]], [*rows.target[:-1], last])
+
+
+BONUS = (
+    KnownBug(
+        Chain("bonus from the draft model", shown=_bonus_from_the_draft),
+        mistake="bonus from the wrong distribution",
+        summary="Behind drafts that are all accepted comes a token of the draft model.",
+    ),
+    KnownBug(
+        Chain("bonus of the row before", bonus=lambda rows: rows.target[len(rows.tokens) - 1]),
+        mistake="bonus from the wrong position",
+        summary="The bonus is drawn from the target's distribution at the last draft's own "
+        "position, as by a cache that lacks this draft.",
+        threads=("vllm-project/vllm #9730",),
+    ),
+    KnownBug(
+        _EndDrawnAgain("accepted end token drawn again"),
+        mistake="end of the sequence",
+        summary="An end token, here the last of the vocabulary, that ends drafts which are all "
+        "accepted is replaced by another sample of the target.",
+        threads=("huggingface/transformers #28508",),
+    ),
+    KnownBug(
+        Chain("padding accepted", shown=_padded),
+        mistake="padding accepted",
+        summary="A chain that ends early is padded with −1, and the padding is verified like a "
+        "draft and accepted.",
+        threads=("flashinfer-ai/flashinfer #879", "vllm-project/vllm #46533"),
+    ),
+)
+
+
+def _equality(name: str, drawn: Callable[[Law], Law]) -> Chain:
+    """Sample a token from the target, and accept the draft if it is this token."""
+    return Chain(
+        name,
+        uniforms=lambda used: used._replace(last=[*used.coins, used.last[-1]]),
+        drawn=drawn,
+        accepts=lambda coin, draft, target, x: draw(target, coin) == x,
+        residual=lambda rows, i: rows.target[i],  # the same uniform draws the same token again
+    )
+
+
+SUSPECTED: tuple[Adapter, ...] = (
+    _equality("equality with a token of the target", unchanged),
+    _equality("greedy drafts and equality", likeliest),
+    Chain(
+        "sampled drafts judged as certain",
+        accepts=lambda coin, draft, target, x: coin < target[x],
+        residual=lambda rows, i: excess(rows.target[i], one_hot(rows.tokens[i], rows.target[i])),
+    ),
+)
+"""They reject more drafts than they need to, but output the target's distribution.
+
+Suspected in ml-explore/mlx-swift-lm #459, z-lab/dflash #74 and vllm-project/vllm #40651."""
