@@ -29,20 +29,14 @@ from functools import partial
 
 from otm._core.numbers import as_positive
 from otm._core.text import shown
-from otm.decoding.checks import (
-    as_end,
-    as_prompts,
-    as_sampling,
-    check_models,
-    check_room,
-)
+from otm.decoding.checks import as_end, check_draft, check_task
 from otm.decoding.hypotheses import EMPTY, Beam, Block, best_continuations
 from otm.decoding.loop import Prompts
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Seconds
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 
 
@@ -145,17 +139,8 @@ def beam_search(
     >>> [beam_search(model, [[2]], w, max_tokens=2).hypotheses[0][0].tokens for w in (1, 2)]
     [(0, 0), (1, 1)]
     """
-    reader = Reader(target, as_sampling(sampling))
-    return _search(
-        reader,
-        None,
-        prompts,
-        width=width,
-        draft_width=width,
-        gamma=0,
-        max_tokens=max_tokens,
-        eos_token_id=eos_token_id,
-    )
+    options = {"max_tokens": max_tokens, "eos_token_id": eos_token_id}
+    return _search(Reader(target, sampling), None, prompts, width, width, gamma=0, **options)
 
 
 def speculative_beam_search(
@@ -227,29 +212,19 @@ def speculative_beam_search(
     (8, 2)
     """
     u = 2 * as_positive(width, "width") if draft_width is None else draft_width
-    if not isinstance(draft, LanguageModel):
-        raise InvalidInputError(f"the draft is a {type(draft).__name__}; give a LanguageModel")
-    reader = Reader(target, as_sampling(sampling))
-    drafter = Reader(draft, as_sampling(sampling if draft_sampling is None else draft_sampling))
-    return _search(
-        reader,
-        drafter,
-        prompts,
-        width=width,
-        draft_width=u,
-        gamma=gamma,
-        max_tokens=max_tokens,
-        eos_token_id=eos_token_id,
-    )
+    check_draft(draft, LanguageModel)
+    drafter = Reader(draft, sampling if draft_sampling is None else draft_sampling)
+    options = {"gamma": gamma, "max_tokens": max_tokens, "eos_token_id": eos_token_id}
+    return _search(Reader(target, sampling), drafter, prompts, width, u, **options)
 
 
 def _search(
     target: Reader,
     draft: Reader | None,
     prompts: Prompts,
-    *,
     width: int,
     draft_width: int,
+    *,
     gamma: int,
     max_tokens: int,
     eos_token_id: int | Collection[int] | None,
@@ -257,10 +232,7 @@ def _search(
     """Search with a speculative beam, or without drafts."""
     begun = time.perf_counter()
     partner = None if draft is None else draft.model
-    check_models(target.model, partner)
-    given = as_prompts(prompts, target.model.vocabulary)
-    limit = as_positive(max_tokens, "max_tokens")
-    check_room(target.model, partner, given, limit)
+    given, limit = check_task(target.model, partner, prompts, max_tokens)
     ends = as_end(eos_token_id, target.model.vocabulary)
     w, u = as_positive(width, "width"), as_positive(draft_width, "draft_width")
     most = as_gamma(gamma)

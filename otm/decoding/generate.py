@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Unpack
 
 from otm.coupling.build import PlanBuilder
-from otm.decoding.branching import Branching
-from otm.decoding.checks import as_prompts, as_sampling, check_models
-from otm.decoding.drafting import Drafter, ModelDrafter
+from otm.decoding.checks import as_prompts, check_draft, check_models
+from otm.decoding.drafting import Branching, Drafter, ModelDrafter
 from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
-from otm.decoding.verification import Verifier, verify_chain
-from otm.decoding.verifiers import chain_verifier, tree_verifier
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.decoding.verification import Verifier, chain_verifier, tree_verifier, verify_chain
+from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 
 CHAINS = 8
@@ -221,11 +219,8 @@ def _as_drafter(
 ) -> Drafter:
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
-        return ModelDrafter(draft, branching, as_sampling(chosen))
-    if not isinstance(draft, Drafter):
-        raise InvalidInputError(
-            f"the draft is a {type(draft).__name__}; give a LanguageModel or a Drafter"
-        )
+        return ModelDrafter(draft, branching, chosen)
+    check_draft(draft, LanguageModel, Drafter)
     if sampling is not None:
         raise InvalidParameterError(
             "`draft_sampling` is given beside a drafter, which has its own; give it there"

@@ -25,7 +25,7 @@ import numpy as np
 
 from otm._core.numbers import as_integer, as_positive
 from otm._core.text import shown
-from otm.decoding.analysis.choosing_gamma import best_gamma
+from otm.decoding.analysis import best_gamma
 from otm.decoding.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import is_exact
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import to_host
-from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.errors import InvalidDistributionError
 from otm.models.base import LanguageModel, Session
 
@@ -41,9 +41,9 @@ class Reader:
     as far as it agrees.  The cache changes no probs but by the model's own rounding.
     """
 
-    def __init__(self, model: LanguageModel, sampling: SamplingParameters) -> None:
+    def __init__(self, model: LanguageModel, sampling: SamplingParameters | None = None) -> None:
         self.model = model
-        self.sampling = sampling
+        self.sampling = as_sampling(sampling)
         self.seconds = 0.0  # spent in the model so far
         self.calls = 0  # its forward passes so far
         self._session: Session | None = None

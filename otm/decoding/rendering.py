@@ -1,4 +1,4 @@
-"""Traces and statistics of decoding as text: what was drafted, what became of it, what it cost.
+"""Traces of decoding as text: what was drafted, and what became of it.
 
 A trace looks like [leviathan2023]_, Figure 1, and for several drafts like [sun2023]_, Figure 3.
 What became of a token is said by marks, and again by colours where these are wanted, so that no
@@ -15,13 +15,11 @@ References
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TextIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from otm.decoding.reading import Path
-from otm.decoding.trace import Generation, Step
+from otm.decoding.trace import Step
 from otm.errors import InvalidInputError
 
 Decode = Callable[[Sequence[int]], str]
@@ -86,7 +84,7 @@ def render_trace(
     width : int, optional
         Characters of a line, for which the text so far is shortened.
     colour : bool, optional
-        Whether to add colours, as ANSI escape sequences; see `wants_colour`.
+        Whether to add colours, as ANSI escape sequences.
 
     Yields
     ------
@@ -187,58 +185,6 @@ def trace_legend(*, colour: bool = False) -> str:
         _Part("token of the target", TARGETS),
     ]
     return "".join(part.shown(colour) for part in parts)
-
-
-def statistics(generations: Mapping[str, Generation]) -> str:
-    """Write a table that compares ways of decoding; the speed-up is over the first."""
-    if not generations:
-        raise InvalidInputError("there is no generation to compare; give at least one")
-    first = next(iter(generations.values()))
-    # tokens per run and sequence is the block efficiency; "accepted" is a share of the drafts that
-    # were verified; – is a mean of nothing
-    rows = [
-        ["", "", "target", "tokens", "", "draft", "target", "other", "tokens", "speed-"],
-        ["", "tokens", "runs", "per run", "accepted", "s", "s", "s", "per s", "up"],
-    ]
-    for name, generation in generations.items():
-        seconds = generation.seconds
-        rows.append(
-            [
-                name,
-                f"{generation.tokens}",
-                f"{len({step.call for step in generation.steps})}",
-                _or_dash(f"{generation.block_efficiency:.2f}"),
-                _or_dash(f"{generation.acceptance_rate:.2f}"),
-                f"{seconds.draft:.2f}",
-                f"{seconds.target:.2f}",
-                f"{seconds.other:.2f}",
-                _or_dash(f"{_speed(generation):.1f}"),
-                _or_dash(f"{_speed(generation) / _speed(first):.2f}×"),
-            ]
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            text.ljust(size) if i == 0 else text.rjust(size)
-            for i, (text, size) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
-
-
-def wants_colour(file: TextIO) -> bool:
-    """Whether to write colours into a file: a terminal, no ``NO_COLOR``, and not ``TERM=dumb``."""
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return wanted and file.isatty()
-
-
-def _speed(generation: Generation) -> float:
-    """Tokens per second; NaN if nothing was done."""
-    return generation.tokens / generation.seconds.total if generation.steps else math.nan
-
-
-def _or_dash(number: str) -> str:
-    return "–" if number.startswith("nan") else number
 
 
 def _printable(text: str) -> str:

@@ -15,7 +15,7 @@ from otm._core.distribution import as_law, to_exact
 from otm._core.numbers import as_integer, as_vocabulary
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
-from otm.models.stateless import StatelessModel
+from otm.models.base import StatelessModel
 
 LARGEST_TABLE = 2**20
 """Most fractions of a table that is drawn at random."""
@@ -120,6 +120,42 @@ class TableModel(StatelessModel):
                 weights[int(rng.integers(vocabulary))] += 1
                 laws[context] = [Fraction(weight, sum(weights)) for weight in weights]
         return cls(laws)
+
+
+class UniformModel(StatelessModel):
+    """The uniform law after every context, the weakest drafter that there is.
+
+    It drafts tokens at random, "which guarantees some improvement (although very small) for all
+    models" ([leviathan2023]_, section 3.6).
+
+    Parameters
+    ----------
+    vocabulary : int
+        Number of tokens, from 1 to 2^24.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is no such number.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> UniformModel(4).probs((2, 0)).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = as_vocabulary(vocabulary)
+        self._law = read_only(np.full(self.vocabulary, 1 / self.vocabulary))
+
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the distribution of the token that follows a context: array [V]."""
+        return self._law
 
 
 def _check_contexts(table: Any) -> None:

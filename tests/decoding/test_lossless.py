@@ -15,11 +15,15 @@ from otm._core.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
 from otm.coupling.build import PLANS
 from otm.decoding import autoregressive, spectr, speculative, stream
-from otm.decoding.branching import Branching
-from otm.decoding.drafting import DraftNode, ModelDrafter, Randomness
+from otm.decoding.drafting import Branching, DraftNode, ModelDrafter, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
+from otm.decoding.verification import (
+    TargetProbs,
+    Verifier,
+    spectr_verifier,
+    verify_chain,
+    verify_traversal,
+)
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing.sequences import (

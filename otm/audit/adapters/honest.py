@@ -12,7 +12,7 @@ from otm._core.sampling import InverseCdf
 from otm.audit.adapter import Instance
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.models.stateless import StatelessModel
+from otm.models.base import StatelessModel
 from otm.models.table import TableModel
 
 

@@ -16,11 +16,9 @@ from otm.audit.adapters.batched import Batched
 from otm.audit.adapters.honest import models_for
 from otm.coupling.build import PlanBuilder
 from otm.decoding import ModelDrafter, speculative, stream
-from otm.decoding.branching import Branching
-from otm.decoding.drafting import Randomness
+from otm.decoding.drafting import Branching, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verification import plan_of_tree
-from otm.decoding.verifiers import tree_verifier
+from otm.decoding.verification import plan_of_tree, tree_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.rules import named

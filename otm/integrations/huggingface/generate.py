@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from otm.coupling.build import PlanBuilder
-from otm.decoding.branching import Branching, as_branching
-from otm.decoding.drafting import ModelDrafter
+from otm.decoding.drafting import Branching, ModelDrafter, as_branching
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.trace import Generation
-from otm.decoding.verifiers import tree_verifier
+from otm.decoding.verification import tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface.arguments import (
     as_endings,

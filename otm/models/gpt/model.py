@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import operator
 from collections.abc import Mapping
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from otm._core.numbers import check_name
+from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import InvalidInputError
+from otm.files import file_label
 from otm.files.opening import AnyPath, as_path
 from otm.files.writing import check_place
 from otm.models.base import LanguageModel, Session
-from otm.models.gpt.config import GPTConfig
-from otm.models.gpt.files import read_weights, write_weights
 from otm.models.gpt.session import GPTSession
-from otm.models.gpt.transformer import Transformer
+from otm.models.gpt.transformer import GPTConfig, Transformer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+HEADER = "otm.gpt"
 
 SHIPPED = ("target", "large", "medium", "small")
 """Names of the models in this package, from the largest on."""
@@ -222,3 +227,35 @@ def load(name: str = "target") -> GPT:
     weights = files("otm.models.gpt") / "weights" / f"{name}.safetensors"
     with as_file(weights) as path:
         return GPT.load(path)
+
+
+def read_weights(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """Read sizes and weights, in float32 on the CPU."""
+    torch, safetensors = require("torch"), require("safetensors")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            sizes = (file.metadata() or {}).get(HEADER)
+            if sizes is None:
+                raise ValueError(f"its header has no {HEADER!r}")
+            config = GPTConfig(**json.loads(sizes))
+            names = list(file.keys())
+            if len(names) != config.tensors:
+                raise ValueError(f"{len(names)} tensors instead of {config.tensors}")
+            return config, {name: file.get_tensor(name).to(torch.float32) for name in names}
+    except (OSError, safetensors.SafetensorError, ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"{path.name} is no file of a GPT ({error!s:.160}); give "
+            "one that GPT.save or otm.models.gpt.train has written"
+        ) from error
+
+
+def write_weights(path: Path, config: GPTConfig, weights: dict[str, Tensor]) -> None:
+    """Write sizes and weights as safetensors."""
+    safetensors = require("safetensors")
+    from safetensors.torch import save_file
+
+    contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
+    try:
+        save_file(contiguous, path, metadata={HEADER: json.dumps(dataclasses.asdict(config))})
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise InvalidInputError(f"{file_label(path)} cannot be written: {error!s:.160}") from None

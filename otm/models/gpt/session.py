@@ -28,7 +28,7 @@ class GPTSession(Session):
 
     def __init__(self, network: Transformer, rows: int) -> None:
         self._network = network
-        self._rows = CachedRows(rows)
+        self._rows = CachedRows(rows, network.config.context_length)
         self._cache = self._new_cache(0, 0)
 
     def append(self, tokens: Rows) -> Tensor:
@@ -62,7 +62,11 @@ class GPTSession(Session):
     def _read(self, tokens: Rows) -> Any:
         """Read tokens; returns what the last block makes of them [R, L, width], by place."""
         torch = require("torch")
-        self._check(tokens)
+        largest, vocabulary = int(tokens.max(initial=-1)), self._network.config.vocabulary
+        if largest >= vocabulary:
+            raise InvalidInputError(
+                f"token {largest}; this model has the tokens 0 to {vocabulary - 1}"
+            )
         order, starts = self._rows.order, self._rows.lengths
         self._rows.append(tokens)
         ends = self._rows.lengths
@@ -122,23 +126,6 @@ class GPTSession(Session):
             return attention(q, keys, values, mask)
 
         return attend
-
-    def _check(self, tokens: Rows) -> None:
-        config, held = self._network.config, self._rows.lengths
-        if tokens.ndim != 2 or len(tokens) != len(held):
-            return  # refused by the rows themselves
-        longest = int((held + (tokens >= 0).sum(1)).max(initial=0))
-        if longest > config.context_length:
-            raise InvalidInputError(
-                f"a row would have {longest:,} tokens; this model reads at most "
-                f"{config.context_length:,}: keep fewer, or go on from the last ones in a new "
-                "session"
-            )
-        largest = int(tokens.max(initial=-1))
-        if largest >= config.vocabulary:
-            raise InvalidInputError(
-                f"token {largest}; this model has the tokens 0 to {config.vocabulary - 1}"
-            )
 
     def _grow(self, slots: int) -> None:
         """Make room for all places and so many slots."""

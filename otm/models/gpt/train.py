@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 from otm.files.writing import check_place
-from otm.models.gpt.config import GPTConfig
 from otm.models.gpt.model import GPT
+from otm.models.gpt.transformer import GPTConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,12 +11,9 @@ import inspect
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from otm.errors import InvalidParameterError
-from otm.models.cached_rows import Copies
-
-Indices = npt.NDArray[np.int64]
+from otm.models.cached_rows import Copies, Indices
 
 STORED = "DynamicLayer", "DynamicSlidingWindowLayer"
 """Layers of transformers that hold keys and values of each token, and nothing else."""
@@ -84,8 +81,7 @@ class LayerStorage:
         needed = self._window
         if storage is None:
             storage = new.new_empty((0, 0, new.shape[1], new.shape[3]))
-        if needed.places > storage.shape[0] or needed.end > storage.shape[1]:
-            storage = _grown(storage, needed.places, needed.end)
+        storage = _with_space(storage, needed.places, needed.end)
         storage[_on(new, needed.write)] = new.transpose(1, 2)
         return storage, storage[_on(new, needed.show)].transpose(1, 2)
 
@@ -96,9 +92,8 @@ class LayerStorage:
         import torch
 
         sources, destinations, slots = (torch.as_tensor(c, device=self.keys.device) for c in copies)
-        if capacity > self.keys.shape[0]:
-            self.keys = _grown(self.keys, capacity, 0)
-            self.values = _grown(self.values, capacity, 0)
+        self.keys = _with_space(self.keys, capacity, 0)
+        self.values = _with_space(self.values, capacity, 0)
         self.keys[destinations, slots] = self.keys[sources, slots]
         self.values[destinations, slots] = self.values[sources, slots]
 
@@ -107,9 +102,11 @@ class LayerStorage:
         return self._seen
 
 
-def _grown(storage: Any, places: int, slots: int) -> Any:
-    """Return a larger storage of the same contents; twice the slots, so that it is done rarely."""
+def _with_space(storage: Any, places: int, slots: int) -> Any:
+    """Return a storage of the same contents; if larger, of twice the slots, to grow rarely."""
     held = storage.shape
+    if places <= held[0] and slots <= held[1]:
+        return storage
     if slots > held[1]:
         slots = max(slots, 2 * held[1])
     # in memory heads come before slots, as the kernels of attention like it

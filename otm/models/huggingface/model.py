@@ -11,8 +11,7 @@ from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
 from otm.models.huggingface.cache import new_cache
-from otm.models.huggingface.session import CachedSession, RereadingSession
-from otm.models.huggingface.source import Sources
+from otm.models.huggingface.session import CachedSession, RereadingSession, Sources
 
 LIMITS = "max_position_embeddings", "max_target_positions"
 """What configurations call the most tokens of a row."""
