@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.resources import files
 from typing import Annotated, Any, TextIO
 
 import numpy as np
@@ -34,6 +33,7 @@ from otm.errors import InvalidInputError
 from otm.models import LanguageModel, NGramModel, load
 from otm.models import decode as text_of
 from otm.models.gpt.model import SHIPPED
+from otm.models.gpt.train import default_text
 from otm.rules import names
 
 NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
@@ -130,14 +130,14 @@ def _ways(
     **options: Any,
 ) -> dict[str, Callable[..., Generation]]:
     """All ways to decode, by name, as functions of `max_tokens`; each has been tried."""
-    ways = {
-        f"speculative, {rule}": partial(speculative, *models, prompts, rule=rule, **options)
-        for rule in names("verifier", several=False)
+    plain = {name: value for name, value in options.items() if name != "gamma"}
+    ways: dict[str, Callable[..., Generation]] = {
+        "autoregressive": partial(autoregressive, models[0], prompts, **plain)
     }
+    for rule in names("verifier", several=False):
+        ways[f"speculative, {rule}"] = partial(speculative, *models, prompts, rule=rule, **options)
     for rule, k in itertools.product(rules, counts):
         ways[_spectr(rule, k)] = partial(spectr, *models, prompts, rule=rule, k=k, **options)
-    del options["gamma"]
-    ways = {"autoregressive": partial(autoregressive, models[0], prompts, **options), **ways}
     for way in ways.values():
         way(max_tokens=2)  # refuses what is wrong before the work, and warms up
     return ways
@@ -150,8 +150,7 @@ def _spectr(rule: str, k: int) -> str:
 def _load(name: str) -> LanguageModel:
     """Load a shipped model, or fit an n-gram model to the shipped text."""
     if name in NGRAMS:
-        text = files("otm.models") / "data" / "king_james_bible_excerpt.txt"
-        tokens = np.frombuffer(text.read_bytes(), np.uint8)
+        tokens = np.frombuffer(default_text(), np.uint8)
         return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
     model = load(check_name("model", name, SHIPPED + NGRAMS))
     import torch

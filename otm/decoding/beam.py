@@ -26,6 +26,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from otm._core.numbers import as_positive
 from otm._core.text import shown
@@ -139,7 +140,7 @@ def beam_search(
     >>> [beam_search(model, [[2]], w, max_tokens=2).hypotheses[0][0].tokens for w in (1, 2)]
     [(0, 0), (1, 1)]
     """
-    options = {"max_tokens": max_tokens, "eos_token_id": eos_token_id}
+    options: Any = {"max_tokens": max_tokens, "eos_token_id": eos_token_id}
     return _search(Reader(target, sampling), None, prompts, width, width, gamma=0, **options)
 
 
@@ -214,7 +215,7 @@ def speculative_beam_search(
     u = 2 * as_positive(width, "width") if draft_width is None else draft_width
     check_draft(draft, LanguageModel)
     drafter = Reader(draft, sampling if draft_sampling is None else draft_sampling)
-    options = {"gamma": gamma, "max_tokens": max_tokens, "eos_token_id": eos_token_id}
+    options: Any = {"gamma": gamma, "max_tokens": max_tokens, "eos_token_id": eos_token_id}
     return _search(Reader(target, sampling), drafter, prompts, width, u, **options)
 
 

@@ -83,14 +83,10 @@ class PromptLookup(Drafter):
     [(3, 9, 2)]
     """
 
+    seconds: float = 0.0  # spent on looking up so far
+
     def __init__(self, max_ngram: int = 3) -> None:
         self.max_ngram = as_positive(max_ngram, "max_ngram")
-        self._seconds = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent on looking up so far."""
-        return self._seconds
 
     def draft(
         self,
@@ -107,7 +103,7 @@ class PromptLookup(Drafter):
             for token in self._copy(context, depth):
                 certain = SparseProbs.from_support(np.array([token]), np.ones(1))
                 node = extend(node, certain, token)
-        self._seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - begun
         return roots
 
     def _copy(self, context: Context, depth: int) -> list[int]:
@@ -183,6 +179,8 @@ class NonAutoregressiveDrafter(Drafter):
     [(1, 2)]
     """
 
+    seconds: float = 0.0  # spent in the heads so far
+
     def __init__(
         self, heads: Heads, vocabulary: int | None = None, branching: Branching = 1
     ) -> None:
@@ -193,12 +191,6 @@ class NonAutoregressiveDrafter(Drafter):
                 f"heads = {shown(heads)}; give a function from contexts and a number to SparseProbs"
             )
         self._heads = heads
-        self._seconds = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent in the heads so far."""
-        return self._seconds
 
     def draft(
         self,
@@ -220,7 +212,7 @@ class NonAutoregressiveDrafter(Drafter):
             return roots
         begun = time.perf_counter()
         rows = self._heads([contexts[b] for b in drafting], max(depths))
-        self._seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - begun
         _check_heads(rows, len(drafting))
         for b, row in zip(drafting, rows, strict=True):
             level = [roots[b]]

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from otm.decoding.reading import Path
+from otm.decoding.reading import Path, common_length
 from otm.decoding.trace import Step
 from otm.errors import InvalidInputError
 
@@ -149,10 +149,7 @@ def _draft(path: Path, step: Step, decode: Decode) -> list[_Part]:
     Drafts behind an end token are neither: nobody knows what would have become of them.
     """
     accepted = step.output[: step.accepted]
-    agreed = next(
-        (i for i, (x, y) in enumerate(zip(path, accepted, strict=False)) if x != y),
-        min(len(path), len(accepted)),
-    )
+    agreed = common_length(path, accepted)
     rest = () if agreed == len(step.output) else path[agreed:]
     return [
         _Part(_printable(decode(path[:agreed])), ACCEPTED),

@@ -98,11 +98,6 @@ class GPTConfig:
         return shapes
 
     @property
-    def tensors(self) -> int:
-        """Number of tensors of weights."""
-        return 2 + len(BLOCK) * self.layers
-
-    @property
     def size(self) -> int:
         """Number of weights in all."""
         return sum(map(math.prod, self.shapes.values()))
@@ -114,6 +109,8 @@ class Transformer:
     def __init__(self, config: GPTConfig, weights: Mapping[str, Tensor]) -> None:
         torch = require("torch")
         self.config = config
+        self.vocabulary = config.vocabulary
+        self.context_length: int | None = config.context_length
         given = {name: tuple(weight.shape) for name, weight in weights.items()}
         if wrong := sorted(given.items() ^ config.shapes.items()):
             name = wrong[0][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -87,32 +88,24 @@ class Sources:
         return tensor[torch.as_tensor(owners, device=tensor.device)]
 
 
+@dataclass(eq=False)
 class HuggingFaceSession(Session):
-    """What sessions with and without a cache share; `owners` [R] are the sources of the rows.
+    """What sessions with and without a cache share."""
 
-    `vocabulary` is how many logits are returned, `room` the largest number of tokens of a row.
-    """
+    _model: Any
+    _sources: Sources | None
+    _owners: Indices  # [R]: the sources of the rows
+    _vocabulary: int  # how many logits are returned
+    _most: int | None  # tokens of a row
 
-    def __init__(
-        self,
-        model: Any,
-        sources: Sources | None,
-        owners: Indices,
-        vocabulary: int,
-        room: int | None,
-    ) -> None:
-        self._model = model
-        self._sources = sources
-        self._owners = owners
-        self._vocabulary = vocabulary
-        self._room = room
+    def __post_init__(self) -> None:
         self._device = self._model.get_input_embeddings().weight.device
         arguments = inspect.signature(self._model.forward).parameters
-        self._takes_positions = "position_ids" in arguments and sources is None
+        self._takes_positions = "position_ids" in arguments and self._sources is None
         self._last = {"logits_to_keep": 1} if "logits_to_keep" in arguments else {}
 
     def _run(self, tokens: Rows, **arguments: Any) -> Any:
-        """Run the model; what it reads at the padding is of no account."""
+        """Run the model; what it reads at the padding does not matter."""
         import torch
 
         name = "input_ids" if self._sources is None else "decoder_input_ids"
@@ -125,9 +118,9 @@ class HuggingFaceSession(Session):
 class CachedSession(HuggingFaceSession):
     """A session that reads each token once."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._rows = CachedRows(len(self._owners), self._room)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._rows = CachedRows(len(self._owners), self._most)
         self._cache, self._layers = new_cache(self._model)
         self._cross: tuple[Indices, Any] = self._owners[:0], None
 
@@ -205,8 +198,8 @@ class CachedSession(HuggingFaceSession):
 class RereadingSession(HuggingFaceSession, TokenRows):
     """A session without a cache: it keeps tokens, and reads them all again."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         TokenRows.__init__(self, len(self._owners))
 
     def append(self, tokens: Rows) -> Any:
@@ -227,7 +220,7 @@ class RereadingSession(HuggingFaceSession, TokenRows):
     def read(self, tokens: Rows) -> None:
         """Keep further tokens of each row."""
         TokenRows.read(self, tokens)
-        check_length(max(map(len, self.rows), default=0), self._room)
+        check_length(max(map(len, self.rows), default=0), self._most)
 
     def keep(self, rows: Indices, lengths: Indices) -> None:
         """Rewind."""
