@@ -42,6 +42,19 @@ NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
 CHAINS = [1, 4, 8]
 RULES = ["k-Seq", "optimal", "traversal"]
 
+COLUMNS = (
+    "way",
+    "tokens",
+    "runs",
+    "tokens/run",
+    "accepted",
+    "draft s",
+    "target s",
+    "other s",
+    "tokens/s",
+    "speed-up",
+)
+
 STEPS_SHOWN = 6
 """Steps of SpecTr that are traced; one takes as many lines as it has drafts."""
 
@@ -184,26 +197,16 @@ def statistics(generations: Mapping[str, Generation]) -> str:
     """
     if not generations:
         raise InvalidInputError("there is no generation to compare; give at least one")
-    rows: list[dict[str, str]] = []
+    rows: list[list[str]] = []
     first = math.nan
     for name, generation in generations.items():
-        seconds = generation.seconds
-        speed = generation.tokens / seconds.total if generation.steps else math.nan
+        speed = generation.tokens / generation.seconds.total if generation.steps else math.nan
         first = first if rows else speed
-        numbers = {
-            "tokens": f"{generation.tokens}",
-            "runs": f"{_runs(generation)}",
-            "tokens/run": f"{generation.block_efficiency:.2f}",
-            "accepted": f"{generation.acceptance_rate:.2f}",
-            "draft s": f"{seconds.draft:.2f}",
-            "target s": f"{seconds.target:.2f}",
-            "other s": f"{seconds.other:.2f}",
-            "tokens/s": f"{speed:.1f}",
-            "speed-up": f"{speed / first:.2f}×",
-        }
-        shown = {key: "–" if text.startswith("nan") else text for key, text in numbers.items()}
-        rows.append({"": name} | shown)
-    return text_table([*rows[0]], [[*row.values()] for row in rows])
+        ratios = generation.block_efficiency, generation.acceptance_rate
+        numbers = *ratios, *dataclasses.astuple(generation.seconds), speed, speed / first
+        texts = ("–" if math.isnan(number) else f"{number:.2f}" for number in numbers)
+        rows.append([name, f"{generation.tokens}", f"{_runs(generation)}", *texts])
+    return text_table(COLUMNS, rows)
 
 
 def _document(name: str, generation: Generation) -> dict[str, Any]:

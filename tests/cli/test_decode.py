@@ -213,8 +213,8 @@ def test_the_table_compares_with_its_first_row() -> None:
     edges = [match.start() for match in re.finditer("-+", line)][1:]
     assert all(row[edge - 1] == " " != row[edge] for row in (first, *rows) for edge in edges)
     assert [row.split() for row in rows] == [
-        ["alone", "2", "2", "1.00", "–", "2.00", "4.00", "2.00", "0.2", "1.00×"],
-        ["drafts", "2", "1", "2.00", "0.50", "1.00", "2.00", "1.00", "0.5", "2.00×"],
+        ["alone", "2", "2", "1.00", "–", "2.00", "4.00", "2.00", "0.25", "1.00"],
+        ["drafts", "2", "1", "2.00", "0.50", "1.00", "2.00", "1.00", "0.50", "2.00"],
     ]
 
 

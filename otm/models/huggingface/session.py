@@ -6,6 +6,7 @@ import copy
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,6 @@ class Sources:
             )
         self._hidden = outputs[0]
         self.count = len(self._hidden)
-        self._cross: Any = None
 
     def of(self, owners: Indices) -> dict[str, Any]:
         """Return arguments of the model for rows with these sources, without a cache."""
@@ -60,8 +60,6 @@ class Sources:
 
     def cross_attention(self, owners: Indices) -> Any:
         """Return a cache of the keys and values of sources, for rows with these."""
-        if self._cross is None:
-            self._cross = self._attend()
         cross = copy.copy(self._cross)
         cross.layers = [copy.copy(layer) for layer in self._cross.layers]
         for layer in cross.layers:
@@ -69,7 +67,8 @@ class Sources:
             layer.values = self._select(layer.values, owners)
         return cross
 
-    def _attend(self) -> Any:
+    @cached_property
+    def _cross(self) -> Any:
         """Let the decoder read one token, whichever, so that its layers look at the sources."""
         import torch
         from transformers import DynamicCache, EncoderDecoderCache
