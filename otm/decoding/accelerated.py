@@ -40,7 +40,7 @@ class AcceleratedDrafter(Drafter):
 
     Notes
     -----
-    If d drafts are missing, the inner drafter is asked for at most d − 1, since the draft model
+    If d drafts are missing, the inner drafter drafts at most d − 1, since the draft model
     adds a token.  By induction on d the chain has the draft model's distribution: what the verifier
     returns has it if the model goes on from there (`verification`), and going on is the same task
     with smaller d.

@@ -9,9 +9,8 @@ and c are fractions, or whole numbers beside a fraction, the result is exact; ot
 float64.  All results hold at α = 1, where the printed formulas are 0/0.
 
 Two things in the paper are not to be copied.  Corollary 3.6 writes E(min(p, q)) for the mean of
-Σ_x min(p(x), q(x)).  And appendix A.5 quotes improvements of 2.5, 3.1, 3.6 and 5 for standard
-sampling at c = 0.015, where Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79 from the printed α and the
-best γ: more than the rounding of α explains.
+Σ_x min(p(x), q(x)).  Appendix A.5 quotes improvements of 2.5, 3.1, 3.6 and 5 at c = 0.015, where
+Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79: more than the rounding of the printed α explains.
 """
 
 from __future__ import annotations
@@ -300,7 +299,7 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
 
     For c = 0 it is the paper's 1/(1 − α), the mean number of tokens from a block and the bound on
     Theorem 3.8 for all γ.  With a cost, the α/(1 − α) drafts of a block on average take their time,
-    and it is 1/(1 − α + α c).  No draft is wasted, but all are still verified.
+    and it is 1/(1 − α + α c).
 
     Parameters
     ----------

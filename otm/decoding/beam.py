@@ -105,7 +105,7 @@ def beam_search(
     eos_token_id : int or collection of int, optional
         Tokens that finish a hypothesis.
     sampling : SamplingParameters, optional
-        From the model's scores to the laws whose probabilities count: with a temperature other than
+        From the model's scores to the probabilities that count: with a temperature other than
         1, or truncated, these are not the model's own.
 
     Returns
@@ -160,10 +160,10 @@ def speculative_beam_search(
     """Find the beams of `beam_search` with fewer runs of the target ([leviathan2023]_, A.4).
 
     The draft model continues the beam, from the target's scores on, by γ steps of beam search of
-    width u.  One run of the target gives its laws after all hypotheses that were in one of these
-    beams.  With these laws the target's own search goes on, for as many steps as they suffice: it
-    makes another step if all unfinished hypotheses of its beam were drafted, and ends the block at
-    the first beam that has others, or behind step γ + 1.  So every run makes at least one step.
+    width u.  One run of the target gives its distributions after all hypotheses that were in one
+    of these beams.  With these the target's own search goes on, for as many steps as they suffice:
+    it makes another step if all unfinished hypotheses of its beam were drafted, and ends the block
+    at the first beam that has others, or after step γ + 1.  So every run makes at least one step.
 
     Parameters
     ----------
@@ -182,8 +182,8 @@ def speculative_beam_search(
     -------
     Beams
         The hypotheses of `beam_search`, in the same order and with the same scores.  Of a model
-        whose laws round differently from batch to batch, two hypotheses of all but equal score may
-        change places.
+        whose probabilities round differently from batch to batch, two hypotheses of all but equal
+        score may change places.
 
     Raises
     ------
@@ -256,17 +256,17 @@ def _search(
             depths = {b: min(most, limit - 1 - length) for b, length in block.lengths.items()}
             ahead = list(beams)
             for depth in range(max(depths.values())):
-                wanted = {b: growing(ahead[b]) for b in depths if depth < depths[b]}
-                law = block.read(draft, wanted, first=depth == 0, whole=False)
-                for b in wanted:
-                    ahead[b] = best_continuations(ahead[b], partial(law, b), u, ends)
+                level = {b: growing(ahead[b]) for b in depths if depth < depths[b]}
+                probs = block.read(draft, level, first=depth == 0, whole=False)
+                for b in level:
+                    ahead[b] = best_continuations(ahead[b], partial(probs, b), u, ends)
                     drafted[b] |= growing(ahead[b])
-        law = block.read(target, drafted, first=True, whole=True)
+        probs = block.read(target, drafted, first=True, whole=True)
         for b, known in drafted.items():
             calls += 1
             left = known
-            while left and left <= known:  # the laws after all of them are known
-                beams[b] = best_continuations(beams[b], partial(law, b), w, ends)
+            while left and left <= known:  # the distributions after all of them are known
+                beams[b] = best_continuations(beams[b], partial(probs, b), w, ends)
                 steps += 1
                 left = growing(beams[b])
         block = Block(given, [growing(beam) for beam in beams], block)

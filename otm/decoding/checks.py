@@ -23,7 +23,7 @@ def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
     """Return prompts as tuples of tokens, at least one in each."""
     try:
         rows = [np.asarray(to_host(prompt)) for prompt in prompts]
-    except Exception as reason:  # whatever foreign objects raise when asked for their entries
+    except Exception as reason:  # whatever foreign objects raise
         raise InvalidInputError(
             f"the prompts are a {type(prompts).__name__} that does not hold rows of tokens "
             f"({shown(reason)}); give a sequence of sequences of token ids"
@@ -170,8 +170,8 @@ def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Pa
         for path in paths:
             if len(path) > depth:
                 raise InvalidDraftsError(
-                    f"the drafter returned a path of {len(path)} drafts where it was asked for at "
-                    f"most {depth}"
+                    f"the drafter returned a path of {len(path)} drafts where at most {depth} "
+                    "are allowed"
                 )
             if path and not (min(path) >= 0 and max(path) < vocabulary):
                 raise InvalidDraftsError(

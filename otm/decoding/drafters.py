@@ -38,7 +38,7 @@ Heads = Callable[[Sequence[Context], int], Sequence[Sequence[SparseProbs]]]
 i-th token after the context, whatever comes between."""
 
 LONGEST_COPY = 2**10
-"""Most tokens that are copied at once, whatever number is asked for."""
+"""Most tokens that are copied at once."""
 
 
 class PromptLookup(Drafter):
@@ -107,7 +107,7 @@ class PromptLookup(Drafter):
         return roots
 
     def _copy(self, context: Context, depth: int) -> list[int]:
-        """Return as many tokens as asked for, up to a limit, or none at all."""
+        """Return `depth` tokens, fewer above the limit, or none at all."""
         if depth == 0:
             return []
         ids = np.array(context, dtype=np.int64)

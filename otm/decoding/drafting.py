@@ -292,8 +292,8 @@ def as_branching(branching: Any) -> Branching:
     paths = math.prod(counts)
     if paths > MAX_PATHS:
         raise ProblemTooLargeError(
-            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MAX_PATHS:,} can be asked "
-            "for, and few models gain from more than a hundred"
+            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MAX_PATHS:,} are "
+            "allowed, and few models gain from more than a hundred"
         )
     return counts if isinstance(branching, tuple) else counts[0]
 

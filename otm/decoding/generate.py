@@ -78,7 +78,7 @@ def speculative(
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
     rule : {"chain", "block"}, optional
-        Accept drafts up to the first that is rejected (Algorithm 1), or judge them together, which
+        Accept drafts up to the first that is rejected (Algorithm 1), or verify them together, which
         accepts at least as much on average ([sun2024block]_).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
@@ -88,7 +88,7 @@ def speculative(
     Returns
     -------
     Generation
-        The new tokens, whose law is that of `autoregressive`, and all steps.
+        The new tokens, distributed as those of `autoregressive`, and all steps.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def spectr(
     rule : str or callable, optional
         How one of the drafts of a node is selected: the name of a rule for i.i.d. drafts, such as
         "k-Seq" or "optimal" (`tree_rules` lists them); a function from a `Problem` to a
-        plan, such as a lenient one; or "traversal", which judges whole paths, from the leaves to
+        plan, such as a lenient one; or "traversal", which verifies whole paths, from the leaves to
         the root ([weng2025]_).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
@@ -158,7 +158,7 @@ def spectr(
     Returns
     -------
     Generation
-        The new tokens, whose law is that of `autoregressive` if the rule is lossless, and all
+        The new tokens, distributed as those of `autoregressive` if the rule is lossless, and all
         steps.
 
     Raises

@@ -113,7 +113,7 @@ def stream(
     InvalidDraftsError
         While decoding, if a drafter returns no such trees, or drafts that it cannot have drawn.
     InvalidUniformsError
-        While decoding, if a source of uniforms returns others than were asked for.
+        While decoding, if a source of uniforms returns something else than m uniforms.
 
     Examples
     --------

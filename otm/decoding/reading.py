@@ -35,7 +35,7 @@ class _Row(NamedTuple):
 
 
 class Reader:
-    """A model that is asked for the probs after contexts and paths, and reads only new tokens.
+    """The probs of a model after contexts and paths; only new tokens are read.
 
     Each sequence names the earlier one that it continues; the row of it that agrees longest is kept
     as far as it agrees.  The cache changes no probs but by the model's own rounding.
@@ -82,17 +82,17 @@ class Reader:
         self._rows = rows
 
         if not whole:
-            asked = [r for r, row in enumerate(rows) if paths[row.owner]]
-            last = [len(rows[r].context) + len(rows[r].path) - 1 - kept[r] for r in asked]
-            found = self._probs(scores[asked, last]) if asked else []
-            ends = {(rows[r].owner, rows[r].path): p for r, p in zip(asked, found, strict=True)}
+            ending = [r for r, row in enumerate(rows) if paths[row.owner]]
+            last = [len(rows[r].context) + len(rows[r].path) - 1 - kept[r] for r in ending]
+            found = self._probs(scores[ending, last]) if ending else []
+            ends = {(rows[r].owner, rows[r].path): p for r, p in zip(ending, found, strict=True)}
             return lambda b, path: ends[b, path]
         places: dict[tuple[int, Path], tuple[int, int]] = {}
         for r, (row, start) in enumerate(zip(rows, kept, strict=True)):
             known = len(row.context) - 1 - start
             for i in range(max(-known, 0), len(row.path) + 1):
                 places.setdefault((row.owner, row.path[:i]), (r, known + i))
-        # computed when asked for, since perhaps few of them are needed
+        # computed when called, since perhaps few of them are needed
         return lambda b, path: self._probs(scores[places[b, path]][None])[0]
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:

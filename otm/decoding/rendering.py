@@ -1,10 +1,9 @@
 """Traces of decoding as text: what was drafted, and what became of it.
 
 A trace looks like [leviathan2023]_, Figure 1, and for several drafts like [sun2023]_, Figure 3.
-What became of a token is said by marks, and again by colours where these are wanted, so that no
-trace depends on seeing these: a bar ends the text so far (faint), accepted drafts are plain
-(green), [rejected drafts] stand in brackets (red), +tokens of the target+ between plus signs
-(blue).
+Marks say what became of a token, and optional colours say it again: a bar ends the text so far
+(faint), accepted drafts are plain (green), [rejected drafts] stand in brackets (red), +tokens of
+the target+ between plus signs (blue).
 
 References
 ----------
@@ -53,7 +52,7 @@ class _Part(NamedTuple):
     kind: _Kind
 
     def shown(self, colour: bool) -> str:
-        """Write with its marks, and in its colour if wanted."""
+        """Write with its marks, and in its colour."""
         marked = self.kind.before + self.text + self.kind.after if self.text else ""
         return f"\x1b[{self.kind.colour}m{marked}\x1b[0m" if colour and marked else marked
 
@@ -124,8 +123,8 @@ def render_trace(
         so_far[step.sequence] = before + step.output
         name = f"{step.sequence}:{step.call}" if len(so_far) > 1 else f"{step.call}"
         parts = _output_parts(step, decode)
-        room = width - LABEL - 1 - sum(len(part.shown(colour=False)) for part in parts)
-        context = _ending(_printable(decode(before)), max(room, LEAST_CONTEXT))
+        space = width - LABEL - 1 - sum(len(part.shown(colour=False)) for part in parts)
+        context = _ending(_printable(decode(before)), max(space, LEAST_CONTEXT))
         line = [_Part(context, CONTEXT), *parts]
         yield f"{name:>{LABEL - 1}} " + "".join(part.shown(colour) for part in line)
         if len(step.drafts) > 1:

@@ -1,6 +1,6 @@
 """The protocol of language models: read tokens, say what may follow each of them.
 
-A model is asked through a `Session`, which holds rows of tokens that it has read, and with them
+A model is used through a `Session`, which holds rows of tokens that it has read, and with them
 whatever lets it go on cheaply, such as keys and values.  A loop does two things with a session:
 it appends tokens, and it keeps a prefix of some rows.
 """

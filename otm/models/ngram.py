@@ -14,8 +14,8 @@ of different tokens seen after a context h, and h' is h without its first token:
 
   where all orders but the highest have for c(h w) the number of different tokens before h w.
 
-The law of a single token is interpolated with the uniform law, and a context that does not occur
-has the law of the next shorter one.
+The distribution of a single token is interpolated with the uniform one, and a context that does not
+occur has the distribution of the next shorter one.
 
 References
 ----------
@@ -110,7 +110,7 @@ class NGramCounts:
 
 Smoothing = Callable[[NGramCounts, Counts], tuple[Counts, Counts]]
 """From a table and the counts [..., V] after contexts to what is kept of these, and to what is
-reserved [..., 1] for the law of the next lower order."""
+reserved [..., 1] for the next lower order."""
 
 
 class NGramModel(StatelessModel):
@@ -138,7 +138,7 @@ class NGramModel(StatelessModel):
         self._tables = tables[1:]
         self._smoothing = smoothing
         uniform = UniformModel(self.vocabulary).probs(())
-        self._unigram_law = read_only(self._interpolate(tables[0], [], uniform))
+        self._unigram_probs = read_only(self._interpolate(tables[0], [], uniform))
 
     @classmethod
     def witten_bell(
@@ -253,18 +253,18 @@ class NGramModel(StatelessModel):
             If the contexts are no token ids below V.
         """
         ids = as_ids(contexts, 0, self.vocabulary)
-        laws = self._unigram_law
+        probs = self._unigram_probs
         for table in self._tables[: ids.shape[-1]]:
-            laws = self._interpolate(table, ids, laws)
-        return np.broadcast_to(laws, (*ids.shape[:-1], self.vocabulary))
+            probs = self._interpolate(table, ids, probs)
+        return np.broadcast_to(probs, (*ids.shape[:-1], self.vocabulary))
 
     def _interpolate(self, table: NGramCounts, contexts: npt.ArrayLike, lower: Counts) -> Counts:
-        """Share out what is reserved by the lower law, which is all that an unseen context has."""
+        """Share out what is reserved by the lower order; an unseen context has nothing else."""
         kept, reserved = self._smoothing(table, table.following(contexts))
         total = kept.sum(axis=-1, keepdims=True)
         reserved = np.where(total + reserved > 0, reserved, 1)
-        laws: Counts = (kept + reserved * lower) / (total + reserved)
-        return laws
+        probs: Counts = (kept + reserved * lower) / (total + reserved)
+        return probs
 
 
 def _witten_bell(table: NGramCounts, counts: Counts) -> tuple[Counts, Counts]:

@@ -109,13 +109,13 @@ class GPTSession(Session):
         return network.hidden(ids, turns, attend)
 
     def _grow(self, slots: int) -> None:
-        """Make room for all places and so many slots."""
-        _, _, places, _, room, _ = self._cache.shape
-        if self._rows.capacity > places or slots > room:
-            if slots > room:
-                room = min(max(slots, 2 * room, LEAST_SLOTS), self._network.config.context_length)
+        """Grow the cache to all places and so many slots."""
+        _, _, places, _, held, _ = self._cache.shape
+        if self._rows.capacity > places or slots > held:
+            if slots > held:
+                held = min(max(slots, 2 * held, LEAST_SLOTS), self._network.config.context_length)
             old = self._cache
-            self._cache = self._new_cache(max(self._rows.capacity, places), room)
+            self._cache = self._new_cache(max(self._rows.capacity, places), held)
             self._cache[:, :, : old.shape[2], :, : old.shape[4]] = old
 
     def _new_cache(self, places: int, slots: int) -> Any:

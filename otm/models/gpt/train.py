@@ -208,7 +208,7 @@ def train(
 def loss(model: GPT, tokens: Tensor) -> float:
     """Mean of −log P(byte | bytes before it), in nats, over windows of the context's length.
 
-    Windows do not overlap; nothing is asked about the first byte of each.
+    Windows do not overlap; the first byte of each is not scored.
     """
     torch = require("torch")
     embedding = model.weights["embedding"]

@@ -86,7 +86,7 @@ class LayerStorage:
         return storage, storage[_on(new, needed.show)].transpose(1, 2)
 
     def copy(self, capacity: int, copies: Copies) -> None:
-        """Copy slots from place to place, after making room for so many places."""
+        """Copy slots from place to place, after growing to so many places."""
         if not (self.is_initialized and copies.slots.size):
             return
         import torch
