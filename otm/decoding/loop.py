@@ -131,8 +131,9 @@ def stream(
     end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
     reader = Reader(target, options.get("sampling"))
-    cut = _Cut(limit, end, as_stop(options.get("stop")))
-    return _Loop(reader, drafter, verifier, as_policy(gamma), cut).steps(given, sources)
+    stop = as_stop(options.get("stop"))
+    loop = _Loop(reader, drafter, verifier, as_policy(gamma), limit, end, stop)
+    return loop.steps(given, sources)
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,9 @@ class _Loop:
     drafter: Drafter | None
     verifier: Verifier
     policy: GammaPolicy
-    cut: _Cut
+    limit: int
+    end: frozenset[int]
+    stop: Callable[[Sequence[int]], bool] | None
 
     def steps(self, prompts: Sequence[Context], sources: Sequence[Randomness]) -> Iterator[Step]:
         """Step with all sequences that are not finished, until all are."""
@@ -155,15 +158,13 @@ class _Loop:
             begun = self.clock()
             contexts = [prompts[b] + new[b] for b in running]
             gammas = [as_gamma(self.policy(history[b])) for b in running]
-            most = [
-                min(g, self.cut.limit - len(new[b]) - 1)
-                for b, g in zip(running, gammas, strict=True)
-            ]
+            left = [self.limit - len(new[b]) - 1 for b in running]
+            depths = list(map(min, gammas, left))
             uniforms = [sources[b] for b in running]
             trees = [DraftNode() for _ in running]
             if self.drafter is not None:
-                trees = self.drafter.draft(contexts, most, parents, uniforms)
-            paths = as_paths(trees, most, self.reader.model.vocabulary)
+                trees = self.drafter.draft(contexts, depths, parents, uniforms)
+            paths = as_paths(trees, depths, self.reader.model.vocabulary)
             probs = self.reader.read(contexts, paths, parents, whole=True)
             target_probs = (partial(probs, i) for i in range(len(trees)))
             outputs = verify_batch(self.verifier, trees, target_probs, uniforms)
@@ -198,17 +199,8 @@ class _Loop:
         draft = 0.0 if self.drafter is None else self.drafter.seconds
         return np.array([time.perf_counter(), draft, self.reader.seconds])
 
-
-@dataclass(frozen=True)
-class _Cut:
-    """Where an output ends for other reasons than a rejected draft."""
-
-    limit: int
-    end: frozenset[int]
-    stop: Callable[[Sequence[int]], bool] | None
-
-    def __call__(self, before: Path, output: Path) -> tuple[Path, FinishReason | None]:
-        """Cut the output behind new tokens off at the first ending."""
+    def cut(self, before: Path, output: Path) -> tuple[Path, FinishReason | None]:
+        """Cut the output after new tokens off at the first ending, and say which it is."""
         for i, token in enumerate(output, start=1):
             if token in self.end:
                 return output[:i], "eos"

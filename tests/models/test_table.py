@@ -76,7 +76,7 @@ def test_floats_and_fractions_stay_what_they_are() -> None:
         ({(): [-1, 2]}, r"context \(\)"),
         (None, "the table is a NoneType"),
         ({(): [1.0], 0: [1.0]}, "a row after 0; a context must be a tuple"),
-        ({(): [1.0], ("a",): [1.0]}, r"a law after \('a',\); a context must be a tuple"),
+        ({(): [1.0], ("a",): [1.0]}, r"a row after \('a',\); a context must be a tuple"),
     ],
 )
 def test_bad_tables_are_refused(laws: Any, match: str) -> None:

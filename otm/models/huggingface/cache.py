@@ -30,25 +30,30 @@ class Window(NamedTuple):
     end: int  # number of slots that the storage must have
     write: tuple[Any, Any]  # [R, L]: index of the new tokens in the storage
     show: tuple[Any, Any]  # [R, N + L]: index of what the model sees, in its order
+    arguments: dict[str, Any]  # what tells the model of padding on the left, if there is any
 
 
-def window(capacity: int, places: Indices, lengths: Indices, new: int, device: Any) -> Window:
-    """Return the window for rows at places [R] with lengths [R] that read up to `new` tokens each.
+def window(
+    capacity: int, places: Indices, lengths: Indices, counts: Indices, device: Any
+) -> Window:
+    """Return the window for rows at places [R] with lengths [R] that read counts [R] of tokens.
 
     `capacity` is the number of places that the storage must have.
     """
     import torch
 
     past = int(lengths.max())
-    end = past + new
+    end = past + int(counts.max())
     if (lengths == past).all():
         rows: Any = slice(0, len(places))
         if (places != np.arange(len(places))).any():
             rows = torch.as_tensor(places, device=device)
-        return Window(capacity, past, end, (rows, slice(past, end)), (rows, slice(0, end)))
+        return Window(capacity, past, end, (rows, slice(past, end)), (rows, slice(0, end)), {})
     rows = torch.as_tensor(places, device=device)[:, None]
     slots = torch.as_tensor(np.arange(end) - (past - lengths)[:, None], device=device)
-    return Window(capacity, past, end, (rows, slots[:, past:]), (rows, slots.clamp(min=0)))
+    write, last = slots[:, past:], int((lengths + counts).max()) - 1
+    arguments = {"attention_mask": (slots >= 0).long(), "position_ids": write.clamp(max=last)}
+    return Window(capacity, past, end, (rows, write), (rows, slots.clamp(min=0)), arguments)
 
 
 class LayerStorage:

@@ -150,30 +150,12 @@ class CachedSession(HuggingFaceSession):
         if not self._takes_positions:
             groups = [reading[lengths[reading] == n] for n in np.unique(lengths[reading])]
         for rows in groups:
-            more = tokens[rows, : counts[rows].max()]
-            seen = window(
-                self._rows.capacity, places[rows], lengths[rows], more.shape[1], self._device
-            )
+            capacity, new = self._rows.capacity, counts[rows]
+            seen = window(capacity, places[rows], lengths[rows], new, self._device)
             for layer in self._layers:
                 layer.open(seen)
-            padded = self._padded(lengths[rows], counts[rows])
-            behind = self._behind(self._owners[rows])
-            yield rows, self._run(more, use_cache=True, **arguments, **padded, **behind)
-
-    def _padded(self, lengths: Indices, counts: Indices) -> dict[str, Any]:
-        """Return arguments that tell of padding on the left, if there is any."""
-        if (lengths == lengths[0]).all():
-            return {}
-        import torch
-
-        new = np.arange(counts.max())
-        slots = np.arange(lengths.max() + len(new))
-        mask = slots >= (lengths.max() - lengths)[:, None]
-        positions = np.minimum(lengths[:, None] + new, (lengths + counts).max() - 1)
-        return {
-            "attention_mask": torch.as_tensor(mask.astype(np.int64), device=self._device),
-            "position_ids": torch.as_tensor(positions, device=self._device),
-        }
+            given = arguments | seen.arguments | self._behind(self._owners[rows])
+            yield rows, self._run(tokens[rows, : new.max()], use_cache=True, **given)
 
     def _behind(self, owners: Indices) -> dict[str, Any]:
         """Return arguments that give the cache, and the sources of the rows."""
