@@ -298,8 +298,7 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
     """Speed if γ were known to be the number of drafts that will pass ([leviathan2023]_, 3.5).
 
     For c = 0 it is the paper's 1/(1 − α), the mean number of tokens from a block and the bound on
-    Theorem 3.8 for all γ.  With a cost, the α/(1 − α) drafts of a block on average take their time,
-    and it is 1/(1 − α + α c).
+    Theorem 3.8 for all γ.  With a cost it is 1/(1 − α + α c): drafts of accepted tokens take time.
 
     Parameters
     ----------
