@@ -77,8 +77,8 @@ examples: $(VENV)/.installed-figures ## run the examples
 		MPLBACKEND=agg $(BIN)/python -W "ignore:FigureCanvasAgg is non-interactive" "$$script"; done
 
 .PHONY: demo
-demo: $(VENV)/.installed-torch ## decode a prompt by every method (options: ARGS="--prompt ...")
-	$(BIN)/python -m otm.decoding $(ARGS)
+demo: $(VENV)/.installed-torch,cli ## decode a prompt by every method (options: ARGS="--prompt ...")
+	$(BIN)/otm decode $(ARGS)
 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; the figures stay

@@ -129,9 +129,9 @@ _LIST = (
     ),
     Rule(
         "block", "IID", "Sun et al. 2024 (block verification), Algorithm 2",
-        verifier="traversal.verify_traversal", kernel="block", k=1,
+        verifier="verification.verify_traversal", kernel="block", k=1,
     ),
-    Rule("traversal", "IID", "Weng et al. 2025", verifier="traversal.verify_traversal"),
+    Rule("traversal", "IID", "Weng et al. 2025", verifier="verification.verify_traversal"),
     Rule(
         "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
         "grid_k_seq.GridKSeq", kernel="k_seq", max_k=64,

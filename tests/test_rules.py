@@ -14,7 +14,7 @@ from otm.coupling import PLANS
 from otm.coupling.build import plan_class
 from otm.coupling.plan import TransportPlan
 from otm.decoding import tree_rules
-from otm.decoding.verifiers import chain_verifier, tree_verifier
+from otm.decoding.verification import chain_verifier, tree_verifier
 from otm.errors import UnknownMethodError
 from otm.rules import BACKENDS, RULES, Form, named, names
 

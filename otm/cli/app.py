@@ -64,25 +64,18 @@ def _version() -> str:
         return "(not installed, run from its source)"
 
 
-def _add(command: Callable[..., int | None], **options: Any) -> None:
+def _add(command: Callable[..., int | None]) -> None:
     """Add a command; its errors become one line and a status."""
 
     @functools.wraps(command)
     def guarded(*arguments: Any, **keywords: Any) -> None:
         raise typer.Exit(status_of(lambda: command(*arguments, **keywords)))
 
-    app.command(**options)(guarded)
+    app.command()(guarded)
 
-
-# what is not understood here, their own parsers read
-_PASSED_ON = {
-    "allow_extra_args": True,
-    "ignore_unknown_options": True,
-    "help_option_names": [],
-}
 
 _add(solve.solve)
 _add(audit.audit)
 _add(report.report)
-_add(decode.decode, context_settings=_PASSED_ON, add_help_option=False)
+_add(decode.decode)
 _add(figures.figures)

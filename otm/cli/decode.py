@@ -1,64 +1,228 @@
-"""``otm decode``: the demo of `otm.decoding`, which reads its options itself."""
+"""``otm decode``: one prompt decoded in many ways, with traces of the drafts and a table."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import itertools
 import math
+import os
+import shutil
 import sys
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, TextIO
 
+import numpy as np
 import typer
 
-from otm.cli.output import print_json
+from otm._core.numbers import check_name
+from otm._core.optional import is_installed
+from otm._core.text import text_table
+from otm.cli.output import print_json, working
+from otm.decoding import (
+    Generation,
+    SamplingParameters,
+    autoregressive,
+    render_trace,
+    spectr,
+    speculative,
+    trace_legend,
+)
+from otm.decoding.checks import check_task
 from otm.errors import InvalidInputError
+from otm.models import LanguageModel, NGramModel, load
+from otm.models import decode as text_of
+from otm.models.gpt.model import SHIPPED
+from otm.models.gpt.train import default_text
+from otm.rules import names
+
+NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
+"""Models of the shipped text that need no torch, by their order."""
+
+CHAINS = [1, 4, 8]
+RULES = ["k-Seq", "optimal", "traversal"]
+
+COLUMNS = (
+    "way",
+    "tokens",
+    "runs",
+    "tokens/run",
+    "accepted",
+    "draft s",
+    "target s",
+    "other s",
+    "tokens/s",
+    "speed-up",
+)
+
+STEPS_SHOWN = 6
+"""Steps of SpecTr that are traced; one takes as many lines as it has drafts."""
 
 
-def decode(context: typer.Context) -> None:
-    """Decode a prompt with and without drafts; show what was accepted, and what it saves."""
-    from otm.decoding import __main__ as demo
+def decode(
+    *,
+    prompt: Annotated[str, typer.Option(help="Text to go on from.")] = "And it came to pass",
+    max_tokens: Annotated[int, typer.Option(help="Most new tokens.")] = 96,
+    gamma: Annotated[int, typer.Option(help="Drafts of a path.")] = 4,
+    k: Annotated[
+        list[int] | None,
+        typer.Option(
+            "-k", "--k", help="Number of SpecTr's chains; may be repeated.  [default: 1, 4, 8]"
+        ),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Rule of SpecTr, one of {', '.join(names('verifier', several=True))}; may be "
+            f"repeated.  [default: {', '.join(RULES)}]"
+        ),
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="Temperature of the sampling.")] = 1.0,
+    target: Annotated[
+        str | None, typer.Option(help="Target model.  [default: target; without torch ngram-5]")
+    ] = None,
+    draft: Annotated[
+        str | None, typer.Option(help="Draft model.  [default: small; without torch ngram-3]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the randomness.")] = 0,
+    colour: Annotated[
+        bool | None,
+        typer.Option(
+            "--colour/--no-colour", help="Use colours; else on a terminal, unless NO_COLOR is set."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Decode a prompt with and without drafts; show what was accepted, and what it saves.
 
-    parser = demo.command_line()
-    parser.prog = "otm decode"
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-    def refuse(message: str) -> NoReturn:
-        raise InvalidInputError(f"{message} (see otm decode --help)")
-
-    parser.error = refuse  # type: ignore[method-assign]  # one line, like every other error
-    try:
-        options = parser.parse_args(context.args)
-    except SystemExit:  # it has printed its help
+    Models are the GPTs target, large, medium and small, which need torch, and ngram-1 to ngram-7.
+    All know bytes, from the same text, seven books of the King James Bible.
+    """
+    with_torch = is_installed("torch") and is_installed("safetensors")
+    if not with_torch and None in (target, draft):
+        print("torch is not installed: n-gram models stand in for GPTs", file=sys.stderr)
+    target = ("target" if with_torch else "ngram-5") if target is None else target
+    draft = ("small" if with_torch else "ngram-3") if draft is None else draft
+    models = _load(target), _load(draft)
+    # the bytes that were typed, UTF-8 or not
+    prompts, _ = check_task(*models, [list(os.fsencode(prompt))], max_tokens)
+    rules, counts, sampling = rule or RULES, k or CHAINS, SamplingParameters(temperature)
+    ways = _ways(models, prompts, rules, counts, gamma=gamma, sampling=sampling, seed=seed)
+    if not json:
+        print(f"target: {target}, draft: {draft}, γ = {gamma}, ", end="")
+        print(f"temperature {temperature:g}, seed {seed}", flush=True)
+    generations = {}
+    for name, way in ways.items():
+        with working(f"decoding: {name}"):
+            generations[name] = way(max_tokens=max_tokens)
+    if json:
+        found = [_document(name, generation) for name, generation in generations.items()]
+        print_json({"target": target, "draft": draft, "seed": seed, "ways": found})
         return
-    if options.json:
-        print_json(_document(options))
-    else:
-        demo.compare_ways(options)
+    colour = wants_colour(sys.stdout) if colour is None else colour
+    print(trace_legend(colour=colour))
+    _print_trace("speculative, chain", generations, None, colour)
+    if several := [count for count in counts if count > 1]:
+        _print_trace(_spectr(rules[0], several[0]), generations, STEPS_SHOWN, colour)
+    print(f"\n{statistics(generations)}\n")
+    print("One generation of each, at one seed: another seed gives other numbers.")
+    if target in NGRAMS:
+        print("An n-gram model looks up every draft by itself: fewer runs of it save no time.")
+    elif target in SHIPPED:
+        print(
+            "With models this small drafts save runs, not time: a draft takes about half as long "
+            "as a run of the target (docs/how-to-choose.md)."
+        )
 
 
-def _document(options: Any) -> dict[str, Any]:
-    """Decode in every way; the table of the demo as numbers."""
-    from otm.decoding import __main__ as demo
-    from otm.models.gpt.model import decode as text_of
-
-    with contextlib.redirect_stdout(sys.stderr):  # it may say that torch is missing
-        target, draft = demo.model_names(options)
-    methods = demo.ways_to_decode(options, demo.load_model(target), demo.load_model(draft))
-    generations = {name: method(max_tokens=options.max_tokens) for name, method in methods.items()}
-    ways = [
-        {
-            "way": name,
-            "tokens": generation.tokens,
-            "target_runs": len({step.call for step in generation.steps}),
-            "block_efficiency": generation.block_efficiency,
-            "acceptance_rate": _number(generation.acceptance_rate),
-            "seconds": dataclasses.asdict(generation.seconds),
-            "text": text_of(generation.sequences[0]),
-        }
-        for name, generation in generations.items()
-    ]
-    return {"target": target, "draft": draft, "seed": options.seed, "ways": ways}
+def _ways(
+    models: tuple[LanguageModel, LanguageModel],
+    prompts: Any,
+    rules: Sequence[str],
+    counts: Sequence[int],
+    **options: Any,
+) -> dict[str, Callable[..., Generation]]:
+    """All ways to decode, by name, as functions of `max_tokens`; each has been tried."""
+    plain = {name: value for name, value in options.items() if name != "gamma"}
+    ways: dict[str, Callable[..., Generation]] = {
+        "autoregressive": partial(autoregressive, models[0], prompts, **plain)
+    }
+    for rule in names("verifier", several=False):
+        ways[f"speculative, {rule}"] = partial(speculative, *models, prompts, rule=rule, **options)
+    for rule, k in itertools.product(rules, counts):
+        ways[_spectr(rule, k)] = partial(spectr, *models, prompts, rule=rule, k=k, **options)
+    for way in ways.values():
+        way(max_tokens=2)  # refuses what is wrong before the work, and warms up
+    return ways
 
 
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _spectr(rule: str, k: int) -> str:
+    return f"SpecTr, {rule}, K = {k}"
+
+
+def _load(name: str) -> LanguageModel:
+    """Load a shipped model, or fit an n-gram model to the shipped text."""
+    if name in NGRAMS:
+        tokens = np.frombuffer(default_text(), np.uint8)
+        return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
+    model = load(check_name("model", name, SHIPPED + NGRAMS))
+    import torch
+
+    torch.set_num_threads(1)  # threads that wait for each other make models so small slower
+    return model
+
+
+def _print_trace(
+    name: str, generations: Mapping[str, Generation], first: int | None, colour: bool
+) -> None:
+    """Print what happened in the steps of a way, or in the first of them."""
+    generation, width = generations[name], shutil.get_terminal_size((100, 24)).columns
+    print(f"\n{name}" + (f", the first {first} steps" if first else "") + "\n")
+    steps = generation.steps[:first]
+    for line in render_trace(steps, generation.prompts, text_of, width=width, colour=colour):
+        print(line)
+
+
+def wants_colour(file: TextIO) -> bool:
+    """Whether to write colours into a file: a terminal, no ``NO_COLOR``, and not ``TERM=dumb``."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and file.isatty()
+
+
+def statistics(generations: Mapping[str, Generation]) -> str:
+    """Write a table that compares ways of decoding; the speed-up is over the first.
+
+    "tokens/run" is the block efficiency, "accepted" a share of the drafts that were verified, and –
+    a mean of nothing.
+    """
+    if not generations:
+        raise InvalidInputError("there is no generation to compare; give at least one")
+    rows: list[list[str]] = []
+    first = math.nan
+    for name, generation in generations.items():
+        speed = generation.tokens / generation.seconds.total if generation.steps else math.nan
+        first = first if rows else speed
+        ratios = generation.block_efficiency, generation.acceptance_rate
+        numbers = *ratios, *dataclasses.astuple(generation.seconds), speed, speed / first
+        texts = ("–" if math.isnan(number) else f"{number:.2f}" for number in numbers)
+        rows.append([name, f"{generation.tokens}", f"{_runs(generation)}", *texts])
+    return text_table(COLUMNS, rows)
+
+
+def _document(name: str, generation: Generation) -> dict[str, Any]:
+    """Return what JSON says of a way to decode."""
+    rate = generation.acceptance_rate
+    return {
+        "way": name,
+        "tokens": generation.tokens,
+        "target_runs": _runs(generation),
+        "block_efficiency": generation.block_efficiency,
+        "acceptance_rate": None if math.isnan(rate) else rate,
+        "seconds": dataclasses.asdict(generation.seconds),
+        "text": text_of(generation.sequences[0]),
+    }
+
+
+def _runs(generation: Generation) -> int:
+    """Count the runs of the target model."""
+    return len({step.call for step in generation.steps})

@@ -8,27 +8,24 @@
 - `SamplingParameters` turns logits into the distribution that is sampled from.
 - `expected_tokens`, `walltime_improvement` and the like are formulas of Leviathan et al. (2023).
 
-Language models are in `otm.models`.  `python -m otm.decoding` shows a decoding step by step.
+Language models are in `otm.models`.  The command `otm decode` shows a decoding step by step.
 """
 
-from otm.decoding.analysis.acceptance import acceptance_from_divergence, lk_divergence
-from otm.decoding.analysis.choosing_gamma import (
+from otm.decoding.accelerated import AcceleratedDrafter
+from otm.decoding.analysis import (
+    acceptance_from_divergence,
     best_gamma,
-    oracle_speedup,
-    single_draft_improvement,
-)
-from otm.decoding.analysis.factors import (
     expected_tokens,
+    lk_divergence,
     memory_accesses_factor,
     operations_factor,
+    oracle_speedup,
+    single_draft_improvement,
     walltime_improvement,
 )
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search
-from otm.decoding.branching import Branching
-from otm.decoding.drafters.accelerated import AcceleratedDrafter
-from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter, skip_gram_heads
-from otm.decoding.drafters.prompt_lookup import PromptLookup
-from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
+from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import DecodingOptions, stream
@@ -36,9 +33,14 @@ from otm.decoding.policies import GammaPolicy, OnlineGamma, best_gamma_policy, h
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
-from otm.decoding.verifiers import tree_rules
+from otm.decoding.verification import (
+    TargetProbs,
+    Verifier,
+    spectr_verifier,
+    tree_rules,
+    verify_chain,
+    verify_traversal,
+)
 
 __all__ = [
     "AcceleratedDrafter",

@@ -26,23 +26,18 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from otm._core.numbers import as_positive
 from otm._core.text import shown
-from otm.decoding.checks import (
-    as_end,
-    as_prompts,
-    as_sampling,
-    check_models,
-    check_room,
-)
+from otm.decoding.checks import as_end, check_draft, check_task
 from otm.decoding.hypotheses import EMPTY, Beam, Block, best_continuations
 from otm.decoding.loop import Prompts
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Seconds
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 
 
@@ -110,7 +105,7 @@ def beam_search(
     eos_token_id : int or collection of int, optional
         Tokens that finish a hypothesis.
     sampling : SamplingParameters, optional
-        From the model's scores to the laws whose probabilities count: with a temperature other than
+        From the model's scores to the probabilities that count: with a temperature other than
         1, or truncated, these are not the model's own.
 
     Returns
@@ -145,17 +140,8 @@ def beam_search(
     >>> [beam_search(model, [[2]], w, max_tokens=2).hypotheses[0][0].tokens for w in (1, 2)]
     [(0, 0), (1, 1)]
     """
-    reader = Reader(target, as_sampling(sampling))
-    return _search(
-        reader,
-        None,
-        prompts,
-        width=width,
-        draft_width=width,
-        gamma=0,
-        max_tokens=max_tokens,
-        eos_token_id=eos_token_id,
-    )
+    options: Any = {"max_tokens": max_tokens, "eos_token_id": eos_token_id}
+    return _search(Reader(target, sampling), None, prompts, width, width, gamma=0, **options)
 
 
 def speculative_beam_search(
@@ -174,10 +160,10 @@ def speculative_beam_search(
     """Find the beams of `beam_search` with fewer runs of the target ([leviathan2023]_, A.4).
 
     The draft model continues the beam, from the target's scores on, by γ steps of beam search of
-    width u.  One run of the target gives its laws after all hypotheses that were in one of these
-    beams.  With these laws the target's own search goes on, for as many steps as they suffice: it
-    makes another step if all unfinished hypotheses of its beam were drafted, and ends the block at
-    the first beam that has others, or behind step γ + 1.  So every run makes at least one step.
+    width u.  One run of the target gives its distributions after all hypotheses that were in one
+    of these beams.  With these the target's own search goes on, for as many steps as they suffice:
+    it makes another step if all unfinished hypotheses of its beam were drafted, and ends the block
+    at the first beam that has others, or after step γ + 1.  So every run makes at least one step.
 
     Parameters
     ----------
@@ -196,8 +182,8 @@ def speculative_beam_search(
     -------
     Beams
         The hypotheses of `beam_search`, in the same order and with the same scores.  Of a model
-        whose laws round differently from batch to batch, two hypotheses of all but equal score may
-        change places.
+        whose probabilities round differently from batch to batch, two hypotheses of all but equal
+        score may change places.
 
     Raises
     ------
@@ -227,29 +213,19 @@ def speculative_beam_search(
     (8, 2)
     """
     u = 2 * as_positive(width, "width") if draft_width is None else draft_width
-    if not isinstance(draft, LanguageModel):
-        raise InvalidInputError(f"the draft is a {type(draft).__name__}; give a LanguageModel")
-    reader = Reader(target, as_sampling(sampling))
-    drafter = Reader(draft, as_sampling(sampling if draft_sampling is None else draft_sampling))
-    return _search(
-        reader,
-        drafter,
-        prompts,
-        width=width,
-        draft_width=u,
-        gamma=gamma,
-        max_tokens=max_tokens,
-        eos_token_id=eos_token_id,
-    )
+    check_draft(draft, LanguageModel)
+    drafter = Reader(draft, sampling if draft_sampling is None else draft_sampling)
+    options: Any = {"gamma": gamma, "max_tokens": max_tokens, "eos_token_id": eos_token_id}
+    return _search(Reader(target, sampling), drafter, prompts, width, u, **options)
 
 
 def _search(
     target: Reader,
     draft: Reader | None,
     prompts: Prompts,
-    *,
     width: int,
     draft_width: int,
+    *,
     gamma: int,
     max_tokens: int,
     eos_token_id: int | Collection[int] | None,
@@ -257,10 +233,7 @@ def _search(
     """Search with a speculative beam, or without drafts."""
     begun = time.perf_counter()
     partner = None if draft is None else draft.model
-    check_models(target.model, partner)
-    given = as_prompts(prompts, target.model.vocabulary)
-    limit = as_positive(max_tokens, "max_tokens")
-    check_room(target.model, partner, given, limit)
+    given, limit = check_task(target.model, partner, prompts, max_tokens)
     ends = as_end(eos_token_id, target.model.vocabulary)
     w, u = as_positive(width, "width"), as_positive(draft_width, "draft_width")
     most = as_gamma(gamma)
@@ -283,17 +256,17 @@ def _search(
             depths = {b: min(most, limit - 1 - length) for b, length in block.lengths.items()}
             ahead = list(beams)
             for depth in range(max(depths.values())):
-                wanted = {b: growing(ahead[b]) for b in depths if depth < depths[b]}
-                law = block.read(draft, wanted, first=depth == 0, whole=False)
-                for b in wanted:
-                    ahead[b] = best_continuations(ahead[b], partial(law, b), u, ends)
+                level = {b: growing(ahead[b]) for b in depths if depth < depths[b]}
+                probs = block.read(draft, level, first=depth == 0, whole=False)
+                for b in level:
+                    ahead[b] = best_continuations(ahead[b], partial(probs, b), u, ends)
                     drafted[b] |= growing(ahead[b])
-        law = block.read(target, drafted, first=True, whole=True)
+        probs = block.read(target, drafted, first=True, whole=True)
         for b, known in drafted.items():
             calls += 1
             left = known
-            while left and left <= known:  # the laws after all of them are known
-                beams[b] = best_continuations(beams[b], partial(law, b), w, ends)
+            while left and left <= known:  # the distributions after all of them are known
+                beams[b] = best_continuations(beams[b], partial(probs, b), w, ends)
                 steps += 1
                 left = growing(beams[b])
         block = Block(given, [growing(beam) for beam in beams], block)

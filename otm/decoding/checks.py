@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import check_uniforms
-from otm._core.numbers import as_integer, whole
+from otm._core.numbers import as_integer, as_positive, whole
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.reading import Context, Path
-from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 
@@ -24,7 +23,7 @@ def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
     """Return prompts as tuples of tokens, at least one in each."""
     try:
         rows = [np.asarray(to_host(prompt)) for prompt in prompts]
-    except Exception as reason:  # whatever foreign objects raise when asked for their entries
+    except Exception as reason:  # whatever foreign objects raise
         raise InvalidInputError(
             f"the prompts are a {type(prompts).__name__} that does not hold rows of tokens "
             f"({shown(reason)}); give a sequence of sequences of token ids"
@@ -87,16 +86,6 @@ def _taken(source: Randomness, m: int) -> npt.NDArray[Any]:
     return check_uniforms(given, (m,), exact, f"{m} were asked for: give an array ({m},)")
 
 
-def as_sampling(sampling: object) -> SamplingParameters:
-    """Return how to sample, from the laws as they are if nothing is said."""
-    if not isinstance(sampling, SamplingParameters | None):
-        raise InvalidParameterError(
-            f"sampling = {shown(sampling)}; give a SamplingParameters, such as "
-            "SamplingParameters(temperature=0.7)"
-        )
-    return sampling or SamplingParameters()
-
-
 def as_stop(stop: Any) -> Any:
     """Return the user's own function that ends sequences, or None."""
     if stop is not None and not callable(stop):
@@ -125,11 +114,7 @@ def check_models(target: Any, drafter: Any) -> None:
         )
     if drafter is None:
         return
-    if not isinstance(drafter, Drafter | LanguageModel):
-        raise InvalidInputError(
-            f"the drafter is a {type(drafter).__name__}; give a Drafter or, where one is made of "
-            "it, a LanguageModel"
-        )
+    check_draft(drafter, LanguageModel, Drafter)
     if drafter.vocabulary not in (None, target.vocabulary):
         raise InvalidInputError(
             f"the draft model has a vocabulary of {drafter.vocabulary} tokens, the target model "
@@ -138,30 +123,36 @@ def check_models(target: Any, drafter: Any) -> None:
         )
 
 
-def check_room(
-    target: LanguageModel,
-    drafter: Drafter | LanguageModel | None,
-    prompts: Sequence[Context],
-    limit: int,
-) -> None:
-    """Refuse contexts that will not fit the models."""
-    rooms = {"target": target.context_length}
-    if drafter is not None:
-        rooms["draft"] = drafter.context_length
-    longest = max(map(len, prompts))
-    for name, room in rooms.items():
-        if room is not None and longest + limit > room:
+def check_draft(draft: Any, *kinds: type) -> None:
+    """Refuse what is none of these kinds of drafters and draft models."""
+    if not isinstance(draft, kinds):
+        allowed = " or a ".join(kind.__name__ for kind in kinds)
+        raise InvalidInputError(f"the draft is a {type(draft).__name__}; give a {allowed}")
+
+
+def check_task(
+    target: Any, drafter: Any, prompts: Any, max_tokens: Any
+) -> tuple[tuple[Context, ...], int]:
+    """Return prompts and the most new tokens; refuse models and contexts that do not fit."""
+    check_models(target, drafter)
+    contexts = as_prompts(prompts, target.vocabulary)
+    limit = as_positive(max_tokens, "max_tokens")
+    longest = max(map(len, contexts))
+    for name, model in ("target", target), ("draft", drafter):
+        most = getattr(model, "context_length", None)
+        if most is not None and longest + limit > most:
             raise InvalidInputError(
                 f"a prompt of {longest} tokens and max_tokens = {shown(limit)} new ones do not fit "
-                f"the {name} model, which takes {room} tokens; shorten the prompt, or let "
-                f"max_tokens be at most {max(room - longest, 0)}"
+                f"the {name} model, which takes {most} tokens; shorten the prompt, or let "
+                f"max_tokens be at most {max(most - longest, 0)}"
             )
+    return contexts, limit
 
 
 def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Path]]:
-    """Return the paths of drafts to be judged, if a drafter was allowed to draft them.
+    """Return the paths of drafts, if they are within their depths and the vocabulary.
 
-    That the laws can have given them is checked by who judges them.
+    That `draft_probs` can give them is checked by the verifier.
     """
     if not isinstance(trees, Sequence) or len(trees) != len(depths):
         raise InvalidDraftsError(
@@ -179,8 +170,8 @@ def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Pa
         for path in paths:
             if len(path) > depth:
                 raise InvalidDraftsError(
-                    f"the drafter returned a path of {len(path)} drafts where it was asked for at "
-                    f"most {depth}"
+                    f"the drafter returned a path of {len(path)} drafts where at most {depth} "
+                    "are allowed"
                 )
             if path and not (min(path) >= 0 and max(path) < vocabulary):
                 raise InvalidDraftsError(
@@ -189,11 +180,3 @@ def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Pa
                 )
         found.append(paths)
     return found
-
-
-def check_outputs(outputs: Sequence[Path]) -> None:
-    """Refuse a verifier that outputs nothing, with which decoding would never end."""
-    if not all(outputs):
-        raise InvalidDraftsError(
-            "the verifier returned no token; it must return the accepted drafts and one token more"
-        )

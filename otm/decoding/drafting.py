@@ -1,6 +1,6 @@
 """Drafts as trees, and the models that draft them.
 
-A node is a token after the tokens above it, and knows the law that its children were drawn from.
+A node is a token after the tokens above it, and knows the distribution of its children.
 K chains are a tree that branches at its root alone (SpecTr, section 7); a prefix tree branches at
 every level (SpecTr, Algorithm 4); one chain is what Leviathan's Algorithm 1 drafts.  Children are
 kept as they were drawn: a token that was drawn twice has two nodes.
@@ -8,22 +8,30 @@ kept as they were drawn: a token that was drawn twice has two nodes.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from decimal import Decimal
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
-from otm.decoding.branching import Branching, as_branching, children_at
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.errors import InvalidDraftsError
+from otm.errors import InvalidDraftsError, InvalidParameterError, ProblemTooLargeError
 from otm.models.base import LanguageModel
 
 Randomness = Callable[[int], npt.NDArray[Any]]
 """m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
+
+Branching: TypeAlias = int | tuple[int, ...]
+"""Either a number K of chains, or for each level the number of children of a node there."""
+
+MAX_PATHS = 2**16
+"""Most paths of a tree, far beyond what a target model can read at once."""
 
 
 @dataclass(eq=False)
@@ -133,8 +141,15 @@ class DraftNode:
         self.children = [DraftNode((*self.path, token)) for token in tokens.tolist()]
 
 
+def extend(end: DraftNode, probs: SparseProbs, token: int) -> DraftNode:
+    """Put a draft behind the last one of a chain."""
+    end.draft_probs = probs
+    end.children = [DraftNode((*end.path, token))]
+    return end.children[0]
+
+
 class Drafter(ABC):
-    """Whatever proposes drafts for sequences, and knows the laws that it draws them from.
+    """Whatever proposes drafts for sequences, and knows the distributions that it draws from.
 
     Attributes
     ----------
@@ -176,8 +191,8 @@ class Drafter(ABC):
         Returns
         -------
         list of DraftNode
-            A tree for each sequence.  The law and the number of the children of a node must follow
-            from the context, the depth asked for and the node's path, and from nothing that is
+            A tree for each sequence.  The distribution and the number of the children of a node
+            must follow from the context, the depth and the node's path, and from nothing that is
             drawn beside or below it.
         """
 
@@ -234,7 +249,7 @@ class ModelDrafter(Drafter):
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
         self.branching = as_branching(branching)
-        self._reader = Reader(model, sampling or SamplingParameters())
+        self._reader = Reader(model, sampling)
 
     @property
     def seconds(self) -> float:
@@ -255,12 +270,36 @@ class ModelDrafter(Drafter):
         for depth in range(max(1, min(levels_of_tree, max(depths)))):  # once, to follow the batch
             growing = [nodes if depth < d else [] for nodes, d in zip(levels, depths, strict=True)]
             paths = [list(dict.fromkeys(node.path for node in nodes)) for nodes in growing]
-            laws = self._reader.read(contexts, paths, parents, whole=False)
+            probs = self._reader.read(contexts, paths, parents, whole=False)
             parents = range(len(contexts))
+            count = children_at(self.branching, depth)
             for b, nodes in enumerate(growing):
-                found = {path: laws(b, path) for path in paths[b]}
                 for node in nodes:
-                    count = children_at(self.branching, depth)
-                    node.draw_children(found[node.path], count, uniforms[b])
+                    node.draw_children(probs(b, node.path), count, uniforms[b])
                 levels[b] = [child for node in nodes for child in node.children]
         return roots
+
+
+def as_branching(branching: Any) -> Branching:
+    """Check a branching, and return its numbers as int; refuse more than `MAX_PATHS` paths."""
+    numbers = branching if isinstance(branching, tuple) else (branching,)
+    if not numbers:
+        raise InvalidParameterError(
+            "the branching () has no level; give the number of children at each level, such as "
+            "(4, 2, 1), or the number of chains"
+        )
+    counts = tuple(as_draft_count(number) for number in numbers)
+    paths = math.prod(counts)
+    if paths > MAX_PATHS:
+        raise ProblemTooLargeError(
+            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MAX_PATHS:,} are "
+            "allowed, and few models gain from more than a hundred"
+        )
+    return counts if isinstance(branching, tuple) else counts[0]
+
+
+def children_at(branching: Branching, level: int) -> int:
+    """Return the number of children of a node at a level; 0 below the last one of a prefix tree."""
+    if isinstance(branching, int):
+        return 1 if level else branching
+    return branching[level] if level < len(branching) else 0

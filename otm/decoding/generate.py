@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Unpack
 
 from otm.coupling.build import PlanBuilder
-from otm.decoding.branching import Branching
-from otm.decoding.checks import as_prompts, as_sampling, check_models
-from otm.decoding.drafting import Drafter, ModelDrafter
+from otm.decoding.checks import as_prompts, check_draft, check_models
+from otm.decoding.drafting import Branching, Drafter, ModelDrafter
 from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
-from otm.decoding.verification import Verifier, verify_chain
-from otm.decoding.verifiers import chain_verifier, tree_verifier
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.decoding.verification import Verifier, chain_verifier, tree_verifier, verify_chain
+from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 
 CHAINS = 8
@@ -80,7 +78,7 @@ def speculative(
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
     rule : {"chain", "block"}, optional
-        Accept drafts up to the first that is rejected (Algorithm 1), or judge them together, which
+        Accept drafts up to the first that is rejected (Algorithm 1), or verify them together, which
         accepts at least as much on average ([sun2024block]_).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
@@ -90,7 +88,7 @@ def speculative(
     Returns
     -------
     Generation
-        The new tokens, whose law is that of `autoregressive`, and all steps.
+        The new tokens, distributed as those of `autoregressive`, and all steps.
 
     Raises
     ------
@@ -150,7 +148,7 @@ def spectr(
     rule : str or callable, optional
         How one of the drafts of a node is selected: the name of a rule for i.i.d. drafts, such as
         "k-Seq" or "optimal" (`tree_rules` lists them); a function from a `Problem` to a
-        plan, such as a lenient one; or "traversal", which judges whole paths, from the leaves to
+        plan, such as a lenient one; or "traversal", which verifies whole paths, from the leaves to
         the root ([weng2025]_).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
@@ -160,7 +158,7 @@ def spectr(
     Returns
     -------
     Generation
-        The new tokens, whose law is that of `autoregressive` if the rule is lossless, and all
+        The new tokens, distributed as those of `autoregressive` if the rule is lossless, and all
         steps.
 
     Raises
@@ -221,11 +219,8 @@ def _as_drafter(
 ) -> Drafter:
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
-        return ModelDrafter(draft, branching, as_sampling(chosen))
-    if not isinstance(draft, Drafter):
-        raise InvalidInputError(
-            f"the draft is a {type(draft).__name__}; give a LanguageModel or a Drafter"
-        )
+        return ModelDrafter(draft, branching, chosen)
+    check_draft(draft, LanguageModel, Drafter)
     if sampling is not None:
         raise InvalidParameterError(
             "`draft_sampling` is given beside a drafter, which has its own; give it there"

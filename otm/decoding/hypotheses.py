@@ -65,19 +65,19 @@ NOTHING = -1
 
 
 def best_continuations(
-    beam: Beam, law: Callable[[Path], SparseProbs], width: int, end: frozenset[int]
+    beam: Beam, probs_after: Callable[[Path], SparseProbs], width: int, end: frozenset[int]
 ) -> Beam:
     """One step of beam search (Meister et al. 2020, Algorithm 1, lines 3 to 11).
 
     Returns the `width` best of all finished hypotheses and all continuations of the others.
     """
     parents = sorted(beam, key=lambda hypothesis: hypothesis.tokens)
-    laws = [None if parent.finished(end) else law(parent.tokens) for parent in parents]
+    nexts = [None if parent.finished(end) else probs_after(parent.tokens) for parent in parents]
     exact = all(isinstance(parent.score, Fraction) for parent in parents) and all(
-        is_exact(law.probabilities) for law in laws if law is not None
+        is_exact(probs.probabilities) for probs in nexts if probs is not None
     )
     scores, tokens = [], []
-    for parent, following in zip(parents, laws, strict=True):
+    for parent, following in zip(parents, nexts, strict=True):
         score = parent.score if exact else parent.log_probability
         if following is None:
             scores.append(np.array([score]))
@@ -115,21 +115,26 @@ class Block:
         self._parents = [0 if before is None else before._place(*one)[0] for one in live]
 
     def read(
-        self, reader: Reader, wanted: Mapping[int, Collection[Path]], *, first: bool, whole: bool
+        self,
+        reader: Reader,
+        beams: Mapping[int, Collection[Path]],
+        *,
+        first: bool,
+        whole: bool,
     ) -> Callable[[int, Path], SparseProbs]:
         """Read hypotheses of some prompts, all below this block; return the probs after each.
 
         `first`: the reader has not read in this block; `whole`: some hypotheses continue others.
         """
         paths: list[list[Path]] = [[] for _ in self.contexts]
-        for b, hypotheses in wanted.items():
-            continued = {tokens[:-1] for tokens in hypotheses if len(tokens) > self.lengths[b]}
-            for tokens in sorted(set(hypotheses) - continued):
+        for b, beam in beams.items():
+            continued = {tokens[:-1] for tokens in beam if len(tokens) > self.lengths[b]}
+            for tokens in sorted(set(beam) - continued):
                 i, path = self._place(b, tokens)
                 paths[i].append(path)
         parents = self._parents if first else range(len(self.contexts))
-        laws = reader.read(self.contexts, paths, parents, whole=whole)
-        return lambda b, tokens: laws(*self._place(b, tokens))
+        probs = reader.read(self.contexts, paths, parents, whole=whole)
+        return lambda b, tokens: probs(*self._place(b, tokens))
 
     def _place(self, b: int, tokens: Path) -> tuple[int, Path]:
         """Index of the hypothesis of the block that another one continues, and by what."""

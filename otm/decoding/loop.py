@@ -1,4 +1,4 @@
-"""The loop: draft, let the target read the drafts, judge them, go on behind what is output."""
+"""The loop: draft, let the target read the drafts, verify them, go on after the output."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict, Unpack
 
-from otm._core.numbers import as_positive
+import numpy as np
+import numpy.typing as npt
+
 from otm.decoding.checks import (
     as_end,
     as_paths,
-    as_prompts,
-    as_sampling,
     as_sources,
     as_stop,
-    check_models,
     check_options,
-    check_outputs,
-    check_room,
+    check_task,
 )
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
-from otm.decoding.verification import Verifier, verify_chain
+from otm.decoding.verification import Verifier, verify_batch, verify_chain
 from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]
@@ -92,7 +90,7 @@ def stream(
     drafter : Drafter, optional
         What drafts; without one the target decodes alone.
     verifier : Verifier, optional
-        What judges the drafts.
+        What verifies the drafts.
     gamma : int or GammaPolicy, optional
         Most drafts γ of a path.
     **options
@@ -111,11 +109,11 @@ def stream(
     InvalidParameterError
         If γ or an option is outside its range.
     InvalidDistributionError
-        While decoding, if a model returns logits that give no law, such as NaN, or too few.
+        While decoding, if a model returns too few logits, or such that give no distribution.
     InvalidDraftsError
-        While decoding, if a drafter returns no such trees, or drafts that its laws cannot give.
+        While decoding, if a drafter returns no such trees, or drafts that it cannot have drawn.
     InvalidUniformsError
-        While decoding, if a source of uniforms returns others than were asked for.
+        While decoding, if a source of uniforms returns something else than m uniforms.
 
     Examples
     --------
@@ -129,15 +127,13 @@ def stream(
     ((1,),) -> (1, 0)
     """
     check_options(options, DecodingOptions.__annotations__)
-    check_models(target, drafter)
-    given = as_prompts(prompts, target.vocabulary)
-    limit = as_positive(options.get("max_tokens", 64), "max_tokens")
-    check_room(target, drafter, given, limit)
+    given, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
     end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
-    reader = Reader(target, as_sampling(options.get("sampling")))
-    cut = _Cut(limit, end, as_stop(options.get("stop")))
-    return _Loop(reader, drafter, verifier, as_policy(gamma), cut).steps(given, sources)
+    reader = Reader(target, options.get("sampling"))
+    stop = as_stop(options.get("stop"))
+    loop = _Loop(reader, drafter, verifier, as_policy(gamma), limit, end, stop)
+    return loop.steps(given, sources)
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,9 @@ class _Loop:
     drafter: Drafter | None
     verifier: Verifier
     policy: GammaPolicy
-    cut: _Cut
+    limit: int
+    end: frozenset[int]
+    stop: Callable[[Sequence[int]], bool] | None
 
     def steps(self, prompts: Sequence[Context], sources: Sequence[Randomness]) -> Iterator[Step]:
         """Step with all sequences that are not finished, until all are."""
@@ -157,24 +155,21 @@ class _Loop:
         running = list(range(len(prompts)))
         parents: list[int] | None = None
         for call in itertools.count():
-            clock = _Clock(self.reader, self.drafter)
+            begun = self.clock()
             contexts = [prompts[b] + new[b] for b in running]
             gammas = [as_gamma(self.policy(history[b])) for b in running]
-            most = [
-                min(g, self.cut.limit - len(new[b]) - 1)
-                for b, g in zip(running, gammas, strict=True)
-            ]
+            left = [self.limit - len(new[b]) - 1 for b in running]
+            depths = list(map(min, gammas, left))
             uniforms = [sources[b] for b in running]
             trees = [DraftNode() for _ in running]
             if self.drafter is not None:
-                trees = self.drafter.draft(contexts, most, parents, uniforms)
-            paths = as_paths(trees, most, self.reader.model.vocabulary)
-            laws = self.reader.read(contexts, paths, parents, whole=True)
-            outputs = [
-                self.verifier(tree, partial(laws, i), uniforms[i]) for i, tree in enumerate(trees)
-            ]
-            check_outputs(outputs)
-            seconds = clock.read()
+                trees = self.drafter.draft(contexts, depths, parents, uniforms)
+            paths = as_paths(trees, depths, self.reader.model.vocabulary)
+            probs = self.reader.read(contexts, paths, parents, whole=True)
+            target_probs = (partial(probs, i) for i in range(len(trees)))
+            outputs = verify_batch(self.verifier, trees, target_probs, uniforms)
+            total, draft, target = (self.clock() - begun).tolist()
+            seconds = Seconds(draft, target, total - draft - target)
             going = []
             for i, b in enumerate(running):
                 output, finish_reason = self.cut(new[b], outputs[i])
@@ -199,17 +194,13 @@ class _Loop:
             if not running:
                 return
 
+    def clock(self) -> npt.NDArray[np.float64]:
+        """Seconds until now: in all, of the drafter, of the target."""
+        draft = 0.0 if self.drafter is None else self.drafter.seconds
+        return np.array([time.perf_counter(), draft, self.reader.seconds])
 
-@dataclass(frozen=True)
-class _Cut:
-    """Where an output ends for other reasons than a rejected draft."""
-
-    limit: int
-    end: frozenset[int]
-    stop: Callable[[Sequence[int]], bool] | None
-
-    def __call__(self, before: Path, output: Path) -> tuple[Path, FinishReason | None]:
-        """Cut the output behind new tokens off at the first ending."""
+    def cut(self, before: Path, output: Path) -> tuple[Path, FinishReason | None]:
+        """Cut the output after new tokens off at the first ending, and say which it is."""
         for i, token in enumerate(output, start=1):
             if token in self.end:
                 return output[:i], "eos"
@@ -218,21 +209,3 @@ class _Cut:
             if len(before) + i == self.limit:
                 return output[:i], "length"
         return output, None
-
-
-class _Clock:
-    """Where the time goes from now on."""
-
-    def __init__(self, reader: Reader, drafter: Drafter | None) -> None:
-        self._reader = reader
-        self._drafter = drafter
-        self._begun = self._now()
-
-    def _now(self) -> tuple[float, float, float]:
-        draft = 0.0 if self._drafter is None else self._drafter.seconds
-        return time.perf_counter(), draft, self._reader.seconds
-
-    def read(self) -> Seconds:
-        """Return what has passed since."""
-        total, draft, target = (b - a for a, b in zip(self._begun, self._now(), strict=True))
-        return Seconds(draft, target, total - draft - target)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Law, as_fraction, is_exact
+from otm._core.checks import as_array
 from otm._core.numbers import is_real
-from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.errors import InvalidParameterError
 
@@ -20,25 +20,20 @@ LARGEST_COST = 1e200
 """Costs beyond this are refused, before their products can exceed all floats."""
 
 
-def in_unit_interval(values: Any, name: str) -> Law:
+def in_unit_interval(values: Any, name: str = "α") -> Law:
     """Return numbers in [0, 1], such as acceptance rates."""
     return _as_numbers(values, name, 1, "a number in [0, 1]")
 
 
-def as_costs(values: Any, name: str) -> Law:
+def as_costs(values: Any, name: str = "c") -> Law:
     """Return costs, relative to a run of the target model."""
     return _as_numbers(values, name, LARGEST_COST, f"a number from 0 to {LARGEST_COST:g}")
 
 
 def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
     """Return numbers in [0, most]: floats as float64, fractions and whole numbers as they are."""
-    try:
-        array: Law = np.asarray(to_host(values))
-    except Exception as reason:  # whatever a foreign object raises when asked for its entries
-        raise InvalidParameterError(
-            f"{name} is not array-like ({reason}); it must be {allowed}, or an array of these"
-        ) from reason
-    if array.dtype == object and all(is_real(value) for value in array.flat):
+    array = as_array(values, name, InvalidParameterError, f"it must be {allowed}, or an array")
+    if array.dtype == object and all(map(is_real, array.flat)):
         if not all(isinstance(value, numbers.Rational) for value in array.flat):
             try:
                 array = array.astype(np.float64)
@@ -86,6 +81,16 @@ def as_kind(array: Law, *, exact: bool) -> Law:
         return array.astype(np.float64)
     fractions = [as_fraction(value) for value in array.flat]
     return np.array(fractions, dtype=object).reshape(array.shape)
+
+
+def geometric_sum(alpha: Law, terms: Law) -> Law:
+    """Sum of α^i over i < terms (at least 1), both as from `of_one_kind`: [...], [...] → [...]."""
+    certain = alpha == 1
+    left = np.where(certain, 1, 1 - alpha)
+    if is_exact(alpha):
+        return np.where(certain, terms, (1 - alpha**terms) / left)
+    with np.errstate(divide="ignore"):  # log(0) = −∞, whose exponential is 0
+        return np.where(certain, terms, -np.expm1(terms * np.log(alpha)) / left)
 
 
 def result(values: Any) -> Any:

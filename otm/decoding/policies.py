@@ -3,8 +3,8 @@
 A policy sees the steps of its sequence that are over, the last `LONGEST_HISTORY` of the loop, and
 so it may look at whatever they hold, their times and their rejected drafts included.  Given all of
 this, a step draws its drafts and coins afresh, and so what it outputs, continued by the target, has
-the law of the target whatever γ is.  A policy that saw the drafts of the step itself would break
-this.
+the distribution of the target whatever γ is.  A policy that saw the drafts of the step itself would
+break this.
 
 No policy gains more than `otm.decoding.oracle_speedup` with its α, if every draft is accepted with
 the same probability: 1/(1 − α) where drafts cost nothing ([leviathan2023]_, section 3.5).
@@ -25,7 +25,7 @@ import numpy as np
 
 from otm._core.numbers import as_integer, as_positive
 from otm._core.text import shown
-from otm.decoding.analysis.choosing_gamma import best_gamma
+from otm.decoding.analysis import best_gamma
 from otm.decoding.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError
@@ -148,14 +148,14 @@ def huggingface_heuristic(initial_gamma: int = 5, *, max_gamma: int | None = Non
 
     def gamma(steps: Sequence[Step]) -> int:
         if not steps:
-            wanted = first
+            drafts = first
         elif steps[-1].drafted == 0:
-            wanted = steps[-1].gamma
+            drafts = steps[-1].gamma
         elif not steps[-1].rejected:
-            wanted = steps[-1].gamma + 2
+            drafts = steps[-1].gamma + 2
         else:
-            wanted = max(1, steps[-1].gamma - 1)
-        return wanted if max_gamma is None else min(wanted, max_gamma)
+            drafts = max(1, steps[-1].gamma - 1)
+        return drafts if max_gamma is None else min(drafts, max_gamma)
 
     return gamma
 
@@ -166,7 +166,7 @@ class OnlineGamma:
 
     Best by [leviathan2023]_, Theorem 3.8; the estimates are our own design.
 
-    The estimate of α is the share of accepted drafts among those that were judged, where a step
+    The estimate of α is the share of accepted drafts among those that were verified, where a step
     counts f times as much as the one after it.  Imagined drafts are added; where none is drafted,
     they take over again, so that a γ of 0 does not last because of what was seen long ago.  The
     estimate of c is the median of the draft model's time for one level of drafts over the target's.
@@ -175,7 +175,7 @@ class OnlineGamma:
     ----------
     cost : float, optional
         The known c, at least 0; measured from the times of the steps if left out.  Then γ, and with
-        it the tokens that a seed gives, differ from run to run; their law does not.
+        it the tokens that a seed gives, differ from run to run; their distribution does not.
     max_gamma : int, optional
         Most drafts of a step, at least 1.
     prior_counts : (float, float), optional
@@ -190,7 +190,7 @@ class OnlineGamma:
 
     Notes
     -----
-    Where several drafts are judged at each level, α is the share of levels that accept one of
+    Where several drafts are verified at each level, α is the share of levels that accept one of
     them.  Times are those of the whole batch: where its sequences draft different numbers, c comes
     out too large for those that draft fewer.
 

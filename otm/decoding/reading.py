@@ -12,7 +12,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import is_exact
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import to_host
-from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.errors import InvalidDistributionError
 from otm.models.base import LanguageModel, Session
 
@@ -22,8 +22,8 @@ Context = tuple[int, ...]
 Path = tuple[int, ...]
 """Draft tokens that follow a context."""
 
-Laws = Callable[[int, Path], SparseProbs]
-"""The law after the context of sequence b and a path, as a function of b and the path."""
+ProbsAfter = Callable[[int, Path], SparseProbs]
+"""The distribution after the context of sequence b and a path, as a function of b and the path."""
 
 
 class _Row(NamedTuple):
@@ -35,15 +35,15 @@ class _Row(NamedTuple):
 
 
 class Reader:
-    """A model that is asked for the probs after contexts and paths, and reads only new tokens.
+    """The probs of a model after contexts and paths; only new tokens are read.
 
     Each sequence names the earlier one that it continues; the row of it that agrees longest is kept
     as far as it agrees.  The cache changes no probs but by the model's own rounding.
     """
 
-    def __init__(self, model: LanguageModel, sampling: SamplingParameters) -> None:
+    def __init__(self, model: LanguageModel, sampling: SamplingParameters | None = None) -> None:
         self.model = model
-        self.sampling = sampling
+        self.sampling = as_sampling(sampling)
         self.seconds = 0.0  # spent in the model so far
         self.calls = 0  # its forward passes so far
         self._session: Session | None = None
@@ -56,7 +56,7 @@ class Reader:
         parents: Sequence[int] | None,
         *,
         whole: bool,
-    ) -> Laws:
+    ) -> ProbsAfter:
         """Read different paths behind each context; a sequence without paths waits.
 
         `parents[b]` is the sequence of the last call that b continues.  Returns the probs by b and
@@ -82,18 +82,18 @@ class Reader:
         self._rows = rows
 
         if not whole:
-            asked = [r for r, row in enumerate(rows) if paths[row.owner]]
-            last = [len(rows[r].context) + len(rows[r].path) - 1 - kept[r] for r in asked]
-            laws = self._laws(scores[asked, last]) if asked else []
-            ends = {(rows[r].owner, rows[r].path): law for r, law in zip(asked, laws, strict=True)}
+            ending = [r for r, row in enumerate(rows) if paths[row.owner]]
+            last = [len(rows[r].context) + len(rows[r].path) - 1 - kept[r] for r in ending]
+            found = self._probs(scores[ending, last]) if ending else []
+            ends = {(rows[r].owner, rows[r].path): p for r, p in zip(ending, found, strict=True)}
             return lambda b, path: ends[b, path]
         places: dict[tuple[int, Path], tuple[int, int]] = {}
         for r, (row, start) in enumerate(zip(rows, kept, strict=True)):
             known = len(row.context) - 1 - start
             for i in range(max(-known, 0), len(row.path) + 1):
                 places.setdefault((row.owner, row.path[:i]), (r, known + i))
-        # computed when asked for, since perhaps few of them are needed
-        return lambda b, path: self._laws(scores[places[b, path]][None])[0]
+        # computed when called, since perhaps few of them are needed
+        return lambda b, path: self._probs(scores[places[b, path]][None])[0]
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Ask the session something, and add the time that it takes."""
@@ -108,12 +108,12 @@ class Reader:
         return to_host(self._session.append(tokens), widen=False)
 
     def _check_shape(self, scores: Any, tokens: tuple[int, ...]) -> None:
-        wanted = (*tokens, self.model.vocabulary)
-        if not isinstance(scores, np.ndarray) or scores.shape != wanted:
-            found = getattr(scores, "shape", type(scores).__name__)
+        shape = (*tokens, self.model.vocabulary)
+        if not isinstance(scores, np.ndarray) or scores.shape != shape:
+            returned = getattr(scores, "shape", type(scores).__name__)
             raise InvalidDistributionError(
-                f"a session of {type(self.model).__name__} returned scores {found} for tokens "
-                f"{tokens}; they must be an array or a tensor {wanted}, one number for each token "
+                f"a session of {type(self.model).__name__} returned scores {returned} for tokens "
+                f"{tokens}; they must be an array or a tensor {shape}, one number for each token "
                 "of the vocabulary"
             )
 
@@ -135,7 +135,7 @@ class Reader:
         *,
         whole: bool,
     ) -> tuple[list[_Row], list[int], list[int], list[int]]:
-        """Rows to be held, the rows they continue, how much stays, and where laws are wanted."""
+        """Rows to be held, the rows they continue, how much stays, and where scores are needed."""
         rows: list[_Row] = []
         places: list[tuple[int, int, int]] = []
         owned: dict[int, list[int]] = {}
@@ -150,7 +150,7 @@ class Reader:
                     rows.append(row._replace(owner=b))
                     places.append((r, length, length))
             before = self._rows[earlier[0]].context  # of all rows of a sequence
-            agreed = _common(context, before)
+            agreed = common_length(context, before)
             for path in paths[b]:
                 source, most = earlier[0], agreed
                 if agreed == len(before):
@@ -169,24 +169,24 @@ class Reader:
             path = self._rows[r].path
             if path == tokens[:-1]:  # what a longer draft goes on from
                 return r, len(path)
-            agreed = _common(tokens, path)
+            agreed = common_length(tokens, path)
             if agreed > best[1]:
                 best = r, agreed
         return best
 
-    def _laws(self, scores: Any) -> list[SparseProbs]:
-        """From the scores after tokens [M, V] to the laws of the next."""
+    def _probs(self, scores: Any) -> list[SparseProbs]:
+        """From the scores after tokens [M, V] to the distributions of the next."""
         if not self.model.returns_probs:
             return self.sampling.sparse_probs_rows(scores)
         if self.sampling == SamplingParameters():
-            return [SparseProbs.from_dense(law) for law in scores]
+            return [SparseProbs.from_dense(probs) for probs in scores]
         if is_exact(scores):
             scores = scores.astype(np.float64)
         with np.errstate(divide="ignore"):  # log(0) = −∞, a token that never comes
             return self.sampling.sparse_probs_rows(np.log(scores))
 
 
-def _common(a: Path, b: Path) -> int:
+def common_length(a: Path, b: Path) -> int:
     """Length of what two sequences begin with."""
     n = min(len(a), len(b))
     if a is b or a[:n] == b[:n]:

@@ -1,10 +1,9 @@
-"""Traces and statistics of decoding as text: what was drafted, what became of it, what it cost.
+"""Traces of decoding as text: what was drafted, and what became of it.
 
 A trace looks like [leviathan2023]_, Figure 1, and for several drafts like [sun2023]_, Figure 3.
-What became of a token is said by marks, and again by colours where these are wanted, so that no
-trace depends on seeing these: a bar ends the text so far (faint), accepted drafts are plain
-(green), [rejected drafts] stand in brackets (red), +tokens of the target+ between plus signs
-(blue).
+Marks say what became of a token, and optional colours say it again: a bar ends the text so far
+(faint), accepted drafts are plain (green), [rejected drafts] stand in brackets (red), +tokens of
+the target+ between plus signs (blue).
 
 References
 ----------
@@ -15,13 +14,11 @@ References
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TextIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from otm.decoding.reading import Path
-from otm.decoding.trace import Generation, Step
+from otm.decoding.reading import Path, common_length
+from otm.decoding.trace import Step
 from otm.errors import InvalidInputError
 
 Decode = Callable[[Sequence[int]], str]
@@ -55,7 +52,7 @@ class _Part(NamedTuple):
     kind: _Kind
 
     def shown(self, colour: bool) -> str:
-        """Write with its marks, and in its colour if wanted."""
+        """Write with its marks, and in its colour."""
         marked = self.kind.before + self.text + self.kind.after if self.text else ""
         return f"\x1b[{self.kind.colour}m{marked}\x1b[0m" if colour and marked else marked
 
@@ -86,7 +83,7 @@ def render_trace(
     width : int, optional
         Characters of a line, for which the text so far is shortened.
     colour : bool, optional
-        Whether to add colours, as ANSI escape sequences; see `wants_colour`.
+        Whether to add colours, as ANSI escape sequences.
 
     Yields
     ------
@@ -126,8 +123,8 @@ def render_trace(
         so_far[step.sequence] = before + step.output
         name = f"{step.sequence}:{step.call}" if len(so_far) > 1 else f"{step.call}"
         parts = _output_parts(step, decode)
-        room = width - LABEL - 1 - sum(len(part.shown(colour=False)) for part in parts)
-        context = _ending(_printable(decode(before)), max(room, LEAST_CONTEXT))
+        space = width - LABEL - 1 - sum(len(part.shown(colour=False)) for part in parts)
+        context = _ending(_printable(decode(before)), max(space, LEAST_CONTEXT))
         line = [_Part(context, CONTEXT), *parts]
         yield f"{name:>{LABEL - 1}} " + "".join(part.shown(colour) for part in line)
         if len(step.drafts) > 1:
@@ -151,10 +148,7 @@ def _draft(path: Path, step: Step, decode: Decode) -> list[_Part]:
     Drafts behind an end token are neither: nobody knows what would have become of them.
     """
     accepted = step.output[: step.accepted]
-    agreed = next(
-        (i for i, (x, y) in enumerate(zip(path, accepted, strict=False)) if x != y),
-        min(len(path), len(accepted)),
-    )
+    agreed = common_length(path, accepted)
     rest = () if agreed == len(step.output) else path[agreed:]
     return [
         _Part(_printable(decode(path[:agreed])), ACCEPTED),
@@ -187,58 +181,6 @@ def trace_legend(*, colour: bool = False) -> str:
         _Part("token of the target", TARGETS),
     ]
     return "".join(part.shown(colour) for part in parts)
-
-
-def statistics(generations: Mapping[str, Generation]) -> str:
-    """Write a table that compares ways of decoding; the speed-up is over the first."""
-    if not generations:
-        raise InvalidInputError("there is no generation to compare; give at least one")
-    first = next(iter(generations.values()))
-    # tokens per run and sequence is the block efficiency; "accepted" is a share of the drafts that
-    # were verified; – is a mean of nothing
-    rows = [
-        ["", "", "target", "tokens", "", "draft", "target", "other", "tokens", "speed-"],
-        ["", "tokens", "runs", "per run", "accepted", "s", "s", "s", "per s", "up"],
-    ]
-    for name, generation in generations.items():
-        seconds = generation.seconds
-        rows.append(
-            [
-                name,
-                f"{generation.tokens}",
-                f"{len({step.call for step in generation.steps})}",
-                _or_dash(f"{generation.block_efficiency:.2f}"),
-                _or_dash(f"{generation.acceptance_rate:.2f}"),
-                f"{seconds.draft:.2f}",
-                f"{seconds.target:.2f}",
-                f"{seconds.other:.2f}",
-                _or_dash(f"{_speed(generation):.1f}"),
-                _or_dash(f"{_speed(generation) / _speed(first):.2f}×"),
-            ]
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            text.ljust(size) if i == 0 else text.rjust(size)
-            for i, (text, size) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
-
-
-def wants_colour(file: TextIO) -> bool:
-    """Whether to write colours into a file: a terminal, no ``NO_COLOR``, and not ``TERM=dumb``."""
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return wanted and file.isatty()
-
-
-def _speed(generation: Generation) -> float:
-    """Tokens per second; NaN if nothing was done."""
-    return generation.tokens / generation.seconds.total if generation.steps else math.nan
-
-
-def _or_dash(number: str) -> str:
-    return "–" if number.startswith("nan") else number
 
 
 def _printable(text: str) -> str:

@@ -1,35 +1,45 @@
-"""From logits to laws: every way of sampling is drawing from an adjusted law.
+"""From logits to distributions: every way of sampling is drawing from an adjusted distribution.
 
-Temperature, top-k, nucleus and min-p sampling, and argmax, all change the law of the next token
-and then draw from it ([leviathan2023]_, section 2.2).  Speculative decoding is stated for laws, so
-that it serves all of them alike, as long as drafts are drawn from, and judged by, the law that
-their `SamplingParameters` gives.
+Temperature, top-k, nucleus and min-p sampling, and argmax, all change the distribution of the next
+token and then draw from it ([leviathan2023]_, section 2.2).  Speculative decoding is stated for
+distributions and so serves all of them alike, as long as drafts are drawn from, and verified by,
+the distribution that their `SamplingParameters` gives.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from otm._core.arithmetic import read_only
+from otm._core.checks import as_array, name_row
 from otm._core.numbers import as_integer, as_real
-from otm._core.sparse import SparseProbs
-from otm._core.tensors import to_host
-from otm.decoding.dense_probs import dense_probs
-from otm.decoding.sparse_probs import sparse_probs
-from otm.errors import InvalidDistributionError
+from otm._core.sparse import SparseProbs, Tokens
+from otm._core.tensors import is_tensor, to_host
+from otm._core.text import shown
+from otm.errors import InvalidDistributionError, InvalidParameterError
 
 KEEP = "or None to keep all tokens"
+
+GROUP = 32
+"""How many scores a group has when the largest are looked for."""
+
+LOWEST_EXPONENT = -700
+"""Nearly where exp(x) becomes 0."""
 
 
 @dataclass(frozen=True)
 class SamplingParameters:
-    """Sampling parameters, as a function from logits to laws ([leviathan2023]_, section 2.2).
+    """Sampling parameters: a function from logits to probabilities ([leviathan2023]_, section 2.2).
 
-    They act in this order, each on the law that those before it leave:
+    They act in this order, each on the distribution that those before it leave:
 
-    1. `temperature` T: the law is softmax(logits / T); for T = 0 it gives all to the largest logit.
+    1. `temperature` T: softmax(logits / T); for T = 0 all mass is on the largest logit.
     2. `top_k`: the k tokens of largest logits stay, exactly k of them.
     3. `top_p`: the most likely tokens stay, as few as have mass p; the one that reaches p is kept.
     4. `min_p`: tokens stay that are at least min_p times as likely as the most likely one.
@@ -54,7 +64,7 @@ class SamplingParameters:
 
     Notes
     -----
-    The order is that of Hugging Face transformers, and so are the laws, up to rounding, but for
+    The order is that of Hugging Face transformers, and so are the results, up to rounding, but for
     ties: there, top-k keeps all tokens that tie with the k-th, and top-p keeps unspecified ones of
     equal tokens.  Temperature 0, which stands for `do_sample=False`, puts all mass on one token;
     the limit T → 0 of the softmax would share it among tokens that tie.
@@ -81,21 +91,18 @@ class SamplingParameters:
 
     def __post_init__(self) -> None:
         greedy = "where 0 means the most likely token"
-        temperature = as_real(self.temperature, "temperature", least=0, advice=greedy)
-        object.__setattr__(self, "temperature", temperature)
+        checked = vars(self)  # frozen for others
+        checked["temperature"] = as_real(self.temperature, "temperature", least=0, advice=greedy)
         if self.top_k is not None:
-            top_k = as_integer(self.top_k, "top_k", 1, advice=KEEP)
-            object.__setattr__(self, "top_k", top_k)
+            checked["top_k"] = as_integer(self.top_k, "top_k", 1, advice=KEEP)
         if self.top_p is not None:
             advice = f"{KEEP} (temperature=0 keeps the most likely one)"
-            top_p = as_real(self.top_p, "top_p", above=0, most=1, advice=advice)
-            object.__setattr__(self, "top_p", top_p)
+            checked["top_p"] = as_real(self.top_p, "top_p", above=0, most=1, advice=advice)
         if self.min_p is not None:
-            min_p = as_real(self.min_p, "min_p", least=0, most=1, advice=KEEP)
-            object.__setattr__(self, "min_p", min_p)
+            checked["min_p"] = as_real(self.min_p, "min_p", least=0, most=1, advice=KEEP)
 
     def __call__(self, logits: Any) -> Any:
-        """Laws of the next token.
+        """Distributions of the next token.
 
         Parameters
         ----------
@@ -106,7 +113,7 @@ class SamplingParameters:
         Returns
         -------
         array or tensor [..., V]
-            Laws in float64: of a tensor a tensor on its device, without gradient.
+            Probabilities in float64: of a tensor a tensor on its device, without gradient.
 
         Raises
         ------
@@ -119,20 +126,20 @@ class SamplingParameters:
         Everything is computed in float64, whatever the type of the logits.  Checking the rows
         waits for the tensor's device once.
         """
-        return dense_probs(logits, self.temperature, self.top_k, self.top_p, self.min_p)
+        return _dense(self, logits)
 
     def sparse_probs(self, logits: Any) -> SparseProbs:
-        """Law of the next token by its support; what was truncated costs next to nothing.
+        """Distribution of the next token by its support; truncated tokens cost next to nothing.
 
         Parameters
         ----------
         logits : array-like or tensor [V]
-            As for a call, for one law.
+            As for a call, for one distribution.
 
         Returns
         -------
         SparseProbs
-            The law that a call gives, up to rounding.
+            What a call returns, up to rounding.
 
         Raises
         ------
@@ -141,21 +148,21 @@ class SamplingParameters:
 
         Examples
         --------
-        >>> law = SamplingParameters(top_k=2)(np.log([0.1, 0.4, 0.2, 0.3]))
-        >>> law.round(12)
+        >>> probs = SamplingParameters(top_k=2)(np.log([0.1, 0.4, 0.2, 0.3]))
+        >>> probs.round(12)
         array([0.        , 0.57142857, 0.        , 0.42857143])
         >>> SamplingParameters(top_k=2).sparse_probs(np.log([0.1, 0.4, 0.2, 0.3])).tokens.tolist()
         [1, 3]
         """
-        scores = _as_host(logits)
+        scores = np.asarray(to_host(logits, widen=False))
         if scores.ndim != 1:
             raise InvalidDistributionError(
                 f"logits of shape {scores.shape}; one row takes [V], `sparse_probs_rows` [M, V]"
             )
-        return self.sparse_probs_rows(scores[None])[0]
+        return _sparse(self, scores[None])[0]
 
     def sparse_probs_rows(self, logits: Any) -> list[SparseProbs]:
-        """Laws of the next token by their supports, those that `sparse` gives row by row.
+        """Distributions of the next token by their supports, those of `sparse_probs` row by row.
 
         Parameters
         ----------
@@ -165,21 +172,193 @@ class SamplingParameters:
         Returns
         -------
         list of SparseProbs
-            A law for each row.
+            A distribution for each row.
 
         Raises
         ------
         InvalidDistributionError
             As for a call.
         """
-        scores = _as_host(logits)
+        scores = np.asarray(to_host(logits, widen=False))
         if scores.ndim != 2:
             raise InvalidDistributionError(
-                f"logits of shape {scores.shape}; several laws take those of each in a row, [M, V]"
+                f"logits of shape {scores.shape}; several rows of logits are an array [M, V]"
             )
-        return sparse_probs(scores, self.temperature, self.top_k, self.top_p, self.min_p)
+        return _sparse(self, scores)
 
 
-def _as_host(logits: Any) -> Any:
-    """Return logits as a NumPy array, in their own type where NumPy has it."""
-    return np.asarray(to_host(logits, widen=False))
+def as_sampling(sampling: object) -> SamplingParameters:
+    """Return how to sample, from the distributions as they are if nothing is said."""
+    if not isinstance(sampling, SamplingParameters | None):
+        raise InvalidParameterError(
+            f"sampling = {shown(sampling)}; give a SamplingParameters, such as "
+            "SamplingParameters(temperature=0.7)"
+        )
+    return sampling or SamplingParameters()
+
+
+def _dense(sampling: SamplingParameters, logits: Any) -> Any:
+    """Probs in float64, from logits of any type: [..., V] → [..., V]."""
+    xp, scores = _as_float64(logits)
+    highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one
+    _check_rows(highest)
+    if sampling.temperature == 0:
+        largest = scores == highest
+        first = largest & (xp.cumsum(largest, -1) == 1)
+        return first * xp.ones_like(highest)
+
+    def weigh(scores: Any) -> Any:
+        """Probs times what makes the largest 1: subtracted first, nothing overflows."""
+        with np.errstate(over="ignore"):  # to −∞, which is a weight of zero
+            return xp.exp((scores - highest) / sampling.temperature)
+
+    weights = weigh(scores)
+    if sampling.top_k is not None or sampling.top_p is not None:
+        weights = weights * _most_likely(xp, scores, weigh, sampling.top_k, sampling.top_p)
+    if sampling.min_p is not None:
+        weights = weights * (weights >= sampling.min_p)  # the largest weight is 1
+    return weights / weights.sum(-1)[..., None]
+
+
+def _most_likely(
+    xp: Any, scores: Any, weigh: Callable[[Any], Any], top_k: int | None, top_p: float | None
+) -> Any:
+    """Which tokens top-k and then top-p leave, as booleans.
+
+    Logits are ranked, not weights, which tie where they are rounded or zero.  Top-p adds from the
+    least likely token on, so that p near 1 is decided by the small sums.
+    """
+    ascending = xp.sort(scores) if xp is np else xp.sort(scores).values
+    weights = weigh(ascending)
+    if top_k is not None:
+        weights[..., : max(weights.shape[-1] - top_k, 0)] = 0
+    tail = xp.cumsum(weights, -1)  # mass of a token and of all that are less likely
+    kept = tail > (1 - (1.0 if top_p is None else top_p)) * tail[..., -1:]
+    kept[..., -1] = True  # also where p is lost in 1 − p
+    least = xp.amin(xp.where(kept, ascending, xp.inf), -1, keepdims=True)
+    above, ties = scores > least, scores == least
+    places = (kept.sum(-1) - above.sum(-1))[..., None]
+    return above | (ties & (xp.cumsum(ties, -1) <= places))
+
+
+def _as_float64(logits: Any) -> tuple[Any, Any]:
+    """Return the library that these logits belong to, and the logits in float64.
+
+    What is used of the two libraries has the same names and meanings in both, except for `sort`.
+    """
+    xp: Any = np
+    if is_tensor(logits):
+        import torch
+
+        xp = torch
+        scores = logits.detach()
+        number = not scores.is_complex() and scores.dtype != torch.bool
+    else:
+        scores = as_array(logits, "the logits", InvalidDistributionError)
+        number = scores.dtype.kind in "fiu"
+    if not number or scores.ndim == 0 or scores.shape[-1] == 0:
+        raise InvalidDistributionError(
+            f"logits of type {scores.dtype} and shape {tuple(scores.shape)}; they must be real "
+            "numbers, one for each token along the last axis"
+        )
+    with np.errstate(over="ignore"):  # to infinity, which is refused by its row
+        return xp, scores.astype(np.float64) if xp is np else scores.double()
+
+
+def _check_rows(highest: Any) -> None:
+    """Refuse a row whose largest logit [..., 1] is not finite."""
+    largest = to_host(highest)[..., 0]
+    if np.isfinite(largest).all():
+        return
+    row = tuple(int(i) for i in np.argwhere(~np.isfinite(largest))[0])
+    found = {-np.inf: "nothing but −∞", np.inf: "+∞"}.get(float(largest[row]), "NaN")
+    raise InvalidDistributionError(
+        f"{name_row(row)}the logits have {found}; there must be a finite logit, and beside it "
+        "only finite ones and −∞"
+    )
+
+
+def _sparse(sampling: SamplingParameters, scores: Any) -> list[SparseProbs]:
+    """Probs of M rows of logits [M, V]: equivalent to, but faster than `_dense`."""
+    if scores.dtype.kind not in "fiu" or scores.shape[-1] == 0:
+        sampling(scores)  # refuses them
+    if sampling.temperature == 0:
+        return [_largest(sampling, row) for row in scores]
+    k = sampling.top_k
+    if scores.dtype.kind == "f" and k is not None and k < scores.shape[-1]:
+        return [_truncated(sampling, row, k) for row in scores]
+    everything = _all_tokens(scores.shape[-1])
+    return [_supported(everything, probs) for probs in _softmax(sampling, scores)]
+
+
+def _by_mass(sampling: SamplingParameters) -> bool:
+    """Whether top-p or min-p truncates."""
+    return sampling.top_p is not None or sampling.min_p is not None
+
+
+def _largest(sampling: SamplingParameters, scores: Any) -> SparseProbs:
+    """All mass on the first of the largest logits."""
+    token = scores.argmax()  # that of NaN if there is one
+    if not math.isfinite(scores[token]):
+        sampling(scores)  # refuses the row
+    return SparseProbs.from_support(np.array([token]), np.ones(1))
+
+
+def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs:
+    """Probs of a row of which few tokens are left: the others are sorted out first."""
+    largest = scores.max()  # NaN if the row has one
+    tokens = np.flatnonzero(scores >= _below_largest(scores, k))
+    found = scores[tokens]
+    least = np.partition(found, -k)[-k] if found.size >= k else -math.inf
+    if not (least > -math.inf and largest < math.inf):  # refused, or all of it
+        return _supported(_all_tokens(scores.size), sampling(scores))
+    if found.size > k:
+        kept = found >= least
+        tokens, found = tokens[kept], found[kept]
+    lowest = (float(least) - float(largest)) / sampling.temperature
+    if found.size > k or _by_mass(sampling) or lowest < LOWEST_EXPONENT:
+        return _supported(tokens, sampling(found))
+    weights = np.exp(np.subtract(found, largest, dtype=np.float64) / sampling.temperature)
+    weights /= weights.sum()
+    return SparseProbs.from_support(tokens, weights)
+
+
+def _below_largest(scores: Any, k: int) -> Any:
+    """Return a number that at least k scores reach, and not many more; cheaper than the k-th.
+
+    Of the largest scores of many groups, the k-th largest: k groups have one that reaches it.
+    """
+    groups = scores.size // GROUP
+    if k > groups:
+        return np.partition(scores, -k)[-k]
+    of_groups = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
+    return np.partition(of_groups, -k)[-k]
+
+
+def _softmax(sampling: SamplingParameters, scores: Any) -> Any:
+    """Probs of rows [M, V]; equivalent to, but faster than `_dense` where nothing is truncated."""
+    if scores.dtype.kind != "f" or _by_mass(sampling):
+        return sampling(scores)
+    highest = scores.max(-1, keepdims=True)  # NaN if the row has one
+    if not np.isfinite(highest).all():
+        return sampling(scores)  # refuses the row
+    weights = np.subtract(scores, highest, dtype=np.float64)
+    if sampling.temperature != 1:
+        with np.errstate(over="ignore"):  # to −∞, which is a weight of zero
+            weights /= sampling.temperature
+    np.exp(weights, out=weights)
+    weights /= weights.sum(-1, keepdims=True)
+    return weights
+
+
+@cache
+def _all_tokens(count: int) -> Tokens:
+    return read_only(np.arange(count))
+
+
+def _supported(tokens: Tokens, probs: Any) -> SparseProbs:
+    """Return probs by their support, without the tokens of probability zero."""
+    if not probs.all():
+        support = probs > 0
+        tokens, probs = tokens[support], probs[support]
+    return SparseProbs.from_support(tokens, probs)

@@ -55,7 +55,7 @@ class Step:
     position : int
         Number of tokens before the step, the prompt's included.
     gamma : int
-        Most drafts of a path that the policy asked for; near the limit of the length, and without a
+        Most drafts of a path by the policy; near the limit of the length, and without a
         drafter, fewer are drafted.
     drafts : tuple of tuple of int
         The paths that were drafted, as often as each was.
@@ -92,10 +92,10 @@ class Step:
 
     @property
     def rejected(self) -> bool:
-        """Whether a draft behind the accepted ones was judged and rejected."""
+        """Whether a draft after the accepted ones was verified and rejected."""
         known = self.output[: self.accepted]
-        judged = len(self.output) > self.accepted
-        return judged and any(
+        verified = len(self.output) > self.accepted
+        return verified and any(
             len(path) > self.accepted and path[: self.accepted] == known for path in self.drafts
         )
 
@@ -158,10 +158,10 @@ class Generation:
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted drafts over those that were judged one after another, an estimate of α.
+        """Accepted drafts over those that were verified one after another, an estimate of α.
 
-        A probability: the α of [leviathan2023]_, section 3.1, where a single chain was judged draft
-        by draft; NaN if none was drafted.
+        A probability: the α of [leviathan2023]_, section 3.1, where a single chain was verified
+        draft by draft; NaN if none was drafted.
 
         References
         ----------

@@ -1,28 +1,35 @@
-"""How drafts are judged: which of them the output begins with, and the token that follows them.
+"""How drafts are verified: how many of them are accepted, and the token that follows them.
 
-Every verifier takes the root of a tree of drafts, the target's law after each node, and uniforms;
-it returns the output, a path of drafts and one token more.  Continued by the target, the output has
-the law of the target ([sun2023]_, Theorem 2, which conditions on the number of tokens and is false
-if that is taken literally).  So does what is left of it at an end token or a limit of the length.
+A verifier takes the root of a tree of drafts, the target's distribution after each node, and
+uniforms.  It returns the accepted drafts and one token more.  Continued by the target, the output
+has the target's distribution ([sun2023]_, Theorem 2, which conditions on the number of tokens and
+is false if that is taken literally).  So does what is left of it at an end token or a limit of the
+length.
+
+The loop calls `verify_batch` once in each step, with all sequences of the batch.
 
 References
 ----------
 .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative
    Decoding", ICML 2023.
 .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS 2023.
+.. [sun2024block] Sun et al., "Block Verification Accelerates Speculative Decoding", 2024.
+.. [weng2025] Weng et al., "Traversal Verification for Speculative Tree Decoding", 2025.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 
 import numpy as np
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Law, Number
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
-from otm.coupling.build import PlanBuilder, build_plan
+from otm._core.text import shown
+from otm.coupling.build import PLANS, PlanBuilder, build_plan
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
@@ -32,22 +39,38 @@ from otm.decoding.reading import Path
 from otm.drafts.iid import IID
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.problem import Problem
+from otm.rules import Rule, named, names
 
 TargetProbs = Callable[[Path], SparseProbs]
-"""The target's law of the token that follows a path of drafts."""
+"""The target's distribution of the token that follows a path of drafts."""
 
 Verifier = Callable[[DraftNode, TargetProbs, Randomness], Path]
-"""From a tree of drafts, the target's laws and uniforms to the output."""
+"""From a tree of drafts, the target's distributions and uniforms to the output."""
 
 OPTIMAL_FOR_ONE: tuple[PlanBuilder, ...] = (KSeq, OptimalPlan, RecursiveRejection)
-"""Rules that are the maximal coupling for a single draft, which is done without building a plan."""
+"""Rules that are the maximal coupling for a single draft, which needs no plan."""
+
+
+def verify_batch(
+    verifier: Verifier,
+    trees: Sequence[DraftNode],
+    target_probs: Iterable[TargetProbs],
+    uniforms: Sequence[Randomness],
+) -> list[Path]:
+    """Verify the trees of B sequences; refuse an output of no token, which would never end."""
+    outputs = [verifier(*parts) for parts in zip(trees, target_probs, uniforms, strict=True)]
+    if not all(outputs):
+        raise InvalidDraftsError(
+            "the verifier returned no token; it must return the accepted drafts and one token more"
+        )
+    return outputs
 
 
 def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Accept drafts one after another, up to the first that is rejected.
 
     Draft x is accepted with probability min(1, q(x)/p(x)); in place of the first that is rejected
-    comes a token from the residual law ∝ max(q − p, 0), and behind the last one from the target
+    comes a token from the residual ∝ max(q − p, 0), and behind the last one from the target
     ([leviathan2023]_, Algorithm 1).
 
     Parameters
@@ -55,7 +78,7 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
     root : DraftNode
         A chain of drafts.
     target_probs : callable
-        The target's law after each path of drafts; asked along the accepted drafts only.
+        The target's distribution after each path of drafts; called along the accepted drafts only.
     uniforms : callable
         Source of independent uniforms in [0, 1), which are not checked here.
 
@@ -67,7 +90,7 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
     Raises
     ------
     InvalidDraftsError
-        If a node has several children, no law, or a draft that its law cannot give.
+        If a node has several children, no `draft_probs`, or a draft that these cannot give.
 
     References
     ----------
@@ -92,21 +115,25 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
                 "chain, `spectr_verifier` and `verify_traversal` take trees"
             )
         (child,) = node.children
-        output = _judge(child.token, node.checked_draft_probs(), target_probs(node.path), uniforms)
+        draft, target = node.checked_draft_probs(), target_probs(node.path)
+        output = _accept_or_recover(child.token, draft, target, uniforms)
         if output != child.token:
             return (*node.path, output)
         node = child
-    return (*node.path, _last(target_probs(node.path), uniforms))
+    return (*node.path, _bonus(target_probs(node.path), uniforms))
 
 
-def _judge(draft: int, offered: SparseProbs, wanted: SparseProbs, uniforms: Randomness) -> int:
-    """Output one draft or, never equal to it, a token of the residual: the maximal coupling."""
-    offered, wanted = of_one_kind(offered, wanted)
+def _accept_or_recover(
+    token: int, draft: SparseProbs, target: SparseProbs, uniforms: Randomness
+) -> int:
+    """Return one draft or, never equal to it, a token of the residual: the maximal coupling."""
+    draft, target = of_one_kind(draft, target)
     for_draft, for_residual = uniforms(2)
-    if for_draft * offered.of(draft) < wanted.of(draft):
-        return draft
-    tokens, law, aim = align(offered, wanted)
-    return locate(tokens, residual_weights(aim, np.minimum(law, aim)), for_residual)
+    if for_draft * draft.of(token) < target.of(token):
+        return token
+    tokens, draft_probs, target_probs = align(draft, target)
+    residual = residual_weights(target_probs, np.minimum(draft_probs, target_probs))
+    return locate(tokens, residual, for_residual)
 
 
 def spectr_verifier(rule: PlanBuilder) -> Verifier:
@@ -125,7 +152,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     Returns
     -------
     Verifier
-        A function of the root, the target's laws and uniforms to the accepted drafts and one token;
+        A function of the root, the target's distributions and uniforms to the output;
         lossless if the rule is (Theorem 12.4 of docs/theory/verification.md).
 
     Raises
@@ -133,8 +160,8 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     InvalidParameterError
         In the returned function, if the rule returns no plan, or is for drafts that are not i.i.d.
     InvalidDraftsError
-        There too, if a node has no law, drafts that its law cannot give, or nodes that agree with
-        the output so far have different laws.
+        There too, if a node has no `draft_probs`, drafts that these cannot give, or nodes that
+        agree with the output so far have different ones.
 
     Notes
     -----
@@ -161,34 +188,38 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
         path: Path = root.path
         nodes = [root]
         while drafts := [child for node in nodes for child in node.children]:
-            offered, wanted = _shared_law(nodes), target_probs(path)
+            draft, target = _shared_draft_probs(nodes), target_probs(path)
             if len(drafts) == 1 and rule in OPTIMAL_FOR_ONE:
-                path = (*path, _judge(drafts[0].token, offered, wanted, uniforms))
+                token = _accept_or_recover(drafts[0].token, draft, target, uniforms)
             else:
-                path = (*path, _select(rule, drafts, offered, wanted, uniforms))
-            nodes = [child for child in drafts if child.token == path[-1]]
+                plan = plan_of_tree(rule, draft, target, len(drafts))
+                tokens = [child.token for child in drafts]
+                token = int(plan.select(tokens, uniforms(plan.uniforms_per_selection)).token)
+            path = (*path, token)
+            nodes = [child for child in drafts if child.token == token]
             if not nodes:
                 return path
-        return (*path, _last(target_probs(path), uniforms))
+        return (*path, _bonus(target_probs(path), uniforms))
 
     return verify
 
 
-def _shared_law(nodes: Sequence[DraftNode]) -> SparseProbs:
-    """Law of the drafts of nodes with one path: the same, or they are not i.i.d."""
-    law = nodes[0].checked_draft_probs()
+def _shared_draft_probs(nodes: Sequence[DraftNode]) -> SparseProbs:
+    """Distribution of the drafts of nodes with one path: the same, or they are not i.i.d."""
+    probs = nodes[0].checked_draft_probs()
     for node in nodes[1:]:
         other = node.checked_draft_probs()
-        same = other is law or (
-            np.array_equal(other.tokens, law.tokens)
-            and np.array_equal(other.probabilities, law.probabilities)
+        same = other is probs or (
+            np.array_equal(other.tokens, probs.tokens)
+            and np.array_equal(other.probabilities, probs.probabilities)
         )
         if not same or len(node.children) != len(nodes[0].children):
             raise InvalidDraftsError(
-                f"two nodes of the path {node.path} have different laws, or different numbers of "
-                "children; both must follow from the path, or their drafts are not i.i.d."
+                f"two nodes of the path {node.path} have different distributions, or different "
+                "numbers of children; both must follow from the path, or their drafts are not "
+                "i.i.d."
             )
-    return law
+    return probs
 
 
 def plan_of_tree(
@@ -204,24 +235,156 @@ def plan_of_tree(
     return plan
 
 
-def _select(
-    rule: PlanBuilder,
-    drafts: Sequence[DraftNode],
-    draft_probs: SparseProbs,
-    target_probs: SparseProbs,
-    uniforms: Randomness,
-) -> int:
-    """Select a token by a rule for i.i.d. drafts."""
-    plan = plan_of_tree(rule, draft_probs, target_probs, len(drafts))
-    tokens = [child.token for child in drafts]
-    return int(plan.select(tokens, uniforms(plan.uniforms_per_selection)).token)
-
-
-def _last(law: SparseProbs, uniforms: Randomness) -> int:
+def _bonus(probs: SparseProbs, uniforms: Randomness) -> int:
     """Draw the token that follows when all drafts are accepted, the bonus token."""
-    return locate(law.tokens, law.probabilities, uniforms(1)[0])
+    return locate(probs.tokens, probs.probabilities, uniforms(1)[0])
 
 
 def locate(tokens: Tokens, weights: Law, uniform: object) -> int:
     """Draw a token by weights along the tokens."""
     return int(tokens[InverseCdf.from_weights(weights).locate(np.array([uniform]))[0]])
+
+
+def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
+    """Verify whole paths of drafts, from the leaves to the root ([weng2025]_).
+
+    On a single chain this is block verification ([sun2024block]_), and in expectation it accepts
+    at least as much as `verify_chain` (Theorem 12.2 of docs/theory/verification.md; Theorem 12.3:
+    it is lossless).
+
+    The output is a node of weight w, or goes on below it, with probability w; the root has weight
+    1.  Its first draft x gets weight min(w t(x)/p(x), 1), where t is the target's distribution.  If
+    the output is not there, the node goes on with weight Z/(Z + 1 − w) and with the residual
+    max(w t − p, 0)/Z in place of t, where Z is the sum of max(w t − p, 0); and so for each draft.
+    Then the node itself is the output with the weight that it has, followed by a token drawn from
+    t.  A draft that was drawn more than once is verified as often, the first time with all that
+    grew below it.
+
+    Parameters
+    ----------
+    root : DraftNode
+        Any tree of drafts, the children of each node i.i.d.
+    target_probs : callable
+        The target's distribution after each path of drafts.
+    uniforms : callable
+        Source of independent uniforms in [0, 1), which are not checked here.
+
+    Returns
+    -------
+    tuple of int
+        The accepted drafts and one token.
+
+    Raises
+    ------
+    InvalidDraftsError
+        If a node has drafts but no `draft_probs`, or drafts that these cannot give.
+
+    References
+    ----------
+    .. [sun2024block] Sun et al., "Block Verification Accelerates Speculative Decoding", 2024.
+    .. [weng2025] Weng et al., "Traversal Verification for Speculative Tree Decoding", 2025.
+
+    Examples
+    --------
+    The first draft alone would be rejected; both together pass.
+
+    >>> probs = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
+    >>> root = DraftNode()
+    >>> root.draw_children(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))
+    >>> root.children[0].draw_children(SparseProbs([0, 1], [0.25, 0.75]), 1, lambda m: np.zeros(m))
+    >>> verify_traversal(root, lambda path: probs[path[:1]], lambda m: np.full(m, 0.75))
+    (0, 0, 0)
+    """
+    one = 1 + 0 * target_probs(root.path).probabilities.item(0)
+    opened = [OpenNode(root, one, target_probs)]
+    while True:
+        node = opened[-1]
+        child = node.next_child()
+        if child is not None:
+            opened.append(OpenNode(child, node.weight_of(child), target_probs))
+        elif not node.path or uniforms(1)[0] < node.weight:
+            return (*node.path, locate(node.tokens, node.left, uniforms(1)[0]))
+        else:
+            opened.pop()
+            opened[-1].reject()
+
+
+class OpenNode:
+    """A node during traversal, with some of its drafts already rejected.
+
+    `weight` is the probability w that the output is this node or goes on below it.
+    """
+
+    def __init__(self, node: DraftNode, weight: Number, target_probs: TargetProbs) -> None:
+        self.path = node.path
+        self.weight = weight
+        target = target_probs(node.path)
+        # the target's distribution t, or what rejected drafts have left of it, on these tokens
+        self.tokens, self.left = target.tokens, target.probabilities
+        if node.children:
+            self.tokens, self._draft_probs, self.left = align(node.checked_draft_probs(), target)
+        self._children = iter(node.merged_children())
+
+    def next_child(self) -> DraftNode | None:
+        """Return the next draft, if there is one."""
+        return next(self._children, None)
+
+    def weight_of(self, child: DraftNode) -> Number:
+        """Weight min(w t(x)/p(x), 1) of a draft x."""
+        i = int(np.searchsorted(self.tokens, child.token))
+        mass: Number = self.weight * self.left.item(i)
+        drawn: Number = self._draft_probs.item(i)
+        return mass / drawn if mass < drawn else 1 + 0 * self.weight
+
+    def reject(self) -> None:
+        """Go on to what is left when the output is neither a draft nor below it."""
+        draft = self._draft_probs
+        rest: Law = np.maximum(self.weight * self.left - draft, 0 * draft)
+        excess: Number = rest.sum()
+        if excess > 0:
+            self.left = rest / excess
+            self.weight = excess / (excess + (1 - self.weight))
+        elif self.path:  # nothing is left here
+            self.weight = 0 * self.weight
+
+
+def tree_rules() -> tuple[str, ...]:
+    """List the rules that verify several drafts of a token: those that `spectr` takes by name.
+
+    Returns
+    -------
+    tuple of str
+        Names in `otm.rules.RULES`.
+
+    Examples
+    --------
+    >>> tree_rules()[:3]
+    ('optimal', 'k-Seq', 'recursive rejection')
+    """
+    return names("verifier", several=True)
+
+
+def chain_verifier(rule: str) -> Verifier:
+    """Return the verifier of chains that a name stands for; refuse other rules."""
+    return _verifier(named(rule, "verifier", several=False))
+
+
+def tree_verifier(rule: str | PlanBuilder) -> Verifier:
+    """Return the verifier of trees by a name, or by a function from a problem to a plan."""
+    if callable(rule):
+        return spectr_verifier(rule)
+    if not isinstance(rule, str):
+        raise InvalidParameterError(
+            f"rule = {shown(rule)}; give a name, one of {', '.join(tree_rules())}, or a function "
+            "from a problem to a plan"
+        )
+    return _verifier(named(rule, "verifier", several=True))
+
+
+def _verifier(rule: Rule) -> Verifier:
+    """Return the function of a rule; SpecTr's recursion over its plan if it has no other."""
+    if not rule.verifier:
+        return spectr_verifier(PLANS[rule.name])
+    file, _, name = rule.verifier.partition(".")
+    verifier: Verifier = getattr(import_module(f"otm.decoding.{file}"), name)
+    return verifier

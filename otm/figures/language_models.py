@@ -21,8 +21,7 @@ import numpy as np
 
 from otm._core.arithmetic import Law
 from otm.errors import InvalidParameterError
-from otm.models.ngram import NGramModel
-from otm.models.ngram_counts import Ids
+from otm.models.ngram import Ids, NGramModel
 
 EXCERPT = "king_james_bible_excerpt.txt"
 UNKNOWN = "<unk>"

@@ -24,8 +24,7 @@ from otm._core.checks import as_draft_count
 from otm._core.numbers import as_level
 from otm._core.sparse import align
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
-from otm.decoding.branching import Branching, as_branching
-from otm.decoding.drafting import DraftNode
+from otm.decoding.drafting import Branching, DraftNode, as_branching
 from otm.decoding.policies import as_gamma
 from otm.decoding.verification import TargetProbs
 from otm.errors import InvalidInputError, InvalidParameterError

@@ -20,8 +20,7 @@ import numpy as np
 from otm._core.arithmetic import Law, Number, zeros
 from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import DraftNode
-from otm.decoding.traversal import OpenNode
-from otm.decoding.verification import TargetProbs, plan_of_tree
+from otm.decoding.verification import OpenNode, TargetProbs, plan_of_tree
 
 
 def tokens_by_rule(

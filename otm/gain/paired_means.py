@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from otm._core.numbers import as_level
 from otm._core.text import text_table
-from otm.decoding.branching import Branching
+from otm.decoding.drafting import Branching
 from otm.errors import InvalidParameterError, UnknownMethodError
 
 

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from otm._core.numbers import as_positive
 from otm._core.text import shown, text_table
 from otm.coupling.build import named_rules
-from otm.decoding.branching import Branching
-from otm.decoding.drafting import ModelDrafter
+from otm.decoding.drafting import Branching, ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.gain.efficiency import WITH_TRAVERSAL, Rules, block_efficiency

@@ -14,9 +14,8 @@ from typing import Any
 from otm._core.numbers import as_positive
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
-from otm.decoding.branching import Branching, children_at
-from otm.decoding.checks import as_paths, as_prompts, as_sampling, as_sources, check_models
-from otm.decoding.drafting import Drafter, DraftNode
+from otm.decoding.checks import as_paths, as_prompts, as_sources, check_models
+from otm.decoding.drafting import Branching, Drafter, DraftNode, children_at
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -125,7 +124,7 @@ def record(
             f"the drafter is a {type(drafter).__name__}; give a Drafter, such as "
             "ModelDrafter(model)"
         )
-    reader = Reader(target, as_sampling(sampling))
+    reader = Reader(target, sampling)
     given = _as_groups(contexts, target.vocabulary)
     _check_room(target, drafter, [context for group in given for context in group], most)
     sources = as_sources(seed, None, len(given))

@@ -3,14 +3,12 @@
 Importing this loads no torch: the models that need it load it when they are made.
 """
 
-from otm.models.base import LanguageModel, Session
-from otm.models.gpt.config import GPTConfig
+from otm.models.base import LanguageModel, Session, StatelessModel
 from otm.models.gpt.model import GPT, decode, encode, load
+from otm.models.gpt.transformer import GPTConfig
 from otm.models.huggingface.model import HuggingFaceModel, check_same_vocabulary
 from otm.models.ngram import NGramModel
-from otm.models.stateless import StatelessModel
-from otm.models.table import TableModel
-from otm.models.uniform import UniformModel
+from otm.models.table import TableModel, UniformModel
 
 __all__ = [
     "GPT",

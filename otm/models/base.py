@@ -1,6 +1,6 @@
 """The protocol of language models: read tokens, say what may follow each of them.
 
-A model is asked through a `Session`, which holds rows of tokens that it has read, and with them
+A model is used through a `Session`, which holds rows of tokens that it has read, and with them
 whatever lets it go on cheaply, such as keys and values.  A loop does two things with a session:
 it appends tokens, and it keeps a prefix of some rows.
 """
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from otm.errors import InvalidInputError
 
 Rows = npt.NDArray[np.int64]
 """Token ids [R, L]; −1 pads a row on the right."""
@@ -32,7 +34,7 @@ class Session(ABC):
         Returns
         -------
         array or tensor [R, L, V]
-            For each token the logits of the one that follows it, or its law if the model
+            For each token the logits of the one that follows it, or its probabilities if the model
             `returns_probs`; anything at the padding.
 
         Raises
@@ -42,7 +44,7 @@ class Session(ABC):
         """
 
     def read(self, tokens: Rows) -> None:
-        """`append` for tokens whose scores nobody wants, as of a prompt; may be cheaper.
+        """`append` without scores, as for a prompt; may be cheaper.
 
         Parameters
         ----------
@@ -65,7 +67,7 @@ class Session(ABC):
 
 
 class LanguageModel(ABC):
-    """A law of the next token for every sequence of tokens.
+    """A distribution of the next token for every sequence of tokens.
 
     Attributes
     ----------
@@ -74,7 +76,7 @@ class LanguageModel(ABC):
     context_length : int or None
         Most tokens that a row may hold; None if there is no limit.
     returns_probs : bool
-        Whether sessions return laws, perhaps of fractions, and not logits.
+        Whether sessions return probabilities, perhaps as fractions, and not logits.
     """
 
     vocabulary: int
@@ -95,3 +97,86 @@ class LanguageModel(ABC):
         Session
             Nothing is read yet.
         """
+
+
+class StatelessModel(LanguageModel):
+    """A model that finds the distribution of the next token from the context alone, at little cost.
+
+    Subclasses give `probs`.
+
+    Examples
+    --------
+    >>> class Alternating(StatelessModel):
+    ...     vocabulary = 2
+    ...
+    ...     def probs(self, context):
+    ...         return np.eye(2)[(sum(context) + 1) % 2]
+    >>> Alternating().start(rows=1).append(np.array([[0, 1]]))
+    array([[[0., 1.],
+            [1., 0.]]])
+    """
+
+    returns_probs = True
+
+    @abstractmethod
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the distribution of the token that follows a context.
+
+        Parameters
+        ----------
+        context : tuple of int
+            All tokens before, perhaps none.
+
+        Returns
+        -------
+        array [V]
+            Probabilities: floats or fractions.
+        """
+
+    def start(self, rows: int) -> Session:
+        """Open a session of so many rows, all of them empty."""
+        return _Contexts(self, rows)
+
+
+class TokenRows(Session):
+    """Rows as tuples of tokens, for sessions that keep nothing else."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows: list[tuple[int, ...]] = [()] * rows
+
+    def read(self, tokens: Rows) -> None:
+        """Keep further tokens of each row."""
+        pairs = zip(self.rows, tokens.tolist(), strict=True)
+        self.rows = [row + tuple(t for t in more if t >= 0) for row, more in pairs]
+
+    def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+        """Rewind."""
+        pairs = zip(rows.tolist(), lengths.tolist(), strict=True)
+        self.rows = [self.rows[row][:length] for row, length in pairs]
+
+
+class _Contexts(TokenRows):
+    """A session of a model that is a function of the context."""
+
+    def __init__(self, model: StatelessModel, rows: int) -> None:
+        super().__init__(rows)
+        self._model = model
+
+    def append(self, tokens: Rows) -> npt.NDArray[Any]:
+        before = self.rows
+        self.read(tokens)
+        anything = self._model.probs(())
+        probs = np.zeros((*tokens.shape, anything.size), dtype=anything.dtype)
+        for r, (old, new) in enumerate(zip(before, self.rows, strict=True)):
+            for i in range(len(old), len(new)):
+                probs[r, i - len(old)] = self._model.probs(new[: i + 1])
+        return probs
+
+
+def check_length(longest: int, most: int | None) -> None:
+    """Refuse rows that are longer than a model can read."""
+    if most is not None and longest > most:
+        raise InvalidInputError(
+            f"a row would have {longest:,} tokens; this model reads at most {most:,}: keep fewer, "
+            "or go on from the last ones in a new session"
+        )

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.errors import InvalidInputError
+from otm.models.base import check_length
 
 Indices = npt.NDArray[np.int64]
 
@@ -36,7 +37,8 @@ class CachedRows:
     contents, and are taken first for rows that agree with these.
     """
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, most: int | None = None) -> None:
+        self._most = most  # tokens of a row
         self.lengths: Indices = np.zeros(rows, dtype=np.int64)  # [R]: tokens of each row
         self.places: Indices = np.arange(rows)  # [R]: place of each row, a permutation
         # [place of a row, place]: slots that both are known to hold alike, never too many, so that
@@ -64,6 +66,7 @@ class CachedRows:
             )
         given = tokens >= 0
         counts = given.sum(1)
+        check_length(int((self.lengths + counts).max(initial=0)), self._most)
         if len(tokens) == 1 and counts[0] == tokens.shape[1]:  # as below, but faster
             self._alike[self.places, self.places] += counts
             self.lengths = self.lengths + counts

@@ -15,7 +15,7 @@ from otm._core.distribution import as_law, to_exact
 from otm._core.numbers import as_integer, as_vocabulary
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
-from otm.models.stateless import StatelessModel
+from otm.models.base import StatelessModel
 
 LARGEST_TABLE = 2**20
 """Most fractions of a table that is drawn at random."""
@@ -50,23 +50,23 @@ class TableModel(StatelessModel):
 
     def __init__(self, table: Mapping[tuple[int, ...], Any]) -> None:
         _check_contexts(table)
-        self._laws = _of_one_kind(
-            {context: as_law(law, f"context {shown(context)}") for context, law in table.items()}
+        self._rows = _of_one_kind(
+            {context: as_law(row, f"context {shown(context)}") for context, row in table.items()}
         )
         self._longest = max(map(len, table))
-        self.vocabulary = self._laws[()].size
-        for context, law in self._laws.items():
-            if law.size != self.vocabulary:
+        self.vocabulary = self._rows[()].size
+        for context, row in self._rows.items():
+            if row.size != self.vocabulary:
                 raise InvalidDistributionError(
-                    f"the law after context {shown(context)} has {law.size} tokens, the one after "
-                    f"() has {self.vocabulary}; all laws must be on the same vocabulary"
+                    f"the row after context {shown(context)} has {row.size} tokens, the one after "
+                    f"() has {self.vocabulary}; all rows must be on the same vocabulary"
                 )
 
     def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
         """Return the distribution of the token that follows a context: array [V]."""
         for start in range(max(len(context) - self._longest, 0), len(context) + 1):
-            if context[start:] in self._laws:
-                return self._laws[context[start:]]
+            if context[start:] in self._rows:
+                return self._rows[context[start:]]
         raise AssertionError("the empty context is in every table")  # pragma: no cover
 
     @classmethod
@@ -113,20 +113,56 @@ class TableModel(StatelessModel):
                 f"a table of {vocabulary} tokens after all contexts of up to {shown(order)} of "
                 f"them; at most {LARGEST_TABLE:,} numbers are drawn, so choose a lower order"
             )
-        laws = {}
+        rows = {}
         for length in range(order + 1):
             for context in itertools.product(range(vocabulary), repeat=length):
                 weights = rng.integers(0, max_weight + 1, vocabulary).tolist()
                 weights[int(rng.integers(vocabulary))] += 1
-                laws[context] = [Fraction(weight, sum(weights)) for weight in weights]
-        return cls(laws)
+                rows[context] = [Fraction(weight, sum(weights)) for weight in weights]
+        return cls(rows)
+
+
+class UniformModel(StatelessModel):
+    """The uniform distribution after every context, the weakest drafter that there is.
+
+    It drafts tokens at random, "which guarantees some improvement (although very small) for all
+    models" ([leviathan2023]_, section 3.6).
+
+    Parameters
+    ----------
+    vocabulary : int
+        Number of tokens, from 1 to 2^24.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is no such number.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> UniformModel(4).probs((2, 0)).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = as_vocabulary(vocabulary)
+        self._probs = read_only(np.full(self.vocabulary, 1 / self.vocabulary))
+
+    def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the distribution of the token that follows a context: array [V]."""
+        return self._probs
 
 
 def _check_contexts(table: Any) -> None:
     """Refuse what is no mapping from contexts, or lacks the empty one."""
     if not isinstance(table, Mapping):
         raise InvalidDistributionError(
-            f"the table is a {type(table).__name__}; give a mapping from contexts to laws, such as "
+            f"the table is a {type(table).__name__}; give a mapping from contexts to rows, such as "
             "{(): [0.5, 0.5]}"
         )
     for context in table:
@@ -134,22 +170,22 @@ def _check_contexts(table: Any) -> None:
             isinstance(token, int | np.integer) for token in context
         ):
             raise InvalidDistributionError(
-                f"the table has a law after {shown(context)}; a context must be a tuple of token "
+                f"the table has a row after {shown(context)}; a context must be a tuple of token "
                 "ids, such as (0,)"
             )
     if () not in table:
         raise InvalidDistributionError(
-            "the table has no law after the empty context (); every other context falls back on "
+            "the table has no row after the empty context (); every other context falls back on "
             "it, so give one"
         )
 
 
-def _of_one_kind(laws: dict[tuple[int, ...], Law]) -> dict[tuple[int, ...], Law]:
-    """Make all laws fractions or all floats; whole numbers, which are floats here, go with both."""
-    if not any(map(is_exact, laws.values())):
-        return laws
-    exact = all(is_exact(law) or np.isin(law, (0, 1)).all() for law in laws.values())
+def _of_one_kind(rows: dict[tuple[int, ...], Law]) -> dict[tuple[int, ...], Law]:
+    """Make all rows fractions or all floats; whole numbers, which are floats here, go with both."""
+    if not any(map(is_exact, rows.values())):
+        return rows
+    exact = all(is_exact(row) or np.isin(row, (0, 1)).all() for row in rows.values())
     return {
-        context: read_only(to_exact(law) if exact else law.astype(np.float64))
-        for context, law in laws.items()
+        context: read_only(to_exact(row) if exact else row.astype(np.float64))
+        for context, row in rows.items()
     }

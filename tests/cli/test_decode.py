@@ -1,30 +1,117 @@
-"""``otm decode`` is the demo of `otm.decoding`, with JSON."""
+"""``otm decode``, on n-gram models: traces and a table, or JSON; no weights, no torch."""
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import os
+import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from otm.cli import main
-from otm.decoding.__main__ import main as demo
+from otm.cli.decode import statistics, wants_colour
+from otm.decoding import Generation, Seconds, Step, tree_rules
+from otm.errors import InvalidInputError
+from otm.models.ngram import NGramModel
 
-SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--max-tokens", "8", "--gamma", "3",
-         "--k", "1", "2", "--rule", "k-Seq"]  # fmt: skip
+SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--max-tokens", "12", "--gamma", "3"]
+ONE_RULE = [*SMALL, "--k", "1", "--k", "2", "--rule", "k-Seq"]
 
 
-def test_it_prints_the_traces_of_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo(SMALL) == 0
-    expected = capsys.readouterr().out
-    assert main(["decode", *SMALL]) == 0
-    found = capsys.readouterr().out
-    table = expected.index("per run")  # from there on there are times
-    assert found[:table] == expected[:table]
+def decode(*options: str) -> int:
+    return main(["decode", *options])
+
+
+def test_the_demo_prints_traces_and_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert decode(*SMALL, "--k", "1", "--k", "2", "--rule", "k-Seq", "--rule", "traversal") == 0
+    out, err = capsys.readouterr()
+    assert not err
+    assert "\x1b" not in out
+    assert "text so far|accepted drafts[rejected drafts]+token of the target+" in out
+    for name in ("speculative, chain", "SpecTr, k-Seq, K = 2, the first 6 steps"):
+        assert re.search(rf"^{name}\n\n   0 And it came to pass\|", out, re.MULTILINE)
+    table = out[out.rindex("tokens/run") :].splitlines()[2:]
+    assert [line.split("  ")[0] for line in table[:7]] == [
+        "autoregressive",
+        "speculative, chain",
+        "speculative, block",
+        "SpecTr, k-Seq, K = 1",
+        "SpecTr, k-Seq, K = 2",
+        "SpecTr, traversal, K = 1",
+        "SpecTr, traversal, K = 2",
+    ]
+
+
+def test_the_same_seed_prints_the_same_text(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for seed in ("3", "3", "4"):
+        decode(*SMALL, "--k", "2", "--rule", "optimal", "--seed", seed, "--colour")
+        out = capsys.readouterr().out
+        texts.append(out[out.index("\n") : out.index("tokens/run")])
+    assert texts[0] == texts[1] != texts[2]
+    assert "\x1b[32m" in texts[0]
+
+
+def test_more_tokens_than_a_model_takes_are_refused_before_the_heading(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(NGramModel, "context_length", 512)
+    assert decode(*SMALL, "--max-tokens", "600") == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert "which takes 512 tokens" in err
+
+
+def test_every_rule_that_the_help_lists_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fails if the help lists rules for drafts that are not i.i.d."""
+    assert decode("--help") == 0
+    listed = " ".join(capsys.readouterr().out.split())
+    assert f"Rule of SpecTr, one of {', '.join(tree_rules())};" in listed
+    assert "greedy" not in tree_rules()
+
+
+def test_without_torch_it_says_so_and_takes_ngrams(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("otm.cli.decode.is_installed", lambda name: None)
+    assert decode("--max-tokens", "2", "--k", "1", "--rule", "k-Seq") == 0
+    out, err = capsys.readouterr()
+    assert err.startswith("torch is not installed")
+    assert out.startswith("target: ngram-5, draft: ngram-3,")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="arguments are no bytes there")
+def test_a_pipe_without_greek_letters_and_a_prompt_of_any_bytes() -> None:
+    """Fails if an encoding ends in a traceback."""
+    command = [sys.executable, "-m", "otm", "decode", *SMALL, "--k", "1", "--rule", "k-Seq"]
+    done = subprocess.run(
+        [*command, "--prompt", b"\xff"],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    assert rb"\u03b3 = 3" in done.stdout
+    assert rb"0 \ufffd|" in done.stdout
+    assert b"\x1b" not in done.stdout
+
+
+def test_models_so_small_are_said_to_be_slower_with_drafts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Bug: a table of slow-downs that looks like what drafts do."""
+    pytest.importorskip("torch")
+    pytest.importorskip("safetensors")
+    assert decode("--max-tokens", "2", "--k", "1", "--rule", "k-Seq") == 0
+    assert "save runs, not time" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_json_has_the_same_ways_and_what_they_wrote(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["decode", *SMALL, "--json"]) == 0
+    assert decode(*ONE_RULE, "--json") == 0
     out, err = capsys.readouterr()
     assert not err
     found = json.loads(out)
@@ -36,9 +123,9 @@ def test_json_has_the_same_ways_and_what_they_wrote(capsys: pytest.CaptureFixtur
         "SpecTr, k-Seq, K = 1",
         "SpecTr, k-Seq, K = 2",
     ]
-    assert ways["autoregressive"]["target_runs"] == 8
-    assert all(len(way["text"]) == way["tokens"] == 8 for way in ways.values())
-    assert main(["decode", *SMALL]) == 0
+    assert ways["autoregressive"]["target_runs"] == 12
+    assert all(len(way["text"]) == way["tokens"] == 12 for way in ways.values())
+    assert decode(*ONE_RULE) == 0
     rate = ways["speculative, chain"]["acceptance_rate"]
     assert f"{rate:.2f}" in capsys.readouterr().out
 
@@ -47,24 +134,31 @@ def test_json_says_nothing_else_without_torch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bug: the remark that torch is missing in front of the JSON."""
-    monkeypatch.setattr("otm.decoding.__main__.is_installed", lambda name: None)
+    monkeypatch.setattr("otm.cli.decode.is_installed", lambda name: None)
     options = ["--max-tokens", "2", "--k", "1", "--rule", "k-Seq", "--json"]
-    assert main(["decode", *options]) == 0
+    assert decode(*options) == 0
     assert json.loads(capsys.readouterr().out)["target"] == "ngram-5"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--gamma", "x"], "argument --gamma: invalid int value: 'x'"),
-        (["--nonsense"], "unrecognized arguments: --nonsense"),
+        (["--gamma", "x"], "Invalid value for '--gamma'"),
+        (["--nonsense"], "No such option: --nonsense"),
         (["--prompt", ""], "prompt 0 is empty"),
-        (["--target", "nonsense"], "there is no model 'nonsense'"),
+        (["--gamma", "-1"], "γ = -1"),
+        (["--k", "0"], "k = 0"),
+        (["--rule", "nonsense"], "there is no rule 'nonsense'; there are optimal, k-Seq"),
+        (["--rule", "greedy"], "rule 'greedy' cannot be used here: it is for Greedy drafts"),
+        (["--max-tokens", "0"], "max_tokens = 0"),
+        (["--temperature", "-1"], "temperature = -1.0"),
+        (["--seed", "-1"], "seed = -1"),
+        (["--target", "nonsense"], "there is no model 'nonsense'; there are target, large"),
         (["--target", ""], "there is no model ''"),
         (["--draft", ""], "there is no model ''"),
         (["--gamma", "-1", "--json"], "γ = -1"),
-        (["--k", "1", "100000000"], "at most 65,536"),
-        (["--rule", "k-Seq", "ünï"], "there is no rule 'ünï'"),
+        (["--k", "1", "--k", "100000000"], "at most 65,536"),
+        (["--rule", "k-Seq", "--rule", "ünï"], "there is no rule 'ünï'"),
         (["--temperature", "nan"], "temperature = nan"),
         (["--seed", "-1", "--json"], "seed = -1"),
         (["--max-tokens", "0", "--json"], "max_tokens = 0"),
@@ -74,9 +168,10 @@ def test_json_says_nothing_else_without_torch(
 def test_a_bad_option_is_one_line_and_status_2(
     options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["decode", *SMALL, *options]) == 2
+    assert decode(*SMALL, *options) == 2
     out, err = capsys.readouterr()
-    assert not out
+    assert not out  # refused before the work
+    assert err.startswith("otm: ")
     assert message in err
     assert err.count("\n") == 1
 
@@ -90,8 +185,67 @@ def test_json_too_is_refused_before_the_work(
     def autoregressive(*arguments: Any, max_tokens: int, **options: Any) -> None:
         most.append(max_tokens)
 
-    monkeypatch.setattr("otm.decoding.__main__.autoregressive", autoregressive)
+    monkeypatch.setattr("otm.cli.decode.autoregressive", autoregressive)
     for options in ([], ["--json"]):
-        assert main(["decode", *SMALL, "--k", "1", "0", *options]) == 2
+        assert decode(*SMALL, "--k", "1", "--k", "0", *options) == 2
         assert "k = 0" in capsys.readouterr().err
     assert max(most) <= 2
+
+
+def step(drafts: Any, output: tuple[int, ...], accepted: int, **others: Any) -> Step:
+    fields: Any = {
+        "sequence": 0,
+        "call": 0,
+        "position": 1,
+        "gamma": 3,
+        "finish_reason": None,
+        "seconds": Seconds(1, 2, 1),
+    }
+    return Step(drafts=drafts, output=output, accepted=accepted, **(fields | others))
+
+
+def test_the_table_compares_with_its_first_row() -> None:
+    slow = Generation(
+        ((0,),), (step((), (1,), 0), step((), (1,), 0, call=1, finish_reason="length"))
+    )
+    fast = Generation(((0,),), (step(((1, 2),), (1, 2), 1, finish_reason="length"),))
+    first, line, *rows = statistics({"alone": slow, "drafts": fast}).splitlines()
+    edges = [match.start() for match in re.finditer("-+", line)][1:]
+    assert all(row[edge - 1] == " " != row[edge] for row in (first, *rows) for edge in edges)
+    assert [row.split() for row in rows] == [
+        ["alone", "2", "2", "1.00", "–", "2.00", "4.00", "2.00", "0.25", "1.00"],
+        ["drafts", "2", "1", "2.00", "0.50", "1.00", "2.00", "1.00", "0.50", "2.00"],
+    ]
+
+
+def test_without_a_step_the_means_are_dashes() -> None:
+    """Bug: a division by zero, or a mean of nothing that is printed as a number."""
+    nothing = Generation(((0,),), ())
+    assert math.isnan(nothing.block_efficiency)
+    *_, row = statistics({"nothing": nothing}).splitlines()
+    assert row.split() == ["nothing", "0", "0", "–", "–", "0.00", "0.00", "0.00", "–", "–"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_are_for_terminals_whose_users_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert wants_colour(Terminal())
+    assert not wants_colour(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "")  # empty does not count: no-color.org
+    assert wants_colour(Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not wants_colour(Terminal())
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not wants_colour(Terminal())
+
+
+def test_a_table_of_nothing_is_refused() -> None:
+    """Bug: it ends in an error of Python's."""
+    with pytest.raises(InvalidInputError, match="at least one"):
+        statistics({})

@@ -9,9 +9,9 @@ import pytest
 from otm import Interval, alpha, compare
 from otm._core.text import LENGTH, shown, text_table
 from otm.decoding import SamplingParameters
-from otm.decoding.analysis.factors import expected_tokens
+from otm.decoding.analysis import expected_tokens
 from otm.decoding.beam import beam_search
-from otm.decoding.branching import as_branching
+from otm.decoding.drafting import as_branching
 from otm.drafts import Joint
 from otm.errors import (
     InvalidInputError,

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from otm._core.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
-from otm.coupling.build import PLANS
+from otm.coupling.build import PLANS, PlanBuilder, build_plan
+from otm.coupling.plan import TransportPlan
 from otm.decoding import autoregressive, spectr, speculative, stream
-from otm.decoding.branching import Branching
-from otm.decoding.drafting import DraftNode, ModelDrafter, Randomness
+from otm.decoding.drafting import Branching, DraftNode, ModelDrafter, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
+from otm.decoding.verification import (
+    TargetProbs,
+    Verifier,
+    spectr_verifier,
+    verify_chain,
+    verify_traversal,
+)
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing.sequences import (
@@ -30,6 +36,21 @@ from otm.testing.sequences import (
 )
 
 PROMPT = (0,)
+
+
+@pytest.fixture(autouse=True)
+def each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build plans once: the paths of a loop meet the same few problems a thousand times."""
+    plans: dict[Any, TransportPlan] = {}
+
+    def build(rule: PlanBuilder, problem: Problem) -> TransportPlan:
+        arrays = problem.tokens, problem.draft, problem.target
+        key = (rule, problem.k, *(None if array is None else tuple(array) for array in arrays))
+        if key not in plans:
+            plans[key] = build_plan(rule, problem)
+        return plans[key]
+
+    monkeypatch.setattr("otm.decoding.verification.build_plan", build)
 
 
 def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:

@@ -1,17 +1,15 @@
-"""Traces and tables of decoding as text."""
+"""Traces of decoding as text."""
 
 from __future__ import annotations
 
-import io
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from otm.decoding import Generation, Seconds, Step, spectr, speculative, stream
-from otm.decoding.rendering import render_trace, statistics, trace_legend, wants_colour
+from otm.decoding import Seconds, Step, spectr, speculative, stream
+from otm.decoding.rendering import render_trace, trace_legend
 from otm.errors import InvalidInputError
 from otm.models import TableModel
 
@@ -133,49 +131,7 @@ def test_no_text_of_a_model_reaches_the_terminal_as_a_command() -> None:
     assert line == r"   0 \x1b[2J\n|\x1b[2J\n+\x1b[2J\n+"
 
 
-def test_the_table_compares_with_its_first_row() -> None:
-    slow = Generation(
-        ((0,),), (step((), (1,), 0), step((), (1,), 0, call=1, finish_reason="length"))
-    )
-    fast = Generation(((0,),), (step(((1, 2),), (1, 2), 1, finish_reason="length"),))
-    first, second, *rows = statistics({"alone": slow, "drafts": fast}).splitlines()
-    assert len({len(line) for line in (first, second, *rows)}) == 1
-    assert [row.split() for row in rows] == [
-        ["alone", "2", "2", "1.00", "–", "2.00", "4.00", "2.00", "0.2", "1.00×"],
-        ["drafts", "2", "1", "2.00", "0.50", "1.00", "2.00", "1.00", "0.5", "2.00×"],
-    ]
-
-
-def test_without_a_step_the_means_are_dashes() -> None:
-    """Bug: a division by zero, or a mean of nothing that is printed as a number."""
-    nothing = Generation(((0,),), ())
-    assert math.isnan(nothing.block_efficiency)
-    *_, row = statistics({"nothing": nothing}).splitlines()
-    assert row.split() == ["nothing", "0", "0", "–", "–", "0.00", "0.00", "0.00", "–", "–"]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_colours_are_for_terminals_whose_users_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert wants_colour(Terminal())
-    assert not wants_colour(io.StringIO())
-    monkeypatch.setenv("NO_COLOR", "")  # empty does not count: no-color.org
-    assert wants_colour(Terminal())
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not wants_colour(Terminal())
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert not wants_colour(Terminal())
-
-
 def test_what_does_not_belong_together_is_refused() -> None:
-    """Bug: a table of nothing, or a trace with too few prompts, ends in an error of Python's."""
-    with pytest.raises(InvalidInputError, match="at least one"):
-        statistics({})
+    """Bug: a trace with too few prompts ends in an error of Python's."""
     with pytest.raises(InvalidInputError, match="prompt 1 and 1 were given"):
         lines(step((), (1,), 0, sequence=1))

@@ -32,8 +32,7 @@ from otm.decoding import (
     stream,
     verify_traversal,
 )
-from otm.decoding.branching import Branching
-from otm.decoding.drafting import Randomness
+from otm.decoding.drafting import Branching, Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.gain.efficiency import block_efficiency, first_step_acceptance

@@ -241,7 +241,7 @@ def test_contexts_that_do_not_fit_are_refused() -> None:
         autoregressive(wrapped, [[1] * 60], max_tokens=5)
     session = wrapped.start(1)
     session.read(np.ones((1, 64), dtype=np.int64))
-    with pytest.raises(InvalidInputError, match="a row of 65 tokens"):
+    with pytest.raises(InvalidInputError, match="a row would have 65 tokens"):
         session.append(np.ones((1, 1), dtype=np.int64))
 
 

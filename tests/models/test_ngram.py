@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.models.ngram import NGramModel
-from otm.models.ngram_counts import NGramCounts
-from otm.models.uniform import UniformModel
+from otm.models.ngram import NGramCounts, NGramModel
+from otm.models.table import UniformModel
 
 # token 5 never occurs; 4 occurs once, at the end, so that nothing follows it
 TINY = [1, 2, 1, 3, 1, 2, 0, 1, 2, 1, 1, 3, 2, 3, 1, 2, 4]

@@ -21,8 +21,7 @@ import pytest
 
 from otm.coupling import KSeq
 from otm.decoding import ModelDrafter, spectr_verifier, stream
-from otm.decoding.branching import Branching
-from otm.decoding.drafting import Randomness
+from otm.decoding.drafting import Branching, Randomness
 from otm.models import TableModel
 from otm.testing.sequences import (
     continued_distribution,

@@ -23,7 +23,7 @@ from otm.coupling.build import PlanBuilder
 from otm.coupling.plan import TransportPlan
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.models.stateless import StatelessModel
+from otm.models.base import StatelessModel
 from otm.models.table import TableModel
 from otm.problem import Problem
 

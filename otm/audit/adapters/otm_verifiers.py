@@ -15,11 +15,9 @@ from otm.audit.adapters.drafted import Batched, models_for
 from otm.coupling.build import PLANS, PlanBuilder
 from otm.coupling.plan import TransportPlan
 from otm.decoding import ModelDrafter, speculative, stream
-from otm.decoding.branching import Branching
-from otm.decoding.drafting import Randomness
+from otm.decoding.drafting import Branching, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verification import plan_of_tree, spectr_verifier
-from otm.decoding.verifiers import tree_verifier
+from otm.decoding.verification import plan_of_tree, spectr_verifier, tree_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.problem import Problem

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
-from otm.decoding.analysis.choosing_gamma import oracle_speedup
-from otm.decoding.analysis.factors import expected_tokens
+from otm.decoding.analysis import expected_tokens, oracle_speedup
 from otm.figures.drawing.style import label_point
 from otm.figures.registry import Kind
 from otm.figures.table import Table

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from otm._core.drawing import COLOURS, blank_figure, journal_style
-from otm.decoding.analysis.choosing_gamma import best_gamma
+from otm.decoding.analysis import best_gamma
 from otm.figures.registry import Kind
 from otm.figures.table import Table
 

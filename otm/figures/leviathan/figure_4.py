@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from otm._core.drawing import COLOURS, blank_figure, journal_style
-from otm.decoding.analysis.factors import operations_factor, walltime_improvement
+from otm.decoding.analysis import operations_factor, walltime_improvement
 from otm.figures.drawing.style import label_point
 from otm.figures.leviathan.table_1 import PRINTED
 from otm.figures.registry import Kind

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from otm._core.drawing import journal_style
-from otm.decoding.analysis.choosing_gamma import best_gamma, oracle_speedup
-from otm.decoding.analysis.factors import walltime_improvement
+from otm.decoding.analysis import best_gamma, oracle_speedup, walltime_improvement
 from otm.figures.drawing.tables import comparison_figure
 from otm.figures.leviathan.rounded_inputs import improvement_comparison
 from otm.figures.printed import Comparison, agrees, comparison_table

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from otm.decoding.analysis.choosing_gamma import best_gamma
-from otm.decoding.analysis.factors import walltime_improvement
+from otm.decoding.analysis import best_gamma, walltime_improvement
 from otm.figures.printed import Comparison, agrees, rounding_interval
 
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from otm._core.drawing import journal_style
-from otm.decoding.analysis.factors import operations_factor, walltime_improvement
+from otm.decoding.analysis import operations_factor, walltime_improvement
 from otm.figures.drawing.tables import comparison_figure
 from otm.figures.printed import Comparison, comparison_table
 from otm.figures.registry import Kind

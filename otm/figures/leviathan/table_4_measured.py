@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
-from otm.decoding.analysis.factors import expected_tokens, walltime_improvement
+from otm.decoding.analysis import expected_tokens, walltime_improvement
 from otm.figures import recorded_pairs
 from otm.figures.recorded_pairs import PAIRS
 from otm.figures.registry import Kind

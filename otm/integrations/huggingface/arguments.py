@@ -10,13 +10,13 @@ import numpy as np
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 
-WARPERS = (
-    "TemperatureLogitsWarper",
-    "TopKLogitsWarper",
-    "TopPLogitsWarper",
-    "MinPLogitsWarper",
-)
-"""Processors of logits that a `SamplingParameters` stands for, in its order."""
+WARPERS = {
+    "TemperatureLogitsWarper": "temperature",
+    "TopKLogitsWarper": "top_k",
+    "TopPLogitsWarper": "top_p",
+    "MinPLogitsWarper": "min_p",
+}
+"""Processors of logits and the field of `SamplingParameters` that each stands for, in its order."""
 
 UNUSED = {"use_cache", "logits_to_keep", "cache_position"}
 """What transformers prepares for its own loops."""
@@ -29,15 +29,14 @@ def check_config(config: Any) -> None:
         raise InvalidParameterError(
             f"the generation mode is {mode}; drafts are verified for greedy_search and sample only"
         )
-    wanted = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
-    for name in wanted:
+    for name in ("output_scores", "output_logits", "output_attentions", "output_hidden_states"):
         if getattr(config, name, None) and config.return_dict_in_generate:
             raise InvalidParameterError(
                 f"{name}=True; no such output is kept while drafts are verified, so leave it out"
             )
     if getattr(config, "cache_implementation", None) == "quantized":
         raise InvalidParameterError(
-            "cache_implementation='quantized' would change the law; leave it out"
+            "cache_implementation='quantized' would change the distribution; leave it out"
         )
 
 
@@ -55,17 +54,14 @@ def as_prompts(model: Any, input_ids: Any, given: dict[str, Any]) -> list[list[i
         raise InvalidParameterError(
             "past_key_values hold tokens already; each call starts with an empty cache"
         )
-    tokens = input_ids.cpu().numpy()
-    mask = np.ones_like(tokens)
-    if given.get("attention_mask") is not None and not model.config.is_encoder_decoder:
-        mask = given["attention_mask"].cpu().numpy()
-    if given.get("position_ids") is not None:
-        positions = given["position_ids"].cpu().numpy()
-        if ((positions != mask.cumsum(1) - 1) & (mask > 0)).any():
-            raise InvalidParameterError(
-                "position_ids that do not count tokens from 0 cannot be honoured; leave them out"
-            )
-    return [row[kept > 0].tolist() for row, kept in zip(tokens, mask, strict=True)]
+    mask, positions = given.get("attention_mask"), given.get("position_ids")
+    if mask is None or model.config.is_encoder_decoder:
+        mask = input_ids.new_ones(input_ids.shape)
+    if positions is not None and ((positions != mask.cumsum(1) - 1) & (mask > 0)).any():
+        raise InvalidParameterError(
+            "position_ids that do not count tokens from 0 cannot be honoured; leave them out"
+        )
+    return [row[kept > 0].tolist() for row, kept in zip(input_ids, mask, strict=True)]
 
 
 def as_sources(
@@ -93,12 +89,12 @@ def as_sources(
 
 def as_sampling(config: Any, processors: Sequence[Any]) -> SamplingParameters:
     """Return what the processors do to logits, if they do nothing else."""
-    found: dict[str, Any] = {}
+    left, parameters = list(WARPERS), dict[str, Any]()
     for processor in processors:
         kind = type(processor).__name__
-        if kind == "LogitNormalization":  # changes logits, not the law
+        if kind == "LogitNormalization":  # changes logits, not the distribution
             continue
-        if kind not in WARPERS or any(x in found for x in WARPERS[WARPERS.index(kind) :]):
+        if kind not in left:
             raise InvalidParameterError(
                 f"{kind} cannot be honoured where drafts are verified; of the processors of logits "
                 f"there may be one each of {', '.join(WARPERS)}, in this order"
@@ -107,13 +103,9 @@ def as_sampling(config: Any, processors: Sequence[Any]) -> SamplingParameters:
             raise InvalidParameterError(
                 f"{kind} with min_tokens_to_keep > 1 cannot be honoured; leave that out"
             )
-        found[kind] = processor
-    if not config.do_sample:
-        return SamplingParameters(temperature=0)
-    parameters = zip(WARPERS, ("temperature", "top_k", "top_p", "min_p"), strict=True)
-    return SamplingParameters(
-        **{name: getattr(found[kind], name) for kind, name in parameters if kind in found}
-    )
+        left = left[left.index(kind) + 1 :]
+        parameters[WARPERS[kind]] = getattr(processor, WARPERS[kind])
+    return SamplingParameters(**parameters if config.do_sample else {"temperature": 0})
 
 
 def as_endings(criteria: Sequence[Any]) -> tuple[int, list[int] | None, list[Any]]:
@@ -132,23 +124,16 @@ def as_endings(criteria: Sequence[Any]) -> tuple[int, list[int] | None, list[Any
     return limit, end, others
 
 
-def seed_from_torch() -> int:
-    """Return a seed that `torch.manual_seed` determines."""
-    import torch
-
-    return int(torch.randint(2**63 - 1, ()).item())
-
-
 def as_output(model: Any, input_ids: Any, new: Sequence[Sequence[int]], config: Any) -> Any:
     """Return what `generate` returns."""
     import torch
     from transformers.generation import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
 
     pad = getattr(config, "_pad_token_tensor", None)
-    padding = 0 if pad is None else int(pad)
-    longest = max(map(len, new))
-    rows = [[*row] + [padding] * (longest - len(row)) for row in new]
-    sequences = torch.cat([input_ids, torch.tensor(rows, device=input_ids.device)], dim=1)
+    rows = torch.nn.utils.rnn.pad_sequence(
+        [input_ids.new_tensor(row) for row in new], True, 0 if pad is None else int(pad)
+    )
+    sequences = torch.cat([input_ids, rows], dim=1)
     if not config.return_dict_in_generate:
         return sequences
     if model.config.is_encoder_decoder:

@@ -14,22 +14,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from otm.coupling.build import PlanBuilder
-from otm.decoding.branching import Branching, as_branching
-from otm.decoding.drafting import ModelDrafter
+from otm.decoding.drafting import Branching, ModelDrafter, as_branching
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.trace import Generation
-from otm.decoding.verifiers import tree_verifier
+from otm.decoding.verification import tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.integrations.huggingface.arguments import (
-    as_endings,
-    as_output,
-    as_prompts,
-    as_sampling,
-    as_sources,
-    check_config,
-    seed_from_torch,
-)
+from otm.integrations.huggingface import arguments
 from otm.models.huggingface.model import HuggingFaceModel, check_loaded, check_same_vocabulary
 
 
@@ -132,25 +123,23 @@ class AssistedDecoding:
         """
         import torch
 
-        check_config(generation_config)
-        prompts = as_prompts(model, input_ids, model_kwargs)
+        arguments.check_config(generation_config)
+        prompts = arguments.as_prompts(model, input_ids, model_kwargs)
         if self.streamer is not None and len(prompts) > 1:
             raise InvalidInputError(
                 f"a streamer for {len(prompts)} sequences, which do not grow alike; stream one"
             )
-        sources = as_sources(model, self.assistant, input_ids, inputs_tensor, model_kwargs)
+        sources = arguments.as_sources(
+            model, self.assistant, input_ids, inputs_tensor, model_kwargs
+        )
+        cached = generation_config.use_cache is not False
         target, draft = (
-            HuggingFaceModel(
-                each,
-                vocabulary=self.vocabulary,
-                source=source,
-                cache=generation_config.use_cache is not False,
-            )
+            HuggingFaceModel(each, vocabulary=self.vocabulary, source=source, cache=cached)
             for each, source in zip((model, self.assistant), sources, strict=True)
         )
         check_same_vocabulary(target, draft)
-        sampling = as_sampling(generation_config, logits_processor)
-        limit, end, others = as_endings(stopping_criteria)
+        sampling = arguments.as_sampling(generation_config, logits_processor)
+        limit, end, others = arguments.as_endings(stopping_criteria)
         turns = deque(range(len(prompts)))
         steps = stream(
             target,
@@ -162,25 +151,23 @@ class AssistedDecoding:
             max_tokens=limit - input_ids.shape[1],
             eos_token_id=end,
             stop=_stop(others, input_ids, turns) if others else None,
-            seed=seed_from_torch() if generation_config.do_sample else 0,
+            # a seed that `torch.manual_seed` determines
+            seed=int(torch.randint(2**63 - 1, ())) if generation_config.do_sample else 0,
         )
         made = []
-        self._put(input_ids.cpu())
+        put = (lambda tokens: None) if self.streamer is None else self.streamer.put
+        put(input_ids.cpu())
         for step in steps:
             made.append(step)
             turns.popleft()
             if step.finish_reason is None:
                 turns.append(step.sequence)
             for token in step.output:
-                self._put(torch.tensor([token]))
+                put(torch.tensor([token]))
         if self.streamer is not None:
             self.streamer.end()
         self.generation = Generation(tuple(map(tuple, prompts)), tuple(made))
-        return as_output(model, input_ids, self.generation.sequences, generation_config)
-
-    def _put(self, tokens: Any) -> None:
-        if self.streamer is not None:
-            self.streamer.put(tokens)
+        return arguments.as_output(model, input_ids, self.generation.sequences, generation_config)
 
 
 def _stop(
@@ -241,9 +228,8 @@ def patch_generate(model: Any, assistant: Any = None, **options: Any) -> Iterato
         inspect.signature(AssistedDecoding).bind(assistant, **options)
     except TypeError as reason:
         raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
-    AssistedDecoding(
-        model if assistant is None else assistant, **options
-    )  # refuses what is wrong at once
+    # refuses what is wrong at once
+    AssistedDecoding(model if assistant is None else assistant, **options)
     own = vars(model).get("generate")
     original = model.generate
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import operator
-from collections.abc import Mapping
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from otm._core.numbers import check_name
+from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import InvalidInputError
+from otm.files import file_label
 from otm.files.opening import AnyPath, as_path
 from otm.files.writing import check_place
 from otm.models.base import LanguageModel, Session
-from otm.models.gpt.config import GPTConfig
-from otm.models.gpt.files import read_weights, write_weights
 from otm.models.gpt.session import GPTSession
-from otm.models.gpt.transformer import Transformer
+from otm.models.gpt.transformer import BLOCK, GPTConfig, Transformer
 
-if TYPE_CHECKING:
-    from torch import Tensor
+HEADER = "otm.gpt"
 
 SHIPPED = ("target", "large", "medium", "small")
 """Names of the models in this package, from the largest on."""
@@ -122,11 +122,6 @@ class GPT(Transformer, LanguageModel):
     torch.Size([1, 6, 256])
     """
 
-    def __init__(self, config: GPTConfig, weights: Mapping[str, Tensor]) -> None:
-        super().__init__(config, weights)
-        self.vocabulary = config.vocabulary
-        self.context_length = config.context_length
-
     def start(self, rows: int) -> Session:
         """Open a session of so many rows, all of them empty."""
         return GPTSession(self, rows)
@@ -155,7 +150,23 @@ class GPT(Transformer, LanguageModel):
         file = as_path(
             path, "of a file of `save`, and for a model of this package its name to `load`"
         )
-        return cls(*read_weights(file))
+        torch, safetensors = require("torch"), require("safetensors")
+        try:
+            with safetensors.safe_open(file, framework="pt") as tensors:
+                sizes = (tensors.metadata() or {}).get(HEADER)
+                if sizes is None:
+                    raise ValueError(f"its header has no {HEADER!r}")
+                config = GPTConfig(**json.loads(sizes))
+                names, count = list(tensors.keys()), 2 + len(BLOCK) * config.layers
+                if len(names) != count:  # before anything is made for a size that is claimed
+                    raise ValueError(f"{len(names)} tensors instead of {count}")
+                weights = {name: tensors.get_tensor(name).to(torch.float32) for name in names}
+        except (OSError, safetensors.SafetensorError, ValueError, TypeError) as error:
+            raise InvalidInputError(
+                f"{file.name} is no file of a GPT ({error!s:.160}); give "
+                "one that GPT.save or otm.models.gpt.train has written"
+            ) from error
+        return cls(config, weights)
 
     def save(self, path: AnyPath, *, dtype: Any = None) -> None:
         """Write the model to a file of safetensors.
@@ -187,7 +198,18 @@ class GPT(Transformer, LanguageModel):
         """
         file = as_path(path, "of a file to write")
         check_place(file)
-        write_weights(file, self.config, self.to(device="cpu", dtype=dtype).weights)
+        safetensors = require("safetensors")
+        from safetensors.torch import save_file
+
+        weights = self.to(device="cpu", dtype=dtype).weights
+        contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
+        sizes = json.dumps(dataclasses.asdict(self.config))
+        try:
+            save_file(contiguous, file, metadata={HEADER: sizes})
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
+            raise InvalidInputError(
+                f"{file_label(file)} cannot be written: {error!s:.160}"
+            ) from None
 
 
 def load(name: str = "target") -> GPT:

@@ -11,7 +11,7 @@ from otm._core.optional import require
 from otm.errors import InvalidInputError
 from otm.models.base import Rows, Session
 from otm.models.cached_rows import CachedRows
-from otm.models.gpt.transformer import Attention, Transformer
+from otm.models.gpt.transformer import Transformer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +28,7 @@ class GPTSession(Session):
 
     def __init__(self, network: Transformer, rows: int) -> None:
         self._network = network
-        self._rows = CachedRows(rows)
+        self._rows = CachedRows(rows, network.config.context_length)
         self._cache = self._new_cache(0, 0)
 
     def append(self, tokens: Rows) -> Tensor:
@@ -62,7 +62,11 @@ class GPTSession(Session):
     def _read(self, tokens: Rows) -> Any:
         """Read tokens; returns what the last block makes of them [R, L, width], by place."""
         torch = require("torch")
-        self._check(tokens)
+        largest, vocabulary = int(tokens.max(initial=-1)), self._network.config.vocabulary
+        if largest >= vocabulary:
+            raise InvalidInputError(
+                f"token {largest}; this model has the tokens 0 to {vocabulary - 1}"
+            )
         order, starts = self._rows.order, self._rows.lengths
         self._rows.append(tokens)
         ends = self._rows.lengths
@@ -71,83 +75,47 @@ class GPTSession(Session):
         R, L = tokens.shape
         if tokens.size == 0:
             return self._cache.new_empty((R, L, self._network.config.width))
-        self._grow(slots=int(ends.max()))
+        network, start, end = self._network, int(starts.min()), int(ends.max())
+        self._grow(slots=end)
         device = self._cache.device
-        if (starts == starts[0]).all() and (ends == starts[0] + L).all():
-            start = int(starts[0])
-            turns = self._network.turns[start : start + L]
-            attend = self._attend_alike(start, R, L)
-        else:
-            positions = starts[:, None] + np.arange(L)
-            within = np.minimum(positions, self._network.config.context_length - 1)
-            turns = self._network.turns[torch.from_numpy(within).to(device)]
-            attend = self._attend_ragged(positions, ends)
-        ids = torch.from_numpy(np.maximum(tokens, 0)).to(device)
-        return self._network.hidden(ids, turns, attend)
-
-    def _attend_alike(self, start: int, R: int, L: int) -> Attention:
-        """Attention where all rows read L tokens from one slot on: slices, and at most one mask."""
-        torch = require("torch")
-        attention = torch.nn.functional.scaled_dot_product_attention
-        end = start + L
-        past = self._cache[:, :, :R, :, :end]
-        caches, new = past.unbind(), past[..., start:, :].unbind()
-        mask = None
-        if start > 0 and L > 1:
-            ones = torch.ones((L, end), dtype=torch.bool, device=self._cache.device)
-            mask = ones.tril_(start)
-
-        def attend(layer: int, q: Tensor, kv: Tensor) -> Any:
-            new[layer].copy_(kv)
-            keys, values = caches[layer].unbind()
-            return attention(q, keys, values, mask, is_causal=start == 0 and L > 1)
-
-        return attend
-
-    def _attend_ragged(self, positions: Rows, ends: npt.NDArray[np.int64]) -> Attention:
-        """Attention where rows differ: tokens are written one by one, padding is not written."""
-        torch = require("torch")
-        attention = torch.nn.functional.scaled_dot_product_attention
-        device, R, end = self._cache.device, len(ends), int(ends.max())
         caches = self._cache[:, :, :R, :, :end].unbind()
-        row, column = np.nonzero(positions < ends[:, None])
-        where = np.stack((row, column, positions[row, column]))
-        rows, columns, slots = torch.from_numpy(where).to(device)
-        seen = torch.from_numpy(positions).to(device)[:, None, :, None]
-        mask = torch.arange(end, device=device) <= seen
+        mask = None
+        # rows that all read L tokens from one slot on: slices, and at most one mask
+        alike = bool((starts == start).all() and (ends == start + L).all())
+        if alike:
+            turns = network.turns[start:end]
+            if start > 0 and L > 1:
+                mask = torch.ones((L, end), dtype=torch.bool, device=device).tril_(start)
+        else:  # tokens are written one by one, padding is not written
+            positions = starts[:, None] + np.arange(L)
+            within = np.minimum(positions, network.config.context_length - 1)
+            turns = network.turns[torch.from_numpy(within).to(device)]
+            row, column = np.nonzero(positions < ends[:, None])
+            where = np.stack((row, column, positions[row, column]))
+            rows, columns, slots = torch.from_numpy(where).to(device)
+            seen = torch.from_numpy(positions).to(device)[:, None, :, None]
+            mask = torch.arange(end, device=device) <= seen
+        attention = torch.nn.functional.scaled_dot_product_attention
 
         def attend(layer: int, q: Tensor, kv: Tensor) -> Any:
-            caches[layer][:, rows, :, slots] = kv[:, rows, :, columns]
+            if alike:
+                caches[layer][..., start:, :].copy_(kv)
+            else:
+                caches[layer][:, rows, :, slots] = kv[:, rows, :, columns]
             keys, values = caches[layer].unbind()
-            return attention(q, keys, values, mask)
+            return attention(q, keys, values, mask, is_causal=alike and start == 0 and L > 1)
 
-        return attend
-
-    def _check(self, tokens: Rows) -> None:
-        config, held = self._network.config, self._rows.lengths
-        if tokens.ndim != 2 or len(tokens) != len(held):
-            return  # refused by the rows themselves
-        longest = int((held + (tokens >= 0).sum(1)).max(initial=0))
-        if longest > config.context_length:
-            raise InvalidInputError(
-                f"a row would have {longest:,} tokens; this model reads at most "
-                f"{config.context_length:,}: keep fewer, or go on from the last ones in a new "
-                "session"
-            )
-        largest = int(tokens.max(initial=-1))
-        if largest >= config.vocabulary:
-            raise InvalidInputError(
-                f"token {largest}; this model has the tokens 0 to {config.vocabulary - 1}"
-            )
+        ids = torch.from_numpy(np.maximum(tokens, 0)).to(device)
+        return network.hidden(ids, turns, attend)
 
     def _grow(self, slots: int) -> None:
-        """Make room for all places and so many slots."""
-        _, _, places, _, room, _ = self._cache.shape
-        if self._rows.capacity > places or slots > room:
-            if slots > room:
-                room = min(max(slots, 2 * room, LEAST_SLOTS), self._network.config.context_length)
+        """Grow the cache to all places and so many slots."""
+        _, _, places, _, held, _ = self._cache.shape
+        if self._rows.capacity > places or slots > held:
+            if slots > held:
+                held = min(max(slots, 2 * held, LEAST_SLOTS), self._network.config.context_length)
             old = self._cache
-            self._cache = self._new_cache(max(self._rows.capacity, places), room)
+            self._cache = self._new_cache(max(self._rows.capacity, places), held)
             self._cache[:, :, : old.shape[2], :, : old.shape[4]] = old
 
     def _new_cache(self, places: int, slots: int) -> Any:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 from otm.files.writing import check_place
-from otm.models.gpt.config import GPTConfig
 from otm.models.gpt.model import GPT
+from otm.models.gpt.transformer import GPTConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -182,7 +182,7 @@ def train(
         {"params": [w for w in weights if w.ndim == 1], "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=True)
-    bar = _progress(steps)
+    bar = require("tqdm").tqdm(total=steps, disable=None, leave=False)
     for step in range(steps):
         for group in optimiser.param_groups:
             group["lr"] = learning_rate * _schedule(step, steps)
@@ -208,7 +208,7 @@ def train(
 def loss(model: GPT, tokens: Tensor) -> float:
     """Mean of −log P(byte | bytes before it), in nats, over windows of the context's length.
 
-    Windows do not overlap; nothing is asked about the first byte of each.
+    Windows do not overlap; the first byte of each is not scored.
     """
     torch = require("torch")
     embedding = model.weights["embedding"]
@@ -216,8 +216,8 @@ def loss(model: GPT, tokens: Tensor) -> float:
     with torch.inference_mode():
         for window in tokens.split(model.config.context_length):
             row = window[None].to(embedding.device)
-            laws = torch.log_softmax(model.logits(row[:, :-1]).double(), -1)
-            total -= laws.gather(-1, row[:, 1:, None]).sum().item()
+            logs = torch.log_softmax(model.logits(row[:, :-1]).double(), -1)
+            total -= logs.gather(-1, row[:, 1:, None]).sum().item()
             count += len(window) - 1
     return total / count
 
@@ -228,19 +228,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m otm.models.gpt.train",
         description="Train a byte-level GPT; the last 5 % of the text are held out.",
     )
-    parser.add_argument(
-        "text", nargs="?", type=Path, metavar="TEXT",
-        help="file to train on (default: the excerpt of the King James Bible in this package)",
-    )  # fmt: skip
-    parser.add_argument("--preset", choices=PRESETS, default="small", help="sizes")
-    parser.add_argument("--steps", type=int, default=2000, help="updates (default: 2000)")
-    parser.add_argument("--batch", type=int, default=4, help="windows for each (default: 4)")
-    parser.add_argument("--learning-rate", type=float, help="its peak (default: by preset)")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="draws weights and windows (default: 0)"
-    )
-    parser.add_argument("--bfloat16", action="store_true", help="multiply matrices in bfloat16")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write")
+    add = parser.add_argument
+    described = "file to train on (default: the excerpt of the King James Bible in this package)"
+    add("text", nargs="?", type=Path, metavar="TEXT", help=described)
+    add("--preset", choices=PRESETS, default="small", help="sizes (default: small)")
+    add("--steps", type=int, default=2000, help="updates (default: 2000)")
+    add("--batch", type=int, default=4, help="windows for each (default: 4)")
+    add("--learning-rate", type=float, help="its peak (default: by preset)")
+    add("--seed", type=int, default=0, help="draws weights and windows (default: 0)")
+    add("--bfloat16", action="store_true", help="multiply matrices in bfloat16")
+    add("--out", type=Path, required=True, metavar="FILE", help="where to write")
     options = parser.parse_args(arguments)
     try:
         config, learning_rate, dropout = PRESETS[options.preset]
@@ -279,10 +276,6 @@ def _schedule(step: int, steps: int) -> float:
     if step < warm:
         return (step + 1) / warm
     return 0.55 + 0.45 * math.cos(math.pi * (step - warm) / max(steps - warm, 1))
-
-
-def _progress(steps: int) -> Any:
-    return require("tqdm").tqdm(total=steps, disable=None, leave=False)
 
 
 if __name__ == "__main__":

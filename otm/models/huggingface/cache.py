@@ -11,12 +11,9 @@ import inspect
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from otm.errors import InvalidParameterError
-from otm.models.cached_rows import Copies
-
-Indices = npt.NDArray[np.int64]
+from otm.models.cached_rows import Copies, Indices
 
 STORED = "DynamicLayer", "DynamicSlidingWindowLayer"
 """Layers of transformers that hold keys and values of each token, and nothing else."""
@@ -33,25 +30,30 @@ class Window(NamedTuple):
     end: int  # number of slots that the storage must have
     write: tuple[Any, Any]  # [R, L]: index of the new tokens in the storage
     show: tuple[Any, Any]  # [R, N + L]: index of what the model sees, in its order
+    arguments: dict[str, Any]  # what tells the model of padding on the left, if there is any
 
 
-def window(capacity: int, places: Indices, lengths: Indices, new: int, device: Any) -> Window:
-    """Return the window for rows at places [R] with lengths [R] that read up to `new` tokens each.
+def window(
+    capacity: int, places: Indices, lengths: Indices, counts: Indices, device: Any
+) -> Window:
+    """Return the window for rows at places [R] with lengths [R] that read counts [R] of tokens.
 
     `capacity` is the number of places that the storage must have.
     """
     import torch
 
     past = int(lengths.max())
-    end = past + new
+    end = past + int(counts.max())
     if (lengths == past).all():
         rows: Any = slice(0, len(places))
         if (places != np.arange(len(places))).any():
             rows = torch.as_tensor(places, device=device)
-        return Window(capacity, past, end, (rows, slice(past, end)), (rows, slice(0, end)))
+        return Window(capacity, past, end, (rows, slice(past, end)), (rows, slice(0, end)), {})
     rows = torch.as_tensor(places, device=device)[:, None]
     slots = torch.as_tensor(np.arange(end) - (past - lengths)[:, None], device=device)
-    return Window(capacity, past, end, (rows, slots[:, past:]), (rows, slots.clamp(min=0)))
+    write, last = slots[:, past:], int((lengths + counts).max()) - 1
+    arguments = {"attention_mask": (slots >= 0).long(), "position_ids": write.clamp(max=last)}
+    return Window(capacity, past, end, (rows, write), (rows, slots.clamp(min=0)), arguments)
 
 
 class LayerStorage:
@@ -84,21 +86,19 @@ class LayerStorage:
         needed = self._window
         if storage is None:
             storage = new.new_empty((0, 0, new.shape[1], new.shape[3]))
-        if needed.places > storage.shape[0] or needed.end > storage.shape[1]:
-            storage = _grown(storage, needed.places, needed.end)
+        storage = _with_space(storage, needed.places, needed.end)
         storage[_on(new, needed.write)] = new.transpose(1, 2)
         return storage, storage[_on(new, needed.show)].transpose(1, 2)
 
     def copy(self, capacity: int, copies: Copies) -> None:
-        """Copy slots from place to place, after making room for so many places."""
+        """Copy slots from place to place, after growing to so many places."""
         if not (self.is_initialized and copies.slots.size):
             return
         import torch
 
         sources, destinations, slots = (torch.as_tensor(c, device=self.keys.device) for c in copies)
-        if capacity > self.keys.shape[0]:
-            self.keys = _grown(self.keys, capacity, 0)
-            self.values = _grown(self.values, capacity, 0)
+        self.keys = _with_space(self.keys, capacity, 0)
+        self.values = _with_space(self.values, capacity, 0)
         self.keys[destinations, slots] = self.keys[sources, slots]
         self.values[destinations, slots] = self.values[sources, slots]
 
@@ -107,9 +107,11 @@ class LayerStorage:
         return self._seen
 
 
-def _grown(storage: Any, places: int, slots: int) -> Any:
-    """Return a larger storage of the same contents; twice the slots, so that it is done rarely."""
+def _with_space(storage: Any, places: int, slots: int) -> Any:
+    """Return a storage of the same contents; if larger, of twice the slots, to grow rarely."""
     held = storage.shape
+    if places <= held[0] and slots <= held[1]:
+        return storage
     if slots > held[1]:
         slots = max(slots, 2 * held[1])
     # in memory heads come before slots, as the kernels of attention like it

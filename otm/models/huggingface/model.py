@@ -11,8 +11,7 @@ from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
 from otm.models.huggingface.cache import new_cache
-from otm.models.huggingface.session import CachedSession, RereadingSession
-from otm.models.huggingface.source import Sources
+from otm.models.huggingface.session import CachedSession, RereadingSession, Sources
 
 LIMITS = "max_position_embeddings", "max_target_positions"
 """What configurations call the most tokens of a row."""
@@ -74,11 +73,10 @@ class HuggingFaceModel(LanguageModel):
         self.tokenizer = tokenizer
         config = model.config.get_text_config(decoder=True)
         most = config.vocab_size
-        self.vocabulary = (
-            most if vocabulary is None else as_integer(vocabulary, "vocabulary", 1, most)
-        )
-        rooms = (getattr(config, name, None) for name in LIMITS)
-        self.context_length = next((room for room in rooms if room and room > 0), None)
+        size = most if vocabulary is None else vocabulary
+        self.vocabulary = as_integer(size, "vocabulary", 1, most)
+        limits = (getattr(config, name, None) for name in LIMITS)
+        self.context_length = next((limit for limit in limits if limit and limit > 0), None)
         self._sources = _as_sources(model, source)
         self._cached = cache
         if cache:
@@ -104,14 +102,13 @@ class HuggingFaceModel(LanguageModel):
         InvalidInputError
             If there are several sources, but not one for each row.
         """
-        owners = np.zeros(rows, dtype=np.int64)
-        if self._sources is not None and self._sources.count > 1:
-            if rows != self._sources.count:
-                raise InvalidInputError(
-                    f"{rows} rows for {self._sources.count} sources; start a row for each source, "
-                    "and repeat rows by `keep`"
-                )
-            owners = np.arange(rows)
+        count = 1 if self._sources is None else self._sources.count
+        if count not in (1, rows):
+            raise InvalidInputError(
+                f"{rows} rows for {count} sources; start a row for each source, and repeat rows by "
+                "`keep`"
+            )
+        owners = np.arange(rows) % count
         kind = CachedSession if self._cached else RereadingSession
         return kind(self.model, self._sources, owners, self.vocabulary, self.context_length)
 
@@ -167,7 +164,7 @@ def _check_model(model: Any) -> None:
         )
     if model.training:
         raise InvalidParameterError(
-            "the model is in training mode, in which dropout makes its laws random; call "
+            "the model is in training mode, in which dropout makes its output random; call "
             "model.eval() first"
         )
 

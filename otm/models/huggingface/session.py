@@ -1,55 +1,110 @@
-"""Sessions of models of transformers: with their cache, and without."""
+"""Sessions of models of transformers, with their cache and without, and what they translate."""
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from otm.errors import InvalidInputError
-from otm.models.base import Rows, Session
-from otm.models.cached_rows import CachedRows
+from otm.models.base import Rows, Session, TokenRows, check_length
+from otm.models.cached_rows import CachedRows, Indices
 from otm.models.huggingface.cache import new_cache, window
-from otm.models.huggingface.source import Sources
-
-Indices = npt.NDArray[np.int64]
 
 
-class HuggingFaceSession(Session):
-    """What sessions with and without a cache share; `owners` [R] are the sources of the rows.
+class Sources:
+    """Encoded sources, and the keys and values that the decoder's layers find in them.
 
-    `vocabulary` is how many logits are returned, `room` the largest number of tokens of a row.
+    Tokens [S] or [B, S], or the encoder's arguments: what a tokenizer or feature extractor returns,
+    perhaps with an `attention_mask`, or `encoder_outputs`.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        sources: Sources | None,
-        owners: Indices,
-        vocabulary: int,
-        room: int | None,
-    ) -> None:
+    def __init__(self, model: Any, source: Any) -> None:
+        import torch
+
+        given = dict(source) if isinstance(source, Mapping) else {model.main_input_name: source}
+        device = model.get_input_embeddings().weight.device
         self._model = model
-        self._sources = sources
-        self._owners = owners
-        self._vocabulary = vocabulary
-        self._room = room
+        mask = given.pop("attention_mask", None)
+        self._mask = None if mask is None else torch.as_tensor(mask, device=device)
+        outputs = given.pop("encoder_outputs", None)
+        if outputs is None:
+            inputs = {name: torch.as_tensor(value, device=device) for name, value in given.items()}
+            if model.main_input_name == "input_ids" and "input_ids" in inputs:
+                inputs["input_ids"] = torch.atleast_2d(inputs["input_ids"])
+            if self._mask is not None:
+                self._mask = torch.atleast_2d(self._mask)
+                inputs["attention_mask"] = self._mask
+            with torch.no_grad():
+                outputs = model.get_encoder()(**inputs, return_dict=True)
+        elif given:
+            raise InvalidInputError(
+                f"the source has encoder_outputs and beside them {', '.join(given)}; give what "
+                "goes into the encoder, or what comes out of it"
+            )
+        self._hidden = outputs[0]
+        self.count = len(self._hidden)
+
+    def of(self, owners: Indices) -> dict[str, Any]:
+        """Return arguments of the model for rows with these sources, without a cache."""
+        from transformers.modeling_outputs import BaseModelOutput
+
+        chosen = self._select(self._hidden, owners)
+        mask = None if self._mask is None else self._select(self._mask, owners)
+        return {"encoder_outputs": BaseModelOutput(chosen), "attention_mask": mask}
+
+    def cross_attention(self, owners: Indices) -> Any:
+        """Return a cache of the keys and values of sources, for rows with these."""
+        cross = copy.copy(self._cross)
+        cross.layers = [copy.copy(layer) for layer in self._cross.layers]
+        for layer in cross.layers:
+            layer.keys = self._select(layer.keys, owners)
+            layer.values = self._select(layer.values, owners)
+        return cross
+
+    @cached_property
+    def _cross(self) -> Any:
+        """Let the decoder read one token, whichever, so that its layers look at the sources."""
+        import torch
+        from transformers import DynamicCache, EncoderDecoderCache
+
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        tokens = torch.zeros((self.count, 1), dtype=torch.int64, device=self._hidden.device)
+        arguments = self.of(np.arange(self.count))
+        self._model(decoder_input_ids=tokens, past_key_values=cache, use_cache=True, **arguments)
+        return cache.cross_attention_cache
+
+    def _select(self, tensor: Any, owners: Indices) -> Any:
+        if self.count == 1:  # a view, however many the rows
+            return tensor.expand(len(owners), *tensor.shape[1:])
+        import torch
+
+        return tensor[torch.as_tensor(owners, device=tensor.device)]
+
+
+@dataclass(eq=False)
+class HuggingFaceSession(Session):
+    """What sessions with and without a cache share."""
+
+    _model: Any
+    _sources: Sources | None
+    _owners: Indices  # [R]: the sources of the rows
+    _vocabulary: int  # how many logits are returned
+    _most: int | None  # tokens of a row
+
+    def __post_init__(self) -> None:
         self._device = self._model.get_input_embeddings().weight.device
         arguments = inspect.signature(self._model.forward).parameters
-        self._takes_positions = "position_ids" in arguments and sources is None
+        self._takes_positions = "position_ids" in arguments and self._sources is None
         self._last = {"logits_to_keep": 1} if "logits_to_keep" in arguments else {}
 
-    def _check_room(self, lengths: Indices) -> None:
-        if self._room is not None and lengths.max(initial=0) > self._room:
-            raise InvalidInputError(
-                f"a row of {lengths.max()} tokens; {type(self._model).__name__} takes {self._room}"
-            )
-
     def _run(self, tokens: Rows, **arguments: Any) -> Any:
-        """Run the model; what it reads at the padding is of no account."""
+        """Run the model; what it reads at the padding does not matter."""
         import torch
 
         name = "input_ids" if self._sources is None else "decoder_input_ids"
@@ -62,9 +117,9 @@ class HuggingFaceSession(Session):
 class CachedSession(HuggingFaceSession):
     """A session that reads each token once."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._rows = CachedRows(len(self._owners))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._rows = CachedRows(len(self._owners), self._most)
         self._cache, self._layers = new_cache(self._model)
         self._cross: tuple[Indices, Any] = self._owners[:0], None
 
@@ -88,7 +143,6 @@ class CachedSession(HuggingFaceSession):
         """Read tokens, and yield the rows that were run together with their logits."""
         lengths, places = self._rows.lengths, self._rows.places
         counts = (tokens >= 0).sum(1)
-        self._check_room(lengths + counts)
         self._rows.append(tokens)
         reading = np.argsort(places)  # in the order of the places
         reading = reading[counts[reading] > 0]
@@ -96,30 +150,12 @@ class CachedSession(HuggingFaceSession):
         if not self._takes_positions:
             groups = [reading[lengths[reading] == n] for n in np.unique(lengths[reading])]
         for rows in groups:
-            more = tokens[rows, : counts[rows].max()]
-            seen = window(
-                self._rows.capacity, places[rows], lengths[rows], more.shape[1], self._device
-            )
+            capacity, new = self._rows.capacity, counts[rows]
+            seen = window(capacity, places[rows], lengths[rows], new, self._device)
             for layer in self._layers:
                 layer.open(seen)
-            padded = self._padded(lengths[rows], counts[rows])
-            behind = self._behind(self._owners[rows])
-            yield rows, self._run(more, use_cache=True, **arguments, **padded, **behind)
-
-    def _padded(self, lengths: Indices, counts: Indices) -> dict[str, Any]:
-        """Return arguments that tell of padding on the left, if there is any."""
-        if (lengths == lengths[0]).all():
-            return {}
-        import torch
-
-        new = np.arange(counts.max())
-        slots = np.arange(lengths.max() + len(new))
-        mask = slots >= (lengths.max() - lengths)[:, None]
-        positions = np.minimum(lengths[:, None] + new, (lengths + counts).max() - 1)
-        return {
-            "attention_mask": torch.as_tensor(mask.astype(np.int64), device=self._device),
-            "position_ids": torch.as_tensor(positions, device=self._device),
-        }
+            given = arguments | seen.arguments | self._behind(self._owners[rows])
+            yield rows, self._run(tokens[rows, : new.max()], use_cache=True, **given)
 
     def _behind(self, owners: Indices) -> dict[str, Any]:
         """Return arguments that give the cache, and the sources of the rows."""
@@ -140,37 +176,34 @@ class CachedSession(HuggingFaceSession):
             layer.copy(self._rows.capacity, copies)
 
 
-class RereadingSession(HuggingFaceSession):
+class RereadingSession(HuggingFaceSession, TokenRows):
     """A session without a cache: it keeps tokens, and reads them all again."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._rows: list[list[int]] = [[] for _ in self._owners]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        TokenRows.__init__(self, len(self._owners))
 
     def append(self, tokens: Rows) -> Any:
         """Read all tokens again, and return a tensor of logits [R, L, V] for the further ones."""
-        before = [len(row) for row in self._rows]
+        before = self.rows
         self.read(tokens)
-        longest = max(map(len, self._rows), default=0)
-        rows = np.full((len(self._rows), longest), -1, dtype=np.int64)
-        for padded, row in zip(rows, self._rows, strict=True):
-            padded[: len(row)] = row
-        found = np.zeros((*tokens.shape, self._vocabulary))
+        longest = max(map(len, self.rows), default=0)
+        rows = np.array([row + (0,) * (longest - len(row)) for row in self.rows], dtype=np.int64)
+        scores: Any = np.zeros((*tokens.shape, self._vocabulary))
         arguments = {} if self._sources is None else self._sources.of(self._owners)
         if rows.size:
-            logits = self._run(np.maximum(rows, 0), use_cache=False, **arguments)
-            found = logits.new_zeros(found.shape)
-            for r, (start, row) in enumerate(zip(before, self._rows, strict=True)):
-                found[r, : len(row) - start] = logits[r, start : len(row)]
-        return found
+            logits = self._run(rows, use_cache=False, **arguments)
+            scores = logits.new_zeros(scores.shape)
+            for r, (old, new) in enumerate(zip(before, self.rows, strict=True)):
+                scores[r, : len(new) - len(old)] = logits[r, len(old) : len(new)]
+        return scores
 
     def read(self, tokens: Rows) -> None:
         """Keep further tokens of each row."""
-        pairs = zip(self._rows, tokens.tolist(), strict=True)
-        self._rows = [row + [t for t in more if t >= 0] for row, more in pairs]
-        self._check_room(np.array([len(row) for row in self._rows]))
+        TokenRows.read(self, tokens)
+        check_length(max(map(len, self.rows), default=0), self._most)
 
     def keep(self, rows: Indices, lengths: Indices) -> None:
         """Rewind."""
-        self._rows = [self._rows[r][:n] for r, n in zip(rows, lengths, strict=True)]
+        TokenRows.keep(self, rows, lengths)
         self._owners = self._owners[rows]

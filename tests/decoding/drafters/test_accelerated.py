@@ -11,19 +11,15 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq
-from otm.decoding.branching import Branching
-from otm.decoding.drafters.accelerated import AcceleratedDrafter
-from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter
-from otm.decoding.drafters.prompt_lookup import PromptLookup
-from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.accelerated import AcceleratedDrafter
+from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup
+from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
+from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
 from otm.errors import InvalidInputError
-from otm.models.table import TableModel
-from otm.models.uniform import UniformModel
+from otm.models.table import TableModel, UniformModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution
 
 CONTEXT = (1, 0)

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from otm._core.sparse import SparseProbs
-from otm.decoding.branching import Branching
-from otm.decoding.drafters.non_autoregressive import NonAutoregressiveDrafter, skip_gram_heads
-from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.drafters import NonAutoregressiveDrafter, skip_gram_heads
+from otm.decoding.drafting import Branching, DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
@@ -141,7 +140,7 @@ def test_bad_parameters_are_refused() -> None:
 def test_heads_must_answer_for_every_context() -> None:
     """Bug: sequences behind the last answer silently go without drafts."""
     drafter = NonAutoregressiveDrafter(lambda contexts, most: [LAWS])
-    with pytest.raises(InvalidDraftsError, match="laws for 1 contexts"):
+    with pytest.raises(InvalidDraftsError, match="distributions for 1 contexts"):
         drafter.draft([(0,), (1,)], [2, 2], [0, 1], [np.zeros] * 2)
 
 
@@ -158,7 +157,7 @@ def test_a_node_without_children_has_no_law() -> None:
         (lambda: None, "the heads gave None"),
         (lambda: (laws for laws in [LAWS]), "the heads gave <generator"),
         (lambda: LAWS[:1], "a list for each context"),
-        (lambda: [[np.array([0.5, 0.5])]], "as a law; give a SparseProbs"),
+        (lambda: [[np.array([0.5, 0.5])]], "as a distribution; give a SparseProbs"),
         (lambda: np.full((1, 2, 2), 0.5), "a list for each context"),
     ],
 )

@@ -10,12 +10,11 @@ import numpy.typing as npt
 import pytest
 
 from otm.coupling import KSeq
-from otm.decoding.drafters.prompt_lookup import LONGEST_COPY, PromptLookup
+from otm.decoding.drafters import LONGEST_COPY, PromptLookup
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
+from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
 from otm.errors import InvalidParameterError
 from otm.models.table import TableModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution

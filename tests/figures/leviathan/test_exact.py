@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from otm.decoding.analysis.choosing_gamma import single_draft_improvement
+from otm.decoding.analysis import single_draft_improvement
 from otm.figures.leviathan import (
     figure_2,
     figure_3,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 
-from otm._core.sparse import SparseProbs
-from otm.decoding.checks import as_paths, check_outputs
-from otm.decoding.drafting import Drafter, DraftNode, Randomness
+from otm.decoding.checks import as_paths
+from otm.decoding.drafting import Drafter, DraftNode, Randomness, extend
 from otm.decoding.reading import Context, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.verification import Verifier, verify_chain
+from otm.decoding.verification import Verifier, verify_batch, verify_chain
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
 
@@ -20,8 +19,8 @@ class AcceleratedDrafter(Drafter):
 
     The "hierarchical version of the algorithm, where the approximation model is itself accelerated
     by an even faster model" ([leviathan2023]_, section 6): the chain is decoded from the draft
-    model, and an inner drafter drafts for that.  Whatever the inner drafter does, the law of the
-    chain is the draft model's, and that law is what its nodes carry.
+    model, and an inner drafter drafts for that.  Whatever the inner drafter does, the chain has the
+    draft model's distribution, and that is what its nodes carry.
 
     Parameters
     ----------
@@ -30,7 +29,7 @@ class AcceleratedDrafter(Drafter):
     inner_drafter : Drafter
         What drafts for it, perhaps another `AcceleratedDrafter`.
     verifier : Verifier, optional
-        What judges the inner drafts; one that is lossless.
+        What verifies the inner drafts; one that is lossless.
     sampling : SamplingParameters, optional
         How to sample from the draft model.
 
@@ -41,10 +40,10 @@ class AcceleratedDrafter(Drafter):
 
     Notes
     -----
-    If d drafts are missing, the inner drafter is asked for at most d − 1, since the draft model
-    adds a token.  By induction on d the chain has the draft model's law: what the verifier returns
-    has it if the model goes on from there (`verification`), and going on is the same task with
-    smaller d.
+    If d drafts are missing, the inner drafter drafts at most d − 1, since the draft model
+    adds a token.  By induction on d the chain has the draft model's distribution: what the verifier
+    returns has it if the model goes on from there (`verification`), and going on is the same task
+    with smaller d.
 
     References
     ----------
@@ -56,7 +55,7 @@ class AcceleratedDrafter(Drafter):
     A draft model that counts, and a copying drafter that foresees it:
 
     >>> import numpy as np
-    >>> from otm.decoding.drafters.prompt_lookup import PromptLookup
+    >>> from otm.decoding.drafters import PromptLookup
     >>> from otm.models import TableModel
     >>> model = TableModel({(): [1, 0, 0], (0,): [0, 1, 0], (1,): [0, 0, 1]})
     >>> drafter = AcceleratedDrafter(model, PromptLookup())
@@ -80,7 +79,7 @@ class AcceleratedDrafter(Drafter):
         self.vocabulary = model.vocabulary
         lengths = [n for n in (model.context_length, inner_drafter.context_length) if n is not None]
         self.context_length = min(lengths, default=None)
-        self._reader = Reader(model, sampling or SamplingParameters())
+        self._reader = Reader(model, sampling)
         self._inner = inner_drafter
         self._verifier = verifier
 
@@ -106,7 +105,7 @@ class AcceleratedDrafter(Drafter):
         Raises
         ------
         InvalidDraftsError
-            If the inner drafter returns no such trees, or drafts that its laws cannot give.
+            If the inner drafter returns no such trees, or drafts that it cannot have drawn.
         """
         roots = [DraftNode() for _ in contexts]
         ends = list(roots)
@@ -116,22 +115,17 @@ class AcceleratedDrafter(Drafter):
             most = [max(m - 1, 0) for m in missing]
             trees = self._inner.draft(known, most, parents, uniforms)
             checked = as_paths(trees, most, self._reader.model.vocabulary)
-            paths = [found if m else [] for found, m in zip(checked, missing, strict=True)]
-            laws = self._reader.read(known, paths, parents, whole=True)
+            paths = [tree if m else [] for tree, m in zip(checked, missing, strict=True)]
+            read = self._reader.read(known, paths, parents, whole=True)
             parents = range(len(contexts))
-            for b, tree in enumerate(trees):
-                if missing[b]:
-                    law = cache(partial(laws, b))  # the verifier asks for some of them as well
-                    output = self._verifier(tree, law, uniforms[b])
-                    check_outputs([output])
-                    for i, token in enumerate(output):
-                        ends[b] = _extend(ends[b], law(output[:i]), token)
+            growing = [b for b in parents if missing[b]]
+            # cached: the verifier uses some of the distributions as well
+            probs = [cache(partial(read, b)) for b in growing]
+            outputs = verify_batch(
+                self._verifier, [trees[b] for b in growing], probs, [uniforms[b] for b in growing]
+            )
+            for b, after, output in zip(growing, probs, outputs, strict=True):
+                for i, token in enumerate(output):
+                    ends[b] = extend(ends[b], after(output[:i]), token)
             if all(len(end.path) == d for d, end in zip(depths, ends, strict=True)):
                 return roots
-
-
-def _extend(end: DraftNode, law: SparseProbs, token: int) -> DraftNode:
-    """Put a draft behind the last one of a chain."""
-    end.draft_probs = law
-    end.children = [DraftNode((*end.path, token))]
-    return end.children[0]
