@@ -15,7 +15,7 @@ from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from otm.gain import Latency, Summary
-    from otm.gain.run import Progress
+    from otm.gain.blocks import Progress
 
 
 _FILES = "arrays in files"
