@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
-import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
@@ -64,16 +64,17 @@ def measure_all(
         raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
     joblib = require("joblib")
     bounds = source.bounds
-    step = {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]}
+    modules = {__name__, type(source).__module__}  # what computes
     key = {
         "format": FORMAT,
-        "code": _digests(source),
+        "code": {name: digest_of(name) for name in sorted(modules) if name.startswith("otm.")},
         "source": source.key,
         "settings": settings.key,
-        "blocks": step,
+        "blocks": {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]},
     }
     made = _claim(folder, key)
-    parts = {i: part for i, block in enumerate(bounds) if (part := _load(folder, i, block))}
+    paths = [folder / f"block-{i:06d}.npz" for i in range(len(bounds))]
+    parts = {i: part for i, block in enumerate(bounds) if (part := _load(paths[i], block))}
     todo = [i for i in range(len(bounds)) if i not in parts]
     blocks = zip(todo, source.blocks([bounds[i] for i in todo]), strict=True)
     if todo:
@@ -87,7 +88,7 @@ def measure_all(
         results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
         try:
             for i, part in results:
-                _save(folder, i, part)
+                _save(paths[i], part)
                 parts[i] = part
                 if progress is not None:
                     progress(len(parts), len(bounds))
@@ -103,17 +104,13 @@ def measure_all(
                 warnings.simplefilter("ignore")
                 results.close()
             if not parts:
-                _remove(made)
+                with contextlib.suppress(OSError):  # up to the first that another process uses
+                    for place in made:
+                        place.rmdir() if place.is_dir() else place.unlink()
     joined = {}
     for name in list(parts[0]):  # blocks are let go as they are copied
         joined[name] = np.concatenate([parts[i].pop(name) for i in range(len(bounds))])
     return joined
-
-
-def _digests(source: Source) -> dict[str, str]:
-    """Digests of what computes: this package, and the source's module if it belongs to it."""
-    modules = {__name__, type(source).__module__}
-    return {name: digest_of(name) for name in sorted(modules) if name.startswith("otm.")}
 
 
 def _lost_worker(error: Exception) -> bool:
@@ -156,16 +153,6 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
     return []
 
 
-def _remove(made: list[Path]) -> None:
-    """Remove a manifest and folders, up to the first that another process has use for."""
-    with contextlib.suppress(OSError):
-        for place in made:
-            if place.is_dir():
-                place.rmdir()
-            else:
-                place.unlink()
-
-
 def cannot_write(folder: Path, error: OSError) -> InvalidInputError:
     """Make the error about a folder that cannot be written to."""
     return InvalidInputError(f"the folder {_shown(folder)} cannot be written to: {error.strerror}")
@@ -176,23 +163,17 @@ def _shown(folder: Path) -> str:
     return shown(str(Path(folder.parent.name) / folder.name))
 
 
-def _file(folder: Path, number: int) -> Path:
-    return folder / f"block-{number:06d}.npz"
-
-
-def _save(folder: Path, number: int, part: Measured) -> None:
-    path = _file(folder, number)
-    beside = path.with_name(f"{path.stem}.{os.getpid()}.part.npz")
+def _save(path: Path, part: Measured) -> None:
+    content = io.BytesIO()
+    np.savez(content, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
     try:
-        np.savez(beside, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
-        beside.replace(path)
+        write_whole(path, content.getvalue())
     except OSError as error:
-        raise cannot_write(folder, error) from None
+        raise cannot_write(path.parent, error) from None
 
 
-def _load(folder: Path, number: int, bounds: Bounds) -> Measured | None:
+def _load(path: Path, bounds: Bounds) -> Measured | None:
     """Read what was saved of a block; None if it is not there, or not as it was saved."""
-    path = _file(folder, number)
     if not path.exists():
         return None
     try:

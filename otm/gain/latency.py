@@ -28,6 +28,7 @@ from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.files import file_label, read_json
 from otm.files.opening import AnyPath
+from otm.gain.recording import check_room
 from otm.models.base import LanguageModel, Session
 
 
@@ -320,12 +321,7 @@ def measure_latency(
     rows = tuple(sorted({1, *(as_positive(k, "k") for k in ks)}))
     tokens = tuple(sorted({1, *(as_gamma(gamma) + 1 for gamma in gammas)}))
     length, times = as_positive(prompt_length, "prompt_length"), as_positive(repeats, "repeats")
-    for name, model in {"target": target, "draft": draft}.items():
-        if model.context_length is not None and length + tokens[-1] > model.context_length:
-            raise InvalidInputError(
-                f"{length} tokens and {tokens[-1]} more do not fit the {name} model, which takes "
-                f"{model.context_length} tokens; let prompt_length or γ be smaller"
-            )
+    check_room(target, draft, length, tokens[-1], "γ + 1")
     timers = [_Timer(draft, length, count) for count in rows]
     target_timers = [_Timer(target, length, count) for count in rows]
     shapes = [(timer, 1) for timer in timers]

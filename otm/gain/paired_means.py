@@ -46,6 +46,9 @@ class Setup(NamedTuple):
     gamma: int
 
 
+AnySetup = Setup | tuple[str, Branching, int]
+
+
 class Estimate(NamedTuple):
     """A mean and the two ends of its confidence interval; printed without one that is infinite.
 
@@ -88,12 +91,15 @@ class Prompts:
         """Number of positions of each prompt: array [P]."""
         return read_only(np.bincount(self.index).astype(np.float64))
 
+    @cached_property
+    def places(self) -> list[npt.NDArray[np.int64]]:
+        """Positions of each prompt, in their order."""
+        ends = np.cumsum(np.bincount(self.index))
+        return np.split(np.argsort(self.index, kind="stable"), ends[:-1])
+
     def sums(self, values: Floats) -> Floats:
         """Add over the positions of each prompt: [N, ...] → [P, ...]."""
-        order = np.argsort(self.index, kind="stable")
-        starts = np.append(0, np.cumsum(self.sizes)[:-1]).astype(np.int64)
-        total: Floats = np.add.reduceat(values[order], starts, axis=0)
-        return total
+        return np.array([values[places].sum(axis=0) for places in self.places])
 
     def mean(self, sums: Floats) -> Estimate:
         """Mean over all positions of the values with these sums [P], with its interval."""
@@ -157,14 +163,10 @@ class PairedMeans:
     def __iter__(self) -> Iterator[Setup]:
         return iter(self.values)
 
-    def __getitem__(self, setup: Setup | tuple[str, Branching, int]) -> Estimate:
+    def __getitem__(self, setup: AnySetup) -> Estimate:
         return clustered_mean(self._of(setup), self.prompts, level=self.level)
 
-    def difference(
-        self,
-        setup: Setup | tuple[str, Branching, int],
-        other: Setup | tuple[str, Branching, int],
-    ) -> Estimate:
+    def difference(self, setup: AnySetup, other: AnySetup) -> Estimate:
         """Mean of the first less that of the second, context by context.
 
         Parameters
@@ -187,7 +189,7 @@ class PairedMeans:
         values = self._of(setup) - self._of(other)
         return clustered_mean(values, self.prompts, level=self.level)
 
-    def _of(self, setup: Setup | tuple[str, Branching, int]) -> Floats:
+    def _of(self, setup: AnySetup) -> Floats:
         if setup not in self.values:
             known = ", ".join(str(tuple(measured)) for measured in self.values)
             raise UnknownMethodError(f"{tuple(setup)} was not measured; there are {known}")

@@ -16,6 +16,8 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
@@ -216,10 +218,8 @@ def pictures(summary: Summary) -> dict[str, str]:
 
 
 def _acceptance(axes: Any, summary: Summary) -> None:
-    main = summary.settings.draft_temperatures[0]
-    for i, rule in enumerate(summary.settings.rules):
-        rows = _where(summary.acceptance, {"rule": rule, "draft temperature": main})
-        _curve(axes, rows, ("k", "mean"), rule, i)
+    rows = _where(summary.acceptance, {"draft temperature": summary.settings.draft_temperatures[0]})
+    _curves(axes, rows, "rule", summary.settings.rules, ("k", "mean"))
     axes.set(xlabel="number of drafts $k$", ylabel="acceptance probability")
 
 
@@ -234,13 +234,13 @@ def _bounds(axes: Any, summary: Summary) -> None:
 
 def _efficiency(axes: Any, summary: Summary) -> None:
     main, rule = summary.settings.draft_temperatures[0], summary.settings.capped_rules[0]
-    for i, k in enumerate(_some(summary.settings.ks)):
-        setup = {"draft temperature": main, "rule": rule, "K": k}
-        rows = _where(summary.block_efficiency, setup)
-        _curve(axes, rows, ("gamma", "chains"), f"$K = {k}$", i)
+    rows = _where(summary.block_efficiency, {"draft temperature": main, "rule": rule})
+    ks = _some(summary.settings.ks)
+    _curves(axes, rows, "K", ks, ("gamma", "chains"), label="$K = {}$")
+    for i, k in enumerate(ks):
         if k > 1:
-            gammas, trees = [row["gamma"] for row in rows], [row["tree"].mean for row in rows]
-            axes.plot(gammas, trees, color=COLOURS[i % len(COLOURS)], linestyle=":")
+            trees = [(row["gamma"], row["tree"].mean) for row in rows if row["K"] == k]
+            axes.plot(*zip(*trees, strict=True), color=COLOURS[i], linestyle=":")
     axes.set(xlabel=r"drafts of a path $\gamma$", ylabel="tokens of a step")
 
 
@@ -259,11 +259,10 @@ def _lossy(axes: Any, summary: Summary) -> None:
 
 
 def _temperatures(axes: Any, summary: Summary) -> None:
-    rule = summary.settings.rules[0]
-    for i, k in enumerate(_some(summary.settings.ks)):
-        rows = _where(summary.acceptance, {"rule": rule, "k": k})
-        rows.sort(key=lambda row: float(row["draft temperature"]))
-        _curve(axes, rows, ("draft temperature", "mean"), f"$k = {k}$", i)
+    rows = _where(summary.acceptance, {"rule": summary.settings.rules[0]})
+    rows.sort(key=lambda row: float(row["draft temperature"]))
+    columns = "draft temperature", "mean"
+    _curves(axes, rows, "k", _some(summary.settings.ks), columns, label="$k = {}$")
     axes.set(xlabel="temperature of the draft model", ylabel="acceptance probability")
 
 
@@ -272,24 +271,33 @@ def _where(rows: Sequence[Row], labels: Row) -> list[Row]:
     return [row for row in rows if all(row[name] == label for name, label in labels.items())]
 
 
-def _curve(axes: Any, rows: Sequence[Row], columns: tuple[str, str], label: str, i: int) -> None:
-    """Draw the means in one column over another, with their intervals as a band."""
-    x, estimates = ([row[column] for row in rows] for column in columns)
-    colour = COLOURS[i % len(COLOURS)]
-    means = [estimate.mean for estimate in estimates]
-    axes.plot(x, means, color=colour, marker=MARKERS[i % len(MARKERS)], markersize=3, label=label)
-    low = [max(estimate.low, 0) for estimate in estimates]
-    high = [estimate.high for estimate in estimates]
-    if max(high) < float("inf"):
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+def _curves(
+    axes: Any,
+    rows: Sequence[Row],
+    group: str,
+    values: Sequence[Any],
+    columns: tuple[str, str],
+    *,
+    label: str = "{}",
+) -> None:
+    """Draw the means in one column over another, with intervals as bands: a curve for each value.
+
+    The values are those of the column `group`.
+    """
+    for i, value in enumerate(values):
+        x, estimates = ([row[name] for row in rows if row[group] == value] for name in columns)
+        means, low, high = np.transpose(estimates)
+        style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        axes.plot(x, means, markersize=3, label=label.format(value), **style)
+        if np.isfinite(high).all():
+            axes.fill_between(x, low.clip(0), high, color=style["color"], alpha=0.15, linewidth=0)
 
 
 def _some(ks: tuple[int, ...]) -> tuple[int, ...]:
     """Few of many numbers, the first and the last among them."""
     if len(ks) <= MAX_CURVES:
         return ks
-    step = (len(ks) - 1) / (MAX_CURVES - 1)
-    return tuple(ks[round(i * step)] for i in range(MAX_CURVES))
+    return tuple(ks[round(i)] for i in np.linspace(0, len(ks) - 1, MAX_CURVES))
 
 
 def _svg(figure: Any, name: str) -> str:

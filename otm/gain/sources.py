@@ -164,17 +164,11 @@ class ScoreFiles:
             itertools.repeat(rows) if rows.member is None else rows.blocks(places)
             for rows in (self.draft, self.target)
         )
+        names = self.draft.description, self.target.description
+        dtypes = self.draft.dtype, self.target.dtype
         for (start, stop), draft, target in zip(places, *streams, strict=False):
-            yield Pairs(
-                draft,
-                target,
-                None if self.tokens is None else self.tokens[start:stop],
-                start,
-                stop,
-                self.kind,
-                (self.draft.description, self.target.description),
-                (self.draft.dtype, self.target.dtype),
-            )
+            tokens = None if self.tokens is None else self.tokens[start:stop]
+            yield Pairs(draft, target, tokens, start, stop, self.kind, names, dtypes)
 
 
 def from_files(
@@ -239,7 +233,12 @@ def from_files(
         _scores(files[path], name, path)
         for path, name in zip(paths, (draft_name, target_name), strict=True)
     )
-    _refuse_one_for_both(of_draft, of_target, two_paths=target is not None)
+    if of_draft.name == of_target.name and of_draft.path.samefile(of_target.path):
+        fault = "holds one array" if target is None else "is given for the draft and for the target"
+        raise InvalidInputError(
+            f"{of_draft.description} {fault}; give a file for each model, or one file with both "
+            "arrays"
+        )
     for rows in (of_draft, of_target):
         if 0 in rows.shape:
             missing = "rows" if rows.shape[0] == 0 else "tokens"
@@ -295,16 +294,6 @@ def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArra
         return next(iter(arrays.values()))
     there = ", ".join(f"{rows.name!r:.40} {rows.shape}" for rows in list(arrays.values())[:10])
     raise InvalidInputError(f"{file_label(path)} has no array {name!r:.60}; there are: {there}")
-
-
-def _refuse_one_for_both(draft: StoredArray, target: StoredArray, *, two_paths: bool) -> None:
-    """Refuse one array as the scores of both models, under whatever paths it is given."""
-    if draft.name != target.name or not draft.path.samefile(target.path):
-        return
-    fault = "is given for the draft and for the target" if two_paths else "holds one array"
-    raise InvalidInputError(
-        f"{draft.description} {fault}; give a file for each model, or one file with both arrays"
-    )
 
 
 def _labels(

@@ -41,9 +41,6 @@ Row = dict[str, Any]
 Axes = dict[str, Sequence[Any]]
 """The axes of an array behind that of the prompts: their names and labels."""
 
-LANE_BYTES = 2**24
-"""Bytes of the probabilities that are worked on at a time."""
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -133,9 +130,7 @@ class Summary:
         candidates = () if self.recommendation is None else self.recommendation.candidates
         ways = [
             {
-                "rule": candidate.setup.rule,
-                "K": candidate.setup.k,
-                "gamma": candidate.setup.gamma,
+                **dict(zip(("rule", "K", "gamma"), candidate.setup, strict=True)),
                 "draft temperature": candidate.draft_sampling.temperature,
                 "tokens of a step": candidate.block_efficiency,
                 "speed-up": candidate.speedup,
@@ -200,16 +195,9 @@ def summarise(
             }
             tables["latency"] = latency
             tables["recommendation"] = ranked(fewest, latency, prompts)
-    return Summary(
-        source.name,
-        source.prompts.size,
-        prompts.sizes.size,
-        source.prompts_known,
-        "accepted" in measured,
-        settings,
-        level,
-        **tables,
-    )
+    counts = source.prompts.size, prompts.sizes.size
+    known = source.prompts_known, "accepted" in measured
+    return Summary(source.name, *counts, *known, settings, level, **tables)
 
 
 def _rows(prompts: Prompts, axes: Axes, columns: Mapping[str, Floats]) -> list[Row]:
@@ -245,41 +233,29 @@ def _tokens(
     if accepted is None:
         places = [settings.rules.index(rule) for rule in settings.capped_rules]
         accepted = measured["acceptance"][:, :, places]
-    steps = [steps_of_prompts(of_draft, gammas, prompts) for of_draft in accepted.swapaxes(0, 1)]
-    return prompts.per(np.stack(steps, axis=1))
+    return prompts.per(steps_of_prompts(accepted, gammas, prompts))
 
 
 def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:
-    """Mean number of steps along the text of each prompt: [N, rules, K] → [P, rules, K, gammas, 2].
+    """Mean number of steps along the text of each prompt: [N, ..., K] → [P, ..., K, gammas, 2].
 
     `accepted` is the probability w at each position, k = 1 first, positions of a prompt in the
     order of its text.  Last axis: prefix trees (fewest), K chains of which one goes on (most).
     """
-    count, depth = prompts.sizes.size, max(gammas)
-    _, rules, width = accepted.shape
-    shape = (count, rules, width, len(gammas), 2)
-    steps = np.zeros(shape)
+    depth = max(gammas)
+    shape = (*accepted.shape[1:], len(gammas), 2)
+    steps = np.zeros((prompts.sizes.size, *shape))
     # levels at which nothing is verified any more: the step's last token
-    verified = np.arange(depth) < np.asarray(gammas)[:, None]
-    places = np.argsort(prompts.index, kind="stable")
-    ends = np.cumsum(prompts.sizes).astype(np.int64)
-    together = max(1, LANE_BYTES // (rules * width * len(gammas) * 2 * (depth + 1) * 8))
-    order = np.argsort(-prompts.sizes, kind="stable")  # alike in length, longest first
-    for start in range(0, count, together):
-        lanes = order[start : start + together]
-        sizes = prompts.sizes[lanes].astype(np.int64)
-        level = np.zeros((*shape[1:], depth + 1))  # how likely each number of accepted drafts is
+    verified = np.arange(depth) < np.asarray(gammas)[:, None, None]
+    for p, places in enumerate(prompts.places):
+        level = np.zeros((*shape, depth + 1))  # how likely each number of accepted drafts is
         level[..., 0] = 1
-        level = np.repeat(level[None], lanes.size, axis=0)
-        for time in range(int(sizes[0])):
-            running = int(np.count_nonzero(sizes > time))
-            level = level[:running]
-            steps[lanes[:running]] += level[..., 0]
-            rows = places[ends[lanes[:running]] - sizes[:running] + time]
-            of_all = accepted[rows][:, :, :, None, None, None]
-            later = np.broadcast_to(of_all, (running, rules, width, 1, 2, depth)).copy()
-            later[:, :, :, 0, 1, 1:] = accepted[rows][:, :, :1, None]
-            moved = level[..., :-1] * later * verified[:, None]
+        for w in accepted[places]:
+            steps[p] += level[..., 0]
+            later = np.empty((*w.shape, 1, 2, depth))
+            later[...] = w[..., None, None, None]
+            later[..., 1, 1:] = w[..., :1, None, None]
+            moved = level[..., :-1] * later * verified
             level = np.concatenate([1 - moved.sum(-1, keepdims=True), moved], axis=-1)
     return steps
 
