@@ -45,18 +45,15 @@ class Block(Protocol):
 
 
 class Source(Protocol):
-    """Positions with what is known there.
+    """Positions with what is known there."""
 
-    Attributes
-    ----------
-    prompts : int array [N]
-        The prompt of each position, in the order of the text.
-    prompts_known : bool
-        Whether these are the prompts, or all positions are taken to be alike for want of them.
-    """
+    @property
+    def prompts(self) -> Ints:
+        """The prompt of each position, in the order of the text: array [N]."""
 
-    prompts: Ints
-    prompts_known: bool
+    @property
+    def prompts_known(self) -> bool:
+        """Whether these are the prompts; otherwise all positions are taken to be alike."""
 
     @property
     def name(self) -> str:
