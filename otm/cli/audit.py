@@ -29,10 +29,7 @@ def audit(
         ),
     ] = None,
     *,
-    kind: Annotated[
-        str | None,
-        Option(help="chain, token or loop; inferred from the parameters if left out."),
-    ] = None,
+    kind: Annotated[str | None, Option(help="chain, token or loop; inferred if left out.")] = None,
     method: Annotated[
         str | None,
         Option(help='"exact paths", "breakpoints" or "Monte Carlo"; the first that applies.'),

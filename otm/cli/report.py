@@ -38,14 +38,11 @@ def report(
         str,
         Argument(
             help="Scores of the draft model [N, V] (.npy, .npz, .safetensors), of both models, or "
-            "lists of log-probabilities as servers return them (.jsonl); with --text a model of "
-            "Hugging Face.",
+            "lists of log-probabilities as servers return them (.jsonl); with --text the name of "
+            "a Hugging Face model.",
         ),
     ],
-    target: Annotated[
-        str | None,
-        Argument(help="Scores of the target model, or the model."),
-    ] = None,
+    target: Annotated[str | None, Argument(help="Scores of the target model, or its name.")] = None,
     *,
     output: Annotated[
         Path,
@@ -54,29 +51,17 @@ def report(
     kind: Annotated[str, Option(help="logits, log-probabilities or probabilities.")] = "logits",
     draft_name: Annotated[str, Option(help="Name of the draft model's array.")] = "draft",
     target_name: Annotated[str, Option(help="Name of the target model's array.")] = "target",
-    prompts: Annotated[
-        Path | None, Option(metavar="FILE", help="The prompt of each position [N].")
-    ] = None,
-    tokens: Annotated[
-        Path | None, Option(metavar="FILE", help="The token sampled at each position [N].")
-    ] = None,
-    text: Annotated[
-        Path | None, Option(metavar="FILE", help="A text for the two models to read.")
-    ] = None,
+    prompts: Annotated[Path | None, Option(help="The prompt of each position [N].")] = None,
+    tokens: Annotated[Path | None, Option(help="The token sampled at each position [N].")] = None,
+    text: Annotated[Path | None, Option(help="A text for the two models to read.")] = None,
     window: Annotated[int, Option(help="Most tokens that the models read at once.")] = 128,
-    sampled: Annotated[
-        bool, Option("--sampled", help="The target sampled this text, at this temperature.")
-    ] = False,
+    sampled: Annotated[bool, Option("--sampled", help="The target sampled this text.")] = False,
     device: Annotated[str | None, Option(help="Where the models run, such as cuda.")] = None,
-    vocabulary: Annotated[
-        int | None, Option(help="Vocabulary size of the lists in a .jsonl file.")
-    ] = None,
+    vocabulary: Annotated[int | None, Option(help="Vocabulary size of the .jsonl lists.")] = None,
     drafts: Annotated[
-        list[int] | None, Option("-k", "--k", help="Number of drafts; may be repeated.")
+        list[int] | None, Option("-k", "--k", help="Drafts; may be repeated.")
     ] = None,
-    rules: Annotated[
-        list[str] | None, Option("--rule", help="Rule to compute; may be repeated.")
-    ] = None,
+    rules: Annotated[list[str] | None, Option("--rule", help="A rule; may be repeated.")] = None,
     temperature: Annotated[float, Option(help="Temperature of both models.")] = 1.0,
     top_k: Annotated[int | None, Option(help="Top-k of both models.")] = None,
     top_p: Annotated[float | None, Option(help="Top-p of both models.")] = None,
@@ -84,9 +69,7 @@ def report(
         list[float] | None,
         Option("--draft-temperature", help="Of the draft model, to compare; may be repeated."),
     ] = None,
-    gammas: Annotated[
-        list[int] | None, Option("--gamma", help="Length of a draft; may be repeated.")
-    ] = None,
+    gammas: Annotated[list[int] | None, Option("--gamma", help="Length; may be repeated.")] = None,
     latency: Annotated[
         str | None,
         Option(

@@ -56,16 +56,14 @@ def solve(
     draft: Annotated[
         str | None, Option(help="The draft distribution, such as 0.5,0.5 or 1/3,2/3.")
     ] = None,
-    target: Annotated[str | None, Option(help="The target distribution, in the same way.")] = None,
+    target: Annotated[str | None, Option(help="The target distribution, likewise.")] = None,
     k: Annotated[int, Option("-k", "--k", help="Number of i.i.d. drafts.")] = 1,
     exact: Annotated[
         bool,
         Option("--exact", help="Compute in fractions; so it is if a distribution has any."),
     ] = False,
     method: Annotated[str, Option(help="auto, closed-form, lp-highs or lp-cvxpy.")] = "auto",
-    compared: Annotated[
-        bool, Option("--compare", help="Also compare the rules of the literature.")
-    ] = False,
+    compared: Annotated[bool, Option("--compare", help="Compare all rules on this pair.")] = False,
     certificate: Annotated[
         Path | None, Option(help="Write a proof of optimality to this file.", metavar="FILE")
     ] = None,

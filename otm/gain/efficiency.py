@@ -123,7 +123,7 @@ def block_efficiency(
     traversal  1  1.758 ± 0.152  2.408 ± 0.200
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
-    _check(recordings, level)
+    prompts = _prompts(recordings, level)
     compared = named_rules(rules, WITH_TRAVERSAL)
     widths = _widths(recordings)
     if not widths:
@@ -154,7 +154,7 @@ def block_efficiency(
             tokens = _tokens(rule, tree, recording.target.__getitem__, depth)
             for gamma in chosen_gammas:
                 values[Setup(name, k, gamma)][r] = tokens[gamma]
-    return PairedMeans("tokens of a step", values, _prompts(recordings), level)
+    return PairedMeans("tokens of a step", values, prompts, level)
 
 
 def first_step_acceptance(
@@ -214,7 +214,7 @@ def first_step_acceptance(
     optimal  1  0.750 ± 0.000
     optimal  2  0.938 ± 0.000
     """
-    _check(recordings, level)
+    prompts = _prompts(recordings, level)
     counts = [as_draft_count(k) for k in ks]
     compared = named_rules(rules, WITH_TRAVERSAL)
     named = {name: rule for name, rule in compared.items() if rule is not None}
@@ -226,7 +226,7 @@ def first_step_acceptance(
                 problem = Problem(draft, aim, k)
                 for name, rule in named.items():
                     values[Setup(name, k, 1)][r] = build_plan(rule, problem).acceptance
-    return PairedMeans("acceptance of a first draft", values, _prompts(recordings), level)
+    return PairedMeans("acceptance of a first draft", values, prompts, level)
 
 
 def tokens_by_rule(
@@ -304,11 +304,9 @@ def _widths(recordings: Sequence[Recording]) -> list[int]:
     return [widths[level] for level in sorted(widths)]
 
 
-def _check(recordings: Sequence[Recording], level: float) -> None:
+def _prompts(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
+    """Prompts of recordings; refuses none, and a level that is no probability."""
     as_level(level)
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")
-
-
-def _prompts(recordings: Sequence[Recording]) -> npt.NDArray[np.int64]:
     return np.array([recording.prompt for recording in recordings], dtype=np.int64)

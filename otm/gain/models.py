@@ -208,8 +208,7 @@ def from_models(
         raise InvalidInputError(
             f"{file_label(text)} has no two tokens in a row; give a longer text"
         )
-    models = draft_model, target_model
-    configs = [model.config.get_text_config(decoder=True) for model in models]
+    configs = [model.config.get_text_config(decoder=True) for _, model in loaded]
     reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
     longest = max(tokens.size for tokens in windows) - 1  # nothing is asked about what follows
     if longest > reach:
@@ -217,15 +216,13 @@ def from_models(
             f"window = {length}; a model reads {reach} tokens at most, give a window of {reach + 1}"
         )
     vocabulary = min(config.vocab_size for config in configs)
-    most = max(int(tokens.max()) for tokens in windows)
-    if most >= vocabulary or len(tokenizer) > vocabulary:
+    if max(map(np.max, windows)) >= vocabulary or len(tokenizer) > vocabulary:
         raise InvalidInputError(
             f"a model has logits for {vocabulary} tokens, the tokenizer {len(tokenizer)}; they do "
             "not belong together"
         )
-    return ModelPair(
-        draft_model, target_model, windows, np.array(prompt_of_window), len(tokenizer), sampled
-    )
+    prompts = np.array(prompt_of_window)
+    return ModelPair(draft_model, target_model, windows, prompts, len(tokenizer), sampled)
 
 
 @contextmanager

@@ -257,10 +257,9 @@ def from_files(
             f"{of_draft.description} has {positions:,} positions; at most {MAX_ROWS:,} are read"
         )
     labels = _labels(files, "prompts", prompts, positions)
-    known = labels is not None
-    prompt_of_position = np.zeros(positions, dtype=np.int64) if labels is None else labels
     drawn = _labels(files, "tokens", tokens, positions)
-    return ScoreFiles(of_draft, of_target, kind, prompt_of_position, drawn, known)
+    clusters = np.zeros(positions, dtype=np.int64) if labels is None else labels
+    return ScoreFiles(of_draft, of_target, kind, clusters, drawn, labels is not None)
 
 
 def split(positions: int, row_bytes: int) -> list[Bounds]:
@@ -297,14 +296,11 @@ def _labels(
     files: dict[Path, dict[str, StoredArray]], name: str, path: AnyPath | None, positions: int
 ) -> Ints | None:
     """Whole numbers, one for each position: of a file of their own, or beside the scores."""
-    if path is not None:
-        arrays = open_arrays(path)
-        labels = arrays.get(name, next(iter(arrays.values())))
-    else:
-        beside = [arrays[name] for arrays in files.values() if name in arrays]
-        if not beside:
-            return None
-        labels = beside[0]
+    places = list(files.values()) if path is None else [open_arrays(path)]
+    named = [arrays[name] for arrays in places if name in arrays]
+    if path is None and not named:
+        return None
+    labels = named[0] if named else next(iter(places[0].values()))
     if labels.shape != (positions,) or labels.kind not in "iu":
         raise InvalidInputError(
             f"{labels.description} has the shape {labels.shape} and type {labels.dtype}; {name} "

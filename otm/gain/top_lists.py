@@ -46,7 +46,7 @@ class Lines:
 
     def measure(self, settings: Settings) -> Measured:
         """Compute lower and upper bounds of α_k at each position: "interval" [R, K, 2]."""
-        found = []
+        rows = []
         for number, line in enumerate(self._lines(), self.first):
             where = f"position {number} of {file_label(self.path)}"
             draft, target, _ = parsed(line, where)
@@ -59,8 +59,8 @@ class Lines:
                 ]
             except OTMError as error:
                 raise InvalidInputError(f"{where}: {error}") from None
-            found.append([(float(each.lower), float(each.upper)) for each in intervals])
-        return {"interval": np.array(found)}
+            rows.append([(float(each.lower), float(each.upper)) for each in intervals])
+        return {"interval": np.array(rows)}
 
     def _lines(self) -> Iterator[bytes]:
         """Read one line after the other: all of a block together may be gigabytes."""
@@ -217,34 +217,28 @@ def from_top_logprobs(
             place += len(line)
     if not starts:
         raise InvalidInputError(f"{file_label(path)} has no lines; give one for each position")
-    return TopLogprobs(
-        path.absolute(),
-        np.array(prompts),
-        known,
-        np.array([*starts, size]),
-        vocabulary,
-        slack,
-    )
+    labels, ends = np.array(prompts), np.array([*starts, size])
+    return TopLogprobs(path.absolute(), labels, known, ends, vocabulary, slack)
 
 
 def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float], str | int | None]:
     """Read a line: the log-probabilities of draft and target by token, and the prompt or None."""
-    given = parse_json(line, where)
-    fits = isinstance(given, dict) and set(NAMES) <= set(given) <= {*NAMES, "prompt"}
-    if not fits or not all(isinstance(given[name], dict) and given[name] for name in NAMES):
+    entry = parse_json(line, where)
+    fits = isinstance(entry, dict) and set(NAMES) <= set(entry) <= {*NAMES, "prompt"}
+    if not fits or not all(isinstance(entry[name], dict) and entry[name] for name in NAMES):
         raise InvalidInputError(
             f'{where} is no object with "draft" and "target", each an object from tokens to '
             'log-probabilities, and perhaps "prompt"'
         )
-    prompt = given.get("prompt")
+    prompt = entry.get("prompt")
     if prompt is not None and (isinstance(prompt, bool) or not isinstance(prompt, str | int)):
         raise InvalidInputError(f"{where} has the prompt {shown(prompt)}; give a number or a text")
-    texts = list(dict.fromkeys([*given["draft"], *given["target"]]))
+    texts = list(dict.fromkeys([*entry["draft"], *entry["target"]]))
     if all(text.isdecimal() and len(text) < 19 for text in texts):
         tokens = {text: int(text) for text in texts}
         if len(set(tokens.values())) < len(texts):
             raise InvalidInputError(f"{where} writes one token in two ways")
     else:
         tokens = {text: number for number, text in enumerate(texts)}
-    draft, target = ({tokens[text]: p for text, p in given[name].items()} for name in NAMES)
+    draft, target = ({tokens[text]: p for text, p in entry[name].items()} for name in NAMES)
     return draft, target, prompt
