@@ -102,16 +102,16 @@ def _imported(name: str) -> Any:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        found: Any = importlib.import_module(module_name)
+        verifier: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises
         raise InvalidInputError(
             f"module {shown(module_name)} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(verifier, part):
             raise InvalidInputError(f"module {shown(module_name)} has no {shown(path)}")
-        found = getattr(found, part)
-    return found
+        verifier = getattr(verifier, part)
+    return verifier
 
 
 def _known_bug(name: str) -> Any:

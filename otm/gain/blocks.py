@@ -29,9 +29,6 @@ from otm.gain.sources import BLOCK_BYTES, Block, Bounds, Source
 Progress = Callable[[int, int], None]
 """Told the number of blocks that are finished, and of all."""
 
-FORMAT = 1
-"""Changes whenever what is saved does."""
-
 MANIFEST = "manifest.json"
 
 MAX_WORKERS = 2**15
@@ -66,7 +63,6 @@ def measure_all(
     bounds = source.bounds
     modules = {__name__, type(source).__module__}  # what computes
     key = {
-        "format": FORMAT,
         "code": {name: digest_of(name) for name in sorted(modules) if name.startswith("otm.")},
         "source": source.key,
         "settings": settings.key,

@@ -151,7 +151,8 @@ def block_efficiency(
     for (r, recording), k in itertools.product(enumerate(recordings), chosen_ks):
         tree = pruned(recording.tree, k, depth)
         for name, rule in compared.items():
-            tokens = _tokens(rule, tree, recording.target.__getitem__, depth)
+            drafts = tree, recording.target.__getitem__, depth
+            tokens = tokens_by_rule(rule, *drafts) if rule else tokens_by_traversal(*drafts)
             for gamma in chosen_gammas:
                 values[Setup(name, k, gamma)][r] = tokens[gamma]
     return PairedMeans("tokens of a step", values, prompts, level)
@@ -284,14 +285,6 @@ def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) 
     for levels in range(depth + 1):
         means[levels] = visit(root, one, levels)[1]
     return means
-
-
-def _tokens(
-    rule: PlanBuilder | None, root: DraftNode, target_probs: TargetProbs, depth: int
-) -> Law:
-    if rule is None:
-        return tokens_by_traversal(root, target_probs, depth)
-    return tokens_by_rule(rule, root, target_probs, depth)
 
 
 def _widths(recordings: Sequence[Recording]) -> list[int]:

@@ -28,7 +28,7 @@ from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.files import file_label, read_json
 from otm.files.opening import AnyPath
-from otm.gain.recording import check_room
+from otm.gain.recording import check_length
 from otm.models.base import LanguageModel, Session
 
 
@@ -321,7 +321,7 @@ def measure_latency(
     rows = tuple(sorted({1, *(as_positive(k, "k") for k in ks)}))
     tokens = tuple(sorted({1, *(as_gamma(gamma) + 1 for gamma in gammas)}))
     length, times = as_positive(prompt_length, "prompt_length"), as_positive(repeats, "repeats")
-    check_room(target, draft, length, tokens[-1], "γ + 1")
+    check_length(target, draft, length, tokens[-1], "γ + 1")
     timers = [_Timer(draft, length, count) for count in rows]
     target_timers = [_Timer(target, length, count) for count in rows]
     shapes = [(timer, 1) for timer in timers]

@@ -81,11 +81,10 @@ class ModelPair:
     @property
     def bounds(self) -> list[Bounds]:
         """Parts of windows: both models' logits for one of them are handed out at a time."""
-        parts = (split(window.size - 1, 8 * self.vocabulary) for window in self.windows)
         return [
             (int(start) + begin, int(start) + end)
-            for start, window in zip(self.starts, parts, strict=False)
-            for begin, end in window
+            for start, window in zip(self.starts, self.windows, strict=False)
+            for begin, end in split(window.size - 1, 8 * self.vocabulary)
         ]
 
     @property
@@ -239,12 +238,12 @@ def digest_of_weights(model: Any) -> str:
     """Digest of the names, shapes and numbers of all weights, whatever they are kept as."""
     import torch
 
-    found = hashlib.sha256()
+    whole = hashlib.sha256()
     for name, weight in model.state_dict().items():
-        found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        whole.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         for part in weight.detach().reshape(-1).split(DIGEST_NUMBERS):
-            found.update(part.contiguous().cpu().view(torch.uint8).numpy())
-    return found.hexdigest()
+            whole.update(part.contiguous().cpu().view(torch.uint8).numpy())
+    return whole.hexdigest()
 
 
 def _paragraphs(path: Path) -> list[str]:

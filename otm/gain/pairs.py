@@ -170,7 +170,7 @@ def measure_pair(
     order = RatioOrder(draft, target)
     lenient = [each for each in settings.lossy_settings if isinstance(each, Lenience)]
     leniences = [setting.lenience for setting in lenient]
-    optimum, values = by_cut(order, settings.ks, leniences, caps=ratio is not None)
+    optimum, values = by_cut(order, settings.ks, leniences, with_cap=ratio is not None)
     rules = {"optimal": optimum}
     if "k-Seq" in settings.rules:
         rules["k-Seq"] = by_division_factor(order, settings.ks)
@@ -196,8 +196,10 @@ def measure_pair(
             else (of_lenience[setting], of_lenience[setting] - optimum.probability)
         )
     if ratio is not None:
-        caps = [rules[name].cap for name in settings.capped_rules]
-        measured["accepted"] = np.minimum(np.reshape(caps, (-1, len(settings.ks))) * ratio, 1)
+        cap = np.reshape(
+            [rules[name].cap for name in settings.capped_rules], (-1, len(settings.ks))
+        )
+        measured["accepted"] = np.minimum(cap * ratio, 1)
     return measured
 
 
@@ -209,12 +211,12 @@ class Accepted(NamedTuple):
 
 
 def by_cut(
-    order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = (), *, caps: bool = True
+    order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = (), *, with_cap: bool = True
 ) -> tuple[Accepted, Floats]:
     """α_k of each k, with its cap, and α_k(l) of each lenience l: [K] and [l, K].
 
     Equivalent to, but faster than `optimal_value` and `lenient_value`, up to rounding: powers come
-    from those for the next smaller k if close.  Without `caps` these are NaN.
+    from those for the next smaller k if close.  Without `with_cap` these are NaN.
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
@@ -229,7 +231,7 @@ def by_cut(
                 above += order.draft_above
         before = k
         values[i] = min((order.target_below + above).min(), 1)
-        if caps:
+        if with_cap:
             cap[i] = cap_of_value(order, float(values[i]), k)
         for j, masses in enumerate(below):
             lenient[j, i] = min((masses + above).min(), 1)
@@ -267,21 +269,19 @@ def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
 def by_rounds(order: RatioOrder, ks: Sequence[int]) -> Accepted:
     """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
     mass, cap = 0.0, 0.0
-    masses, caps = [], []
+    rounds = []
     for _ in range(max(ks)):
         cap += max(1 - mass, 0)
         mass = min(float(order.capped_mass(cap)), 1.0)
-        masses.append(mass)
-        caps.append(cap)
-    places = np.asarray(ks) - 1
-    return Accepted(np.array(masses)[places], np.array(caps)[places])
+        rounds.append((mass, cap))
+    return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
 
 
-def _capped(order: RatioOrder, caps: Floats) -> tuple[Floats, Floats]:
-    """`RatioOrder.capped_mass` for several caps, and its slopes to the right."""
-    below = np.searchsorted(order.ratio, caps, side="right")
+def _capped(order: RatioOrder, cap: Floats) -> tuple[Floats, Floats]:
+    """`RatioOrder.capped_mass` for each entry of an array, and its slopes to the right."""
+    below = np.searchsorted(order.ratio, cap, side="right")
     slope = order.draft_above[below]
-    return order.target_below[below] + caps * slope, slope
+    return order.target_below[below] + cap * slope, slope
 
 
 def typical(draft: Floats, target: Floats, ks: Sequence[int], setting: Typical) -> Floats:

@@ -129,7 +129,7 @@ def record(
     reader = Reader(target, as_sampling(sampling))
     groups = _as_groups(contexts, target.vocabulary)
     longest = max(len(context) for group in groups for context in group)
-    check_room(target, drafter, longest, depth, "depth")
+    check_length(target, drafter, longest, depth, "depth")
     sources = as_sources(seed, None, len(groups))
     recordings: list[list[Recording]] = [[] for _ in groups]
     for start in progress(range(0, len(groups), together)):
@@ -204,8 +204,8 @@ def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     The children of a node are independent, so the first of them are what would have been drafted.
     """
     level = len(tree.path)
-    most = children_at(branching, level) if level < depth else 0
-    children = [pruned(child, branching, depth) for child in tree.children[:most]]
+    width = children_at(branching, level) if level < depth else 0
+    children = [pruned(child, branching, depth) for child in tree.children[:width]]
     return DraftNode(tree.path, tree.draft_probs if children else None, children)
 
 
@@ -223,14 +223,15 @@ def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
     return [as_prompts(group, vocabulary) if group else () for group in groups]
 
 
-def check_room(
+def check_length(
     target: LanguageModel, draft: LanguageModel | Drafter, length: int, more: int, name: str
 ) -> None:
-    """Refuse contexts that will not fit the models with so many tokens behind, named as given."""
+    """Refuse contexts that do not fit the models with so many more tokens, counted by `name`."""
     for part, model in {"target": target, "draft": draft}.items():
-        room = model.context_length
-        if room is not None and length + more > room:
+        limit = model.context_length
+        if limit is not None and length + more > limit:
             raise InvalidInputError(
                 f"a context of {length} tokens and {more} more do not fit the {part} model, which "
-                f"takes {room} tokens; shorten it, or let {name} be at most {max(room - length, 0)}"
+                f"takes {limit} tokens; shorten it, or let {name} be at most "
+                f"{max(limit - length, 0)}"
             )

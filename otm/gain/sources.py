@@ -274,12 +274,12 @@ def digest(path: Path) -> str:
     Samples are evenly spread, the first and the last bytes among them.
     """
     size = file_size(path)
-    found = hashlib.sha256(f"{size} {path.stat().st_mtime_ns}".encode())
+    whole = hashlib.sha256(f"{size} {path.stat().st_mtime_ns}".encode())
     last = max(size - SAMPLE_BYTES, 0)
     with opened(path) as file:
         for place in sorted({last * i // (SAMPLES - 1) for i in range(SAMPLES)}):
-            found.update(read_exactly(file, place, min(SAMPLE_BYTES, size - place), path))
-    return found.hexdigest()
+            whole.update(read_exactly(file, place, min(SAMPLE_BYTES, size - place), path))
+    return whole.hexdigest()
 
 
 def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArray:

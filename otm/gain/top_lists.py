@@ -47,7 +47,8 @@ class Lines:
     def measure(self, settings: Settings) -> Measured:
         """Compute lower and upper bounds of α_k at each position: "interval" [R, K, 2]."""
         rows = []
-        for number, line in enumerate(self._lines(), self.first):
+        lines = lines_of(self.path, self.begin, self.end)
+        for number, (_, line) in enumerate(lines, self.first):
             where = f"position {number} of {file_label(self.path)}"
             draft, target, _ = parsed(line, where)
             try:
@@ -61,17 +62,6 @@ class Lines:
                 raise InvalidInputError(f"{where}: {error}") from None
             rows.append([(float(each.lower), float(each.upper)) for each in intervals])
         return {"interval": np.array(rows)}
-
-    def _lines(self) -> Iterator[bytes]:
-        """Read one line after the other: all of a block together may be gigabytes."""
-        with opened(self.path) as file:
-            file.seek(self.begin)
-            while (left := self.end - file.tell()) > 0:
-                line = file.readline(left)
-                if not line:
-                    raise InvalidInputError(f"{file_label(self.path)} was cut short meanwhile")
-                if line.strip():
-                    yield line
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,23 +192,31 @@ def from_top_logprobs(
     starts: list[int] = []
     prompts: list[int] = []
     known = True
+    for place, line in lines_of(path, 0, size):
+        *_, prompt = parsed(line, f"position {len(starts)} of {file_label(path)}")
+        known = known and prompt is not None
+        starts.append(place)
+        prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
+    if not starts:
+        raise InvalidInputError(f"{file_label(path)} has no lines; give one for each position")
+    labels, ends = np.array(prompts), np.array([*starts, size])
+    return TopLogprobs(path.absolute(), labels, known, ends, vocabulary, slack)
+
+
+def lines_of(path: Path, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Read one line after the other, with its place: all of a block together may be gigabytes."""
     with opened(path) as file:
-        place = 0
-        while line := file.readline(LONGEST_LINE + 1):
+        file.seek(begin)
+        while (place := file.tell()) < end:
+            line = file.readline(LONGEST_LINE + 1)
+            if not line:
+                raise InvalidInputError(f"{file_label(path)} was cut short meanwhile")
             if len(line) > LONGEST_LINE:
                 raise InvalidInputError(
                     f"{file_label(path)} has a line of more than {LONGEST_LINE:,} bytes"
                 )
             if line.strip():
-                *_, prompt = parsed(line, f"position {len(starts)} of {file_label(path)}")
-                known = known and prompt is not None
-                starts.append(place)
-                prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
-            place += len(line)
-    if not starts:
-        raise InvalidInputError(f"{file_label(path)} has no lines; give one for each position")
-    labels, ends = np.array(prompts), np.array([*starts, size])
-    return TopLogprobs(path.absolute(), labels, known, ends, vocabulary, slack)
+                yield place, line
 
 
 def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float], str | int | None]:
