@@ -254,7 +254,7 @@ def _lossy(axes: Any, summary: Summary) -> None:
         style = {"color": COLOURS[i], "linestyle": "none", "marker": MARKERS[i]}
         axes.plot(costs, gains, markersize=4, label=f"$k = {k}$", **style)
         highest = max(highest, *gains, *costs)
-    axes.plot([0, highest], [0, highest], color="#777777", linestyle=":", label="the most there is")
+    axes.plot([0, highest], [0, highest], color="#777777", linestyle=":", label="upper bound")
     axes.set(xlabel="total variation from the target", ylabel="acceptance gained")
 
 
