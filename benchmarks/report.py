@@ -27,9 +27,8 @@ import numpy as np  # with one thread
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import in_turns
-from otm.gain import Settings, from_files
-from otm.gain.lossy_settings import Lenience, Typical
-from otm.gain.run import measure_all
+from otm.gain import Lenience, Settings, Typical, from_files
+from otm.gain.blocks import measure_all
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 

@@ -1,16 +1,29 @@
-"""The command `otm`: solve, audit, report, decode and draw from a shell.
+"""The command `otm`: solve, audit, report and decode from a shell.
 
-Importing this loads neither typer nor rich; `main` does.  Each command is in a file of its own,
-`distributions` reads what `solve` is given, `output` writes the results (tables on a terminal,
-plain text in a pipe, or JSON), and `status` turns errors into one line and a number.
+Importing this loads neither typer nor rich; `main` does.  Each command is in a file of its own, and
+`output` writes the results: tables on a terminal, plain text in a pipe, or JSON.  `status_of` turns
+errors into one line and an exit status that scripts can use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
 
 from otm._core.optional import require
-from otm.cli.status import status_of
+from otm.errors import OTMError
+
+BAD_INPUT = 2
+"""Status after a wrong command line or wrong input, as in most programs."""
+
+INTERNAL_ERROR = 70
+"""Status after a bug of OTM, EX_SOFTWARE of sysexits.h; Python's own, 1, is a verdict here."""
+
+INTERRUPTED = 130
+"""Status after Ctrl-C: 128 plus the number of the signal, as in shells."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,3 +41,43 @@ def _run(arguments: Sequence[str] | None) -> int:
     from otm.cli.app import run
 
     return run(arguments)
+
+
+def status_of(work: Callable[[], int | None]) -> int:
+    """Return the exit status of `work`, None being 0; errors become one line, bugs a traceback too.
+
+    A closed pipe is status 0: its reader has seen enough.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell; nobody reads what is written there
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # where there are no Greek letters
+    try:
+        status = work() or 0
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # nor will Python flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    except OTMError as error:  # before Python's, from which some of them derive
+        return _complain(str(error), BAD_INPUT)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{place}{error.strerror or error}", BAD_INPUT)
+    except MemoryError:
+        return _complain("there is not enough memory", BAD_INPUT)
+    except Exception as error:
+        traceback.print_exc()
+        name = type(error).__name__
+        return _complain(f"internal error: {name}: {error}; please report it", INTERNAL_ERROR)
+    return status
+
+
+def _complain(message: str, status: int) -> int:
+    """Write one line, whatever the name of a file or another package's message holds."""
+    line = " ".join(message.split())
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    print(f"otm: {line}", file=sys.stderr)
+    return status

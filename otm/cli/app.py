@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from otm.cli import audit, decode, figures, report, solve
-from otm.cli.status import status_of
+from otm.cli import audit, decode, figures, report, solve, status_of
 from otm.errors import InvalidInputError
 
 HELP = "Lossless speculative decoding: solve, audit, report, decode, draw."
@@ -32,10 +31,9 @@ app = typer.Typer(
 
 def run(arguments: Sequence[str] | None) -> int:
     """Run a command line, None for that of this process, and return the exit status."""
-    given = None if arguments is None else list(arguments)
     usage_error: Any = typer.BadParameter.__base__  # typer names the derived class alone
     try:
-        status = app(given, prog_name="otm", standalone_mode=False)
+        status = app(arguments, prog_name="otm", standalone_mode=False)
     except usage_error as error:
         at = error.ctx.command_path if error.ctx else "otm"
         raise InvalidInputError(f"{error.format_message()} (see {at} --help)") from None

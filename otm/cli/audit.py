@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from otm._core.numbers import check_name
 from otm._core.text import shown
-from otm.cli.output import print_json, print_table, working
+from otm.cli.output import JsonOption, print_json, print_table, working
 from otm.errors import InvalidInputError
 
 NOT_LOSSLESS = 1
@@ -22,44 +22,36 @@ UNDECIDED = 3
 def audit(
     verifier: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="MODULE:FUNCTION",
-            help="What to audit; modules in the current folder are found. With --known-bugs, the "
-            "name of one.",
-            show_default=False,
+            help="What to audit; the module may be in the current folder. With --known-bugs, the "
+            "name of a bug.",
         ),
     ] = None,
     *,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="chain, token or loop; told by the parameters if it shows there."),
-    ] = None,
+    kind: Annotated[str | None, Option(help="chain, token or loop; inferred if left out.")] = None,
     method: Annotated[
         str | None,
-        typer.Option(help='"exact paths", "breakpoints" or "Monte Carlo"; the first that serves.'),
+        Option(help='"exact paths", "breakpoints" or "Monte Carlo"; the first that applies.'),
     ] = None,
     false_alarms: Annotated[
-        float, typer.Option(help="Bound on the probability that a lossless verifier is rejected.")
+        float, Option(help="Bound on the probability that a lossless verifier is rejected.")
     ] = 1e-6,
-    delta: Annotated[
-        float, typer.Option(help="The deviation (TV) that Monte Carlo must see.")
-    ] = 0.03,
-    examples: Annotated[
-        int, typer.Option(help="Number of pairs of models to search through.")
-    ] = 50,
-    max_runs: Annotated[int, typer.Option(help="Most runs of the verifier.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="Of all that is random in the audit.")] = 0,
+    delta: Annotated[float, Option(help="Deviation (TV) that Monte Carlo must detect.")] = 0.03,
+    examples: Annotated[int, Option(help="Number of pairs of models to search through.")] = 50,
+    max_runs: Annotated[int, Option(help="Most calls of the verifier.")] = 1_000_000,
+    seed: Annotated[int, Option(help="Seed of the audit's random numbers.")] = 0,
     known_bugs: Annotated[
-        bool, typer.Option("--known-bugs", help="List the known bugs, or audit the one named.")
+        bool, Option("--known-bugs", help="List the known bugs, or audit the one named.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> int:
-    """Find out whether a verifier is lossless: whether its output is distributed as the target.
+    """Find out whether a verifier is lossless: whether its output has the target's distribution.
 
     A chain is a function of target_probs, draft_probs, draft_tokens and uniforms; a token rule one
     of target_probs, draft_probs, drafts and uniforms, or a rule of otm.coupling; a loop one of
-    target, draft, prompt, gamma, max_tokens and uniforms. In place of uniforms there may be rng,
-    generator or seed; what takes none of them draws for itself.
+    target, draft, prompt, gamma, max_tokens and uniforms. In place of uniforms it may take rng,
+    generator or seed; a function that takes none of them has its own randomness.
 
     The module is imported, which runs it.
 
@@ -75,7 +67,7 @@ def audit(
             )
         _list_known_bugs(as_json=json)
         return 0
-    # whatever the verifier prints must not end up in the report
+    # what the verifier prints must not end up in the report
     with contextlib.redirect_stdout(sys.stderr), working(f"auditing {verifier}"):
         adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
         report = lossless(
@@ -110,16 +102,16 @@ def _imported(name: str) -> Any:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        found: Any = importlib.import_module(module_name)
+        verifier: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises
         raise InvalidInputError(
             f"module {shown(module_name)} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(verifier, part):
             raise InvalidInputError(f"module {shown(module_name)} has no {shown(path)}")
-        found = getattr(found, part)
-    return found
+        verifier = getattr(verifier, part)
+    return verifier
 
 
 def _known_bug(name: str) -> Any:
@@ -133,17 +125,8 @@ def _list_known_bugs(*, as_json: bool) -> None:
     from otm.audit.known_bugs import KNOWN_BUGS
 
     if as_json:
-        print_json(
-            [
-                {
-                    "name": bug.name,
-                    "mistake": bug.mistake,
-                    "summary": bug.summary,
-                    "threads": list(bug.threads),
-                }
-                for bug in KNOWN_BUGS
-            ]
-        )
+        names = ("name", "mistake", "summary", "threads")
+        print_json([{name: getattr(bug, name) for name in names} for bug in KNOWN_BUGS])
         return
     print_table(
         ("known bug", "mistake", "threads"),

@@ -7,11 +7,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
+
+from typer import Option
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
 from otm._core.text import text_table
+
+JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
+"""The option of every command that has numbers to print."""
 
 LONGEST_FRACTION = 1024
 """Most bits of a numerator or denominator that is written out."""
@@ -35,11 +40,6 @@ def exact_text(value: Number) -> str | None:
         return None
     longest = max(value.numerator.bit_length(), value.denominator.bit_length())
     return str(value) if longest <= LONGEST_FRACTION else None
-
-
-def print_facts(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and what there is to say of each."""
-    print_table(None, rows)
 
 
 def print_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:

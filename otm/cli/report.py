@@ -6,16 +6,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Context, Option
 
-from otm.cli.output import print_facts, print_json, print_table
+from otm.cli.output import JsonOption, print_json, print_table
 from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from otm.gain import Latency, Summary
-    from otm.gain.run import Progress
+    from otm.gain import Latency, Source, Summary
+    from otm.gain.blocks import Progress
 
 
 _FILES = "arrays in files"
@@ -33,113 +33,88 @@ _ONLY_FOR = {
 
 
 def report(
-    context: typer.Context,
+    context: Context,
     draft: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="Scores of the draft model [N, V] (.npy, .npz, .safetensors), of both models, or "
-            "lists of log-probabilities as servers return them (.jsonl); with --text a model of "
-            "Hugging Face.",
+            "lists of log-probabilities as servers return them (.jsonl); with --text the name of "
+            "a Hugging Face model.",
         ),
     ],
-    target: Annotated[
-        str | None,
-        typer.Argument(help="Scores of the target model, or the model.", show_default=False),
-    ] = None,
+    target: Annotated[str | None, Argument(help="Scores of the target model, or its name.")] = None,
     *,
     output: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Folder to write into; a run goes on where it stopped."),
+        Option(metavar="DIR", help="Folder to write into; an interrupted report is continued."),
     ] = Path("report"),
-    kind: Annotated[
-        str, typer.Option(help="logits, log-probabilities or probabilities.")
-    ] = "logits",
-    draft_name: Annotated[str, typer.Option(help="Name of the draft's array.")] = "draft",
-    target_name: Annotated[str, typer.Option(help="Name of the target's array.")] = "target",
-    prompts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Prompt of each position [N].")
-    ] = None,
-    tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Token drawn at each position [N].")
-    ] = None,
-    text: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Text that two models read.")
-    ] = None,
-    window: Annotated[int, typer.Option(help="Most tokens that models read at once.")] = 128,
-    sampled: Annotated[
-        bool, typer.Option("--sampled", help="The target drew this text, at this temperature.")
-    ] = False,
-    device: Annotated[str | None, typer.Option(help="Where the models run, such as cuda.")] = None,
-    vocabulary: Annotated[
-        int | None, typer.Option(help="Size of the vocabulary behind lists of a .jsonl file.")
-    ] = None,
+    kind: Annotated[str, Option(help="logits, log-probabilities or probabilities.")] = "logits",
+    draft_name: Annotated[str, Option(help="Name of the draft model's array.")] = "draft",
+    target_name: Annotated[str, Option(help="Name of the target model's array.")] = "target",
+    prompts: Annotated[Path | None, Option(help="The prompt of each position [N].")] = None,
+    tokens: Annotated[Path | None, Option(help="The token sampled at each position [N].")] = None,
+    text: Annotated[Path | None, Option(help="A text for the two models to read.")] = None,
+    window: Annotated[int, Option(help="Most tokens that the models read at once.")] = 128,
+    sampled: Annotated[bool, Option("--sampled", help="The target sampled this text.")] = False,
+    device: Annotated[str | None, Option(help="Where the models run, such as cuda.")] = None,
+    vocabulary: Annotated[int | None, Option(help="Vocabulary size of the .jsonl lists.")] = None,
     drafts: Annotated[
-        list[int] | None, typer.Option("-k", "--k", help="Number of drafts; may be repeated.")
+        list[int] | None, Option("-k", "--k", help="Drafts; may be repeated.")
     ] = None,
-    rules: Annotated[
-        list[str] | None, typer.Option("--rule", help="Rule to compute; may be repeated.")
-    ] = None,
-    temperature: Annotated[float, typer.Option(help="Of the sampling.")] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Of the sampling.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Of the sampling.")] = None,
+    rules: Annotated[list[str] | None, Option("--rule", help="A rule; may be repeated.")] = None,
+    temperature: Annotated[float, Option(help="Temperature of both models.")] = 1.0,
+    top_k: Annotated[int | None, Option(help="Top-k of both models.")] = None,
+    top_p: Annotated[float | None, Option(help="Top-p of both models.")] = None,
     draft_temperatures: Annotated[
         list[float] | None,
-        typer.Option("--draft-temperature", help="To compare; may be repeated."),
+        Option("--draft-temperature", help="Of the draft model, to compare; may be repeated."),
     ] = None,
-    gammas: Annotated[
-        list[int] | None, typer.Option("--gamma", help="Drafts of a path; may be repeated.")
-    ] = None,
+    gammas: Annotated[list[int] | None, Option("--gamma", help="Length; may be repeated.")] = None,
     latency: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FILE|C",
             help="Table of step times (JSON), or the draft model's time for a token over the "
-            "target's; decides what is recommended.",
+            "target's; needed for a recommendation.",
         ),
     ] = None,
-    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
-    workers: Annotated[int, typer.Option(help="Number of processes; -1 for one a core.")] = -1,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    level: Annotated[float, Option(help="Confidence level of the intervals.")] = 0.95,
+    workers: Annotated[int, Option(help="Number of processes; -1 for one per core.")] = -1,
+    json: JsonOption = False,
 ) -> None:
     """Compute what drafts would gain, and write report.json and report.html.
 
-    What every rule accepts at every position, expected tokens of a step with intervals clustered by
-    prompt, what rules that are not lossless would cost, and, with --latency, what to decode with.
+    The report has the acceptance probability of every rule, the expected tokens of a step with
+    intervals clustered by prompt, the cost of rules that are not lossless and, with --latency, a
+    recommendation.
     """
     from otm import gain
     from otm.decoding.sampling_parameters import SamplingParameters
 
-    _refuse_unused(context, _source_of(draft, text))
+    lists = text is None and draft.lower().endswith(".jsonl")
+    _refuse_unused(context, _LISTS if lists else _FILES if text is None else _TEXT)
     defaults = gain.Settings()
-    sampling = SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p)
     settings = gain.Settings(
         ks=tuple(drafts or defaults.ks),
         rules=tuple(rules or defaults.rules),
-        sampling=sampling,
+        sampling=SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p),
         draft_temperatures=tuple(draft_temperatures or ()),
     )
     costs = None if latency is None else _latency(latency)
-    source: Any  # from one of three functions
+    source: Source
     if text is not None:
         if target is None:
             raise InvalidInputError("one model and a text; give the draft and the target model")
         source = gain.from_models(
             draft, target, text, window=window, sampled=sampled, device=device
         )
-    elif draft.lower().endswith(".jsonl"):
+    elif lists:
         if target is not None:
             raise InvalidInputError("a .jsonl file has both models' lists; give one file")
-        source = gain.from_top_logprobs(Path(draft), vocabulary=vocabulary)
+        source = gain.from_top_logprobs(draft, vocabulary=vocabulary)
     else:
-        source = gain.from_files(
-            Path(draft),
-            None if target is None else Path(target),
-            kind=kind,
-            draft_name=draft_name,
-            target_name=target_name,
-            prompts=prompts,
-            tokens=tokens,
-        )
+        names = {"draft_name": draft_name, "target_name": target_name}
+        source = gain.from_files(draft, target, kind=kind, prompts=prompts, tokens=tokens, **names)
     more = {"gammas": tuple(gammas)} if gammas else {}
     with _progress() as progress:
         summary = gain.report(
@@ -158,32 +133,26 @@ def report(
         _print(summary, output)
 
 
-def _source_of(draft: str, text: Path | None) -> str:
-    if text is not None:
-        return _TEXT
-    return _LISTS if draft.lower().endswith(".jsonl") else _FILES
-
-
-def _refuse_unused(context: typer.Context, source: str) -> None:
-    """Refuse options that were given and would be ignored."""
+def _refuse_unused(context: Context, source: str) -> None:
+    """Refuse options on the command line that would be ignored."""
     for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "")
-        if source not in _ONLY_FOR.get(parameter.name or "", (source,)) and (
-            given is not None and given.name == "COMMANDLINE"
-        ):
+        name = parameter.name or ""
+        origin = context.get_parameter_source(name)
+        stated = origin is not None and origin.name == "COMMANDLINE"
+        if stated and source not in _ONLY_FOR.get(name, (source,)):
             raise InvalidInputError(
                 f"{parameter.opts[0]} would have no effect on {source}; leave it out"
             )
 
 
-def _latency(given: str) -> Latency:
+def _latency(option: str) -> Latency:
     from otm.decoding.parameters import as_costs
     from otm.gain import Latency, read_latency
 
     try:
-        ratio = float(given)
+        ratio = float(option)
     except ValueError:
-        return read_latency(Path(given))
+        return read_latency(option)
     as_costs(ratio, "--latency")
     return Latency.constant(ratio)
 
@@ -205,35 +174,25 @@ def _progress() -> Iterator[Progress | None]:
 
 def _print(summary: Summary, folder: Path) -> None:
     known = summary.prompts_known
-    print_facts(
-        [
-            ("source", summary.source),
-            ("positions", f"{summary.positions:,}"),
-            ("prompts", f"{summary.prompts:,}" if known else "not known: no intervals"),
-            ("report", str(folder / "report.html")),
-            ("numbers", str(folder / "report.json")),
-        ]
-    )
+    facts = {
+        "source": summary.source,
+        "positions": f"{summary.positions:,}",
+        "prompts": f"{summary.prompts:,}" if known else "not known: no intervals",
+        "report": str(folder / "report.html"),
+        "numbers": str(folder / "report.json"),
+    }
+    print_table(None, list(facts.items()))
     if summary.bounds:
         print("\nα, between")
-        print_table(
-            ("k", "lower", "upper"),
-            [
-                (f"{row['k']}", _mean(row["lower"], known), _mean(row["upper"], known))
-                for row in summary.bounds
-            ],
-        )
+        columns = ("k", "lower", "upper")
+        rows = [[str(row[column]) for column in columns] for row in summary.bounds]
+        print_table(columns, rows)
     if summary.acceptance:
-        first = summary.settings.draft_temperatures[0]
-        rows: dict[int, list[str]] = {}
-        for row in summary.acceptance:
-            if row["draft temperature"] == first:
-                rows.setdefault(row["k"], []).append(_mean(row["mean"], known))
+        settings = summary.settings
+        first = settings.draft_temperatures[0]
+        shown = [row for row in summary.acceptance if row["draft temperature"] == first]
+        means = {k: [str(row["mean"]) for row in shown if row["k"] == k] for k in settings.ks}
         print("\nacceptance probability")
-        print_table(("k", *summary.settings.rules), [(f"{k}", *cells) for k, cells in rows.items()])
+        print_table(("k", *settings.rules), [[str(k), *cells] for k, cells in means.items()])
     if summary.recommendation is not None:
         print(f"\n{summary.recommendation}\n\n{summary.costs}")
-
-
-def _mean(estimate: Any, known: bool) -> str:
-    return str(estimate) if known else f"{estimate.mean:.3f}"

@@ -2,52 +2,72 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import numpy.typing as npt
+from typer import Argument, Option
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
-from otm.cli.distributions import check_exact_size, read_distributions
-from otm.cli.output import as_json, exact_text, print_facts, print_json, print_table
+from otm._core.text import shown
+from otm.cli.output import JsonOption, as_json, exact_text, print_json, print_table
 from otm.comparison import Comparison, compare
+from otm.errors import InvalidDistributionError, InvalidInputError, ProblemTooLargeError
+from otm.files import StoredArray, file_label, open_arrays, read_json
 from otm.files.writing import check_place
 from otm.problem import Problem
 from otm.solution import Solution
 from otm.solve import solve as solve_problem
 
+MAX_TOKENS = 2**24
+"""Most tokens of a distribution in a file: a hundred times what vocabularies have."""
+
+LARGEST_POWER_BITS = 2**20
+"""Most bits of the k-th power of a common denominator, so that its certificate can be checked."""
+
+# limits on digits and exponents: 1e1000000000 is a short text and a long number
+_NUMBER = re.compile(
+    r"[+-]?(?:\d{1,400}/0*[1-9]\d{0,400}"
+    r"|(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?)",
+    re.ASCII,
+)
+
+HOW = (
+    "give --draft and --target, or one file that has both distributions, or one file for the draft "
+    "distribution and one for the target distribution"
+)
+
 
 def solve(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
+        Argument(
             help="A file of both distributions, or one of the draft distribution and one of the "
             "target distribution: .json, .npy, .npz or .safetensors.",
             metavar="FILE",
-            show_default=False,
         ),
     ] = None,
     *,
     draft: Annotated[
-        str | None, typer.Option(help="The draft distribution, such as 0.5,0.5 or 1/3,2/3.")
+        str | None, Option(help="The draft distribution, such as 0.5,0.5 or 1/3,2/3.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="The target distribution, in the same way.")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="Number of i.i.d. drafts.")] = 1,
+    target: Annotated[str | None, Option(help="The target distribution, likewise.")] = None,
+    k: Annotated[int, Option("-k", "--k", help="Number of i.i.d. drafts.")] = 1,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Compute in fractions; so it is if a distribution has any."),
+        Option("--exact", help="Compute in fractions; so it is if a distribution has any."),
     ] = False,
-    method: Annotated[str, typer.Option(help="auto, closed-form, lp-highs or lp-cvxpy.")] = "auto",
-    compared: Annotated[
-        bool, typer.Option("--compare", help="Also compare the rules of the literature.")
-    ] = False,
+    method: Annotated[str, Option(help="auto, closed-form, lp-highs or lp-cvxpy.")] = "auto",
+    compared: Annotated[bool, Option("--compare", help="Compare all rules on this pair.")] = False,
     certificate: Annotated[
-        Path | None, typer.Option(help="Write a proof of optimality to this file.", metavar="FILE")
+        Path | None, Option(help="Write a proof of optimality to this file.", metavar="FILE")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Find the optimal acceptance probability α for k drafts, and prove it.
 
@@ -57,13 +77,13 @@ def solve(
     """
     if certificate is not None:
         check_place(certificate)
-    laws = read_distributions(files or [], draft, target, exact=exact)
-    for law in laws:
-        check_exact_size(law, k)
-    problem = Problem(*laws, k)
+    probs = read_distributions(files or [], draft, target, exact=exact)
+    for distribution in probs:
+        _check_exact_size(distribution, k)
+    problem = Problem(*probs, k)
     if exact:
         problem = problem.to_exact()
-        check_exact_size(problem.draft, k)
+        _check_exact_size(problem.draft, k)
     solution = solve_problem(problem.draft, problem.target, k, method=method)
     comparison = compare(problem.draft, problem.target, k) if compared else None
     if certificate is not None:
@@ -72,7 +92,7 @@ def solve(
     if json:
         print_json(_document(solution, comparison))
         return
-    print_facts(_facts(solution))
+    print_table(None, _facts(solution))
     if comparison is not None:
         print()
         print_table(
@@ -94,10 +114,10 @@ def _facts(solution: Solution) -> list[tuple[str, str]]:
 
 
 def _cells(rule: Any) -> tuple[str, ...]:
-    lost = rule.distance
-    law = "exact" if lost is None else f"TV {float(lost.total_variation):.2g}"
+    distance = rule.distance
+    output = "exact" if distance is None else f"TV {float(distance.total_variation):.2g}"
     numbers = (_short(rule.acceptance), _short(rule.optimum))
-    return (rule.name, str(rule.plan.drafts), *numbers, law)
+    return (rule.name, str(rule.plan.drafts), *numbers, output)
 
 
 def _short(value: Number | Interval) -> str:
@@ -130,3 +150,99 @@ def _document(solution: Solution, comparison: Comparison | None) -> dict[str, An
             for rule in comparison
         ]
     return document
+
+
+def read_distributions(
+    files: Sequence[Path], draft: str | None, target: str | None, *, exact: bool
+) -> tuple[Any, Any]:
+    """Read the draft and the target distribution from files, or from numbers with commas between.
+
+    One file has both, two have one each.  With `exact`, or if either has a fraction such as 1/3,
+    decimals in text become fractions.
+    """
+    if files:
+        if draft is not None or target is not None:
+            raise InvalidInputError(f"there are distributions in files and in options; {HOW}")
+        probs = _from_files(files)
+    elif draft is None or target is None:
+        inline = {"draft": draft, "target": target}
+        missing = " and no ".join(name for name, text in inline.items() if text is None)
+        raise InvalidInputError(f"no {missing} distribution is given; {HOW}")
+    else:
+        probs = {"draft": draft.split(","), "target": target.split(",")}
+    lists = {name: entries for name, entries in probs.items() if isinstance(entries, list)}
+    exact = exact or any("/" in str(entry) for entries in lists.values() for entry in entries)
+    for name, entries in lists.items():
+        probs[name] = [_number(entry, name, i, exact) for i, entry in enumerate(entries)]
+    return probs["draft"], probs["target"]
+
+
+def _check_exact_size(probs: Any, k: int) -> None:
+    """Refuse at once what would take minutes in fractions: k-th powers of a large denominator."""
+    unit = 1
+    for denominator in {entry.denominator for entry in probs if isinstance(entry, Fraction)}:
+        unit = math.lcm(unit, denominator)
+        if k * unit.bit_length() > LARGEST_POWER_BITS:
+            raise ProblemTooLargeError(
+                f"exact numbers for k = {k} drafts from these distributions would have more than "
+                f"{LARGEST_POWER_BITS:,} bits; give decimals without --exact, or a smaller k"
+            )
+
+
+def _from_files(files: Sequence[Path]) -> dict[str, Any]:
+    if len(files) > 2:
+        raise InvalidInputError(f"{len(files)} files; {HOW}")
+    contents = [_read(path) for path in files]
+    if len(files) == 1:
+        (content,) = contents
+        if content.keys() != {"draft", "target"}:
+            names = ", ".join(shown(name) for name in list(content)[:4] if name) or "without names"
+            raise InvalidInputError(
+                f"{file_label(files[0])} should hold two distributions, 'draft' and 'target', and "
+                f"holds {len(content)}: {names}; {HOW}"
+            )
+        return content
+    for path, content in zip(files, contents, strict=True):
+        if len(content) != 1:
+            raise InvalidInputError(f"{file_label(path)} has {len(content)} distributions; {HOW}")
+    draft, target = (probs for content in contents for probs in content.values())
+    return {"draft": draft, "target": target}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Distributions of a file by their names: arrays, or lists of JSON."""
+    if path.suffix.lower() != ".json":
+        return {name: _array(rows) for name, rows in open_arrays(path).items()}
+    content = read_json(path)
+    named: dict[str, Any] = content if isinstance(content, dict) else {"": content}
+    for name, entries in named.items():
+        if not isinstance(entries, list):
+            of = f" at {shown(name)}" if name else ""
+            raise InvalidInputError(
+                f"{file_label(path)} has {shown(entries)}{of}; a distribution is a list of "
+                'numbers, or of fractions such as "1/3"'
+            )
+    return named
+
+
+def _array(rows: StoredArray) -> npt.NDArray[Any]:
+    if len(rows.shape) != 1 or not 0 < rows.shape[0] <= MAX_TOKENS:
+        empty = ", and so no tokens" if 0 in rows.shape else ""
+        raise InvalidInputError(
+            f"{rows.description} has the shape {shown(rows.shape)}{empty}; a distribution has one "
+            f"axis, with 1 to {MAX_TOKENS:,} tokens"
+        )
+    return rows.read(0, rows.shape[0])
+
+
+def _number(entry: Any, name: str, index: int, exact: bool) -> Any:
+    """Turn text into a number; JSON may have numbers already."""
+    if isinstance(entry, int | float) and not isinstance(entry, bool):
+        return entry
+    text = entry.strip() if isinstance(entry, str) else ""
+    if not _NUMBER.fullmatch(text):
+        raise InvalidDistributionError(
+            f"the {name} distribution has {shown(entry)} at index {index}; allowed are numbers "
+            "such as 0.25, 1e-3 and 1/3, of at most 400 digits"
+        )
+    return Fraction(text) if exact else float(text)

@@ -1,21 +1,20 @@
-"""What decoding with drafts would gain, before it is done.
+"""What decoding with drafts would gain, before anything is decoded.
 
 From recorded distributions of two models: `report` reads pairs of them from a source
 (`from_files`, `from_top_logprobs`, `from_models`), computes at every position what every rule
 accepts, and writes a page.  From the models: `record` draws drafts and keeps both models'
-distributions; `block_efficiency` and `first_step_acceptance` compare all rules on them;
-`measure_latency` times the models; `recommend` puts the two together.
+distributions; `block_efficiency` and `first_step_acceptance` compare all rules on them.
+`measure_latency` times the models, and with it both ways end in a `Recommendation`.
 """
 
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
-from otm.gain.latency import Latency, measure_latency
-from otm.gain.lossy_settings import Lenience, LossySetting, Typical
+from otm.gain.latency import Latency, measure_latency, read_latency
 from otm.gain.models import ModelPair, from_models
 from otm.gain.paired_means import Estimate, PairedMeans, Setup, clustered_mean
 from otm.gain.recommendation import Candidate, Recommendation, recommend
 from otm.gain.recording import Recording, contexts_from, record
-from otm.gain.reports import read_latency, report
-from otm.gain.settings import Settings
+from otm.gain.reports import report
+from otm.gain.settings import Lenience, LossySetting, Settings, Typical
 from otm.gain.sources import ScoreFiles, Source, from_files
 from otm.gain.summary import Summary
 from otm.gain.top_lists import TopLogprobs, from_top_logprobs

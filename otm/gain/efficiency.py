@@ -1,34 +1,43 @@
-"""Block efficiency from recorded drafts and laws, without decoding.
+"""Block efficiency from recorded drafts and distributions, without decoding.
 
 How many tokens a step adds depends on its drafts and on the verifier's coins.  The mean over the
-coins is computed (`expected_tokens`), so that contexts and drafts are the only noise; and all
-rules, numbers of drafts and lengths see the same drafts, so that most of this noise is gone from
-their differences.
+coins is computed, so that contexts and drafts are the only noise; and all rules, numbers of drafts
+and lengths see the same drafts, so that most of this noise is gone from their differences.
+
+For a selection rule ([sun2023]_, Algorithm 3) the mean is one plus the sum over levels of the
+probability that the output gets there: at each node `TransportPlan.conditional` says how likely
+each drafted token is.  For traversal verification ([weng2025]_) the weight of each node is known
+given the tree, and one pass gives the probability that the output ends there.
 
 With one chain, K = 1, every rule that is optimal for one draft is the chain verification of
 Leviathan et al. (2023), and traversal is block verification.
 
 End tokens and a longest length, which cut steps short, are left out of account.
+
+References
+----------
+.. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport", NeurIPS 2023.
+.. [weng2025] Weng et al., "Traversal Verification for Speculative Tree Decoding", 2025.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Law, Number, zeros
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_level
 from otm._core.sparse import align
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.decoding.drafting import Branching, DraftNode, as_branching
 from otm.decoding.policies import as_gamma
-from otm.decoding.verification import TargetProbs
+from otm.decoding.verification import OpenNode, TargetProbs, plan_of_tree
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.expected_tokens import tokens_by_rule, tokens_by_traversal
 from otm.gain.paired_means import PairedMeans, Setup
 from otm.gain.recording import Recording, pruned
 from otm.problem import Problem
@@ -36,11 +45,8 @@ from otm.problem import Problem
 Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
 """Names of rules; or functions from a problem to a plan by name, with None for traversal."""
 
-Judge = Callable[[DraftNode, TargetProbs, int], Law]
-"""From drafts, the target's laws and a depth to the mean number of tokens for each γ up to it."""
-
 WITH_TRAVERSAL: dict[str, PlanBuilder | None] = {**PLANS, "traversal": None}
-"""Rules by name; None stands for traversal, which judges whole paths."""
+"""Rules by name; None stands for traversal, which verifies whole paths."""
 
 
 def block_efficiency(
@@ -53,8 +59,7 @@ def block_efficiency(
 ) -> PairedMeans:
     """Mean number of tokens of a step, for each rule, number of drafts and length.
 
-    The block efficiency of [sun2023]_, section 7; given the drafts it is computed, not simulated
-    (`otm.gain.expected_tokens`).
+    The block efficiency of [sun2023]_, section 7; given the drafts it is computed, not simulated.
 
     Parameters
     ----------
@@ -116,42 +121,39 @@ def block_efficiency(
     traversal  1  1.758 ± 0.152  2.408 ± 0.200
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
-    _check(recordings, level)
-    judges = {name: _judge(rule) for name, rule in named_rules(rules, WITH_TRAVERSAL).items()}
+    prompts = _prompts(recordings, level)
+    compared = named_rules(rules, WITH_TRAVERSAL)
     widths = _widths(recordings)
     if not widths:
         raise InvalidInputError("nothing was drafted in these recordings; record deeper ones")
     recorded = tuple(widths) if max(widths[1:], default=1) > 1 else widths[0]
-    given_ks = [recorded] if ks is None else [as_branching(k) for k in ks]
-    given_gammas = [len(widths)] if gammas is None else [as_gamma(gamma) for gamma in gammas]
-    if not (judges and given_ks and given_gammas):
+    chosen_ks = [recorded] if ks is None else [as_branching(k) for k in ks]
+    chosen_gammas = [len(widths)] if gammas is None else [as_gamma(gamma) for gamma in gammas]
+    if not (compared and chosen_ks and chosen_gammas):
         raise InvalidParameterError("there is nothing to compute; give at least one rule, K and γ")
-    for k in given_ks:
-        wanted = k if isinstance(k, tuple) else (k,)
-        if len(wanted) > len(widths) or any(map(int.__gt__, wanted, widths)):
+    for k in chosen_ks:
+        children = k if isinstance(k, tuple) else (k,)
+        if len(children) > len(widths) or any(map(int.__gt__, children, widths)):
             raise InvalidInputError(
                 f"k = {k}; the recordings have at most {tuple(widths)} drafts of a node at each "
                 "level: record more, or ask for fewer"
             )
-    if max(given_gammas) > len(widths):
+    depth = max(chosen_gammas)
+    if depth > len(widths):
         raise InvalidInputError(
-            f"γ = {max(given_gammas)}; the recorded drafts have at most {len(widths)} tokens: "
+            f"γ = {depth}; the recorded drafts have at most {len(widths)} tokens: "
             "record deeper ones, or ask for less"
         )
-    values = {
-        Setup(name, k, gamma): np.empty(len(recordings))
-        for name in judges
-        for k in given_ks
-        for gamma in given_gammas
-    }
-    for r, recording in enumerate(recordings):
-        for k in given_ks:
-            tree = pruned(recording.tree, k, max(given_gammas))
-            for name, judge in judges.items():
-                tokens = judge(tree, recording.target.__getitem__, max(given_gammas))
-                for gamma in given_gammas:
-                    values[Setup(name, k, gamma)][r] = tokens[gamma]
-    return PairedMeans("tokens of a step", values, _prompts(recordings), level)
+    setups = itertools.product(compared, chosen_ks, chosen_gammas)
+    values = {Setup(*setup): np.empty(len(recordings)) for setup in setups}
+    for (r, recording), k in itertools.product(enumerate(recordings), chosen_ks):
+        tree = pruned(recording.tree, k, depth)
+        for name, rule in compared.items():
+            drafts = tree, recording.target.__getitem__, depth
+            tokens = tokens_by_rule(rule, *drafts) if rule else tokens_by_traversal(*drafts)
+            for gamma in chosen_gammas:
+                values[Setup(name, k, gamma)][r] = tokens[gamma]
+    return PairedMeans("tokens of a step", values, prompts, level)
 
 
 def first_step_acceptance(
@@ -161,7 +163,7 @@ def first_step_acceptance(
     *,
     level: float = 0.95,
 ) -> PairedMeans:
-    """Mean probability that a rule accepts one of the first drafts, exactly given the laws.
+    """Mean probability that a rule accepts one of the first drafts; exact, given the probs.
 
     Unlike `block_efficiency` it does not depend on what was drafted, so that any number of drafts
     can be asked for.
@@ -172,7 +174,7 @@ def first_step_acceptance(
         From `record`.
     rules : names, or mapping from names to rules, optional
         Names in `otm.coupling.RULES`, or functions from a problem to a plan; "traversal", which
-        judges whole paths, has no such probability and is left out.
+        verifies whole paths, has no such probability and is left out.
     ks : iterable of int, optional
         Numbers of drafts, at least 1.
     level : float, optional
@@ -211,10 +213,10 @@ def first_step_acceptance(
     optimal  1  0.750 ± 0.000
     optimal  2  0.938 ± 0.000
     """
-    _check(recordings, level)
+    prompts = _prompts(recordings, level)
     counts = [as_draft_count(k) for k in ks]
-    known = named_rules(rules, WITH_TRAVERSAL)
-    named = {name: rule for name, rule in known.items() if rule is not None}
+    compared = named_rules(rules, WITH_TRAVERSAL)
+    named = {name: rule for name, rule in compared.items() if rule is not None}
     values = {Setup(name, k, 1): np.zeros(len(recordings)) for name in named for k in counts}
     for r, recording in enumerate(recordings):
         if recording.tree.children:
@@ -223,29 +225,79 @@ def first_step_acceptance(
                 problem = Problem(draft, aim, k)
                 for name, rule in named.items():
                     values[Setup(name, k, 1)][r] = build_plan(rule, problem).acceptance
-    return PairedMeans("acceptance of a first draft", values, _prompts(recordings), level)
+    return PairedMeans("acceptance of a first draft", values, prompts, level)
 
 
-def _judge(rule: PlanBuilder | None) -> Judge:
-    return tokens_by_traversal if rule is None else partial(tokens_by_rule, rule)
+def tokens_by_rule(
+    rule: PlanBuilder, root: DraftNode, target_probs: TargetProbs, depth: int
+) -> Law:
+    """Mean number of output tokens of SpecTr's Algorithm 3, given drafts of depth L: [L + 1].
+
+    Entry γ is the mean for paths cut to γ drafts; entry 0 is 1.  Fractions if the probs are.
+    """
+    reached = zeros(depth + 1, target_probs(root.path).probabilities)
+
+    def visit(nodes: Sequence[DraftNode], probability: Number) -> None:
+        path = nodes[0].path
+        reached[len(path)] += probability
+        drafts = [child for node in nodes for child in node.children]
+        if len(path) >= depth or not drafts:
+            return
+        survivors: dict[int, list[DraftNode]] = {}
+        for child in drafts:
+            survivors.setdefault(child.token, []).append(child)
+        draft_probs = nodes[0].checked_draft_probs()
+        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts))
+        outputs = plan.conditional([child.token for child in drafts])
+        for token, agreeing in survivors.items():
+            selected = outputs.item(int(np.searchsorted(plan.problem.tokens, token)))
+            if selected > 0:
+                visit(agreeing, probability * selected)
+
+    visit([root], 1 + 0 * reached.item(0))
+    return np.cumsum(reached)
+
+
+def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) -> Law:
+    """Mean number of output tokens of traversal verification, given drafts of depth L: [L + 1].
+
+    Entry γ is the mean for paths cut to γ drafts; the tree is traversed anew for each γ, as what is
+    accepted depends on what is below.
+    """
+    one: Number = 1 + 0 * target_probs(root.path).probabilities.item(0)
+
+    def visit(node: DraftNode, weight: Number, levels: int) -> tuple[Number, Number]:
+        """Probability that something at or below the node is output, and its mean length there."""
+        opened = OpenNode(
+            node if len(node.path) < levels else DraftNode(node.path), weight, target_probs
+        )
+        refused, length = one, 0 * one
+        while (child := opened.next_child()) is not None:
+            output, of_child = visit(child, opened.weight_of(child), levels)
+            length, refused = length + refused * of_child, refused * (1 - output)
+            opened.reject()
+        accepted = refused * (opened.weight if node.path else one)
+        return 1 - (refused - accepted), length + accepted * (len(node.path) + 1)
+
+    means = zeros(depth + 1, target_probs(root.path).probabilities)
+    for levels in range(depth + 1):
+        means[levels] = visit(root, one, levels)[1]
+    return means
 
 
 def _widths(recordings: Sequence[Recording]) -> list[int]:
     """Most children of a node at each level."""
-    widths: dict[int, int] = {}
+    widths: defaultdict[int, int] = defaultdict(int)
     for recording in recordings:
         for node in recording.tree.nodes():
             if node.children:
-                level = len(node.path)
-                widths[level] = max(widths.get(level, 0), len(node.children))
+                widths[len(node.path)] = max(widths[len(node.path)], len(node.children))
     return [widths[level] for level in sorted(widths)]
 
 
-def _check(recordings: Sequence[Recording], level: float) -> None:
+def _prompts(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
+    """Prompts of recordings; refuses none, and a level that is no probability."""
     as_level(level)
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")
-
-
-def _prompts(recordings: Sequence[Recording]) -> npt.NDArray[np.int64]:
     return np.array([recording.prompt for recording in recordings], dtype=np.int64)

@@ -1,7 +1,7 @@
 """What a step costs: how long both models take for so many tokens in so many rows.
 
-Leviathan et al. (2023) and SpecTr ([sun2023]_, section 7) assume that the target judges all drafts
-in the time of one token.  That holds where reading the weights takes the time, and SpecTr's
+Leviathan et al. (2023) and SpecTr ([sun2023]_, section 7) assume that the target verifies all
+drafts in the time of one token.  That holds where reading the weights takes the time, and SpecTr's
 appendix E measures how far; here it is measured on one's own models.
 
 References
@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,9 @@ from otm._core.text import shown
 from otm.decoding.parameters import LARGEST_GAMMA, as_costs
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.files import file_label, read_json
+from otm.files.opening import AnyPath
+from otm.gain.recording import check_length
 from otm.models.base import LanguageModel, Session
 
 
@@ -85,12 +88,11 @@ class Latency:
                     "without drafts is known"
                 )
         shapes = as_costs(self.draft, "draft").shape, as_costs(self.target, "target").shape
-        wanted = (len(self.rows),), (len(self.tokens), len(self.rows))
-        if shapes != wanted:
+        rows, tokens = len(self.rows), len(self.tokens)
+        if shapes != ((rows,), (tokens, rows)):
             raise InvalidInputError(
-                f"times of shapes {shapes[0]} for the draft and {shapes[1]} for the target; "
-                f"{wanted[0][0]} numbers of rows and {wanted[1][0]} of tokens need {wanted[0]} and "
-                f"{wanted[1]}"
+                f"times of shapes {shapes[0]} for the draft and {shapes[1]} for the target; {rows} "
+                f"numbers of rows and {tokens} of tokens need {(rows,)} and {(tokens, rows)}"
             )
         as_costs(self.overhead, "overhead")
         as_costs(self.autoregressive_overhead, "autoregressive_overhead")
@@ -213,6 +215,54 @@ class Latency:
         return block_efficiency * alone / self.step_time(gamma, k)
 
 
+def read_latency(path: AnyPath) -> Latency:
+    """Read a latency table from JSON: the arguments of `Latency`, or a number c.
+
+    A number is the time of the draft model for one token over that of the target, whatever the
+    number of rows or tokens (`Latency.constant`).
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    Latency
+        In the unit of the table.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no such table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "latency.json").write_text("0.125")
+    ...     read_latency(Path(folder) / "latency.json").step_time(gamma=2, k=1)
+    1.25
+    """
+    table: Any = read_json(path)
+    names = {field.name for field in fields(Latency)}
+    needed = names - {"overhead", "autoregressive_overhead"}
+    try:
+        if isinstance(table, int | float) and not isinstance(table, bool):
+            return Latency.constant(table)
+        if isinstance(table, dict) and needed <= set(table) <= names:
+            return Latency(**table)
+    except (InvalidInputError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"{file_label(path)} is no table of latencies: {error!s:.200}"
+        ) from None
+    raise InvalidInputError(
+        f"{file_label(path)} is no table of latencies; give a number, the time of the draft "
+        f"model over that of the target, or an object with {', '.join(sorted(needed))}"
+    )
+
+
 def measure_latency(
     target: LanguageModel,
     draft: LanguageModel,
@@ -271,12 +321,7 @@ def measure_latency(
     rows = tuple(sorted({1, *(as_positive(k, "k") for k in ks)}))
     tokens = tuple(sorted({1, *(as_gamma(gamma) + 1 for gamma in gammas)}))
     length, times = as_positive(prompt_length, "prompt_length"), as_positive(repeats, "repeats")
-    for name, model in {"target": target, "draft": draft}.items():
-        if model.context_length is not None and length + tokens[-1] > model.context_length:
-            raise InvalidInputError(
-                f"{length} tokens and {tokens[-1]} more do not fit the {name} model, which takes "
-                f"{model.context_length} tokens; let prompt_length or γ be smaller"
-            )
+    check_length(target, draft, length, tokens[-1], "γ + 1")
     timers = [_Timer(draft, length, count) for count in rows]
     target_timers = [_Timer(target, length, count) for count in rows]
     shapes = [(timer, 1) for timer in timers]

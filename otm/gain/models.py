@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -33,8 +34,8 @@ DIGEST_NUMBERS = 2**22
 class ModelPair:
     """Two models, and what they read, window by window.
 
-    Every token of a window but the first is a position: its laws are those that the models give
-    after what is before it in the window.
+    Every token of a window but the first is a position: its distributions are those that the models
+    give after what is before it in the window.
 
     Parameters
     ----------
@@ -80,11 +81,10 @@ class ModelPair:
     @property
     def bounds(self) -> list[Bounds]:
         """Parts of windows: both models' logits for one of them are handed out at a time."""
-        parts = (split(window.size - 1, 8 * self.vocabulary) for window in self.windows)
         return [
             (int(start) + begin, int(start) + end)
-            for start, window in zip(self.starts, parts, strict=False)
-            for begin, end in window
+            for start, window in zip(self.starts, self.windows, strict=False)
+            for begin, end in split(window.size - 1, 8 * self.vocabulary)
         ]
 
     @property
@@ -116,24 +116,17 @@ class ModelPair:
         Pairs
             Logits of both models.
         """
-        read, scores = -1, (np.empty(0), np.empty(0))
+        names = "the draft model's logits", "the target model's logits"
+        read = -1
         for start, stop in bounds:
             w = int(np.searchsorted(self.starts, start, side="right")) - 1
             if w != read:
                 read = w
-                scores = self._logits(self.draft, w), self._logits(self.target, w)
-            begin, end = start - int(self.starts[w]), stop - int(self.starts[w])
-            tokens = self.windows[w][begin + 1 : end + 1] if self.sampled else None
-            yield Pairs(
-                scores[0][begin:end],
-                scores[1][begin:end],
-                tokens,
-                start,
-                stop,
-                "logits",
-                ("the draft model's logits", "the target model's logits"),
-                ("<f4", "<f4"),
-            )
+                draft, target = self._logits(self.draft, w), self._logits(self.target, w)
+            rows = slice(start - int(self.starts[w]), stop - int(self.starts[w]))
+            tokens = self.windows[w][1:][rows] if self.sampled else None
+            scores = draft[rows], target[rows]
+            yield Pairs(*scores, tokens, start, stop, "logits", names, ("<f4", "<f4"))
 
     def _logits(self, model: Any, window: int) -> npt.NDArray[Any]:
         import torch
@@ -141,9 +134,9 @@ class ModelPair:
         device = model.get_input_embeddings().weight.device
         tokens = torch.as_tensor(self.windows[window][None, :-1], device=device)
         with torch.inference_mode():
-            logits = model(input_ids=tokens, use_cache=False).logits
-        found: npt.NDArray[Any] = logits[0, :, : self.vocabulary].float().cpu().numpy()
-        return found
+            scores = model(input_ids=tokens, use_cache=False).logits[0, :, : self.vocabulary]
+        logits: npt.NDArray[Any] = scores.float().cpu().numpy()
+        return logits
 
 
 def from_models(
@@ -188,24 +181,21 @@ def from_models(
     transformers = require("transformers")
     length = as_positive(window, "window")
     paragraphs = _paragraphs(as_path(text))
-    loaded = {}
+    loaded = []
     for part, name in (("draft", draft), ("target", target)):
-        try:
+        with _one_line(f"the {part} model {shown(str(name))} cannot be read"):
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(name))
             model = transformers.AutoModelForCausalLM.from_pretrained(str(name)).eval()
-        except (OSError, ValueError, KeyError) as error:
-            reason = " ".join(str(error).split())
-            raise InvalidInputError(
-                f"the {part} model {shown(str(name))} cannot be read: {reason:.160}"
-            ) from None
-        loaded[part] = tokenizer, model if device is None else _moved(model, device)
-    if loaded["draft"][0].get_vocab() != loaded["target"][0].get_vocab():
+        if device is not None:
+            with _one_line(f"a model cannot be moved to the device {shown(device)}"):
+                model = model.to(device)
+        loaded.append((tokenizer, model))
+    (of_draft, draft_model), (tokenizer, target_model) = loaded
+    if of_draft.get_vocab() != tokenizer.get_vocab():
         raise InvalidInputError(
-            "the tokenizers of draft and target have different tokens; laws of both are needed on "
-            "the same ones"
+            "the tokenizers of draft and target have different tokens; the distributions of both "
+            "must be over the same ones"
         )
-    tokenizer, target_model = loaded["target"]
-    draft_model = loaded["draft"][1]
     windows, prompt_of_window = [], []
     for number, paragraph in enumerate(paragraphs):
         tokens = np.array(tokenizer(paragraph, verbose=False).input_ids, dtype=np.int64)
@@ -217,8 +207,7 @@ def from_models(
         raise InvalidInputError(
             f"{file_label(text)} has no two tokens in a row; give a longer text"
         )
-    models = draft_model, target_model
-    configs = [model.config.get_text_config(decoder=True) for model in models]
+    configs = [model.config.get_text_config(decoder=True) for _, model in loaded]
     reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
     longest = max(tokens.size for tokens in windows) - 1  # nothing is asked about what follows
     if longest > reach:
@@ -226,37 +215,35 @@ def from_models(
             f"window = {length}; a model reads {reach} tokens at most, give a window of {reach + 1}"
         )
     vocabulary = min(config.vocab_size for config in configs)
-    most = max(int(tokens.max()) for tokens in windows)
-    if most >= vocabulary or len(tokenizer) > vocabulary:
+    if max(map(np.max, windows)) >= vocabulary or len(tokenizer) > vocabulary:
         raise InvalidInputError(
             f"a model has logits for {vocabulary} tokens, the tokenizer {len(tokenizer)}; they do "
             "not belong together"
         )
-    return ModelPair(
-        draft_model, target_model, windows, np.array(prompt_of_window), len(tokenizer), sampled
-    )
+    prompts = np.array(prompt_of_window)
+    return ModelPair(draft_model, target_model, windows, prompts, len(tokenizer), sampled)
 
 
-def _moved(model: Any, device: str) -> Any:
+@contextmanager
+def _one_line(what: str) -> Iterator[None]:
+    """Turn the errors of transformers and torch into one line."""
     try:
-        return model.to(device)
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for GPUs
-        reason = " ".join(str(error).split())
-        raise InvalidInputError(
-            f"a model cannot be moved to the device {shown(device)}: {reason:.160}"
-        ) from None
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, AssertionError) as error:
+        # torch asserts that it was built for GPUs
+        raise InvalidInputError(f"{what}: {' '.join(str(error).split()):.160}") from None
 
 
 def digest_of_weights(model: Any) -> str:
     """Digest of the names, shapes and numbers of all weights, whatever they are kept as."""
     import torch
 
-    found = hashlib.sha256()
+    whole = hashlib.sha256()
     for name, weight in model.state_dict().items():
-        found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        whole.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         for part in weight.detach().reshape(-1).split(DIGEST_NUMBERS):
-            found.update(part.contiguous().cpu().view(torch.uint8).numpy())
-    return found.hexdigest()
+            whole.update(part.contiguous().cpu().view(torch.uint8).numpy())
+    return whole.hexdigest()
 
 
 def _paragraphs(path: Path) -> list[str]:

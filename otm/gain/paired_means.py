@@ -1,22 +1,26 @@
-"""Means over contexts of one quantity for several ways of decoding, and how well they are known.
+"""Means over contexts, and how well they are known: the one kind of estimate of this package.
 
-All ways are measured at the same contexts, so that differences are known better than the means.
-Contexts of one prompt are alike; only prompts are taken to be independent.
+Contexts of one prompt are alike, so only prompts are taken to be independent.  Several ways of
+decoding are measured at the same contexts, so their differences are known better than the means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.arithmetic import read_only
 from otm._core.numbers import as_level
 from otm._core.text import text_table
 from otm.decoding.drafting import Branching
 from otm.errors import InvalidParameterError, UnknownMethodError
+
+Floats = npt.NDArray[np.float64]
 
 
 class Setup(NamedTuple):
@@ -25,7 +29,7 @@ class Setup(NamedTuple):
     Attributes
     ----------
     rule : str
-        Name of the rule that judges the drafts.
+        Name of the rule that verifies the drafts.
     k : int or tuple of int
         Number K of chains, or the numbers of children at the levels of a prefix tree.
     gamma : int
@@ -42,8 +46,11 @@ class Setup(NamedTuple):
     gamma: int
 
 
+AnySetup = Setup | tuple[str, Branching, int]
+
+
 class Estimate(NamedTuple):
-    """A mean and the two ends of its confidence interval.
+    """A mean and the two ends of its confidence interval; printed without one that is infinite.
 
     Attributes
     ----------
@@ -63,7 +70,51 @@ class Estimate(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.high - self.mean:.3f}"
+        known = np.isfinite(self.high)
+        return f"{self.mean:.3f} ± {self.high - self.mean:.3f}" if known else f"{self.mean:.3f}"
+
+
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """How N positions belong to P prompts, and the estimates that follow from sums over prompts."""
+
+    of_position: npt.NDArray[np.int64]  # [N]: the prompt of each position
+    level: float = 0.95  # probability that an interval covers its mean, nearly
+
+    @cached_property
+    def index(self) -> npt.NDArray[np.int64]:
+        """Prompts numbered from 0, in the order of their numbers: array [N]."""
+        return read_only(np.unique(self.of_position, return_inverse=True)[1].astype(np.int64))
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """Number of positions of each prompt: array [P]."""
+        return read_only(np.bincount(self.index).astype(np.float64))
+
+    @cached_property
+    def places(self) -> list[npt.NDArray[np.int64]]:
+        """Positions of each prompt, in their order."""
+        ends = np.cumsum(np.bincount(self.index))
+        return np.split(np.argsort(self.index, kind="stable"), ends[:-1])
+
+    def sums(self, values: Floats) -> Floats:
+        """Add over the positions of each prompt: [N, ...] → [P, ...]."""
+        return np.array([values[places].sum(axis=0) for places in self.places])
+
+    def mean(self, sums: Floats) -> Estimate:
+        """Mean over all positions of the values with these sums [P], with its interval."""
+        return ratio_of_totals(sums, self.sizes, level=self.level)
+
+    def per(self, counts: Floats) -> Floats:
+        """Return sums whose mean is positions per count, linear in the counts: [P, ...] → same.
+
+        For ratios such as tokens per step, whose intervals and differences are then those of means
+        (linearisation; Cochran, "Sampling Techniques", 1977, section 6.4).
+        """
+        sizes = self.sizes.reshape(-1, *[1] * (counts.ndim - 1))
+        ratio = sizes.sum() / counts.sum(axis=0)
+        sums: Floats = ratio * (2 * sizes - ratio * counts)
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +153,7 @@ class PairedMeans:
     """
 
     quantity: str
-    values: Mapping[Setup, npt.NDArray[np.float64]]
+    values: Mapping[Setup, Floats]
     prompts: npt.NDArray[np.int64]
     level: float = 0.95
 
@@ -112,14 +163,10 @@ class PairedMeans:
     def __iter__(self) -> Iterator[Setup]:
         return iter(self.values)
 
-    def __getitem__(self, setup: Setup | tuple[str, Branching, int]) -> Estimate:
+    def __getitem__(self, setup: AnySetup) -> Estimate:
         return clustered_mean(self._of(setup), self.prompts, level=self.level)
 
-    def difference(
-        self,
-        setup: Setup | tuple[str, Branching, int],
-        other: Setup | tuple[str, Branching, int],
-    ) -> Estimate:
+    def difference(self, setup: AnySetup, other: AnySetup) -> Estimate:
         """Mean of the first less that of the second, context by context.
 
         Parameters
@@ -142,7 +189,7 @@ class PairedMeans:
         values = self._of(setup) - self._of(other)
         return clustered_mean(values, self.prompts, level=self.level)
 
-    def _of(self, setup: Setup | tuple[str, Branching, int]) -> npt.NDArray[np.float64]:
+    def _of(self, setup: AnySetup) -> Floats:
         if setup not in self.values:
             known = ", ".join(str(tuple(measured)) for measured in self.values)
             raise UnknownMethodError(f"{tuple(setup)} was not measured; there are {known}")
@@ -197,16 +244,14 @@ def clustered_mean(
     >>> print(clustered_mean([1, 1, 2, 2, 4, 4], [0, 0, 1, 1, 2, 2]))
     2.333 ± 3.795
     """
-    given = np.asarray(values, dtype=np.float64)
-    names = np.asarray(clusters)
-    if given.ndim != 1 or given.size == 0 or names.shape != given.shape:
+    numbers, names = np.asarray(values, dtype=np.float64), np.asarray(clusters)
+    if numbers.ndim != 1 or numbers.size == 0 or names.shape != numbers.shape:
         raise InvalidParameterError(
-            f"values of shape {given.shape} in clusters of shape {names.shape}; give at least one "
-            "value, and the cluster of each"
+            f"values of shape {numbers.shape} in clusters of shape {names.shape}; give at least "
+            "one value, and the cluster of each"
         )
-    cluster = np.unique(names, return_inverse=True)[1]
-    sums = np.bincount(cluster, weights=given)
-    return ratio_of_totals(sums, np.bincount(cluster), level=level)
+    prompts = Prompts(names, level)
+    return prompts.mean(np.bincount(prompts.index, weights=numbers).astype(np.float64))
 
 
 def ratio_of_totals(

@@ -1,22 +1,28 @@
-"""Paired scores of two models at some positions, turned into laws and measured."""
+"""Paired scores of two models at some positions: their distributions, and what every rule accepts.
+
+All three lossless rules for i.i.d. drafts are computed for many k after one sort.  Each accepts
+min(q, c p) for a cap c of its own ("One family" in `docs/theory/cap.md`), so that a sort by q/p
+with its running sums gives the acceptance probabilities of all of them.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.numbers import check_name
+from otm._core.arithmetic import at_least_once, power_slopes
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError
 from otm.files import StoredArray
-from otm.gain.capped import CAPPED_RULES, Accepted, by_cut, by_division_factor, by_rounds
-from otm.gain.lossy_settings import Lenience, Typical, typical
-from otm.gain.settings import Settings
+from otm.gain.settings import Lenience, Settings, Typical
+from otm.optimum.cut import cap_of_value
 from otm.problem import Problem
 
 Floats = npt.NDArray[np.float64]
@@ -24,8 +30,8 @@ Floats = npt.NDArray[np.float64]
 Measured = dict[str, npt.NDArray[Any]]
 """Arrays of what was computed, the positions along their first axes."""
 
-Kind = Literal["logits", "log-probabilities", "probabilities"]
-"""What the scores are."""
+KINDS = ("logits", "log-probabilities", "probabilities")
+"""What scores may be."""
 
 SUM_TOLERANCE = {"f2": 1e-2, "bfloat16": 1e-2, "f4": 1e-4}
 """How far probabilities may sum from one, by the type that they are stored in."""
@@ -34,6 +40,19 @@ LOG_SUM_TOLERANCE = {"f2": 3e-2, "bfloat16": 0.2, "f4": 1e-3}
 """The same of the logarithm of a sum of exponentials of log-probabilities."""
 
 CLOSEST = 1e-6
+"""Tolerance of both for other types."""
+
+MAX_STEPS = 4
+"""Multiplications that are cheaper than the power itself."""
+
+MAX_ITERATIONS = 100
+"""More than bisection needs for the last digit of a number in [1, k]."""
+
+RESOLVED = 2.0**-46
+"""How much f(ρ) may be of V(ρ) where ρ is taken for ρ*.
+
+As V ascends in ρ and 1 − (1 − V/ρ)^k descends, V(ρ*) is then no farther from V(ρ) than that.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,42 +65,32 @@ class Pairs:
     tokens: npt.NDArray[np.int64] | None  # [R]: those that the target drew there, if known
     first: int  # number of the first position, counted from 0
     stop: int  # and of the one behind the last
-    kind: Kind  # what the scores are
+    kind: str  # what the scores are
     names: tuple[str, str]  # where the scores of draft and target are from, for messages
     dtypes: tuple[str, str]  # types in which they were stored
 
     def measure(self, settings: Settings) -> Measured:
         """Compute everything at each position; rows of both models are held one at a time.
 
-        "acceptance" [R, D, rules, K], "optimum" [R, D, K], "lossy" [R, D, settings, 2, K]; with
-        tokens "accepted" [R, D, capped rules, K].
+        As `measure_pair`, with two axes before: positions, and temperatures of the draft model.
         """
         drafts, targets = (
-            given.read(self.first, self.stop) if isinstance(given, StoredArray) else given
-            for given in (self.draft, self.target)
+            scores.read(self.first, self.stop) if isinstance(scores, StoredArray) else scores
+            for scores in (self.draft, self.target)
         )
-        rows, counts = self.stop - self.first, len(settings.ks)
-        temperatures = settings.draft_samplings
-        found = {
-            "acceptance": np.empty((rows, len(temperatures), len(settings.rules), counts)),
-            "optimum": np.empty((rows, len(temperatures), counts)),
-            # acceptance and total variation
-            "lossy": np.empty((rows, len(temperatures), len(settings.lossy_settings), 2, counts)),
+        positions = []
+        for row in range(self.stop - self.first):
+            target = self._probs(1, row, targets[row], settings.sampling)
+            of_row = []
+            for sampling in settings.draft_samplings:
+                draft = self._probs(0, row, drafts[row], sampling)
+                ratio = None if self.tokens is None else self._ratio_of_token(draft, target, row)
+                of_row.append(measure_pair(draft, target, settings, ratio))
+            positions.append(of_row)
+        return {
+            name: np.array([[pair[name] for pair in of_row] for of_row in positions])
+            for name in positions[0][0]
         }
-        if self.tokens is not None:
-            shape = rows, len(temperatures), len(settings.capped_rules), counts
-            # probability that the token is accepted, given that it is the output
-            found["accepted"] = np.empty(shape)
-        for row in range(rows):
-            target = self._law(1, row, targets[row], settings.sampling)
-            for d, sampling in enumerate(temperatures):
-                draft = self._law(0, row, drafts[row], sampling)
-                accepted = _measure(draft, target, settings, found, (row, d))
-                if self.tokens is not None:
-                    ratio = self._ratio_of_token(draft, target, row)
-                    for r, name in enumerate(settings.capped_rules):
-                        found["accepted"][row, d, r] = np.minimum(accepted[name].cap * ratio, 1)
-        return found
 
     def _ratio_of_token(self, draft: Floats, target: Floats, row: int) -> float:
         """Ratio p/q of the token that the target drew."""
@@ -89,16 +98,18 @@ class Pairs:
         token = int(self.tokens[row])
         if not 0 <= token < target.size or target[token] == 0:
             raise InvalidInputError(
-                f"position {self.first + row} has the token {token}, which the target law there "
-                "never draws; leave the tokens out if they were not sampled from it"
+                f"position {self.first + row} has the token {token}, which the target's "
+                "distribution there never gives; leave the tokens out if they were not sampled "
+                "from it"
             )
         return float(draft[token]) / float(target[token])
 
-    def _law(
-        self, which: Literal[0, 1], row: int, given: npt.NDArray[Any], sampling: SamplingParameters
+    def _probs(
+        self, which: Literal[0, 1], row: int, stored: npt.NDArray[Any], sampling: SamplingParameters
     ) -> Floats:
+        """Check the scores of one row, and return the distribution that is sampled from."""
         with np.errstate(invalid="ignore"):  # a signalling NaN is refused below, without a warning
-            scores = given.astype(np.float64)
+            scores = stored.astype(np.float64)
         try:
             if self.kind != "logits":
                 with np.errstate(invalid="ignore"):
@@ -108,15 +119,17 @@ class Pairs:
                     "the numbers lie in [0, 1] and sum to one, as probabilities do; give their "
                     'kind, by `kind` or --kind, as "probabilities"'
                 )
-            law: Floats = sampling(scores)
+            probs: Floats = sampling(scores)
         except InvalidDistributionError as error:
             raise InvalidInputError(
                 f"row {self.first + row} of {self.names[which]}: {error}"
             ) from None
-        return law
+        return probs
 
     def _as_log(self, scores: Floats, which: Literal[0, 1]) -> Floats:
         """Check that these are what they are said to be; return their logarithms."""
+        from scipy.special import logsumexp
+
         dtype = self.dtypes[which].lstrip("<>|=")
         if self.kind == "probabilities":
             total, allowed = scores.sum(), SUM_TOLERANCE.get(dtype, CLOSEST)
@@ -127,60 +140,14 @@ class Pairs:
                 )
             with np.errstate(divide="ignore"):
                 return np.log(scores)
-        highest = scores.max()
-        total = (
-            highest + np.log(np.exp(scores - highest).sum()) if np.isfinite(highest) else highest
-        )
-        allowed = LOG_SUM_TOLERANCE.get(dtype, CLOSEST)
-        if np.isfinite(highest) and not abs(total) <= allowed:
+        total, allowed = logsumexp(scores), LOG_SUM_TOLERANCE.get(dtype, CLOSEST)
+        if np.isfinite(scores.max()) and not abs(total) <= allowed:
             raise InvalidDistributionError(
                 f"the logarithm of the sum of exponentials is {total:.6g}; that of "
                 f"log-probabilities is 0 within {allowed:g}; unnormalised ones are of the kind "
                 '"logits"'
             )
         return scores
-
-
-def check_kind(kind: Any) -> Kind:
-    """Refuse an unknown kind of scores."""
-    known: Kind = check_name("kind of scores", kind, get_args(Kind))  # type: ignore[assignment]
-    return known
-
-
-def _measure(
-    draft: Floats, target: Floats, settings: Settings, found: Measured, place: tuple[int, int]
-) -> dict[str, Accepted]:
-    """Write what is found for two laws into its place; return it for the rules that are caps."""
-    order = RatioOrder(draft, target)
-    leniences = [
-        setting.lenience for setting in settings.lossy_settings if isinstance(setting, Lenience)
-    ]
-    optimum, lenient = by_cut(order, settings.ks, leniences, caps="accepted" in found)
-    caps = {"optimal": optimum}
-    found["optimum"][place] = optimum.probability
-    if "k-Seq" in settings.rules:
-        caps["k-Seq"] = by_division_factor(order, settings.ks)
-    if "recursive rejection" in settings.rules:
-        caps["recursive rejection"] = by_rounds(order, settings.ks)
-    for r, name in enumerate(settings.rules):
-        found["acceptance"][*place, r] = (
-            caps[name].probability
-            if name in CAPPED_RULES
-            else _by_plan(name, draft, target, settings)
-        )
-    values = iter(lenient)
-    for j, setting in enumerate(settings.lossy_settings):
-        if isinstance(setting, Typical):
-            found["lossy"][*place, j] = typical(draft, target, settings.ks, setting)
-        else:
-            value = next(values)
-            found["lossy"][*place, j] = value, value - optimum.probability
-    return caps
-
-
-def _by_plan(name: str, draft: Floats, target: Floats, settings: Settings) -> list[float]:
-    plans = (PLANS[name](Problem(draft, target, k)) for k in settings.ks)
-    return [float(plan.acceptance) for plan in plans]
 
 
 def _looks_like_probabilities(scores: Floats) -> bool:
@@ -190,3 +157,156 @@ def _looks_like_probabilities(scores: Floats) -> bool:
         and scores.max() < 1
         and abs(scores.sum() - 1) <= SUM_TOLERANCE["f2"]
     )
+
+
+def measure_pair(
+    draft: Floats, target: Floats, settings: Settings, ratio: float | None = None
+) -> Measured:
+    """Compute what every rule and lossy setting accepts: draft [V], target [V] → arrays.
+
+    "acceptance" [rules, K], "optimum" [K], "lossy" [settings, 2, K] (acceptance, total variation);
+    with the ratio p/q of the output token "accepted" [capped rules, K], how likely it is a draft.
+    """
+    order = RatioOrder(draft, target)
+    lenient = [each for each in settings.lossy_settings if isinstance(each, Lenience)]
+    leniences = [setting.lenience for setting in lenient]
+    optimum, values = by_cut(order, settings.ks, leniences, with_cap=ratio is not None)
+    rules = {"optimal": optimum}
+    if "k-Seq" in settings.rules:
+        rules["k-Seq"] = by_division_factor(order, settings.ks)
+    if "recursive rejection" in settings.rules:
+        rules["recursive rejection"] = by_rounds(order, settings.ks)
+    measured = {
+        "acceptance": np.array(
+            [
+                rules[name].probability
+                if name in rules
+                else [float(PLANS[name](Problem(draft, target, k)).acceptance) for k in settings.ks]
+                for name in settings.rules
+            ]
+        ),
+        "optimum": optimum.probability,
+        "lossy": np.empty((len(settings.lossy_settings), 2, len(settings.ks))),
+    }
+    of_lenience = dict(zip(lenient, values, strict=True))
+    for j, setting in enumerate(settings.lossy_settings):
+        measured["lossy"][j] = (
+            typical(draft, target, settings.ks, setting)
+            if isinstance(setting, Typical)
+            else (of_lenience[setting], of_lenience[setting] - optimum.probability)
+        )
+    if ratio is not None:
+        cap = np.reshape(
+            [rules[name].cap for name in settings.capped_rules], (-1, len(settings.ks))
+        )
+        measured["accepted"] = np.minimum(cap * ratio, 1)
+    return measured
+
+
+class Accepted(NamedTuple):
+    """Acceptance probabilities [K], one for each number of drafts, and the caps [K]."""
+
+    probability: Floats
+    cap: Floats
+
+
+def by_cut(
+    order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = (), *, with_cap: bool = True
+) -> tuple[Accepted, Floats]:
+    """α_k of each k, with its cap, and α_k(l) of each lenience l: [K] and [l, K].
+
+    Equivalent to, but faster than `optimal_value` and `lenient_value`, up to rounding: powers come
+    from those for the next smaller k if close.  Without `with_cap` these are NaN.
+    """
+    below = [order.target_below / lenience for lenience in leniences]
+    values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
+    cap = np.full(len(ks), np.nan)
+    above, before = order.draft_above.copy(), 1
+    for i, k in enumerate(ks):
+        if k - before > MAX_STEPS:
+            above = at_least_once(order.draft_above, k)
+        else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
+            for _ in range(k - before):
+                above *= order.draft_below
+                above += order.draft_above
+        before = k
+        values[i] = min((order.target_below + above).min(), 1)
+        if with_cap:
+            cap[i] = cap_of_value(order, float(values[i]), k)
+        for j, masses in enumerate(below):
+            lenient[j, i] = min((masses + above).min(), 1)
+    return Accepted(values, cap), lenient
+
+
+def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
+    """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K]."""
+    # ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V, V(ρ) = Σ min(q, ρ p) the capped mass, as in
+    # otm.optimum.division_factor; here by Newton's steps within a bracket
+    counts = np.asarray(ks, dtype=np.float64)
+    low, high = np.ones(counts.size), counts.copy()
+    rho = low.copy()
+    for _ in range(MAX_ITERATIONS):
+        mass, slope = _capped(order, rho)
+        share = np.minimum(mass / rho, 1)
+        with np.errstate(divide="ignore"):  # ln 0 where every draft is accepted
+            kept = counts * np.log1p(-share)
+        excess = -np.expm1(kept) - mass
+        valid = excess <= 0
+        high, low = np.where(valid, rho, high), np.where(valid, low, rho)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
+            step = rho - excess / fall
+        inside = (step > low) & (step < high)
+        following = np.where(inside, step, (low + high) / 2)
+        done = (np.abs(excess) <= RESOLVED * mass) | (high - low <= RESOLVED * rho)
+        rho = np.where(done, rho, following)
+        if done.all():
+            break
+    mass, _ = _capped(order, rho)
+    return Accepted(np.minimum(mass, 1), rho)
+
+
+def by_rounds(order: RatioOrder, ks: Sequence[int]) -> Accepted:
+    """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
+    mass, cap = 0.0, 0.0
+    rounds = []
+    for _ in range(max(ks)):
+        cap += max(1 - mass, 0)
+        mass = min(float(order.capped_mass(cap)), 1.0)
+        rounds.append((mass, cap))
+    return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
+
+
+def _capped(order: RatioOrder, cap: Floats) -> tuple[Floats, Floats]:
+    """`RatioOrder.capped_mass` for each entry of an array, and its slopes to the right."""
+    below = np.searchsorted(order.ratio, cap, side="right")
+    slope = order.draft_above[below]
+    return order.target_below[below] + cap * slope, slope
+
+
+def typical(draft: Floats, target: Floats, ks: Sequence[int], setting: Typical) -> Floats:
+    """Compute the acceptance of a `Typical`, and its total variation from the target: [2, K]."""
+    positive = target[target > 0]
+    perplexity = math.exp(float((positive * np.log(positive)).sum()))
+    likely = np.flatnonzero(target > min(setting.epsilon, setting.delta * perplexity))
+    best = int(target.argmax())
+    levels, level = np.unique(target[likely], return_inverse=True)
+    drafted = draft[likely]
+    unlikely = max(1 - float(drafted.sum()), 0.0)
+    masses = np.cumsum([unlikely, *np.bincount(level, drafted, levels.size)])
+    accepted_and_moved = np.empty((2, len(ks)))
+    for i, k in enumerate(ks):
+        # the first of k drafts on the highest level reached
+        output = drafted * power_slopes(masses, k)[level]
+        accepted = min(float(output.sum()), 1.0)
+        moved = np.abs(output - target[likely])
+        rest = 1 - float(target[likely].sum())  # the others are never output, but for the best
+        if likely.size and target[best] == levels[-1]:
+            place = int(np.searchsorted(likely, best))
+            moved[place] = abs(output[place] + 1 - accepted - target[best])
+            hit = 0.0  # the best is likely, and would have been accepted
+        else:
+            rest += 1 - 2 * target[best]
+            hit = float(at_least_once(float(draft[best]), k))
+        accepted_and_moved[:, i] = accepted + (1 - accepted) * hit, (moved.sum() + max(rest, 0)) / 2
+    return accepted_and_moved

@@ -1,8 +1,8 @@
 """Which rule, how many drafts and how long ones to decode with, and what that gains.
 
-Recorded drafts say how many tokens a step adds on average (`efficiency`), measured times say what
-it costs (`latency`); the quotient of the two decides.  How the draft model is sampled changes both
-models' agreement, so that drafts are recorded for each way of it.
+Block efficiency says how many tokens a step adds on average, measured times say what the step
+costs (`latency`); the quotient of the two decides.  `recommend` computes the block efficiency from
+recorded drafts, `report` from recorded distributions; `ranked` orders the setups of both.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from otm._core.numbers import as_positive
 from otm._core.text import shown, text_table
 from otm.coupling.build import named_rules
-from otm.decoding.drafting import Branching, ModelDrafter
+from otm.decoding.drafting import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.gain.efficiency import WITH_TRAVERSAL, Rules, block_efficiency
 from otm.gain.latency import Latency
-from otm.gain.paired_means import (
-    Estimate,
-    PairedMeans,
-    Setup,
-    clustered_mean,
-)
+from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.recording import record
 from otm.models.base import LanguageModel
+
+Way = tuple[Setup, SamplingParameters]
+"""A setup, and how the draft model is sampled."""
+
+SHOWN = 10
+"""Candidates that are printed."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ class Recommendation:
     candidates : tuple of Candidate
         All that were compared.
     contexts, prompts : int
-        Number of contexts that were recorded, and of prompts that they belong to.
+        Number of contexts that were measured, and of prompts that they belong to.
+    level : float, optional
+        Probability that an interval covers its mean, nearly.
 
     Examples
     --------
@@ -91,6 +93,7 @@ class Recommendation:
     candidates: tuple[Candidate, ...]
     contexts: int
     prompts: int
+    level: float = 0.95
 
     @property
     def best(self) -> Candidate:
@@ -106,25 +109,46 @@ class Recommendation:
         columns = ["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]
         rows = []
         for candidate in self.candidates[:SHOWN]:
-            rule, k, gamma = candidate.setup
-            sampling = _text(candidate.draft_sampling)
             estimates = candidate.block_efficiency, candidate.speedup, candidate.gap_to_best
-            rows.append([rule, str(k), str(gamma), sampling, *map(str, estimates)])
-        best = self.best
-        first = (
-            f"{best.setup.rule}, K = {best.setup.k}, γ = {best.setup.gamma}: {best.speedup} times "
-            "the speed of decoding without drafts"
-            if self.beats_autoregressive
-            else "no setup is certain to be faster than decoding without drafts"
-        )
+            sampling = _text(candidate.draft_sampling)
+            rows.append([str(cell) for cell in (*candidate.setup, sampling, *estimates)])
+        rule, k, gamma = self.best.setup
+        first = "no setup is certain to be faster than decoding without drafts"
+        if self.beats_autoregressive:
+            speed = f"{self.best.speedup} times the speed of decoding without drafts"
+            first = f"{rule}, K = {k}, γ = {gamma}: {speed}"
         return (
             f"{first}\n{len(self.candidates)} setups, {self.contexts} contexts of {self.prompts} "
-            f"prompts, 95 % intervals\n{text_table(columns, rows)}"
+            f"prompts, {100 * self.level:g} % intervals\n{text_table(columns, rows)}"
         )
 
 
-SHOWN = 10
-"""Candidates that are printed."""
+def ranked(tokens: Mapping[Way, Floats], latency: Latency, prompts: Prompts) -> Recommendation:
+    """Order ways to decode by speed, from sums [P] over prompts of the tokens of a step.
+
+    Rules that verify the same drafts alike appear once, by the first of their names.
+    """
+    speed: dict[Way, Floats] = {}
+    different: dict[Any, list[Floats]] = {}
+    for way, sums in tokens.items():
+        (_, k, gamma), sampling = way
+        others = different.setdefault((k, gamma, sampling), [])
+        if not any(np.allclose(sums, other) for other in others):
+            others.append(sums)
+            speed[way] = sums * latency.speedup(1.0, gamma, as_positive(k, "k"))
+    order = sorted(speed, key=lambda way: -float(speed[way].sum()))
+    candidates = (
+        Candidate(
+            *way,
+            block_efficiency=prompts.mean(tokens[way]),
+            speedup=prompts.mean(speed[way]),
+            gap_to_best=prompts.mean(speed[order[0]] - speed[way]),
+        )
+        for way in order
+    )
+    return Recommendation(
+        tuple(candidates), prompts.index.size, prompts.sizes.size, level=prompts.level
+    )
 
 
 def recommend(
@@ -173,7 +197,7 @@ def recommend(
     Returns
     -------
     Recommendation
-        All setups, the fastest first; rules that judge the same drafts alike, as many do for one
+        All setups, the fastest first; rules that verify the same drafts alike, as many do for one
         chain, appear once, by the first of their names.
 
     Raises
@@ -214,63 +238,36 @@ def recommend(
     traversal  1  2  T 1          2.350 ± 0.338  2.136 ± 0.308  1.116 ± 0.391
     k-Seq      1  2  T 1          2.283 ± 0.256  2.076 ± 0.233  1.177 ± 0.300
     """
-    given_ks = sorted({as_positive(k, "k") for k in ks})
-    given_gammas = sorted({as_positive(gamma, "gamma") for gamma in gammas})
-    costs: dict[tuple[Branching, int], float] = {
-        (k, gamma): latency.step_time(gamma, k) for k in given_ks for gamma in given_gammas
-    }
+    chosen_ks = sorted({as_positive(k, "k") for k in ks})
+    chosen_gammas = sorted({as_positive(gamma, "gamma") for gamma in gammas})
+    for k, gamma in itertools.product(chosen_ks, chosen_gammas):
+        latency.step_time(gamma, k)  # refuses what the table does not reach
     compared = named_rules(rules, WITH_TRAVERSAL)
-    wanted = sampling or SamplingParameters()
-    temperatures = [wanted.temperature] if draft_temperatures is None else list(draft_temperatures)
+    of_target = sampling or SamplingParameters()
+    temperatures = [of_target.temperature] if draft_temperatures is None else draft_temperatures
     samplings = [
-        _standardization(wanted, temperature, truncation)
-        for temperature, truncation in itertools.product(temperatures, list(draft_truncations))
+        _draft_sampling(of_target, temperature, truncation)
+        for temperature, truncation in itertools.product(temperatures, draft_truncations)
     ]
-    if not (costs and compared and samplings):
+    if not (chosen_ks and chosen_gammas and compared and samplings):
         raise InvalidParameterError(
             "there is nothing to compare; give at least one rule, K, γ, draft temperature and "
             "draft truncation"
         )
-    tokens: dict[tuple[Setup, SamplingParameters], npt.NDArray[np.float64]] = {}
+    tokens: dict[Way, Floats] = {}
     for draft_sampling in dict.fromkeys(samplings):
-        drafter = ModelDrafter(draft, given_ks[-1], draft_sampling)
+        drafter = ModelDrafter(draft, chosen_ks[-1], draft_sampling)
         recordings = record(
-            target, drafter, contexts, given_gammas[-1], sampling=wanted, batch=batch, seed=seed
+            target, drafter, contexts, chosen_gammas[-1], sampling=of_target, batch=batch, seed=seed
         )
-        means = block_efficiency(recordings, compared, given_ks, given_gammas)
-        tokens |= {(setup, draft_sampling): means.values[setup] for setup in _different(means)}
-    prompts = means.prompts
-    speed = {
-        (setup, draft_sampling): values * latency.autoregressive_time / costs[setup.k, setup.gamma]
-        for (setup, draft_sampling), values in tokens.items()
-    }
-    order = sorted(speed, key=lambda key: -float(speed[key].mean()))
-    return Recommendation(
-        tuple(
-            Candidate(
-                *key,
-                block_efficiency=clustered_mean(tokens[key], prompts),
-                speedup=clustered_mean(speed[key], prompts),
-                gap_to_best=clustered_mean(speed[order[0]] - speed[key], prompts),
-            )
-            for key in order
-        ),
-        contexts=prompts.size,
-        prompts=np.unique(prompts).size,
-    )
+        means = block_efficiency(recordings, compared, chosen_ks, chosen_gammas)
+        prompts = Prompts(means.prompts)
+        for setup, values in means.values.items():
+            tokens[setup, draft_sampling] = prompts.sums(values)
+    return ranked(tokens, latency, prompts)
 
 
-def _different(means: PairedMeans) -> list[Setup]:
-    """Setups without those that differ from an earlier one by the name of the rule alone."""
-    kept: list[Setup] = []
-    for setup in means:
-        alike = [other for other in kept if other[1:] == setup[1:]]
-        if not any(np.allclose(means.values[setup], means.values[other]) for other in alike):
-            kept.append(setup)
-    return kept
-
-
-def _standardization(
+def _draft_sampling(
     target: SamplingParameters, temperature: float, truncation: Mapping[str, Any]
 ) -> SamplingParameters:
     """Return how the draft model is sampled: as the target, but for what is given."""
@@ -284,6 +281,6 @@ def _standardization(
 
 
 def _text(sampling: SamplingParameters) -> str:
-    names = {"T": sampling.temperature, "top-k": sampling.top_k, "top-p": sampling.top_p,
-             "min-p": sampling.min_p}  # fmt: skip
-    return ", ".join(f"{name} {value:g}" for name, value in names.items() if value is not None)
+    names = {"temperature": "T", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
+    values = {short: getattr(sampling, name) for name, short in names.items()}
+    return ", ".join(f"{short} {value:g}" for short, value in values.items() if value is not None)

@@ -1,12 +1,13 @@
-"""Drafts and laws, recorded at contexts, for all that can be computed without decoding.
+"""Drafts and distributions, recorded at contexts, for all that can be computed without decoding.
 
-A recording is a tree of drafts after a context, with the draft law and the target law at every
+A recording is a tree of drafts after a context, with the distributions of both models at every
 node.  Whatever a verifier would do with these drafts follows from it, and so one recording serves
 all verifiers, fewer drafts and shorter ones.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ BatchProgress = Callable[[Iterable[int]], Iterable[int]]
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Drafts after one context, and both models' laws.
+    """Drafts after one context, and the distributions of both models.
 
     Attributes
     ----------
@@ -38,15 +39,15 @@ class Recording:
     context : tuple of int
         All tokens before the drafts.
     tree : DraftNode
-        The drafts; every node that has children has the draft law.
+        The drafts; every node that has children has the draft probs.
     target : dict from tuple of int to SparseProbs
-        The target's law after the path of every node.
+        The target's distribution after the path of every node.
 
     Examples
     --------
-    >>> law = SparseProbs([0, 1], [0.5, 0.5])
-    >>> tree = DraftNode((), law, [DraftNode((1,))])
-    >>> Recording(0, (3,), tree, {(): law, (1,): law}).tree.leaf_paths()
+    >>> probs = SparseProbs([0, 1], [0.5, 0.5])
+    >>> tree = DraftNode((), probs, [DraftNode((1,))])
+    >>> Recording(0, (3,), tree, {(): probs, (1,): probs}).tree.leaf_paths()
     [(1,)]
     """
 
@@ -103,8 +104,8 @@ def record(
     InvalidParameterError
         If a number, the seed or the sampling is outside its range.
     InvalidDraftsError
-        If the drafter returns no trees, trees that are too deep, or drafts without a law that they
-        can come from.
+        If the drafter returns no trees, trees that are too deep, or drafts without a distribution
+        that they can come from.
 
     Examples
     --------
@@ -117,7 +118,7 @@ def record(
     >>> recording.target[0, 1].probabilities.tolist()
     [0.5, 0.5]
     """
-    most, together = as_gamma(depth), as_positive(batch, "batch")
+    depth, together = as_gamma(depth), as_positive(batch, "batch")
     check_models(target, drafter)
     if not isinstance(drafter, Drafter):
         raise InvalidInputError(
@@ -125,27 +126,31 @@ def record(
             "ModelDrafter(model)"
         )
     reader = Reader(target, sampling)
-    given = _as_groups(contexts, target.vocabulary)
-    _check_room(target, drafter, [context for group in given for context in group], most)
-    sources = as_sources(seed, None, len(given))
-    found: list[list[Recording]] = [[] for _ in given]
-    for start in progress(range(0, len(given), together)):
-        running = [i for i in range(start, min(start + together, len(given))) if given[i]]
-        parents: Sequence[int] = [0] * len(running)  # which have little in common with any
-        while running:
-            now = [given[i][len(found[i])] for i in running]
-            trees = drafter.draft(now, [most] * len(now), parents, [sources[i] for i in running])
-            read = as_paths(trees, [most] * len(now), target.vocabulary)
-            for tree in trees:
-                _check_laws(tree)
-            laws = reader.read(now, read, parents, whole=True)
-            for b, i in enumerate(running):
-                paths = dict.fromkeys(node.path for node in trees[b].nodes())
-                wanted = {path: laws(b, path) for path in paths}
-                found[i].append(Recording(i, now[b], trees[b], wanted))
-            parents = [b for b, i in enumerate(running) if len(found[i]) < len(given[i])]
-            running = [running[b] for b in parents]
-    return [recording for group in found for recording in group]
+    groups = _as_groups(contexts, target.vocabulary)
+    longest = max(len(context) for group in groups for context in group)
+    check_length(target, drafter, longest, depth, "depth")
+    sources = as_sources(seed, None, len(groups))
+    recordings: list[list[Recording]] = [[] for _ in groups]
+    for start in progress(range(0, len(groups), together)):
+        active = [i for i in range(start, min(start + together, len(groups))) if groups[i]]
+        parents: Sequence[int] = [0] * len(active)  # which have little in common with any
+        while active:
+            now, depths = [groups[i][len(recordings[i])] for i in active], [depth] * len(active)
+            trees = drafter.draft(now, depths, parents, [sources[i] for i in active])
+            paths = as_paths(trees, depths, target.vocabulary)
+            nodes = [list(tree.nodes()) for tree in trees]
+            for node in itertools.chain(*nodes):
+                if node.children:  # without the probs that they were drawn from they say nothing
+                    node.checked_draft_probs()
+            probs = reader.read(now, paths, parents, whole=True)
+            for b, i in enumerate(active):
+                of_target = {
+                    path: probs(b, path) for path in dict.fromkeys(node.path for node in nodes[b])
+                }
+                recordings[i].append(Recording(i, now[b], trees[b], of_target))
+            parents = [b for b, i in enumerate(active) if len(recordings[i]) < len(groups[i])]
+            active = [active[b] for b in parents]
+    return [recording for group in recordings for recording in group]
 
 
 def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Context]]:
@@ -198,8 +203,8 @@ def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     The children of a node are independent, so the first of them are what would have been drafted.
     """
     level = len(tree.path)
-    most = children_at(branching, level) if level < depth else 0
-    children = [pruned(child, branching, depth) for child in tree.children[:most]]
+    width = children_at(branching, level) if level < depth else 0
+    children = [pruned(child, branching, depth) for child in tree.children[:width]]
     return DraftNode(tree.path, tree.draft_probs if children else None, children)
 
 
@@ -217,22 +222,15 @@ def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
     return [as_prompts(group, vocabulary) if group else () for group in groups]
 
 
-def _check_laws(tree: DraftNode) -> None:
-    """Refuse drafts without the law that they were drawn from: nothing can be computed of them."""
-    for node in tree.nodes():
-        if node.children:
-            node.checked_draft_probs()
-
-
-def _check_room(
-    target: LanguageModel, drafter: Drafter, contexts: Sequence[Context], depth: int
+def check_length(
+    target: LanguageModel, draft: LanguageModel | Drafter, length: int, more: int, name: str
 ) -> None:
-    """Refuse contexts that will not fit the models with their drafts."""
-    longest = max(map(len, contexts))
-    for name, room in {"target": target.context_length, "draft": drafter.context_length}.items():
-        if room is not None and longest + depth > room:
+    """Refuse contexts that do not fit the models with so many more tokens, counted by `name`."""
+    for part, model in {"target": target, "draft": draft}.items():
+        limit = model.context_length
+        if limit is not None and length + more > limit:
             raise InvalidInputError(
-                f"a context of {longest} tokens and {depth} drafts do not fit the {name} model, "
-                f"which takes {room} tokens; shorten the contexts, or let depth be at most "
-                f"{max(room - longest, 0)}"
+                f"a context of {length} tokens and {more} more do not fit the {part} model, which "
+                f"takes {limit} tokens; shorten it, or let {name} be at most "
+                f"{max(limit - length, 0)}"
             )

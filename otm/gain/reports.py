@@ -1,35 +1,48 @@
-"""What would these models gain from drafts?  Computed from their distributions, without decoding.
+"""The report: what two models would gain from drafts, as JSON and as one HTML page.
 
 `report` reads pairs of distributions from a source (`from_files`, `from_top_logprobs`,
-`from_models`), computes at every position what every rule accepts, and writes the means with their
-intervals as JSON and as a page.  It goes on where it was interrupted, and uses as many cores or
-machines as it is given.
+`from_models`) and computes at every position what every rule accepts, without decoding.  It goes on
+where it was interrupted, and uses as many cores or machines as it is given.
 """
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
+from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm._core.numbers import as_level
+from otm._core.optional import check_installed
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.errors import InvalidInputError, InvalidParameterError
-from otm.files import file_label, read_json
+from otm.errors import InvalidParameterError
 from otm.files.opening import AnyPath, as_path
 from otm.files.writing import write_whole
+from otm.gain.blocks import Progress, cannot_write, measure_all
 from otm.gain.latency import Latency
-from otm.gain.page import check_page, page
-from otm.gain.run import Progress, measure_all
 from otm.gain.settings import Settings
 from otm.gain.sources import Source
-from otm.gain.summary import Summary, summarise
+from otm.gain.summary import Row, Summary, summarise
 from otm.gain.top_lists import TopLogprobs
 
 MAX_GAMMA = 1000
 """Largest γ of a report: tokens of a step are computed for all γ up to it."""
+
+SHOWN = 12
+"""Candidates of a recommendation on the page; all are in the JSON file."""
+
+HEIGHT = 2.5
+"""Of a picture, in inches."""
+
+MAX_CURVES = 4
 
 
 def report(
@@ -51,8 +64,8 @@ def report(
         Positions, from `from_files`, `from_top_logprobs` or `from_models`.
     folder : str or Path
         Where to write.  What has been computed of the positions is kept in its folder "positions",
-        so that a run that was interrupted goes on; with other gammas, latencies or levels nothing
-        is computed again.
+        so that a report that was interrupted goes on; with other gammas, latencies or levels
+        nothing is computed again.
     settings : Settings, optional
         Rules, numbers of drafts, temperatures, lossy settings.
     gammas : sequence of int, optional
@@ -117,13 +130,13 @@ def report(
     plain = replace(chosen, sampling=SamplingParameters(), draft_temperatures=())
     if isinstance(source, TopLogprobs) and chosen != plain:
         raise InvalidParameterError(
-            "lists of log-probabilities hold the laws that were sampled from; give neither a "
-            "sampling nor temperatures beside them"
+            "lists of log-probabilities hold the distributions that were sampled from; give "
+            "neither a sampling nor temperatures beside them"
         )
     level = as_level(level)
     if latency is not None:
         latency.step_time(lengths[-1], chosen.ks[-1])  # refuses what the table does not reach
-    check_page()
+    check_installed("jinja2", "matplotlib")  # or no page could be written in the end
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
     summary = summarise(source, measured, chosen, lengths, latency, level=level)
     text = json.dumps(summary.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
@@ -131,55 +144,169 @@ def report(
         write_whole(folder / "report.json", f"{text}\n".encode())
         write_whole(folder / "report.html", page(summary).encode())
     except OSError as error:
-        raise InvalidInputError(
-            f"the folder {folder.name!r:.60} cannot be written to: {error.strerror}"
-        ) from None
+        raise cannot_write(folder, error) from None
     return summary
 
 
-def read_latency(path: AnyPath) -> Latency:
-    """Read a latency table from JSON: the arguments of `Latency`, or a number c.
+def page(summary: Summary) -> str:
+    """Return a report as an HTML page that needs nothing else."""
+    from jinja2 import Environment, StrictUndefined
 
-    A number is the time of the draft model for one token over that of the target, whatever the
-    number of rows or tokens (`Latency.constant`).
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Returns
-    -------
-    Latency
-        In the unit of the table.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no such table.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "latency.json").write_text("0.125")
-    ...     read_latency(Path(folder) / "latency.json").step_time(gamma=2, k=1)
-    1.25
-    """
-    given: Any = read_json(path)
-    names = {"rows", "tokens", "draft", "target", "overhead", "autoregressive_overhead"}
-    needed = {"rows", "tokens", "draft", "target"}
-    try:
-        if isinstance(given, int | float) and not isinstance(given, bool):
-            return Latency.constant(given)
-        if isinstance(given, dict) and needed <= set(given) <= names:
-            return Latency(**given)
-    except (InvalidInputError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(
-            f"{file_label(path)} is no table of latencies: {error!s:.200}"
-        ) from None
-    raise InvalidInputError(
-        f"{file_label(path)} is no table of latencies; give a number, the time of the draft "
-        f"model over that of the target, or an object with {', '.join(sorted(needed))}"
+    template = (files("otm.gain") / "page.html").read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    trees = [row for row in summary.block_efficiency if row["K"] > 1]
+    tables = {
+        "acceptance": _tables(summary.acceptance, "k", ("rule",), "mean"),
+        "differences": _tables(summary.differences, "k", ("of", "less"), "mean"),
+        "chains": _tables(summary.block_efficiency, "gamma", ("rule", "K"), "chains"),
+        "trees": _tables(trees, "gamma", ("rule", "K"), "tree"),
+        "gains": _tables(summary.lossy, "k", ("setting",), "gain"),
+        "costs": _tables(summary.lossy, "k", ("setting",), "total variation"),
+    }
+    return environment.from_string(template).render(
+        summary=summary,
+        settings=summary.settings,
+        pictures=pictures(summary),
+        main=summary.settings.draft_temperatures[0],
+        tables=tables,
+        shown=SHOWN,
+    )
+
+
+def _tables(
+    rows: Sequence[Row], count: str, names: tuple[str, ...], value: str
+) -> list[dict[str, Any]]:
+    """Tables, one for each draft temperature, with a column for each count: heading and rows."""
+    cells: dict[float, dict[tuple[str, ...], list[str]]] = {}
+    for row in rows:
+        table = cells.setdefault(row["draft temperature"], defaultdict(list))
+        table[tuple(str(row[name]) for name in names)].append(str(row[value]))
+    letter = {"gamma": "γ"}.get(count, count)
+    counts = dict.fromkeys(f"{letter} = {row[count]}" for row in rows)
+    return [
+        {
+            "temperature": temperature,
+            "heading": [*names, *counts],
+            "names": len(names),
+            "rows": [[*labels, *line] for labels, line in table.items()],
+        }
+        for temperature, table in cells.items()
+    ]
+
+
+def pictures(summary: Summary) -> dict[str, str]:
+    """Draw the tables of a summary: by name of the table, texts that begin with ``<svg``."""
+    drawings: dict[str, tuple[bool, Callable[[Any, Summary], None]]] = {
+        "acceptance": (bool(summary.acceptance), _acceptance),
+        "bounds": (bool(summary.bounds), _bounds),
+        "efficiency": (bool(summary.block_efficiency), _efficiency),
+        "lossy": (bool(summary.lossy), _lossy),
+        "temperatures": (len(summary.settings.draft_temperatures) > 1, _temperatures),
+    }
+    drawn = {}
+    with journal_style():
+        for name, (there, draw) in drawings.items():
+            if there:
+                figure = blank_figure(HEIGHT)
+                axes = figure.add_subplot()
+                draw(axes, summary)
+                axes.legend(loc="best")
+                drawn[name] = _svg(figure, name)
+    return drawn
+
+
+def _acceptance(axes: Any, summary: Summary) -> None:
+    rows = _where(summary.acceptance, {"draft temperature": summary.settings.draft_temperatures[0]})
+    _curves(axes, rows, "rule", summary.settings.rules, ("k", "mean"))
+    axes.set(xlabel="number of drafts $k$", ylabel="acceptance probability")
+
+
+def _bounds(axes: Any, summary: Summary) -> None:
+    ks = [row["k"] for row in summary.bounds]
+    lower, upper = ([row[end].mean for row in summary.bounds] for end in ("lower", "upper"))
+    axes.fill_between(ks, lower, upper, color=COLOURS[0], alpha=0.25, linewidth=0)
+    axes.plot(ks, lower, color=COLOURS[0], marker="o", markersize=3, label="at least")
+    axes.plot(ks, upper, color=COLOURS[0], marker="s", markersize=3, label="at most")
+    axes.set(xlabel="number of drafts $k$", ylabel=r"mean of $\alpha_k$")
+
+
+def _efficiency(axes: Any, summary: Summary) -> None:
+    main, rule = summary.settings.draft_temperatures[0], summary.settings.capped_rules[0]
+    rows = _where(summary.block_efficiency, {"draft temperature": main, "rule": rule})
+    ks = _some(summary.settings.ks)
+    _curves(axes, rows, "K", ks, ("gamma", "chains"), label="$K = {}$")
+    for i, k in enumerate(ks):
+        if k > 1:
+            trees = [(row["gamma"], row["tree"].mean) for row in rows if row["K"] == k]
+            axes.plot(*zip(*trees, strict=True), color=COLOURS[i], linestyle=":")
+    axes.set(xlabel=r"drafts of a path $\gamma$", ylabel="tokens of a step")
+
+
+def _lossy(axes: Any, summary: Summary) -> None:
+    main, ks = summary.settings.draft_temperatures[0], summary.settings.ks
+    highest = 0.0
+    for i, k in enumerate(dict.fromkeys((ks[0], ks[-1]))):
+        rows = _where(summary.lossy, {"draft temperature": main, "k": k})
+        costs = [row["total variation"].mean for row in rows]
+        gains = [row["gain"].mean for row in rows]
+        style = {"color": COLOURS[i], "linestyle": "none", "marker": MARKERS[i]}
+        axes.plot(costs, gains, markersize=4, label=f"$k = {k}$", **style)
+        highest = max(highest, *gains, *costs)
+    axes.plot([0, highest], [0, highest], color="#777777", linestyle=":", label="upper bound")
+    axes.set(xlabel="total variation from the target", ylabel="acceptance gained")
+
+
+def _temperatures(axes: Any, summary: Summary) -> None:
+    rows = _where(summary.acceptance, {"rule": summary.settings.rules[0]})
+    rows.sort(key=lambda row: float(row["draft temperature"]))
+    columns = "draft temperature", "mean"
+    _curves(axes, rows, "k", _some(summary.settings.ks), columns, label="$k = {}$")
+    axes.set(xlabel="temperature of the draft model", ylabel="acceptance probability")
+
+
+def _where(rows: Sequence[Row], labels: Row) -> list[Row]:
+    """Rows with these labels."""
+    return [row for row in rows if all(row[name] == label for name, label in labels.items())]
+
+
+def _curves(
+    axes: Any,
+    rows: Sequence[Row],
+    group: str,
+    values: Sequence[Any],
+    columns: tuple[str, str],
+    *,
+    label: str = "{}",
+) -> None:
+    """Draw the means in one column over another, with intervals as bands: a curve for each value.
+
+    The values are those of the column `group`.
+    """
+    for i, value in enumerate(values):
+        x, estimates = ([row[name] for row in rows if row[group] == value] for name in columns)
+        means, low, high = np.transpose(estimates)
+        style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        axes.plot(x, means, markersize=3, label=label.format(value), **style)
+        if np.isfinite(high).all():
+            axes.fill_between(x, low.clip(0), high, color=style["color"], alpha=0.15, linewidth=0)
+
+
+def _some(ks: tuple[int, ...]) -> tuple[int, ...]:
+    """Few of many numbers, the first and the last among them."""
+    if len(ks) <= MAX_CURVES:
+        return ks
+    return tuple(ks[round(i)] for i in np.linspace(0, len(ks) - 1, MAX_CURVES))
+
+
+def _svg(figure: Any, name: str) -> str:
+    """Write an element of a page: as wide as its place, with names of its own for its parts."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r'(?<=[ "#])(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
+    head, rest = text.split(">", 1)
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    return f'{head} role="img" aria-label="{name}">{rest}'

@@ -3,17 +3,88 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
+from otm._core.numbers import as_real
+from otm._core.text import shown
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
-from otm.gain.capped import CAPPED_RULES
-from otm.gain.lossy_settings import Lenience, LossySetting, Typical, check_lossy_settings
 from otm.rules import named
+
+CAPPED_RULES = ("optimal", "k-Seq", "recursive rejection")
+"""The rules that accept min(q, c p), by their names in `otm.coupling.RULES`."""
 
 MAX_DRAFTS = 1024
 """Largest k: recursive rejection and the tables take time and memory for each below it."""
+
+
+@dataclass(frozen=True)
+class Lenience:
+    """`otm.coupling.LenientPlan` at a lenience l: no token more than 1/l times as often.
+
+    Its acceptance is α_k(l), and its total variation from the target α_k(l) − α_k: the least that
+    such an acceptance can cost (Theorems 7.3 and 7.4 of docs/theory/lenience.md).
+
+    Parameters
+    ----------
+    lenience : float
+        l in (0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not.
+
+    Examples
+    --------
+    >>> str(Lenience(0.5))
+    'lenience 0.5'
+    """
+
+    lenience: float
+
+    def __post_init__(self) -> None:
+        lenience = as_real(self.lenience, "lenience", above=0, most=1)
+        object.__setattr__(self, "lenience", lenience)
+
+    def __str__(self) -> str:
+        return f"lenience {self.lenience!r}"
+
+
+@dataclass(frozen=True)
+class Typical:
+    """`otm.coupling.TypicalAcceptance`, as in Medusa: likely drafts, or else the likeliest token.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        As of `otm.coupling.TypicalAcceptance`, finite and at least 0.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are not.
+
+    Examples
+    --------
+    >>> str(Typical())
+    'typical acceptance ε 0.09, δ 0.3'
+    """
+
+    epsilon: float = 0.09
+    delta: float = 0.3
+
+    def __post_init__(self) -> None:
+        for name, value in list(vars(self).items()):
+            object.__setattr__(self, name, as_real(value, name, least=0))
+
+    def __str__(self) -> str:
+        return f"typical acceptance ε {self.epsilon!r}, δ {self.delta!r}"
+
+
+LossySetting: TypeAlias = Lenience | Typical
+"""A rule that accepts more drafts than a lossless one, with its parameters."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +139,22 @@ class Settings:
             named(name, "plan")
         if not self.rules:
             raise InvalidParameterError("there is nothing to compute; give at least one rule")
+        for setting in self.lossy_settings:
+            if not isinstance(setting, Lenience | Typical):
+                raise InvalidParameterError(
+                    f"setting {shown(setting)}; give a Lenience, such as Lenience(0.5), or a "
+                    "Typical"
+                )
         temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)
         samplings = [replace(self.sampling, temperature=t) for t in temperatures]  # checks them
-        ordered = dict.fromkeys(sampling.temperature for sampling in samplings)
-        object.__setattr__(self, "ks", tuple(ks))
-        object.__setattr__(self, "rules", tuple(dict.fromkeys(self.rules)))
-        object.__setattr__(self, "draft_temperatures", tuple(ordered))
-        object.__setattr__(self, "lossy_settings", check_lossy_settings(self.lossy_settings))
+        checked = {
+            "ks": ks,
+            "rules": dict.fromkeys(self.rules),
+            "draft_temperatures": dict.fromkeys(each.temperature for each in samplings),
+            "lossy_settings": self.lossy_settings,
+        }
+        for name, entries in checked.items():
+            object.__setattr__(self, name, tuple(entries))
 
     @property
     def draft_samplings(self) -> tuple[SamplingParameters, ...]:

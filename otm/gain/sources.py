@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.numbers import check_name
 from otm.errors import InvalidInputError
 from otm.files import StoredArray, file_label, file_size, open_arrays
 from otm.files.opening import AnyPath, as_path, opened, read_exactly
-from otm.gain.pairs import Kind, Measured, Pairs, check_kind
+from otm.gain.pairs import KINDS, Measured, Pairs
 from otm.gain.settings import Settings
 
 Ints = npt.NDArray[np.int64]
@@ -44,18 +45,15 @@ class Block(Protocol):
 
 
 class Source(Protocol):
-    """Positions with what is known there.
+    """Positions with what is known there."""
 
-    Attributes
-    ----------
-    prompts : int array [N]
-        The prompt of each position, in the order of the text.
-    prompts_known : bool
-        Whether these are the prompts, or all positions are taken to be alike for want of them.
-    """
+    @property
+    def prompts(self) -> Ints:
+        """The prompt of each position, in the order of the text: array [N]."""
 
-    prompts: Ints
-    prompts_known: bool
+    @property
+    def prompts_known(self) -> bool:
+        """Whether these are the prompts; otherwise all positions are taken to be alike."""
 
     @property
     def name(self) -> str:
@@ -97,7 +95,7 @@ class ScoreFiles:
     prompts : int array [N]
         The prompt of each position.
     tokens : int array [N] or None
-        The token drawn from the target's law at each position, where known.
+        The token drawn from the target's distribution at each position, where known.
     prompts_known : bool
         Whether the prompts were given; otherwise all positions are taken to be of one kind.
 
@@ -114,7 +112,7 @@ class ScoreFiles:
 
     draft: StoredArray
     target: StoredArray
-    kind: Kind
+    kind: str
     prompts: Ints
     tokens: Ints | None
     prompts_known: bool
@@ -158,22 +156,16 @@ class ScoreFiles:
         InvalidInputError
             If a compressed array ends too early or is damaged; workers read, and refuse, others.
         """
-        wanted = list(bounds)
+        places = list(bounds)
         streams = (
-            itertools.repeat(rows) if rows.member is None else rows.blocks(wanted)
+            itertools.repeat(rows) if rows.member is None else rows.blocks(places)
             for rows in (self.draft, self.target)
         )
-        for (start, stop), draft, target in zip(wanted, *streams, strict=False):
-            yield Pairs(
-                draft,
-                target,
-                None if self.tokens is None else self.tokens[start:stop],
-                start,
-                stop,
-                self.kind,
-                (self.draft.description, self.target.description),
-                (self.draft.dtype, self.target.dtype),
-            )
+        names = self.draft.description, self.target.description
+        dtypes = self.draft.dtype, self.target.dtype
+        for (start, stop), draft, target in zip(places, *streams, strict=False):
+            tokens = None if self.tokens is None else self.tokens[start:stop]
+            yield Pairs(draft, target, tokens, start, stop, self.kind, names, dtypes)
 
 
 def from_files(
@@ -206,8 +198,8 @@ def from_files(
         one of the files.  If there is neither, nothing is known about how alike positions are, and
         no interval is given.
     tokens : str or Path, optional
-        File with the token [N] that was drawn at each position from the target's law, at the same
-        temperature; without it the array "tokens" of one of the files, if there is one.
+        File with the token [N] that was drawn at each position from the target's distribution, at
+        the same temperature; without it the array "tokens" of one of the files, if there is one.
 
     Returns
     -------
@@ -231,43 +223,43 @@ def from_files(
     ...     from_files(path, kind="logits").prompts_known
     False
     """
-    known_kind = check_kind(kind)
+    check_name("kind of scores", kind, KINDS)
     paths = as_path(draft), as_path(draft if target is None else target)
     files = {path: open_arrays(path) for path in dict.fromkeys(paths)}
-    scores = [
+    of_draft, of_target = (
         _scores(files[path], name, path)
         for path, name in zip(paths, (draft_name, target_name), strict=True)
-    ]
-    _refuse_one_for_both(scores[0], scores[1], given_twice=target is not None)
-    for rows in scores:
+    )
+    if of_draft.name == of_target.name and of_draft.path.samefile(of_target.path):
+        fault = "holds one array" if target is None else "is given for the draft and for the target"
+        raise InvalidInputError(
+            f"{of_draft.description} {fault}; give a file for each model, or one file with both "
+            "arrays"
+        )
+    for rows in (of_draft, of_target):
         if 0 in rows.shape:
             missing = "rows" if rows.shape[0] == 0 else "tokens"
             raise InvalidInputError(
                 f"{rows.description} has the shape {rows.shape}, and so no {missing}; {kind} must "
                 "be [N, V], a row for each position"
             )
-    if scores[0].shape != scores[1].shape or len(scores[0].shape) != 2:
+    if of_draft.shape != of_target.shape or len(of_draft.shape) != 2:
         raise InvalidInputError(
-            f"{scores[0].description} has the shape {scores[0].shape} and {scores[1].description} "
-            f"{scores[1].shape}; {kind} must be [N, V], a row for each position, in both alike"
+            f"{of_draft.description} has the shape {of_draft.shape} and {of_target.description} "
+            f"{of_target.shape}; {kind} must be [N, V], a row for each position, in both alike"
         )
-    for rows in scores:
+    for rows in (of_draft, of_target):
         if rows.kind != "f":
             raise InvalidInputError(f"{rows.description} holds whole numbers; scores are floats")
-    positions = scores[0].shape[0]
+    positions = of_draft.shape[0]
     if positions > MAX_ROWS:  # a small archive can promise any number of zeros
         raise InvalidInputError(
-            f"{scores[0].description} has {positions:,} positions; at most {MAX_ROWS:,} are read"
+            f"{of_draft.description} has {positions:,} positions; at most {MAX_ROWS:,} are read"
         )
     labels = _labels(files, "prompts", prompts, positions)
-    return ScoreFiles(
-        scores[0],
-        scores[1],
-        known_kind,
-        np.zeros(positions, dtype=np.int64) if labels is None else labels,
-        _labels(files, "tokens", tokens, positions),
-        labels is not None,
-    )
+    drawn = _labels(files, "tokens", tokens, positions)
+    clusters = np.zeros(positions, dtype=np.int64) if labels is None else labels
+    return ScoreFiles(of_draft, of_target, kind, clusters, drawn, labels is not None)
 
 
 def split(positions: int, row_bytes: int) -> list[Bounds]:
@@ -282,12 +274,12 @@ def digest(path: Path) -> str:
     Samples are evenly spread, the first and the last bytes among them.
     """
     size = file_size(path)
-    found = hashlib.sha256(f"{size} {path.stat().st_mtime_ns}".encode())
+    whole = hashlib.sha256(f"{size} {path.stat().st_mtime_ns}".encode())
     last = max(size - SAMPLE_BYTES, 0)
     with opened(path) as file:
         for place in sorted({last * i // (SAMPLES - 1) for i in range(SAMPLES)}):
-            found.update(read_exactly(file, place, min(SAMPLE_BYTES, size - place), path))
-    return found.hexdigest()
+            whole.update(read_exactly(file, place, min(SAMPLE_BYTES, size - place), path))
+    return whole.hexdigest()
 
 
 def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArray:
@@ -300,31 +292,18 @@ def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArra
     raise InvalidInputError(f"{file_label(path)} has no array {name!r:.60}; there are: {there}")
 
 
-def _refuse_one_for_both(draft: StoredArray, target: StoredArray, *, given_twice: bool) -> None:
-    """Refuse one array as the scores of both models, under whatever paths it is given."""
-    if draft.name != target.name or not draft.path.samefile(target.path):
-        return
-    fault = "is given for the draft and for the target" if given_twice else "holds one array"
-    raise InvalidInputError(
-        f"{draft.description} {fault}; give a file for each model, or one file with both arrays"
-    )
-
-
 def _labels(
     files: dict[Path, dict[str, StoredArray]], name: str, path: AnyPath | None, positions: int
 ) -> Ints | None:
     """Whole numbers, one for each position: of a file of their own, or beside the scores."""
-    if path is not None:
-        arrays = open_arrays(path)
-        found = arrays.get(name, next(iter(arrays.values())))
-    else:
-        named_so = [arrays[name] for arrays in files.values() if name in arrays]
-        if not named_so:
-            return None
-        found = named_so[0]
-    if found.shape != (positions,) or found.kind not in "iu":
+    places = list(files.values()) if path is None else [open_arrays(path)]
+    named = [arrays[name] for arrays in places if name in arrays]
+    if path is None and not named:
+        return None
+    labels = named[0] if named else next(iter(places[0].values()))
+    if labels.shape != (positions,) or labels.kind not in "iu":
         raise InvalidInputError(
-            f"{found.description} has the shape {found.shape} and type {found.dtype}; {name} are "
-            f"whole numbers of shape ({positions},), one for each position"
+            f"{labels.description} has the shape {labels.shape} and type {labels.dtype}; {name} "
+            f"are whole numbers of shape ({positions},), one for each position"
         )
-    return found.read(0, positions).astype(np.int64)
+    return labels.read(0, positions).astype(np.int64)

@@ -1,26 +1,45 @@
-"""Means over all positions, their differences, and what to decode with."""
+"""Means over all positions, their differences, tokens of a step, and what to decode with.
+
+Tokens of a step follow from the number of steps along a text that the target drew, and that number
+is computed without sampling drafts.  The output Y of a lossless rule has the distribution q,
+whatever the drafts.  Given Y = y, the rule accepts a draft with the probability w(y) = v(y)/q(y),
+where v is its accepted mass: min(1, c p(y)/q(y)) for a rule with the cap c.  So given the whole
+text the decisions along it are independent, each with its own w, as long as the number of drafts is
+known.
+The distribution of where steps begin then follows from the text by a recursion:
+
+- **a prefix tree**, in which each node has K children, and K = 1, a chain: at every place K drafts
+  are verified.  The mean number of steps is exact.
+- **K chains**: at the first place of a step K drafts are verified, further on those chains that
+  agree with the output so far, at least one and at most K.  For all three rules the cap grows
+  with the number of drafts, and so does w, place by place: with one chain there are at most as
+  many tokens, with all K (the prefix tree) at least as many.  These are the two bounds.
+
+Both hold if the tokens were sampled from the target at the temperature of the report.  If the
+tokens are not known, the acceptance probability α takes the place of w: exact if acceptance and
+what follows are independent given the context, which is an assumption, and not quite true.  The end
+of a prompt's text ends its last step.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from otm.gain.estimates import Prompts
 from otm.gain.latency import Latency
-from otm.gain.paired_means import Estimate, Setup
+from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.pairs import Measured
-from otm.gain.recommendation import Candidate, Recommendation
+from otm.gain.recommendation import Recommendation, ranked
 from otm.gain.settings import Settings
 from otm.gain.sources import Source
-from otm.gain.steps import steps_of_prompts
 
-Floats = npt.NDArray[np.float64]
 Row = dict[str, Any]
+Axes = dict[str, Sequence[Any]]
+"""The axes of an array behind that of the prompts: their names and labels."""
 
 
 @dataclass(frozen=True)
@@ -106,19 +125,26 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """All of it for `json.dump`; ends of intervals that are not known are null."""
-        tables = {
-            name: [_plain(row) for row in getattr(self, name)]
-            for name in ("acceptance", "differences", "bounds", "block_efficiency", "lossy")
-        }
         named = ("source", "positions", "prompts", "prompts_known", "tokens_known", "level")
+        tables = ("acceptance", "differences", "bounds", "block_efficiency", "lossy")
         candidates = () if self.recommendation is None else self.recommendation.candidates
+        ways = [
+            {
+                **dict(zip(("rule", "K", "gamma"), candidate.setup, strict=True)),
+                "draft temperature": candidate.draft_sampling.temperature,
+                "tokens of a step": candidate.block_efficiency,
+                "speed-up": candidate.speedup,
+                "gap to best": candidate.gap_to_best,
+            }
+            for candidate in candidates
+        ]
         return {
             **{name: getattr(self, name) for name in named},
             "settings": self.settings.key,
-            **tables,
+            **{name: _without_infinities(getattr(self, name)) for name in tables},
             "latency": None if self.latency is None else asdict(self.latency),
             "costs": self.costs or None,
-            "recommendation": [_plain(_candidate(candidate)) for candidate in candidates],
+            "recommendation": _without_infinities(ways),
         }
 
 
@@ -133,190 +159,115 @@ def summarise(
 ) -> Summary:
     """Take means over the positions of what was measured; without latency no recommendation."""
     prompts = Prompts(source.prompts, level)
+    temperatures: Axes = {"draft temperature": settings.draft_temperatures}
+    rules: Axes = {"rule": settings.rules}
+    ks: Axes = {"k": settings.ks}
     tables: dict[str, Any] = {}
     if "interval" in measured:
-        tables["bounds"] = _bounds(measured["interval"], settings, prompts)
+        sums = prompts.sums(measured["interval"])
+        ends = {"lower": sums[..., 0], "upper": sums[..., 1]}
+        tables["bounds"] = _rows(prompts, ks, ends)
     else:
         sums = prompts.sums(measured["acceptance"])
-        tables["acceptance"] = _acceptance(sums, settings, prompts)
+        tables["acceptance"] = _rows(prompts, temperatures | rules | ks, {"mean": sums})
         tables["differences"] = _differences(sums, settings, prompts)
-        tables["lossy"] = _lossy(measured, settings, prompts)
-        if settings.capped_rules:
-            tokens = _tokens(measured, settings, gammas, prompts)
-            tables["block_efficiency"] = _efficiency(tokens, settings, gammas, prompts)
-            if latency is not None:
-                tables["latency"] = latency
-                tables["recommendation"] = _recommend(tokens, settings, gammas, latency, prompts)
-    return Summary(
-        source.name,
-        source.prompts.size,
-        prompts.sizes.size,
-        source.prompts_known,
-        "accepted" in measured,
-        settings,
-        level,
-        **tables,
-    )
+        lossy = prompts.sums(measured["lossy"])
+        accepted, optimum = lossy[:, :, :, 0], prompts.sums(measured["optimum"])
+        columns = {
+            "acceptance": accepted,
+            "gain": accepted - optimum[:, :, None],
+            "total variation": lossy[:, :, :, 1],
+        }
+        named: Axes = {"setting": [str(setting) for setting in settings.lossy_settings]}
+        tables["lossy"] = _rows(prompts, temperatures | named | ks, columns)
+    if settings.capped_rules and "acceptance" in measured:
+        tokens = _tokens(measured, settings, gammas, prompts)
+        capped: Axes = {"rule": settings.capped_rules, "K": settings.ks, "gamma": gammas}
+        ends = {"chains": tokens[..., 1], "tree": tokens[..., 0]}
+        tables["block_efficiency"] = _rows(prompts, temperatures | capped, ends)
+        if latency is not None:
+            fewest = {
+                (Setup(rule, k, gamma), sampling): tokens[:, d, r, i, g, 1]
+                for d, sampling in enumerate(settings.draft_samplings)
+                for r, rule in enumerate(settings.capped_rules)
+                for i, k in enumerate(settings.ks)
+                for g, gamma in enumerate(gammas)
+            }
+            tables["latency"] = latency
+            tables["recommendation"] = ranked(fewest, latency, prompts)
+    counts = source.prompts.size, prompts.sizes.size
+    known = source.prompts_known, "accepted" in measured
+    return Summary(source.name, *counts, *known, settings, level, **tables)
 
 
-def _bounds(intervals: Floats, settings: Settings, prompts: Prompts) -> list[Row]:
-    sums = prompts.sums(intervals)
+def _rows(prompts: Prompts, axes: Axes, columns: Mapping[str, Floats]) -> list[Row]:
+    """One row for each combination of the axes: its labels, and the means of sums [P, axes]."""
+    places = np.ndindex(*map(len, axes.values()))
     return [
-        {"k": k, "lower": prompts.mean(sums[:, i, 0]), "upper": prompts.mean(sums[:, i, 1])}
-        for i, k in enumerate(settings.ks)
-    ]
-
-
-def _acceptance(sums: Floats, settings: Settings, prompts: Prompts) -> list[Row]:
-    return [
-        {"draft temperature": t, "rule": rule, "k": k, "mean": prompts.mean(sums[:, d, r, i])}
-        for d, t in enumerate(settings.draft_temperatures)
-        for r, rule in enumerate(settings.rules)
-        for i, k in enumerate(settings.ks)
+        dict(zip(axes, labels, strict=True))
+        | {name: prompts.mean(sums[:, *place]) for name, sums in columns.items()}
+        for place, labels in zip(places, itertools.product(*axes.values()), strict=True)
     ]
 
 
 def _differences(sums: Floats, settings: Settings, prompts: Prompts) -> list[Row]:
-    first, others = settings.rules[0], settings.rules[1:]
-    main, further = settings.draft_temperatures[0], settings.draft_temperatures[1:]
-    by_rule = [
-        {
-            "of": first,
-            "less": rule,
-            "draft temperature": t,
-            "k": k,
-            "mean": prompts.mean(sums[:, d, 0, i] - sums[:, d, r, i]),
-        }
-        for d, t in enumerate(settings.draft_temperatures)
-        for r, rule in enumerate(others, 1)
-        for i, k in enumerate(settings.ks)
-    ]
-    by_temperature = [
-        {
-            "of": f"{first}, draft temperature {t:g}",
-            "less": f"{first}, draft temperature {main:g}",
-            "draft temperature": t,
-            "k": k,
-            "mean": prompts.mean(sums[:, d, 0, i] - sums[:, 0, 0, i]),
-        }
-        for d, t in enumerate(further, 1)
-        for i, k in enumerate(settings.ks)
-    ]
-    return by_rule + by_temperature
-
-
-def _lossy(measured: Measured, settings: Settings, prompts: Prompts) -> list[Row]:
-    sums = prompts.sums(measured["lossy"])
-    optimum = prompts.sums(measured["optimum"])
-    return [
-        {
-            "draft temperature": t,
-            "setting": str(setting),
-            "k": k,
-            "acceptance": prompts.mean(sums[:, d, j, 0, i]),
-            "gain": prompts.mean(sums[:, d, j, 0, i] - optimum[:, d, i]),
-            "total variation": prompts.mean(sums[:, d, j, 1, i]),
-        }
-        for d, t in enumerate(settings.draft_temperatures)
-        for j, setting in enumerate(settings.lossy_settings)
-        for i, k in enumerate(settings.ks)
+    """Differences to other rules, and to the first draft temperature, of sums [P, D, rules, K]."""
+    (first, *others), (main, *further) = settings.rules, settings.draft_temperatures
+    ks = {"k": settings.ks}
+    rules: Axes = {"draft temperature": settings.draft_temperatures, "less": others, **ks}
+    by_rule = _rows(prompts, rules, {"mean": sums[:, :, :1] - sums[:, :, 1:]})
+    temperatures: Axes = {"draft temperature": further, **ks}
+    by_temperature = _rows(prompts, temperatures, {"mean": sums[:, 1:, 0] - sums[:, :1, 0]})
+    at = f"{first}, draft temperature"
+    return [{"of": first, **row} for row in by_rule] + [
+        {"of": f"{at} {row['draft temperature']:g}", "less": f"{at} {main:g}", **row}
+        for row in by_temperature
     ]
 
 
 def _tokens(
     measured: Measured, settings: Settings, gammas: Sequence[int], prompts: Prompts
 ) -> Floats:
-    """Return sums whose means are tokens of a step: [P, D, cap rules, K, gammas, 2]."""
+    """Return sums whose means are tokens of a step: [P, D, capped rules, K, gammas, 2]."""
     accepted = measured.get("accepted")
     if accepted is None:
-        caps = [settings.rules.index(rule) for rule in settings.capped_rules]
-        accepted = measured["acceptance"][:, :, caps]
-    tokens = np.stack(
-        [steps_of_prompts(accepted[:, d], gammas, prompts) for d in range(accepted.shape[1])],
-        axis=1,
-    )
-    for place in np.ndindex(tokens.shape[1:]):
-        tokens[:, *place] = prompts.per(tokens[:, *place])
-    return tokens
+        places = [settings.rules.index(rule) for rule in settings.capped_rules]
+        accepted = measured["acceptance"][:, :, places]
+    return prompts.per(steps_of_prompts(accepted, gammas, prompts))
 
 
-def _efficiency(
-    tokens: Floats, settings: Settings, gammas: Sequence[int], prompts: Prompts
-) -> list[Row]:
+def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:
+    """Mean number of steps along the text of each prompt: [N, ..., K] → [P, ..., K, gammas, 2].
+
+    `accepted` is the probability w at each position, k = 1 first, positions of a prompt in the
+    order of its text.  Last axis: prefix trees (fewest), K chains of which one goes on (most).
+    """
+    depth = max(gammas)
+    shape = (*accepted.shape[1:], len(gammas), 2)
+    steps = np.zeros((prompts.sizes.size, *shape))
+    # levels at which nothing is verified any more: the step's last token
+    verified = np.arange(depth) < np.asarray(gammas)[:, None, None]
+    for p, places in enumerate(prompts.places):
+        level = np.zeros((*shape, depth + 1))  # how likely each number of accepted drafts is
+        level[..., 0] = 1
+        for w in accepted[places]:
+            steps[p] += level[..., 0]
+            later = np.empty((*w.shape, 1, 2, depth))
+            later[...] = w[..., None, None, None]
+            later[..., 1, 1:] = w[..., :1, None, None]
+            moved = level[..., :-1] * later * verified
+            level = np.concatenate([1 - moved.sum(-1, keepdims=True), moved], axis=-1)
+    return steps
+
+
+def _without_infinities(rows: Sequence[Row]) -> list[Row]:
+    """Rows with estimates as objects, unknown ends as None."""
     return [
         {
-            "draft temperature": t,
-            "rule": rule,
-            "K": k,
-            "gamma": gamma,
-            "chains": prompts.mean(tokens[:, d, r, i, g, 1]),
-            "tree": prompts.mean(tokens[:, d, r, i, g, 0]),
+            name: {end: x if np.isfinite(x) else None for end, x in value._asdict().items()}
+            if isinstance(value, Estimate)
+            else value
+            for name, value in row.items()
         }
-        for d, t in enumerate(settings.draft_temperatures)
-        for r, rule in enumerate(settings.capped_rules)
-        for i, k in enumerate(settings.ks)
-        for g, gamma in enumerate(gammas)
+        for row in rows
     ]
-
-
-def _recommend(
-    tokens: Floats,
-    settings: Settings,
-    gammas: Sequence[int],
-    latency: Latency,
-    prompts: Prompts,
-) -> Recommendation:
-    """Order all ways by speed, K chains by the fewest tokens that their steps may have."""
-    shapes = itertools.product(
-        enumerate(settings.draft_samplings),
-        enumerate(settings.ks),
-        enumerate(gammas),
-        enumerate(settings.capped_rules),
-    )
-    kept: dict[tuple[Setup, int], tuple[Floats, Floats]] = {}
-    for (d, _), (i, k), (g, gamma), (r, rule) in shapes:
-        sums = tokens[:, d, r, i, g, 1]
-        alike = (Setup(other, k, gamma) for other in settings.capped_rules[:r])
-        if any(np.allclose(kept[s, d][0], sums) for s in alike if (s, d) in kept):
-            continue  # by another name alone, as with one draft
-        kept[Setup(rule, k, gamma), d] = sums, sums * latency.speedup(1.0, gamma, k)
-    order = sorted(kept, key=lambda key: -float(kept[key][1].sum()))
-    best = kept[order[0]][1]
-    return Recommendation(
-        tuple(
-            Candidate(
-                setup,
-                settings.draft_samplings[d],
-                block_efficiency=prompts.mean(kept[setup, d][0]),
-                speedup=prompts.mean(kept[setup, d][1]),
-                gap_to_best=prompts.mean(best - kept[setup, d][1]),
-            )
-            for setup, d in order
-        ),
-        contexts=prompts.index.size,
-        prompts=prompts.sizes.size,
-    )
-
-
-def _candidate(candidate: Candidate) -> Row:
-    return {
-        "rule": candidate.setup.rule,
-        "K": candidate.setup.k,
-        "gamma": candidate.setup.gamma,
-        "draft temperature": candidate.draft_sampling.temperature,
-        "tokens of a step": candidate.block_efficiency,
-        "speed-up": candidate.speedup,
-        "gap to best": candidate.gap_to_best,
-    }
-
-
-def _plain(row: Row) -> Row:
-    """Estimates as objects, without infinities."""
-    return {
-        name: {
-            end: number if np.isfinite(number) else None for end, number in value._asdict().items()
-        }
-        if isinstance(value, Estimate)
-        else value
-        for name, value in row.items()
-    }

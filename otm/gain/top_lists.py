@@ -46,8 +46,9 @@ class Lines:
 
     def measure(self, settings: Settings) -> Measured:
         """Compute lower and upper bounds of α_k at each position: "interval" [R, K, 2]."""
-        found = []
-        for number, line in enumerate(self._lines(), self.first):
+        rows = []
+        lines = lines_of(self.path, self.begin, self.end)
+        for number, (_, line) in enumerate(lines, self.first):
             where = f"position {number} of {file_label(self.path)}"
             draft, target, _ = parsed(line, where)
             try:
@@ -59,19 +60,8 @@ class Lines:
                 ]
             except OTMError as error:
                 raise InvalidInputError(f"{where}: {error}") from None
-            found.append([(float(each.lower), float(each.upper)) for each in intervals])
-        return {"interval": np.array(found)}
-
-    def _lines(self) -> Iterator[bytes]:
-        """Read one line after the other: all of a block together may be gigabytes."""
-        with opened(self.path) as file:
-            file.seek(self.begin)
-            while (left := self.end - file.tell()) > 0:
-                line = file.readline(left)
-                if not line:
-                    raise InvalidInputError(f"{file_label(self.path)} was cut short meanwhile")
-                if line.strip():
-                    yield line
+            rows.append([(float(each.lower), float(each.upper)) for each in intervals])
+        return {"interval": np.array(rows)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,49 +192,51 @@ def from_top_logprobs(
     starts: list[int] = []
     prompts: list[int] = []
     known = True
+    for place, line in lines_of(path, 0, size):
+        *_, prompt = parsed(line, f"position {len(starts)} of {file_label(path)}")
+        known = known and prompt is not None
+        starts.append(place)
+        prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
+    if not starts:
+        raise InvalidInputError(f"{file_label(path)} has no lines; give one for each position")
+    labels, ends = np.array(prompts), np.array([*starts, size])
+    return TopLogprobs(path.absolute(), labels, known, ends, vocabulary, slack)
+
+
+def lines_of(path: Path, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Read one line after the other, with its place: all of a block together may be gigabytes."""
     with opened(path) as file:
-        place = 0
-        while line := file.readline(LONGEST_LINE + 1):
+        file.seek(begin)
+        while (place := file.tell()) < end:
+            line = file.readline(LONGEST_LINE + 1)
+            if not line:
+                raise InvalidInputError(f"{file_label(path)} was cut short meanwhile")
             if len(line) > LONGEST_LINE:
                 raise InvalidInputError(
                     f"{file_label(path)} has a line of more than {LONGEST_LINE:,} bytes"
                 )
             if line.strip():
-                *_, prompt = parsed(line, f"position {len(starts)} of {file_label(path)}")
-                known = known and prompt is not None
-                starts.append(place)
-                prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
-            place += len(line)
-    if not starts:
-        raise InvalidInputError(f"{file_label(path)} has no lines; give one for each position")
-    return TopLogprobs(
-        path.absolute(),
-        np.array(prompts),
-        known,
-        np.array([*starts, size]),
-        vocabulary,
-        slack,
-    )
+                yield place, line
 
 
 def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float], str | int | None]:
     """Read a line: the log-probabilities of draft and target by token, and the prompt or None."""
-    given = parse_json(line, where)
-    fits = isinstance(given, dict) and set(NAMES) <= set(given) <= {*NAMES, "prompt"}
-    if not fits or not all(isinstance(given[name], dict) and given[name] for name in NAMES):
+    entry = parse_json(line, where)
+    fits = isinstance(entry, dict) and set(NAMES) <= set(entry) <= {*NAMES, "prompt"}
+    if not fits or not all(isinstance(entry[name], dict) and entry[name] for name in NAMES):
         raise InvalidInputError(
             f'{where} is no object with "draft" and "target", each an object from tokens to '
             'log-probabilities, and perhaps "prompt"'
         )
-    prompt = given.get("prompt")
+    prompt = entry.get("prompt")
     if prompt is not None and (isinstance(prompt, bool) or not isinstance(prompt, str | int)):
         raise InvalidInputError(f"{where} has the prompt {shown(prompt)}; give a number or a text")
-    texts = list(dict.fromkeys([*given["draft"], *given["target"]]))
+    texts = list(dict.fromkeys([*entry["draft"], *entry["target"]]))
     if all(text.isdecimal() and len(text) < 19 for text in texts):
         tokens = {text: int(text) for text in texts}
         if len(set(tokens.values())) < len(texts):
             raise InvalidInputError(f"{where} writes one token in two ways")
     else:
         tokens = {text: number for number, text in enumerate(texts)}
-    draft, target = ({tokens[text]: p for text, p in given[name].items()} for name in NAMES)
+    draft, target = ({tokens[text]: p for text, p in entry[name].items()} for name in NAMES)
     return draft, target, prompt

@@ -35,8 +35,12 @@ from otm.decoding import (
 from otm.decoding.drafting import Branching, Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
-from otm.gain.efficiency import block_efficiency, first_step_acceptance
-from otm.gain.expected_tokens import tokens_by_rule, tokens_by_traversal
+from otm.gain.efficiency import (
+    block_efficiency,
+    first_step_acceptance,
+    tokens_by_rule,
+    tokens_by_traversal,
+)
 from otm.gain.paired_means import PairedMeans, Setup
 from otm.gain.recording import contexts_from, pruned, record
 from otm.models import TableModel

@@ -9,7 +9,7 @@ import pytest
 
 from otm.errors import InvalidInputError
 from otm.gain import ModelPair, Settings, from_models
-from otm.gain.run import measure_all
+from otm.gain.blocks import measure_all
 
 pytest.importorskip("joblib")
 torch = pytest.importorskip("torch")

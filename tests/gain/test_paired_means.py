@@ -10,8 +10,7 @@ from scipy import stats
 
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.figures.wagner.profiles import reduction
-from otm.gain.estimates import Prompts
-from otm.gain.paired_means import PairedMeans, Setup, clustered_mean, ratio_of_totals
+from otm.gain.paired_means import PairedMeans, Prompts, Setup, clustered_mean, ratio_of_totals
 
 
 def test_clusters_of_one_size_are_judged_by_their_means() -> None:

@@ -27,9 +27,9 @@ from otm.gain import (
     read_latency,
     report,
 )
+from otm.gain.blocks import measure_all
 from otm.gain.latency import Latency
 from otm.gain.paired_means import clustered_mean
-from otm.gain.run import measure_all
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs
 
 pytest.importorskip("joblib")

@@ -11,10 +11,9 @@ import otm
 from otm._core.ratio_order import RatioOrder
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.plan import TransportPlan
-from otm.gain.capped import by_cut, by_division_factor, by_rounds
-from otm.gain.estimates import Prompts
-from otm.gain.paired_means import clustered_mean
-from otm.gain.steps import steps_of_prompts
+from otm.gain.paired_means import Prompts, clustered_mean
+from otm.gain.pairs import by_cut, by_division_factor, by_rounds
+from otm.gain.summary import steps_of_prompts
 
 # Laws of the next token after each last token, of a text over two tokens
 DRAFT = np.array([[0.75, 0.25], [0.375, 0.625]])

@@ -6,13 +6,17 @@ functions that it was handed (the verifier that is audited, a predicate), and op
 
 from __future__ import annotations
 
+import contextlib
+import io
 import runpy
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import otm
@@ -106,10 +110,26 @@ def accept_everything(
     return list(draft_tokens)
 
 
+def report() -> None:
+    for package in ("typer", "rich", "joblib", "jinja2", "matplotlib"):
+        pytest.importorskip(package)
+    from otm.cli import main
+
+    rng = np.random.default_rng(0)
+    scores = {name: rng.normal(size=(4, 3)) for name in ("draft", "target")}
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/pair.npz"
+        np.savez(file, prompts=[0, 0, 1, 1], tokens=[0, 1, 2, 0], **scores)  # type: ignore[arg-type]
+        options = ["--output", folder, "--workers", "1", "--latency", "0.1"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert main(["report", file, *options]) == 0
+
+
 CALLS = {
     "solve": solve,
     "compare": lambda: repr(otm.compare([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)),
     "generate": generate,
+    "report": report,
     "audit": lambda: lossless(accept_everything, examples=0, instances=[*INSTANCES.values()][:1]),
 }
 

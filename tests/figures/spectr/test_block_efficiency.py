@@ -12,7 +12,7 @@ from otm.errors import InvalidParameterError
 from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from otm.figures.spectr import table_4
 from otm.figures.spectr.steps_given_text import expected_steps, survivors, survivors_along
-from otm.gain.expected_tokens import tokens_by_rule
+from otm.gain.efficiency import tokens_by_rule
 from otm.gain.paired_means import clustered_mean
 from otm.models import TableModel, load
 from otm.problem import Problem

@@ -17,8 +17,8 @@ from otm._core import digest as sources
 from otm.coupling import PLANS
 from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.gain import Lenience, Settings, Typical, from_files
+from otm.gain.blocks import measure_all
 from otm.gain.pairs import Measured
-from otm.gain.run import measure_all
 
 joblib = pytest.importorskip("joblib")
 
@@ -230,7 +230,7 @@ def test_the_manifest_says_what_the_folder_is_for(folder: Path, wanted: Measured
     assert found["settings"]["ks"] == [1, 2, 4]
 
 
-@pytest.mark.parametrize("module", ["otm.gain.run", "otm.gain.pairs", "otm.coupling.k_seq"])
+@pytest.mark.parametrize("module", ["otm.gain.blocks", "otm.gain.pairs", "otm.coupling.k_seq"])
 def test_results_of_other_code_are_not_mixed_in(
     module: str, folder: Path, wanted: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

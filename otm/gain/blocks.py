@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
-import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,7 @@ from otm._core.digest import digest_of
 from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm._core.text import shown
-from otm.errors import (
-    InvalidInputError,
-    InvalidParameterError,
-    OTMError,
-    ProblemTooLargeError,
-)
+from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
 from otm.files import open_arrays, read_json
 from otm.files.writing import write_whole
 from otm.gain.pairs import Measured
@@ -33,9 +28,6 @@ from otm.gain.sources import BLOCK_BYTES, Block, Bounds, Source
 
 Progress = Callable[[int, int], None]
 """Told the number of blocks that are finished, and of all."""
-
-FORMAT = 1
-"""Changes whenever what is saved does."""
 
 MANIFEST = "manifest.json"
 
@@ -60,7 +52,7 @@ def measure_all(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Measured:
-    """Measure all positions; blocks that an earlier run saved in the folder are not computed again.
+    """Measure all positions; blocks that were saved in the folder before are not computed again.
 
     A block is computed by itself, in the same steps anywhere: numbers do not depend on the workers.
     −1 workers are one a core, None those of `joblib.parallel_config` or 1.
@@ -69,16 +61,16 @@ def measure_all(
         raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
     joblib = require("joblib")
     bounds = source.bounds
-    step = {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]}
+    modules = {__name__, type(source).__module__}  # what computes
     key = {
-        "format": FORMAT,
-        "code": _digests(source),
+        "code": {name: digest_of(name) for name in sorted(modules) if name.startswith("otm.")},
         "source": source.key,
         "settings": settings.key,
-        "blocks": step,
+        "blocks": {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]},
     }
     made = _claim(folder, key)
-    parts = {i: part for i, block in enumerate(bounds) if (part := _load(folder, i, block))}
+    paths = [folder / f"block-{i:06d}.npz" for i in range(len(bounds))]
+    parts = {i: part for i, block in enumerate(bounds) if (part := _load(paths[i], block))}
     todo = [i for i in range(len(bounds)) if i not in parts]
     blocks = zip(todo, source.blocks([bounds[i] for i in todo]), strict=True)
     if todo:
@@ -89,10 +81,10 @@ def measure_all(
             max_nbytes=None,  # no copies of blocks in files that an error would leave behind
             return_as="generator_unordered",
         )
-        found = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
+        results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
         try:
-            for i, part in found:
-                _save(folder, i, part)
+            for i, part in results:
+                _save(paths[i], part)
                 parts[i] = part
                 if progress is not None:
                     progress(len(parts), len(bounds))
@@ -106,16 +98,15 @@ def measure_all(
         finally:
             with warnings.catch_warnings():  # of what was begun in vain where there is an error
                 warnings.simplefilter("ignore")
-                found.close()
+                results.close()
             if not parts:
-                _remove(made)
-    return _joined(parts, bounds)
-
-
-def _digests(source: Source) -> dict[str, str]:
-    """Digests of what computes: this package, and the source's module if it belongs to it."""
-    modules = {__name__, type(source).__module__}
-    return {name: digest_of(name) for name in sorted(modules) if name.startswith("otm.")}
+                with contextlib.suppress(OSError):  # up to the first that another process uses
+                    for place in made:
+                        place.rmdir() if place.is_dir() else place.unlink()
+    joined = {}
+    for name in list(parts[0]):  # blocks are let go as they are copied
+        joined[name] = np.concatenate([parts[i].pop(name) for i in range(len(bounds))])
+    return joined
 
 
 def _lost_worker(error: Exception) -> bool:
@@ -140,39 +131,26 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
         made = [place for place in (folder, *folder.parents) if not place.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         if not manifest.exists():
-            for old in folder.glob("block-*.npz"):  # of whatever run: it left no word
+            for old in folder.glob("block-*.npz"):  # of which report is not known
                 old.unlink()
             write_whole(manifest, text.encode())
             return [manifest, *made]
     except OSError as error:
-        raise _cannot_write(folder, error) from None
-    found = read_json(manifest)
-    given = json.loads(text)
-    if found != given:
-        what = [
-            _PARTS.get(part, part)
-            for part in given
-            if not isinstance(found, dict) or found.get(part) != given[part]
-        ]
+        raise cannot_write(folder, error) from None
+    stored, expected = read_json(manifest), json.loads(text)
+    if stored != expected:
+        there = stored if isinstance(stored, dict) else {}
+        what = [_PARTS.get(part, part) for part in expected if there.get(part) != expected[part]]
         raise InvalidInputError(
-            f"the folder {_shown(folder)} has results of another run, which differs in its "
+            f"the folder {_shown(folder)} has results of another report, which differs in its "
             f"{' and '.join(what) or 'manifest'}; give a new folder, or remove this one to begin "
             "anew"
         )
     return []
 
 
-def _remove(made: list[Path]) -> None:
-    """Remove a manifest and folders, up to the first that another process has use for."""
-    with contextlib.suppress(OSError):
-        for place in made:
-            if place.is_dir():
-                place.rmdir()
-            else:
-                place.unlink()
-
-
-def _cannot_write(folder: Path, error: OSError) -> InvalidInputError:
+def cannot_write(folder: Path, error: OSError) -> InvalidInputError:
+    """Make the error about a folder that cannot be written to."""
     return InvalidInputError(f"the folder {_shown(folder)} cannot be written to: {error.strerror}")
 
 
@@ -181,34 +159,26 @@ def _shown(folder: Path) -> str:
     return shown(str(Path(folder.parent.name) / folder.name))
 
 
-def _file(folder: Path, number: int) -> Path:
-    return folder / f"block-{number:06d}.npz"
-
-
-def _save(folder: Path, number: int, part: Measured) -> None:
-    path = _file(folder, number)
-    beside = path.with_name(f"{path.stem}.{os.getpid()}.part.npz")
+def _save(path: Path, part: Measured) -> None:
+    content = io.BytesIO()
+    np.savez(content, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
     try:
-        np.savez(beside, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
-        beside.replace(path)
+        write_whole(path, content.getvalue())
     except OSError as error:
-        raise _cannot_write(folder, error) from None
+        raise cannot_write(path.parent, error) from None
 
 
-def _load(folder: Path, number: int, bounds: Bounds) -> Measured | None:
+def _load(path: Path, bounds: Bounds) -> Measured | None:
     """Read what was saved of a block; None if it is not there, or not as it was saved."""
-    path = _file(folder, number)
     if not path.exists():
         return None
     try:
-        rows = open_arrays(path)
-        part = {name: array.read(0, array.shape[0]) for name, array in rows.items()}
+        part = {name: rows.read(0, rows.shape[0]) for name, rows in open_arrays(path).items()}
     except InvalidInputError:  # damaged since: computed again
         return None
-    digest = part.pop(DIGEST, np.empty(0))
-    count = bounds[1] - bounds[0]
-    sound = np.array_equal(digest, _digest(part))
-    return part if sound and all(len(array) == count for array in part.values()) else None
+    sound = np.array_equal(part.pop(DIGEST, np.empty(0)), _digest(part))
+    complete = all(len(array) == bounds[1] - bounds[0] for array in part.values())
+    return part if sound and complete else None
 
 
 def _digest(part: Measured) -> npt.NDArray[np.uint8]:
@@ -218,16 +188,3 @@ def _digest(part: Measured) -> npt.NDArray[np.uint8]:
         whole.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         whole.update(np.ascontiguousarray(array).tobytes())
     return np.frombuffer(whole.digest(), dtype=np.uint8)
-
-
-def _joined(parts: dict[int, Measured], bounds: Sequence[Bounds]) -> Measured:
-    """Arrays along all positions; blocks are let go as they are copied."""
-    positions = bounds[-1][1]
-    joined = {
-        name: np.empty((positions, *array.shape[1:]), dtype=array.dtype)
-        for name, array in parts[0].items()
-    }
-    for i, (start, stop) in enumerate(bounds):
-        for name, array in parts.pop(i).items():
-            joined[name][start:stop] = array
-    return joined

@@ -8,8 +8,8 @@ import otm
 from otm._core.ratio_order import RatioOrder
 from otm.coupling import KSeq, LenientPlan, RecursiveRejection, TypicalAcceptance
 from otm.coupling.lenient import distance_to_target
-from otm.gain.capped import by_cut, by_division_factor, by_rounds
-from otm.gain.lossy_settings import Typical, typical
+from otm.gain.pairs import by_cut, by_division_factor, by_rounds, typical
+from otm.gain.settings import Typical
 from otm.optimum.cut import optimal_cap
 from otm.optimum.lenience import lenient_value
 from otm.testing.strategies import pairs
