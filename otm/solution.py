@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +32,7 @@ from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeErr
 from otm.optimum.bounds import Bound, spectr_bounds
 from otm.optimum.cut import Cut, minimum_cut
 from otm.problem import Problem
-
-if TYPE_CHECKING:
-    from otm.proof import Certificate
+from otm.proof import Certificate
 
 PADDING = -1
 """Stands in place of drafts that a row does not have."""
@@ -144,8 +142,6 @@ class Solution(Frozen):
         InvalidInputError
             If there are many rows, or the drafts are not i.i.d.
         """
-        from otm.proof import Certificate  # on use, with the modules that write JSON
-
         cut = self._position_cut("certificate")
         self._check_iid("a certificate", "`cut` bounds α from above and `plan` attains it")
         return Certificate.build(self.problem, self.alpha, cut, self.method)

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from otm._core.files.headers import open_arrays
 from otm._core.sampling import InverseCdf
 from otm.coupling import PLANS
 from otm.coupling.build import PlanBuilder
-from otm.files import open_arrays
 from otm.problem import Problem
 
 TESTS = Path(__file__).resolve().parent

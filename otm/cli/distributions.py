@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.files.headers import open_arrays
+from otm._core.files.paths import file_label, read_json
+from otm._core.files.stored import StoredArray
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError, InvalidInputError, ProblemTooLargeError
-from otm.files import StoredArray, file_label, open_arrays, read_json
 
 MAX_TOKENS = 2**24
 """Most tokens of a distribution in a file: a hundred times what vocabularies have."""

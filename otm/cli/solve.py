@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from otm._core.arithmetic import Number
+from otm._core.files.paths import check_place
 from otm._core.interval import Interval
 from otm.cli.distributions import check_exact_size, read_distributions
 from otm.cli.output import as_json, exact_text, print_facts, print_json, print_table
-from otm.comparison import Comparison, compare
-from otm.files.writing import check_place
+from otm.coupling.comparison import Comparison, compare
 from otm.problem import Problem
 from otm.solution import Solution
 from otm.solve import solve as solve_problem

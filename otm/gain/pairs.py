@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.files.stored import StoredArray
 from otm._core.numbers import check_name
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError
-from otm.files import StoredArray
 from otm.gain.capped import CAPPED_RULES, Accepted, by_cut, by_division_factor, by_rounds
 from otm.gain.lossy_settings import Lenience, Typical, typical
 from otm.gain.settings import Settings

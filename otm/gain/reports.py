@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from otm._core.files.paths import AnyPath, as_path, file_label, read_json, write_whole
 from otm._core.numbers import as_level
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.files import file_label, read_json
-from otm.files.opening import AnyPath, as_path
-from otm.files.writing import write_whole
 from otm.gain.latency import Latency
 from otm.gain.page import check_page, page
 from otm.gain.run import Progress, measure_all

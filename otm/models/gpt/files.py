@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from otm._core.files.paths import file_label
 from otm._core.optional import require
 from otm.errors import InvalidInputError
-from otm.files import file_label
 from otm.models.gpt.config import GPTConfig
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any, Self
 
+from otm._core.files.paths import AnyPath, as_path, check_place
 from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.errors import InvalidInputError
-from otm.files.opening import AnyPath, as_path
-from otm.files.writing import check_place
 from otm.models.base import LanguageModel, Session
 from otm.models.gpt.config import GPTConfig
 from otm.models.gpt.files import read_weights, write_weights
