@@ -17,9 +17,8 @@ from otm._core.ratio_order import RatioOrder
 from otm._core.sparse import SparseProbs, Tokens, align, places_of
 from otm._core.tensors import to_host
 from otm._core.text import shown
-from otm.drafts.base import DraftDistribution
+from otm.drafts.base import DraftDistribution, SingleDistribution
 from otm.drafts.iid import IID
-from otm.drafts.single import SingleDistribution
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,

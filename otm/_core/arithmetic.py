@@ -124,25 +124,29 @@ def power_slopes(points: Law, k: int) -> Law:
 
 
 def running_sum(terms: Law, *, from_zero: bool = False) -> Law:
-    """Cumulative sum, array [n] or, from zero, [n + 1]; like `np.cumsum`, but more accurate.
+    """Cumulative sums along the last axis, [..., n] or, from zero, [..., n + 1].
 
-    If no term is negative, the relative error is below `sum_error(n)`, and the sums never decrease.
+    Like `np.cumsum`, but more accurate: if no term is negative, the relative error is below
+    `sum_error(n)`, and the sums never decrease.
     """
-    n = terms.size
-    sums = np.empty(n + 1, dtype=terms.dtype)
-    sums[0] = Fraction(0) if is_exact(terms) else 0.0
+    *rows, n = terms.shape
+    sums = np.empty((*rows, n + 1), dtype=terms.dtype)
+    sums[..., :1] = zeros(1, terms)
     if is_exact(terms) or n <= SUM_BLOCK:
-        np.cumsum(terms, out=sums[1:])
+        np.cumsum(terms, axis=-1, out=sums[..., 1:])
     else:
         # in blocks, for an error of about (SUM_BLOCK + n / SUM_BLOCK) · 2^−53 instead of n · 2^−53
         whole = n - n % SUM_BLOCK
-        blocks, rest = sums[1 : whole + 1].reshape(-1, SUM_BLOCK), sums[whole + 1 :]
-        np.cumsum(terms[:whole].reshape(-1, SUM_BLOCK), axis=1, out=blocks)
-        np.cumsum(terms[whole:], out=rest)
-        totals = np.cumsum(blocks[:, -1])
-        blocks[1:] += totals[:-1, None]
-        rest += totals[-1]
-    return sums if from_zero else sums[1:]
+        blocks, rest = (
+            sums[..., 1 : whole + 1].reshape(*rows, -1, SUM_BLOCK),
+            sums[..., whole + 1 :],
+        )
+        np.cumsum(terms[..., :whole].reshape(blocks.shape), axis=-1, out=blocks)
+        np.cumsum(terms[..., whole:], axis=-1, out=rest)
+        totals = np.cumsum(blocks[..., -1], axis=-1)
+        blocks[..., 1:, :] += totals[..., :-1, None]
+        rest += totals[..., -1:]
+    return sums if from_zero else sums[..., 1:]
 
 
 def sum_error(n: int) -> float:

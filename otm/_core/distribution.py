@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -46,10 +46,7 @@ def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
     Fractions, and whole numbers among or beside them, are made to sum to one exactly, floats up to
     rounding.  If one of the two laws holds floats, both become float64.
     """
-    raw_draft, draft_type = _as_array(draft, "draft")
-    raw_target, target_type = _as_array(target, "target")
-    raw_draft, raw_target = _of_one_kind(raw_draft, draft_type, raw_target, target_type)
-    return _normalise(raw_draft, draft_type, "draft"), _normalise(raw_target, target_type, "target")
+    return _checked_pair(draft, target, rows=False)
 
 
 def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
@@ -58,20 +55,18 @@ def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
     Laws stand along the last axis; the leading axes must broadcast, but each array keeps its shape.
     Every row comes out bit for bit as from `as_law_pair`; a refusal names the row and the token.
     """
-    raw_draft, draft_type = _as_array(draft, "draft", rows=True)
-    raw_target, target_type = _as_array(target, "target", rows=True)
-    raw_draft, raw_target = _of_one_kind(raw_draft, draft_type, raw_target, target_type)
-    try:
-        np.broadcast_shapes(raw_draft.shape[:-1], raw_target.shape[:-1])
-    except ValueError:
-        raise InvalidDistributionError(
-            f"draft laws of shape {raw_draft.shape} and target laws of shape {raw_target.shape}; "
-            "all axes but the last must broadcast"
-        ) from None
-    return (
-        _normalise_rows(raw_draft, draft_type, "draft"),
-        _normalise_rows(raw_target, target_type, "target"),
-    )
+    return _checked_pair(draft, target, rows=True)
+
+
+def _checked_pair(draft: Any, target: Any, *, rows: bool) -> tuple[Law, Law]:
+    first, of_draft = _as_array(draft, "draft", rows=rows)
+    second, of_target = _as_array(target, "target", rows=rows)
+    broadcast_shape(first, second)
+    if is_exact(first) != is_exact(second):
+        other = of_draft if is_exact(second) else of_target
+        whole = other.startswith(("int", "uint"))
+        first, second = (_fractions(x) if whole else x.astype(np.float64) for x in (first, second))
+    return _normalise(first, of_draft, "draft"), _normalise(second, of_target, "target")
 
 
 def as_law(values: Any, name: str) -> Law:
@@ -80,12 +75,11 @@ def as_law(values: Any, name: str) -> Law:
 
 
 def to_exact(law: Law) -> Law:
-    """Return a float law as fractions, divided by their exact sum (what exact mode works on)."""
+    """Return float laws [..., n] as fractions, divided by their exact sums."""
     if is_exact(law):
         return law
     exact = _fractions(law)
-    normalised: Law = exact / exact.sum()
-    return normalised
+    return np.asarray(exact / exact.sum(axis=-1, keepdims=True))
 
 
 def total_variation(a: Law, b: Law) -> Number:
@@ -147,32 +141,26 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Law, str]:
         return array.astype(np.float64, copy=False), given
 
 
-def check_sizes(draft: Any, target: Any) -> None:
-    """Check that two laws, arrays or tensors [..., n], have equally many tokens."""
-    if draft.shape[-1] != target.shape[-1]:
+def broadcast_shape(draft: Any, target: Any) -> tuple[int, ...]:
+    """Leading shape of a pair, arrays or tensors [..., n]; refuses shapes that do not fit."""
+    first, second = tuple(draft.shape), tuple(target.shape)
+    if first[-1] != second[-1]:
         raise InvalidDistributionError(
-            f"the draft law has {draft.shape[-1]} tokens and the target law {target.shape[-1]}; "
+            f"the draft law has {first[-1]} tokens and the target law {second[-1]}; "
             "both must be laws on the same vocabulary: give absent tokens probability 0"
         )
-
-
-def _of_one_kind(draft: Law, draft_type: str, target: Law, target_type: str) -> tuple[Law, Law]:
-    """Check that the vocabularies agree, and make both laws floats or both fractions."""
-    check_sizes(draft, target)
-    if is_exact(draft) == is_exact(target):
-        return draft, target
-    other = draft_type if is_exact(target) else target_type
-    to_kind = _fractions if other.startswith(("int", "uint")) else _floats
-    return to_kind(draft), to_kind(target)
+    try:
+        return np.broadcast_shapes(first[:-1], second[:-1])
+    except ValueError:
+        raise InvalidDistributionError(
+            f"draft laws of shape {first} and target laws of shape {second}; all axes but the last "
+            "must broadcast"
+        ) from None
 
 
 def _fractions(array: Law) -> Law:
     entries = np.array([Fraction(value) for value in array.ravel().tolist()], dtype=object)
     return entries.reshape(array.shape)
-
-
-def _floats(array: Law) -> Law:
-    return array.astype(np.float64)
 
 
 def _from_objects(array: Law, name: str) -> tuple[Law, str]:
@@ -209,46 +197,38 @@ def _place(array: Law, position: int) -> tuple[str, int]:
     return f" of row {row[0] if len(row) == 1 else tuple(row)}", index
 
 
-def _normalise_rows(array: Law, given: str, name: str) -> Law:
-    """Check every row, and divide it by its sum."""
+def _normalise(array: Law, given: str, name: str) -> Law:
+    """Check the entries and the sum of each row, and divide it by its sum: [..., n] → [..., n]."""
     array = np.ascontiguousarray(array)  # NumPy then adds each row as it does a single law
+    tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
     with np.errstate(over="ignore", invalid="ignore"):
         total = array.sum(axis=-1, keepdims=True)
-        wrong = abs(total - 1) > SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
+        wrong = abs(total - 1) > tolerance  # NaN and infinity show in the sum
     valid = ~wrong & (array.min(axis=-1, keepdims=True) >= 0) & (total < np.inf)
     if not valid.all():
         first = int(valid.argmin())
         row, _ = _place(array, first * array.shape[-1])
-        _normalise(array.reshape(-1, array.shape[-1])[first], given, name, row)  # says why
+        _refuse(array.reshape(-1, array.shape[-1])[first], given, tolerance, f"{name} law{row}")
     settled = np.zeros_like(valid) if is_exact(array) else abs(total - 1) <= ROUNDING
-    law: Law = array.copy() if settled.all() else array / np.where(settled, 1, total)
-    return read_only(law)
+    return read_only(array.copy() if settled.all() else array / np.where(settled, 1, total))
 
 
-def _normalise(array: Law, given: str, name: str, row: str = "") -> Law:
-    """Check the entries and the sum, and divide by the sum."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum()
-    # one comparison each settles the usual case: NaN and infinity show in the sum
-    wrong = () if array.min() >= 0 and total < np.inf else ~((array >= 0) & (array < np.inf))
-    if np.any(wrong):  # not so where finite entries sum to infinity
-        index = int(np.flatnonzero(wrong)[0])
+def _refuse(entries: Law, given: str, tolerance: float, name: str) -> NoReturn:
+    """Say what is wrong with the entries or the sum of one row."""
+    wrong = np.flatnonzero(~((entries >= 0) & (entries < np.inf)))
+    if wrong.size:  # not so where finite entries sum to infinity
         raise InvalidDistributionError(
-            f"the {name} law{row} has {array[index]} at index {index}; every probability must be a "
+            f"the {name} has {entries[wrong[0]]} at index {wrong[0]}; every probability must be a "
             "finite number of at least 0 (if these are logits, apply a softmax first)"
         )
-    tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
+    with np.errstate(over="ignore"):
+        total = entries.sum()
     if total == 0:
         raise InvalidDistributionError(
-            f"the {name} law{row} is zero everywhere; at least one token needs a positive "
-            "probability"
+            f"the {name} is zero everywhere; at least one token needs a positive probability"
         )
-    if abs(total - 1) > tolerance:
-        raise InvalidDistributionError(
-            f"the {name} law{row} sums to {float(total):.9g}; a law given as {given} must sum to "
-            f"one within {tolerance:g}: apply a softmax if these are logits, or divide it by its "
-            "sum if that is what you mean"
-        )
-    settled = not is_exact(array) and abs(total - 1) <= ROUNDING
-    law: Law = array / (1 if settled else total)
-    return read_only(law)
+    raise InvalidDistributionError(
+        f"the {name} sums to {float(total):.9g}; a law given as {given} must sum to one within "
+        f"{tolerance:g}: apply a softmax if these are logits, or divide it by its sum if that is "
+        "what you mean"
+    )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, Number, zeros
+from otm._core.arithmetic import Frozen, Law, Number, is_exact, read_only, zeros
 from otm._core.checks import (
     Drafts,
     Uniforms,
@@ -19,6 +21,7 @@ from otm._core.checks import (
     check_uniforms,
     leading_shape,
 )
+from otm._core.distribution import as_law, to_exact
 from otm._core.sparse import Tokens, as_token_ids, places_of
 from otm._core.tensors import like
 from otm.errors import InvalidDraftsError
@@ -64,9 +67,9 @@ class DraftDistribution(Frozen, ABC):
         """Whether the probabilities are given in fractions."""
 
     @property
-    @abstractmethod
     def uniforms_per_draw(self) -> int:
-        """Number of independent uniforms in [0, 1) that one draw of k drafts takes."""
+        """Number of independent uniforms in [0, 1) that one draw takes: k unless a class differs."""
+        return self.k
 
     @cached_property
     @abstractmethod
@@ -135,13 +138,17 @@ class DraftDistribution(Frozen, ABC):
         ) / 2
         return law
 
-    @abstractmethod
     def to_exact(self) -> Self:
         """Return the same distribution in fractions."""
+        return self._with(to_exact)
 
-    @abstractmethod
     def to_floats(self) -> Self:
         """Return the same distribution in float64."""
+        return self._with(lambda probs: probs.astype(np.float64))
+
+    @abstractmethod
+    def _with(self, numbers: Callable[[Law], Law]) -> Self:
+        """Return the same distribution with its probabilities in other numbers."""
 
     @abstractmethod
     def _draw(self, uniforms: Uniforms) -> Drafts:
@@ -283,10 +290,58 @@ class DraftDistribution(Frozen, ABC):
         """
         return positions if self.tokens is None else self.tokens[positions]
 
-    def _check_tokens(self) -> None:
-        """Check the token ids that a constructor was given, and hold them."""
+
+@dataclass(frozen=True, eq=False)
+class FromProbs(DraftDistribution):
+    """Drafts drawn from the distributions of an array [..., n], held normalised and read-only."""
+
+    probs: Law
+    # [n], token ids of the entries of p, ascending; 0 to n − 1 if left out
+    tokens: Tokens | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probs", self._checked())
         if self.tokens is not None:
             object.__setattr__(self, "tokens", as_token_ids(self.tokens, self.n))
+
+    @abstractmethod
+    def _checked(self) -> Law:
+        """Check and normalise the probabilities that the constructor was given."""
+
+    @property
+    def n(self) -> int:
+        """Number of tokens."""
+        return int(self.probs.shape[-1])
+
+    @property
+    def exact(self) -> bool:
+        """Whether the probabilities are given in fractions."""
+        return is_exact(self.probs)
+
+    def _with(self, numbers: Callable[[Law], Law]) -> Self:
+        return replace(self, probs=numbers(self.probs))
+
+
+class SingleDistribution(FromProbs):
+    """Drafts drawn from one distribution p in some way, each token with p > 0 among them."""
+
+    def _checked(self) -> Law:
+        return as_law(self.probs, "draft")
+
+    @cached_property
+    def draftable(self) -> npt.NDArray[np.bool_]:
+        """Whether each token has p > 0: array [n]."""
+        return read_only(np.asarray(self.probs > 0, dtype=np.bool_))
+
+
+def independent_tuples(probs: Sequence[Law]) -> Iterator[tuple[tuple[int, ...], Number]]:
+    """All tuples of positions of independent drafts, with their probabilities."""
+    supports = [np.flatnonzero(law).tolist() for law in probs]
+    for drafts in itertools.product(*supports):
+        probability: Number = 1 + 0 * probs[0].item(0)
+        for law, token in zip(probs, drafts, strict=True):
+            probability = probability * law.item(token)
+        yield drafts, probability
 
 
 def _refuse_undrawable(drafts: Drafts, drawable: npt.NDArray[np.bool_]) -> None:

@@ -13,7 +13,7 @@ from otm._core.arithmetic import Law, Number, read_only, zeros
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import mass_beyond
 from otm._core.sampling import InverseCdf
-from otm.drafts.single import SingleDistribution
+from otm.drafts.base import SingleDistribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,8 @@ class Greedy(SingleDistribution):
         tokens = int(np.count_nonzero(self.probs))
         object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
 
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform, for the last draft."""
-        return 1
+    uniforms_per_draw = 1
+    """One uniform, for the last draft."""
 
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:

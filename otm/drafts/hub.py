@@ -12,8 +12,8 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law, Number, read_only
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import InverseCdf
+from otm.drafts.base import SingleDistribution
 from otm.drafts.greedy import Greedy
-from otm.drafts.single import SingleDistribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +59,8 @@ class HubPairs(SingleDistribution):
         super().__post_init__()
         object.__setattr__(self, "k", self.as_sets.k)
 
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform, for the pair."""
-        return 1
+    uniforms_per_draw = 1
+    """One uniform, for the pair."""
 
     @cached_property
     def as_sets(self) -> Greedy:

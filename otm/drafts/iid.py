@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import mass_beyond
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import Tokens
-from otm.drafts.single import SingleDistribution
+from otm.drafts.base import SingleDistribution, independent_tuples
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +57,6 @@ class IID(SingleDistribution):
         return drafts
 
     @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform a draft: k."""
-        return self.k
-
-    @property
     def tuple_count(self) -> int:
         """Number m^k of tuples of the m tokens with p > 0."""
         tokens = int(np.count_nonzero(self.draftable))
@@ -71,12 +65,7 @@ class IID(SingleDistribution):
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, in every order, with their probabilities."""
-        support = np.flatnonzero(self.draftable).tolist()
-        for drafts in itertools.product(support, repeat=self.k):
-            probability: Number = 1 + 0 * self.probs.item(0)
-            for token in drafts:
-                probability = probability * self.probs.item(token)
-            yield drafts, probability
+        return independent_tuples([self.probs] * self.k)
 
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
         """Probability 1 − p(H)^k that the first tokens H of an order do not hold all drafts."""

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, zeros
 from otm._core.checks import Drafts, Uniforms
-from otm._core.distribution import as_law, as_law_pair, mass_beyond, to_exact
+from otm._core.distribution import as_law, as_law_pair, mass_beyond
 from otm._core.sampling import InverseCdf
-from otm._core.sparse import Tokens
-from otm.drafts.base import DraftDistribution
+from otm.drafts.base import FromProbs, independent_tuples
 from otm.errors import InvalidDistributionError
 
 
 @dataclass(frozen=True, eq=False)
-class Independent(DraftDistribution):
+class Independent(FromProbs):
     """k independent drafts, the i-th with a distribution p_i of its own.
 
     Parameters
@@ -52,32 +50,13 @@ class Independent(DraftDistribution):
     array([1, 0])
     """
 
-    probs: Law
-    tokens: Tokens | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "probs", read_only(_as_rows(self.probs)))
-        self._check_tokens()
+    def _checked(self) -> Law:
+        return read_only(_as_rows(self.probs))
 
     @property
     def k(self) -> int:  # type: ignore[override]
         """Number of drafts."""
         return len(self.probs)
-
-    @property
-    def n(self) -> int:
-        """Number of tokens."""
-        return int(self.probs.shape[1])
-
-    @property
-    def exact(self) -> bool:
-        """Whether the probabilities are given in fractions."""
-        return is_exact(self.probs)
-
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform a draft: k."""
-        return self.k
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
@@ -91,12 +70,7 @@ class Independent(DraftDistribution):
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, with their probabilities."""
-        supports = [np.flatnonzero(law).tolist() for law in self.probs]
-        for drafts in itertools.product(*supports):
-            probability: Number = 1 + 0 * self.probs.item(0)
-            for law, token in zip(self.probs, drafts, strict=True):
-                probability = probability * law.item(token)
-            yield drafts, probability
+        return independent_tuples(self.probs)
 
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
         """Probability 1 − Π p_i(H) that the first tokens H of an order do not hold all drafts."""
@@ -112,7 +86,7 @@ class Independent(DraftDistribution):
         after it in the tuple do not stand behind it in the order.
         """
         masses = self.probs[:, order]
-        below = np.array([running_sum(law, from_zero=True) for law in masses])
+        below = running_sum(masses, from_zero=True)
         not_behind = np.ones_like(below[:, 1:])  # the product over the drafts after i
         for i in range(self.k - 1, 0, -1):
             not_behind[i - 1] = not_behind[i] * below[i, 1:]
@@ -128,14 +102,6 @@ class Independent(DraftDistribution):
 
     def __str__(self) -> str:
         return f"{self.k} independent, of different distributions"
-
-    def to_exact(self) -> Self:
-        """Return the same distributions in fractions."""
-        return replace(self, probs=np.array([to_exact(law) for law in self.probs]))
-
-    def to_floats(self) -> Self:
-        """Return the same distributions in float64."""
-        return replace(self, probs=self.probs.astype(np.float64))
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         possible = self.probs[range(self.k), drafts] > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, scatter_sum, zeros
-from otm._core.checks import Drafts, Uniforms, as_drafts
-from otm._core.distribution import as_law, to_exact
+from otm._core.checks import Drafts, Uniforms, as_array, as_drafts
+from otm._core.distribution import as_law
 from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import Tokens, as_token_ids, places_of
-from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.drafts.base import DraftDistribution
 from otm.errors import (
@@ -83,10 +82,8 @@ class Joint(DraftDistribution):
     ) -> None:
         try:
             pairs = list(table.items() if isinstance(table, Mapping) else table)
-            tuples, weights = (
-                [tuple(drafts) for drafts, _ in pairs],
-                [weight for _, weight in pairs],
-            )
+            tuples = [tuple(drafts) for drafts, _ in pairs]
+            weights = [weight for _, weight in pairs]
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"the table does not hold pairs of a tuple of drafts and a probability ({error}); "
@@ -124,10 +121,8 @@ class Joint(DraftDistribution):
         self._hold(drafts[possible], law[possible], size, tokens)
 
     def _hold(self, rows: Drafts, probabilities: Law, n: int, tokens: Tokens | None) -> None:
-        object.__setattr__(self, "rows", read_only(rows))
-        object.__setattr__(self, "probabilities", read_only(probabilities))
-        object.__setattr__(self, "_n", n)
-        object.__setattr__(self, "tokens", tokens)
+        held = {"rows": read_only(rows), "probabilities": read_only(probabilities)}
+        self.__dict__.update(held, _n=n, tokens=tokens)
 
     @classmethod
     def from_array(cls, array: npt.ArrayLike) -> Self:
@@ -153,12 +148,7 @@ class Joint(DraftDistribution):
         >>> list(Joint.from_array([[0.0, 0.5], [0.5, 0.0]]).tuples())
         [((0, 1), 0.5), ((1, 0), 0.5)]
         """
-        try:
-            given = np.asarray(to_host(array))
-        except Exception as error:  # whatever a foreign object raises when asked for its entries
-            raise InvalidDistributionError(
-                f"the joint draft law is not array-like ({error})"
-            ) from error
+        given = as_array(array, "the joint draft probabilities", InvalidDistributionError)
         if given.ndim == 0 or len(set(given.shape)) > 1 or given.size == 0:
             raise InvalidDistributionError(
                 f"the joint draft law has shape {given.shape}; give an array with one axis of "
@@ -185,10 +175,8 @@ class Joint(DraftDistribution):
         """Whether the probabilities are given in fractions."""
         return is_exact(self.probabilities)
 
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform, for the tuple."""
-        return 1
+    uniforms_per_draw = 1
+    """One uniform, for the tuple."""
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
@@ -224,18 +212,9 @@ class Joint(DraftDistribution):
     def __str__(self) -> str:
         return f"{self.k} of a joint distribution"
 
-    def to_exact(self) -> Self:
-        """Return the same distribution in fractions."""
-        return self._with(to_exact(self.probabilities))
-
-    def to_floats(self) -> Self:
-        """Return the same distribution in float64."""
-        return self._with(self.probabilities.astype(np.float64))
-
-    def _with(self, probabilities: Law) -> Self:
-        """Return the same rows in other numbers."""
+    def _with(self, numbers: Callable[[Law], Law]) -> Self:
         joint = object.__new__(type(self))
-        joint._hold(self.rows, probabilities, self.n, self.tokens)
+        joint._hold(self.rows, numbers(self.probabilities), self.n, self.tokens)
         return joint
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, read_only, running_sum
 from otm._core.checks import Drafts, Uniforms, as_draft_count
+from otm.drafts.base import SingleDistribution
 from otm.drafts.joint import Joint
-from otm.drafts.single import SingleDistribution
 from otm.drafts.successive_sampling import missed_by_first_rings
 from otm.errors import ProblemTooLargeError
 
@@ -69,11 +69,6 @@ class WithoutReplacement(SingleDistribution):
         super().__post_init__()
         tokens = int(np.count_nonzero(self.probs))
         object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
-
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform a draft: k."""
-        return self.k
 
     @property
     def tuple_count(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import SUM_BLOCK, Law, at_least_once, is_exact, zeros
+from otm._core.arithmetic import Law, at_least_once, is_exact, running_sum
 from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_law_rows
 from otm.errors import InvalidDistributionError
@@ -118,8 +118,8 @@ def _along_ratio(draft: Law, target: Law) -> tuple[Law, Law]:
         order = np.argsort(target / draft, axis=-1)
     if len(order) > 1:
         order += np.arange(0, draft.size, draft.shape[1])[:, None]
-    from_above = _running_sums(np.take(draft, order[:, ::-1]))
-    return _running_sums(np.take(target, order)), from_above[:, ::-1]
+    from_above = running_sum(np.take(draft, order[:, ::-1]), from_zero=True)
+    return running_sum(np.take(target, order), from_zero=True), from_above[:, ::-1]
 
 
 def _scan(target_below: Law, draft_above: Law, k: Counts) -> tuple[Law, Counts]:
@@ -150,21 +150,3 @@ def _at_least_once(mass: Law, k: Counts) -> Law:
         hit = hit * (2 - hit)
         hit = hit + (1 - hit) * mass * (k >> place & 1)
     return hit
-
-
-def _running_sums(terms: Law) -> Law:
-    """`running_sum` from zero along each row: [R, m] → [R, m + 1]."""
-    rows, m = terms.shape
-    sums = np.empty((rows, m + 1), dtype=terms.dtype)
-    sums[:, :1] = zeros(1, terms)
-    if is_exact(terms) or m <= SUM_BLOCK:
-        np.cumsum(terms, axis=1, out=sums[:, 1:])
-        return sums
-    whole = m - m % SUM_BLOCK
-    blocks, rest = sums[:, 1 : whole + 1].reshape(rows, -1, SUM_BLOCK), sums[:, whole + 1 :]
-    np.cumsum(terms[:, :whole].reshape(blocks.shape), axis=2, out=blocks)
-    np.cumsum(terms[:, whole:], axis=1, out=rest)
-    totals = np.cumsum(blocks[:, :, -1], axis=1)
-    blocks[:, 1:] += totals[:, :-1, None]
-    rest += totals[:, -1:]
-    return sums

@@ -28,13 +28,13 @@ from functools import cache
 from typing import Any
 
 from otm._core.arithmetic import SUM_BLOCK
-from otm._core.checks import as_draft_counts
+from otm._core.checks import as_draft_counts, broadcast_counts
 from otm._core.distribution import (
     DEFAULT_SUM_TOLERANCE,
     ROUNDING,
     SUM_TOLERANCE,
     as_law_rows,
-    check_sizes,
+    broadcast_shape,
 )
 from otm._core.optional import require
 from otm.errors import (
@@ -56,7 +56,8 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
     torch = require("torch")
     _check_tensors(torch, draft, target)
     counts = _counts(torch, k, draft.device, validate)
-    laws, shape = _shapes(torch, draft, target, counts)
+    laws = broadcast_shape(draft, target)
+    shape = broadcast_counts(laws, counts)
     if validate and not _are_laws(torch, draft, target):
         as_law_rows(draft, target)  # says which row, unless the sum was at the very tolerance
 
@@ -173,7 +174,6 @@ def _check_tensors(torch: Any, draft: Any, target: Any) -> None:
         raise InvalidDistributionError(
             f"the draft law is on {draft.device} and the target law on {target.device}; move one"
         )
-    check_sizes(draft, target)
 
 
 def _are_laws(torch: Any, draft: Any, target: Any) -> bool:
@@ -201,20 +201,3 @@ def _counts(torch: Any, k: Any, device: Any, validate: bool) -> Any:
     if validate:
         as_draft_counts(k.detach().cpu().numpy())
     return k.to(device, torch.int64)
-
-
-def _shapes(torch: Any, draft: Any, target: Any, k: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Leading shape of the laws, and of the result."""
-    try:
-        laws = tuple(torch.broadcast_shapes(draft.shape[:-1], target.shape[:-1]))
-    except RuntimeError:
-        raise InvalidDistributionError(
-            f"draft laws of shape {tuple(draft.shape)} and target laws of shape "
-            f"{tuple(target.shape)}; all axes but the last must broadcast"
-        ) from None
-    try:
-        return laws, tuple(torch.broadcast_shapes(laws, k.shape))
-    except RuntimeError:
-        raise InvalidDraftCountError(
-            f"k of shape {tuple(k.shape)} for laws of leading shape {laws}; they must broadcast"
-        ) from None

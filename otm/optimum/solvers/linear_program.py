@@ -221,9 +221,8 @@ def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
     """
     support = np.flatnonzero(problem.draft)  # a token with p = 0 would only add q to the cut
     order = support[np.argsort(-token_duals[support], kind="stable")]
-    nothing = 0 * problem.draft[:1]
-    target_inside = np.concatenate([nothing, running_sum(problem.target[order])])
-    draft_outside = np.concatenate([nothing, running_sum(problem.draft[order[::-1]])])[::-1]
+    target_inside = running_sum(problem.target[order], from_zero=True)
+    draft_outside = running_sum(problem.draft[order[::-1]], from_zero=True)[::-1]
     values = target_inside + at_least_once(draft_outside, problem.k)
     prices = token_duals[order]
     steps = np.flatnonzero(np.concatenate([[True], prices[1:] != prices[:-1], [True]]))
