@@ -22,6 +22,9 @@ Number: TypeAlias = float | Fraction
 
 _T = TypeVar("_T")
 
+TINY = 2.0**-1000
+"""More than all that can get lost below the smallest normal float, where errors are absolute."""
+
 SUM_BLOCK = 512
 """Terms that `running_sum` adds in one run; its rounding error grows with this, not with n."""
 
@@ -42,6 +45,14 @@ def as_fraction(value: Any) -> Fraction:
     if isinstance(value, numbers.Rational):
         return Fraction(int(value.numerator), int(value.denominator))
     return Fraction(value.item() if isinstance(value, np.generic) else value)
+
+
+def as_fractions(values: Any) -> Law:
+    """Turn an array of numbers into fractions, as `as_fraction` does."""
+    array = np.asarray(values)
+    fractions = np.empty(array.size, dtype=object)
+    fractions[:] = [as_fraction(value) for value in array.flat]
+    return fractions.reshape(array.shape)
 
 
 def at_most_one(probability: Any) -> Number:

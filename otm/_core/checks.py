@@ -81,7 +81,8 @@ def broadcast_counts(shape: tuple[int, ...], counts: Any) -> tuple[int, ...]:
         return np.broadcast_shapes(shape, tuple(counts.shape))
     except ValueError:
         raise InvalidDraftCountError(
-            f"k of shape {tuple(counts.shape)} for laws of leading shape {shape}; they must broadcast"
+            f"k of shape {tuple(counts.shape)} for laws of leading shape {shape}; they must "
+            "broadcast"
         ) from None
 
 

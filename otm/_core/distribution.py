@@ -17,6 +17,7 @@ from otm._core.arithmetic import (
     Law,
     Number,
     as_fraction,
+    as_fractions,
     as_number,
     is_exact,
     read_only,
@@ -65,7 +66,9 @@ def _checked_pair(draft: Any, target: Any, *, rows: bool) -> tuple[Law, Law]:
     if is_exact(first) != is_exact(second):
         other = of_draft if is_exact(second) else of_target
         whole = other.startswith(("int", "uint"))
-        first, second = (_fractions(x) if whole else x.astype(np.float64) for x in (first, second))
+        first, second = (
+            as_fractions(x) if whole else x.astype(np.float64) for x in (first, second)
+        )
     return _normalise(first, of_draft, "draft"), _normalise(second, of_target, "target")
 
 
@@ -78,7 +81,7 @@ def to_exact(law: Law) -> Law:
     """Return float laws [..., n] as fractions, divided by their exact sums."""
     if is_exact(law):
         return law
-    exact = _fractions(law)
+    exact = as_fractions(law)
     return np.asarray(exact / exact.sum(axis=-1, keepdims=True))
 
 
@@ -96,8 +99,7 @@ def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
     outside[order] = False
     masses = np.append(law[order], law[outside].sum() + zeros(1, law))
     # summed from the end, so that small masses keep their digits
-    beyond: Law = np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, law))
-    return beyond
+    return np.asarray(np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, law)))
 
 
 def residual_weights(target: Law, accepted: Law) -> Law:
@@ -156,11 +158,6 @@ def broadcast_shape(draft: Any, target: Any) -> tuple[int, ...]:
             f"draft laws of shape {first} and target laws of shape {second}; all axes but the last "
             "must broadcast"
         ) from None
-
-
-def _fractions(array: Law) -> Law:
-    entries = np.array([Fraction(value) for value in array.ravel().tolist()], dtype=object)
-    return entries.reshape(array.shape)
 
 
 def _from_objects(array: Law, name: str) -> tuple[Law, str]:

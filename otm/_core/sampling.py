@@ -32,15 +32,13 @@ class InverseCdf(Frozen):
         """Token drawn by each uniform in [0, 1); the shape is kept."""
         found = np.searchsorted(self.cumulative, uniforms * self.cumulative[-1], side="right")
         # u · total can round up to the total itself
-        tokens: npt.NDArray[np.int64] = self.tokens[np.minimum(found, self.tokens.size - 1)]
-        return tokens
+        return np.asarray(self.tokens[np.minimum(found, self.tokens.size - 1)])
 
     def law(self, n: int) -> Law:
         """Law of the token drawn, on a vocabulary of n tokens, integrated from what is stored."""
         weights = zeros(n, self.cumulative)
         weights[self.tokens] = np.diff(self.cumulative, prepend=self.cumulative[:1] * 0)
-        law: Law = weights / self.cumulative[-1]
-        return law
+        return np.asarray(weights / self.cumulative[-1])
 
 
 def locate_in_rows(weights: Law, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -54,5 +52,4 @@ def locate_in_rows(weights: Law, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.i
     found = (cumulative <= points[:, None]).sum(axis=1).astype(np.int64)
     # u · total can round up to the total itself
     last = weights.shape[1] - 1 - (weights[:, ::-1] > 0).argmax(axis=1)
-    tokens: npt.NDArray[np.int64] = np.minimum(found, last)
-    return tokens
+    return np.asarray(np.minimum(found, last))

@@ -58,10 +58,8 @@ class GreedyRule(ResidualPlan):
         """The most likely tokens, and one random draft from the rest."""
         return self.problem.drafts_as(Greedy, self.problem.k)
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One coin for the last draft, one uniform for the residual: 2."""
-        return 2
+    uniforms_per_selection = 2
+    """One coin for the last draft, one uniform for the residual: 2."""
 
     @cached_property
     def accept_probability(self) -> Law:

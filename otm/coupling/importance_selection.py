@@ -12,7 +12,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Law,
     Number,
-    as_fraction,
+    as_fractions,
     as_number,
     at_least_once,
     at_most_one,
@@ -108,10 +108,8 @@ class ImportanceSelection(ResidualPlan):
         self._check_problem()
         object.__setattr__(self, "weights", read_only(_checked(self.problem, self.weights)))
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform for the choice of a draft, one coin, one for the residual: 3."""
-        return 3
+    uniforms_per_selection = 3
+    """One uniform for the choice of a draft, one coin, one for the residual: 3."""
 
     @cached_property
     def selected_distribution(self) -> Law:
@@ -150,14 +148,12 @@ class ImportanceSelection(ResidualPlan):
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Law:
         shares = self._shares(drafts)
-        law: Law = shares / shares.sum(axis=1, keepdims=True) * self.accept_probability[drafts]
-        return law
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True) * self.accept_probability[drafts])
 
     def _shares(self, drafts: Drafts) -> Law:
         """Weights of the drafts, all one where all are zero: [B, k] → [B, k]."""
         weights = self.weights[drafts]
-        shares: Law = weights + (weights == 0).all(axis=1, keepdims=True)
-        return shares
+        return np.asarray(weights + (weights == 0).all(axis=1, keepdims=True))
 
     # Exact: sums over multisets
 
@@ -274,13 +270,7 @@ def _checked(problem: Problem, weights: Any) -> Law:
 def _as_weights(problem: Problem, weights: Any) -> Law:
     """Check weights that were given: finite numbers of at least zero, one a token."""
     try:
-        given: Law = np.asarray(weights)
-        if problem.exact:
-            fractions = np.empty(given.shape, dtype=object)
-            fractions.ravel()[:] = [as_fraction(value) for value in given.ravel()]
-            given = fractions
-        else:
-            given = given.astype(np.float64)
+        given = as_fractions(weights) if problem.exact else np.asarray(weights).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidParameterError(
             f"the weights are not an array of numbers ({error}); give one a token"

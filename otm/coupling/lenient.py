@@ -242,10 +242,8 @@ class ArgmaxLenientPlan(SequentialPlan):
         self._check_problem()
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
 
-    @property
-    def lossless(self) -> bool:
-        """Not for the target law as it is given, before taking its argmax."""
-        return False
+    lossless = False
+    """Not for the target law as it is given, before taking its argmax."""
 
     @cached_property
     def accept_probability(self) -> Law:

@@ -69,10 +69,8 @@ class ListCoupling(TransportPlan):
     (Fraction(21, 32), Fraction(5, 8))
     """
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform, for Y given the drafts."""
-        return 1
+    uniforms_per_selection = 1
+    """One uniform, for Y given the drafts."""
 
     @cached_property
     def acceptance(self) -> Number:
@@ -115,13 +113,11 @@ class ListCoupling(TransportPlan):
             In exact mode, if there are too many terms.
         """
         if isinstance(self._clocks, FloatClocks):
-            summed: Law = self._on_vocabulary(self._clocks.output_distribution()[None])[0]
-            return summed
+            return np.asarray(self._on_vocabulary(self._clocks.output_distribution()[None])[0])
         support = np.flatnonzero(self.problem.draft)
         sets = support[multisets(support.size, self.problem.k)]
         probability = multiset_probabilities(self.problem.draft, sets)
-        law: Law = probability @ self._output_given(sets)
-        return law
+        return np.asarray(probability @ self._output_given(sets))
 
     def couple(self, uniforms: npt.ArrayLike) -> tuple[Drafts, npt.NDArray[np.int64]]:
         """Draw the drafts and the output from the same clocks; in floats, whatever the laws.
@@ -204,5 +200,4 @@ def _first_ring(clocks: npt.NDArray[np.float64], law: Law) -> npt.NDArray[np.int
     rings = np.broadcast_to(speed > 0, clocks.shape)
     with np.errstate(over="ignore"):  # to infinity: then only the other clocks ring
         times = np.divide(clocks, speed, out=never, where=rings)
-    token: npt.NDArray[np.int64] = times.argmin(axis=-1)
-    return token
+    return np.asarray(times.argmin(axis=-1))

@@ -47,10 +47,8 @@ class NaiveTargetSampling(TransportPlan):
     (0, -1)
     """
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform, for the draw from the target."""
-        return 1
+    uniforms_per_selection = 1
+    """One uniform, for the draw from the target."""
 
     @property
     def acceptance(self) -> Number:

@@ -116,5 +116,4 @@ class OptimalPlan(ResidualPlan):
             winning_probabilities([self.slots.slot_law(rank) for rank in row])
             for row in self._rank[drafts]
         ]
-        law: Law = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
-        return law
+        return np.asarray(np.reshape(winning, drafts.shape) * self.accept_probability[drafts])

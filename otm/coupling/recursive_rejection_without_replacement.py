@@ -202,8 +202,7 @@ def _next_target(target: Law, draft: Law) -> Law:
     left = np.maximum(target - draft, zeros(1, target))
     total = left.sum(axis=-1, keepdims=True)
     none = total == 0
-    following: Law = np.where(none, target, left / (total + none))
-    return following
+    return np.asarray(np.where(none, target, left / (total + none)))
 
 
 def _without(draft: Law, token: np.int64) -> Law:
@@ -224,8 +223,7 @@ def _output(target: Law, draft: Law, k: int) -> Law:
     rejected = law - taken
     following = _next_target(target, law)
     if k == 1:
-        last: Law = taken + rejected.sum() * following
-        return last
+        return np.asarray(taken + rejected.sum() * following)
     for token in rejected.nonzero()[0]:
         taken = taken + rejected[token] * _output(following, _without(draft, token), k - 1)
     return taken
@@ -261,5 +259,4 @@ def _last(target: Law, draft: Law, rejected: npt.NDArray[np.int64]) -> Law:
     others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]
     caps = 1 / (others[rejected] * scale)
     below = np.searchsorted(order.ratio, caps, side="right")
-    law: Law = order.target_below[below] + caps * order.draft_above[below]
-    return law
+    return np.asarray(order.target_below[below] + caps * order.draft_above[below])

@@ -98,8 +98,7 @@ class ResidualPlan(TransportPlan):
     def _complete(self, accepted: Law) -> Law:
         """Add the residual law to sub-laws [..., n] of accepted tokens."""
         rejected = 1 - accepted.sum(axis=-1, keepdims=True)
-        law: Law = accepted + rejected * self.residual.law(self.problem.n)
-        return law
+        return np.asarray(accepted + rejected * self.residual.law(self.problem.n))
 
 
 def acceptance_ratio(wanted: Law, offered: Law) -> Law:

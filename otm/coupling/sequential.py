@@ -43,8 +43,7 @@ class SequentialPlan(ResidualPlan):
         passes = self._pass_probability(drafts)
         reached = np.ones_like(passes)
         reached[:, 1:] = np.cumprod(1 - passes[:, :-1], axis=1)
-        law: Law = passes * reached
-        return law
+        return np.asarray(passes * reached)
 
 
 @dataclass(frozen=True, eq=False)

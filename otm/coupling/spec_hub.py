@@ -73,10 +73,8 @@ class SpecHub(ResidualPlan):
         """Pairs of the hub and another token, in either order."""
         return self.problem.drafts_as(HubPairs)
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One coin for the draft that is not the hub, one uniform for the residual: 2."""
-        return 2
+    uniforms_per_selection = 2
+    """One coin for the draft that is not the hub, one uniform for the residual: 2."""
 
     @cached_property
     def _accept_by_position(self) -> tuple[Law, Law]:
@@ -123,5 +121,4 @@ class SpecHub(ResidualPlan):
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Law:
         columns = zip(self._accept_by_position, drafts.T, strict=False)  # the hub may be alone
-        law: Law = np.column_stack([accept[tokens] for accept, tokens in columns])
-        return law
+        return np.asarray(np.column_stack([accept[tokens] for accept, tokens in columns]))

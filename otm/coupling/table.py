@@ -14,7 +14,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Law,
     Number,
-    as_fraction,
+    as_fractions,
     as_number,
     at_most_one,
     read_only,
@@ -172,11 +172,8 @@ class TablePlan(ResidualPlan):
         problem = solution.program.problem
         accept: Law = solution.acceptance_table()
         if problem.exact:  # rounded quotients may sum to a little more than one
-            fractions = np.array([Fraction(value) for value in accept.flat], dtype=object)
-            accept = fractions.reshape(accept.shape)
-            sums = accept.sum(axis=1, keepdims=True)
-            sums[sums < 1] = Fraction(1)
-            accept = accept / sums
+            accept = as_fractions(accept)
+            accept = accept / np.maximum(accept.sum(axis=1, keepdims=True), Fraction(1))
         return cls(problem, accept)
 
     @classmethod
@@ -223,10 +220,8 @@ class TablePlan(ResidualPlan):
         """Those of the problem, whatever their joint distribution."""
         return self.problem.drafts
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform for the accepted draft, one for the residual."""
-        return 2
+    uniforms_per_selection = 2
+    """One uniform for the accepted draft, one for the residual."""
 
     @cached_property
     def accepted_mass(self) -> Law:
@@ -324,12 +319,7 @@ def _checked(problem: Problem, accept: Any) -> Law:
     rows = multiset_count(m, problem.k) if problem.iid else problem.drafts.tuple_count
     shape = (rows, problem.k)
     try:
-        table: Law = np.asarray(accept)
-        if problem.exact:
-            fractions = [as_fraction(value) for value in table.flat]
-            table = np.array(fractions, dtype=object).reshape(table.shape)
-        else:
-            table = table.astype(np.float64)
+        table = as_fractions(accept) if problem.exact else np.asarray(accept).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidParameterError(
             f"the table is not an array of probabilities ({error}); give one of shape {shape}"

@@ -84,15 +84,11 @@ class TypicalAcceptance(ResidualPlan):
             object.__setattr__(self, name, value)
         check_name("fallback", self.otherwise, ("argmax", "target"))
 
-    @property
-    def lossless(self) -> bool:
-        """False: likely drafts are accepted more often than the target law has them."""
-        return False
+    lossless = False
+    """False: likely drafts are accepted more often than the target law has them."""
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform, for the draw from the target; the test takes none."""
-        return 1
+    uniforms_per_selection = 1
+    """One uniform, for the draw from the target; the test takes none."""
 
     @cached_property
     def threshold(self) -> Number:

@@ -22,9 +22,10 @@ from otm._core.checks import (
     leading_shape,
 )
 from otm._core.distribution import as_law, to_exact
-from otm._core.sparse import Tokens, as_token_ids, places_of
+from otm._core.numbers import as_integer
+from otm._core.sparse import SparseProbs, Tokens, as_token_ids, places_of
 from otm._core.tensors import like
-from otm.errors import InvalidDraftsError
+from otm.errors import InvalidDistributionError, InvalidDraftsError
 
 NEVER_DRAWN = (
     "has probability 0 under the draft law, so it cannot have been drawn from it; pass the law "
@@ -68,7 +69,7 @@ class DraftDistribution(Frozen, ABC):
 
     @property
     def uniforms_per_draw(self) -> int:
-        """Number of independent uniforms in [0, 1) that one draw takes: k unless a class differs."""
+        """Number of independent uniforms in [0, 1) that one draw takes: k in general."""
         return self.k
 
     @cached_property
@@ -124,8 +125,7 @@ class DraftDistribution(Frozen, ABC):
             For each of them, the probability that it is a draft and all others stand before it.
         """
         missed = self.missed(order)
-        last: Law = np.maximum(missed[:-1] - missed[1:], zeros(1, missed))
-        return last
+        return np.asarray(np.maximum(missed[:-1] - missed[1:], zeros(1, missed)))
 
     def distribution_of_one(self) -> Law:
         """Law of one draft, picked without looking at the target: array [n].
@@ -201,7 +201,7 @@ class DraftDistribution(Frozen, ABC):
         Raises
         ------
         InvalidParameterError
-            If `rng` is no generator.
+            If `rng` is no generator, or a size no integer of at least 0.
 
         Examples
         --------
@@ -211,7 +211,8 @@ class DraftDistribution(Frozen, ABC):
         (10, 2)
         """
         check_generator(rng)
-        leading = size if isinstance(size, tuple) else (size,)
+        sizes = size if isinstance(size, tuple) else (size,)
+        leading = (as_integer(axis, "size", 0) for axis in sizes)
         return self.draw(rng.random((*leading, self.uniforms_per_draw)))
 
     def check(self, drafts: npt.ArrayLike) -> Drafts:
@@ -326,6 +327,11 @@ class SingleDistribution(FromProbs):
     """Drafts drawn from one distribution p in some way, each token with p > 0 among them."""
 
     def _checked(self) -> Law:
+        if isinstance(self.probs, SparseProbs):
+            raise InvalidDistributionError(
+                f"{type(self).__name__} was given a SparseProbs; give its probabilities, and its "
+                "token ids by keyword: probs.probabilities, …, tokens=probs.tokens"
+            )
         return as_law(self.probs, "draft")
 
     @cached_property

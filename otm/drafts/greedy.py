@@ -99,8 +99,7 @@ class Greedy(SingleDistribution):
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         in_order = (drafts[..., :-1] == self.sure).all(axis=-1)
-        together: npt.NDArray[np.bool_] = in_order & (self.last[drafts[..., -1]] > 0)
-        return together
+        return np.asarray(in_order & (self.last[drafts[..., -1]] > 0))
 
     def _draw(self, uniforms: Uniforms) -> Drafts:
         sure = np.broadcast_to(self.sure, (len(uniforms), self.k - 1))

@@ -143,5 +143,4 @@ def _filled(law: TopList, start: Counts, width: Counts) -> Law:
     kind = law.masses.dtype  # whole numbers as floats, or as Python's own beside fractions
     cap, rest = np.asarray(law.cap), np.asarray(law.rest)
     most = np.minimum(rest - cap * start.astype(kind), cap * width.astype(kind))
-    filled: Law = np.maximum(most, 0 * cap)
-    return filled
+    return np.asarray(np.maximum(most, 0 * cap))

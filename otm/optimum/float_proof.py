@@ -14,12 +14,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import at_least_once, running_sum, sum_error
+from otm._core.arithmetic import TINY, at_least_once, running_sum, sum_error
 from otm._core.ratio_order import RatioOrder
 from otm.problem import Problem
-
-TINY = 2.0**-1000
-"""More than all that can get lost below the smallest normal float, where errors are absolute."""
 
 
 def relative_error(problem: Problem) -> float:

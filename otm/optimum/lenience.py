@@ -137,8 +137,7 @@ def closest_ratio(problem: Problem, lenience: Number) -> Law:
     share = (value - low) / (high - low) if high > low else 1  # rounding aside, in [0, 1]
     bound = start + (stop - start) * max(0, min(share, 1))
     raised = np.maximum(np.minimum(order.ratio, np.asarray(cap)), np.asarray(bound))
-    ratio: Law = np.minimum(largest, raised)
-    return ratio
+    return np.asarray(np.minimum(largest, raised))
 
 
 def acceptance_at_distance(problem: Problem, distance: Number) -> Number:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, running_sum, sum_error
+from otm._core.arithmetic import TINY, Law, running_sum, sum_error
 from otm._core.interval import Interval
 from otm._core.numbers import as_positive, as_real
 from otm.drafts.base import DraftDistribution
@@ -32,9 +32,6 @@ ITERATIONS = 300
 
 TOLERANCE = 1e-6
 """Gap between the bounds at which to stop by default."""
-
-TINY = 2.0**-1000
-"""More than all that can get lost below the smallest normal float, where errors are absolute."""
 
 SMALLEST_WEIGHT = 2.0**-900
 """Shortfalls are divided by no less than this, so that no square of one overflows."""

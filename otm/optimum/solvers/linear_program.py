@@ -232,5 +232,4 @@ def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
 
 def _has_variable(sets: Multisets, live: int) -> npt.NDArray[np.bool_]:
     """Where a set has a variable: the first column of each token that can be output."""
-    mask: npt.NDArray[np.bool_] = first_occurrences(sets) & (sets < live)
-    return mask
+    return np.asarray(first_occurrences(sets) & (sets < live))
