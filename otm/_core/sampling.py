@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,12 @@ class InverseCdf(Frozen):
         weights = zeros(n, self.cumulative)
         weights[self.tokens] = np.diff(self.cumulative, prepend=self.cumulative[:1] * 0)
         return np.asarray(weights / self.cumulative[-1])
+
+
+def chunks(count: int, width: int, entries: int) -> Iterator[slice]:
+    """Slices of `count` rows of this width, with at most so many entries each, a row at least."""
+    step = max(1, entries // max(width, 1))
+    return (slice(start, start + step) for start in range(0, count, step))
 
 
 def locate_in_rows(weights: Law, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

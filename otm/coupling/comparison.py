@@ -10,7 +10,7 @@ from typing import Any
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
 from otm._core.numbers import check_name
-from otm._core.text import text_table
+from otm._core.text import html_table, text_table
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
@@ -97,14 +97,7 @@ class Comparison:
         return f"{first}\n{text_table(heading, rows)}"
 
     def _repr_html_(self) -> str:
-        import html
-
-        rows = "".join(
-            "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(c)}</td>" for c in row)
-            + "</tr>"
-            for row in self._table
-        )  # fmt: skip
-        return f"<table>{rows}</table>"
+        return html_table(self._table)
 
 
 def compare(

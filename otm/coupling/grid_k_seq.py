@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from otm._core.arithmetic import Law, read_only
-from otm.coupling.residual import acceptance_ratio
-from otm.coupling.sequential import TokenwisePlan
+from otm.coupling.residual import TokenwisePlan, acceptance_ratio
 from otm.kernels.numpy.k_seq import Split, find_split
 
 

@@ -148,7 +148,9 @@ class ImportanceSelection(ResidualPlan):
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Law:
         shares = self._shares(drafts)
-        return np.asarray(shares / shares.sum(axis=1, keepdims=True) * self.accept_probability[drafts])
+        return np.asarray(
+            shares / shares.sum(axis=1, keepdims=True) * self.accept_probability[drafts]
+        )
 
     def _shares(self, drafts: Drafts) -> Law:
         """Weights of the drafts, all one where all are zero: [B, k] → [B, k]."""

@@ -8,8 +8,7 @@ from functools import cached_property
 
 from otm._core.arithmetic import Law, Number, read_only
 from otm._core.numbers import as_parameter
-from otm.coupling.residual import acceptance_ratio
-from otm.coupling.sequential import TokenwisePlan
+from otm.coupling.residual import TokenwisePlan, acceptance_ratio
 from otm.errors import InvalidParameterError
 from otm.optimum.division_factor import excess, optimal_division_factor
 

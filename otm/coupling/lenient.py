@@ -14,13 +14,12 @@ from typing import Literal
 import numpy as np
 
 from otm._core.arithmetic import Law, Number, as_number, is_exact, read_only, running_sum, zeros
-from otm._core.checks import Drafts
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
 from otm._core.sampling import InverseCdf
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
-from otm.coupling.sequential import SequentialPlan, first_pass_factor
+from otm.coupling.residual import TokenwisePlan, surely
 from otm.coupling.swaps import raise_to_one
 from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
 
@@ -202,7 +201,7 @@ class LenientPlan(OptimalPlan):
 
 
 @dataclass(frozen=True, eq=False)
-class ArgmaxLenientPlan(SequentialPlan):
+class ArgmaxLenientPlan(TokenwisePlan):
     """Lenience for greedy decoding: accept the first draft x with q(x) ≥ l · max q.
 
     Where no draft passes the output is the likeliest token, so that at l = 1 (and no ties) the
@@ -254,17 +253,6 @@ class ArgmaxLenientPlan(SequentialPlan):
         return read_only(ones)
 
     @cached_property
-    def accepted_mass(self) -> Law:
-        """Mass of each token output as an accepted draft: array [n]."""
-        one_draft = self.problem.draft * self.accept_probability
-        return read_only(one_draft * first_pass_factor(one_draft.sum(), self.problem.k))
-
-    @cached_property
     def residual(self) -> InverseCdf:
         """The likeliest token of the target law, the first of them where there are ties."""
-        weights = zeros(self.problem.n, self.problem.draft)
-        weights[self.problem.target.argmax()] += 1
-        return InverseCdf.from_weights(weights)
-
-    def _pass_probability(self, drafts: Drafts) -> Law:
-        return self.accept_probability[drafts]
+        return surely(int(self.problem.target.argmax()), self.problem.target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +10,8 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, as_number, at_most_one, read_only
 from otm._core.checks import Drafts, Uniforms, check_uniforms, leading_shape
-from otm._core.sampling import locate_in_rows
-from otm.coupling.list_coupling_exact import ExactClocks
-from otm.coupling.list_coupling_float import FloatClocks
+from otm._core.sampling import chunks, locate_in_rows
+from otm.coupling.list_coupling_clocks import ExactClocks, FloatClocks
 from otm.coupling.plan import TransportPlan
 from otm.optimum.multisets import multiset_probabilities, multisets
 
@@ -34,7 +32,7 @@ class ListCoupling(TransportPlan):
     invariant, and all that drafter and target must share are k and the clocks.
 
     As a plan for given drafts, the law of Y is that of the clocks conditioned on the drafts
-    (`otm.coupling.list_coupling_float` derives it), and a uniform is turned into Y by its inverse.
+    (`otm.coupling.list_coupling_clocks` derives it), and a uniform is turned into Y by its inverse.
     Y then has the same joint law with the drafts, but drafter invariance is lost.
 
     In fractions the laws are exact, for few tokens.  In floats they have an absolute error of about
@@ -184,13 +182,9 @@ class ListCoupling(TransportPlan):
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         token = np.empty(len(drafts), dtype=np.int64)
-        for chunk in self._chunks(drafts):
+        for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
             token[chunk] = locate_in_rows(self._output_given(drafts[chunk]), uniforms[chunk, 0])
         return token
-
-    def _chunks(self, drafts: Drafts) -> Iterator[slice]:
-        step = max(1, CHUNK_ENTRIES // self.problem.n)
-        return (slice(start, start + step) for start in range(0, len(drafts), step))
 
 
 def _first_ring(clocks: npt.NDArray[np.float64], law: Law) -> npt.NDArray[np.int64]:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Law, Number, as_number, read_only
 from otm._core.checks import Drafts
-from otm.coupling.residual import acceptance_ratio
-from otm.coupling.sequential import SequentialPlan
+from otm.coupling.residual import SequentialPlan, acceptance_ratio
 from otm.errors import ProblemTooLargeError
 
 MOST_ROUNDS = 10_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +13,7 @@ from otm._core.arithmetic import Law, Number, as_number, at_most_one, running_su
 from otm._core.checks import Drafts, Uniforms
 from otm._core.interval import Interval
 from otm._core.ratio_order import RatioOrder, scale_of_weights
-from otm._core.sampling import locate_in_rows
+from otm._core.sampling import chunks, locate_in_rows
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import acceptance_ratio
 from otm.drafts.without_replacement import WithoutReplacement
@@ -130,7 +129,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         checked = self.drafts.positions(drafts)
         rows = checked.reshape(-1, checked.shape[-1])
         accepted = np.zeros_like(self.problem.draft, shape=len(rows))
-        for chunk in self._chunks(rows):
+        for chunk in chunks(len(rows), self.problem.n, CHUNK_ENTRIES):
             passes, _ = self._rounds(rows[chunk])
             accepted[chunk] = 1 - np.prod(1 - passes, axis=1)
         return accepted.reshape(checked.shape[:-1])[()]
@@ -157,10 +156,6 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
                 "average acceptance_given, or conditional, over drafts that are drawn"
             )
 
-    def _chunks(self, drafts: Drafts) -> Iterator[slice]:
-        step = max(1, CHUNK_ENTRIES // self.problem.n)
-        return (slice(start, start + step) for start in range(0, len(drafts), step))
-
     def _rounds(self, drafts: Drafts) -> tuple[Law, Law]:
         """Probability that each draft is accepted once reached, [B, k]; and t_{k+1}, [B, n]."""
         rows = np.arange(len(drafts))
@@ -176,7 +171,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
     def _output_given(self, drafts: Drafts) -> Law:
         output = np.zeros_like(self.problem.draft, shape=(len(drafts), self.problem.n))
-        for chunk in self._chunks(drafts):
+        for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
             passes, target = self._rounds(drafts[chunk])
             reached = np.cumprod(1 - passes, axis=1)
             output[chunk] = reached[:, -1:] * target
@@ -187,7 +182,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         output = np.empty(len(drafts), dtype=np.int64)
-        for chunk in self._chunks(drafts):
+        for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
             passes, target = self._rounds(drafts[chunk])
             passed = uniforms[chunk, :-1] < passes
             token = np.take_along_axis(drafts[chunk], passed.argmax(axis=1)[:, None], axis=1)[:, 0]
@@ -205,6 +200,13 @@ def _next_target(target: Law, draft: Law) -> Law:
     return np.asarray(np.where(none, target, left / (total + none)))
 
 
+def _first_round(target: Law, draft: Law) -> tuple[Law, Law, Law]:
+    """Mass accepted and mass rejected of each first draft, and the target of the second."""
+    law = draft / draft.sum()
+    taken = np.minimum(target, law)
+    return taken, law - taken, _next_target(target, law)
+
+
 def _without(draft: Law, token: np.int64) -> Law:
     """Weights of the next draft, once a token is rejected.
 
@@ -218,10 +220,7 @@ def _without(draft: Law, token: np.int64) -> Law:
 
 def _output(target: Law, draft: Law, k: int) -> Law:
     """Law of the output of the last k rounds, for drafts with these weights."""
-    law: Law = draft / draft.sum()
-    taken: Law = np.minimum(target, law)
-    rejected = law - taken
-    following = _next_target(target, law)
+    taken, rejected, following = _first_round(target, draft)
     if k == 1:
         return np.asarray(taken + rejected.sum() * following)
     for token in rejected.nonzero()[0]:
@@ -231,14 +230,11 @@ def _output(target: Law, draft: Law, k: int) -> Law:
 
 def _accepted(target: Law, draft: Law, k: int) -> Number:
     """Probability that one of the last k rounds accepts, for drafts with these weights."""
-    law = draft / draft.sum()
-    taken = np.minimum(target, law)
-    rejected = law - taken
+    taken, rejected, following = _first_round(target, draft)
     accepted = as_number(taken.sum())
     tokens = np.flatnonzero(rejected)
     if k == 1 or tokens.size == 0:
         return accepted
-    following = _next_target(target, law)
     if k == 2:
         return accepted + as_number((rejected[tokens] * _last(following, draft, tokens)).sum())
     for token in tokens:

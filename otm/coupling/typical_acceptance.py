@@ -25,7 +25,7 @@ from otm._core.arithmetic import (
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_parameter, check_name
 from otm._core.sampling import InverseCdf
-from otm.coupling.residual import ResidualPlan
+from otm.coupling.residual import ResidualPlan, surely
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +126,10 @@ class TypicalAcceptance(ResidualPlan):
     @cached_property
     def residual(self) -> InverseCdf:
         """The law of the output where no draft is accepted."""
-        weights = self.problem.target
+        target = self.problem.target
         if self.otherwise == "argmax":
-            weights = zeros(self.problem.n, weights)
-            weights[self.problem.target.argmax()] += 1
-        return InverseCdf.from_weights(weights)
+            return surely(int(target.argmax()), target)
+        return InverseCdf.from_weights(target)
 
     @cached_property
     def _likely(self) -> npt.NDArray[np.bool_]:

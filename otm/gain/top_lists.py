@@ -20,8 +20,7 @@ from otm.errors import InvalidInputError, OTMError
 from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
 from otm.gain.sources import Bounds, Ints, digest
-from otm.optimum.top_list_checks import as_size, as_slack
-from otm.optimum.top_logprobs import alpha_interval_from_logprobs
+from otm.optimum.top_logprobs import alpha_interval_from_logprobs, as_size, as_slack
 
 LONGEST_LINE = 2**22
 """Most bytes of a line, which is read as a whole."""

@@ -13,8 +13,7 @@ from otm.optimum.lenience import (
     lenient_cap,
     lenient_value,
 )
-from otm.optimum.other_drafts import Optimum, optimum_of
-from otm.optimum.random_order import BoundedOptimum, bounds_by_random_order
+from otm.optimum.other_drafts import BoundedOptimum, Optimum, bounds_by_random_order, optimum_of
 from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
 
 __all__ = [

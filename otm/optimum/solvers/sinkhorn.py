@@ -15,8 +15,7 @@ from otm.errors import (
     SolverError,
 )
 from otm.optimum.multisets import MEMORY_LIMIT, scientific
-from otm.optimum.solvers.linear_program import LinearProgramSolution, packing_form
-from otm.optimum.solvers.program_size import size_of
+from otm.optimum.solvers.linear_program import LinearProgramSolution, packing_form, size_of
 from otm.problem import Problem
 
 TOLERANCE = 1e-9
