@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Law, is_exact, read_only, zeros
 from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, place_of_row
-from otm._core.distribution import as_law_pair, as_law_rows, to_exact
+from otm._core.distribution import as_law_pair, as_law_rows, to_exact, to_floats
 from otm._core.ratio_order import RatioOrder
 from otm._core.sparse import SparseProbs, Tokens, align, places_of
 from otm._core.tensors import to_host
@@ -119,22 +119,17 @@ class Problem(Frozen):
             k, tokens = joint.k, joint.tokens
         elif isinstance(draft, SparseProbs) or isinstance(target, SparseProbs):
             tokens, draft, target = align(draft, target)
-        hold = object.__setattr__
-        if tokens is not None:
-            hold(self, "_tokens", tokens)
-        if joint is not None:
-            hold(self, "_joint", joint)
+        self.__dict__.update(_tokens=tokens, _joint=joint)
         if has_rows(draft, target, k):
             counts = as_draft_counts(to_host(k))
             draft, target = as_law_rows(draft, target)
             laws = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
-            hold(self, "shape", broadcast_counts(laws, counts))
-            hold(self, "k", np.broadcast_to(counts, self.shape))
+            shape = broadcast_counts(laws, counts)
+            self.__dict__.update(shape=shape, k=np.broadcast_to(counts, shape))
         else:
-            hold(self, "k", as_draft_count(k))
+            self.__dict__["k"] = as_draft_count(k)
             draft, target = as_law_pair(draft, target)
-        hold(self, "draft", draft)
-        hold(self, "target", target)
+        self.__dict__.update(draft=draft, target=target)
 
     @property
     def n(self) -> int:
@@ -259,10 +254,7 @@ class Problem(Frozen):
             If the problem has rows.
         """
         self._check_single("a problem in fractions")
-        if self.exact:
-            return self
-        joint = None if self._joint is None else self._joint.to_exact()
-        return self._with(to_exact(self.draft), to_exact(self.target), self.k, joint)
+        return self if self.exact else self._converted(to_exact)
 
     def to_floats(self) -> Problem:
         """Return the same problem in float64.
@@ -273,11 +265,11 @@ class Problem(Frozen):
             If the problem has rows.
         """
         self._check_single("a problem in floats")
-        if not self.exact:
-            return self
-        joint = None if self._joint is None else self._joint.to_floats()
-        draft, target = self.draft.astype(np.float64), self.target.astype(np.float64)
-        return self._with(draft, target, self.k, joint)
+        return self._converted(to_floats) if self.exact else self
+
+    def _converted(self, numbers: Callable[[Law], Law]) -> Problem:
+        joint = None if self._joint is None else self._joint._with(numbers)
+        return self._with(numbers(self.draft), numbers(self.target), self.k, joint)
 
     def __getitem__(self, row: int | tuple[int, ...]) -> Problem:
         """Return the problem of one row."""
@@ -314,8 +306,7 @@ class Problem(Frozen):
     ) -> Problem:
         """Return a single problem on the same tokens."""
         problem = Problem(draft, target, k)
-        object.__setattr__(problem, "_tokens", self._tokens)
-        object.__setattr__(problem, "_joint", joint)
+        problem.__dict__.update(_tokens=self._tokens, _joint=joint)
         return problem
 
     def _check_single(self, what: str) -> None:

@@ -15,7 +15,9 @@ Adding a rule is a file and a line here.  A function that is not the same has a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from otm._core.numbers import check_name, no_such_name
@@ -154,7 +156,7 @@ _LIST = (
     ),
 )  # fmt: skip
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in _LIST}
+RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _LIST})
 """Every rule by its name."""
 
 
@@ -250,9 +252,7 @@ _HOMES: dict[Form, str] = {
 
 def _has(rule: Rule, form: Form) -> bool:
     """Whether a rule has a form."""
-    if form == "plan":
-        return bool(rule.plan)
-    if form == "kernel":
-        return bool(rule.kernel)
+    if form != "verifier":
+        return bool(rule.plan if form == "plan" else rule.kernel)
     recursion = bool(rule.plan) and rule.drafts == "IID" and rule.several and not rule.parameters
     return bool(rule.verifier) or (recursion and rule.lossless)

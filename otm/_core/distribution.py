@@ -85,6 +85,11 @@ def to_exact(law: Law) -> Law:
     return np.asarray(exact / exact.sum(axis=-1, keepdims=True))
 
 
+def to_floats(law: Law) -> Law:
+    """Return a law, or rows of them, in float64."""
+    return law.astype(np.float64)
+
+
 def total_variation(a: Law, b: Law) -> Number:
     """Total variation distance Σ |a − b| / 2 of two laws."""
     return as_number(np.abs(a - b).sum() / 2)

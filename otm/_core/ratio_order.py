@@ -66,6 +66,11 @@ class RatioOrder(Frozen):
         """Target mass Q_j of the first j tokens: array [m + 1]."""
         return read_only(running_sum(self.target, from_zero=True))
 
+    @cached_property
+    def place(self) -> npt.NDArray[np.int64]:
+        """Place of each token along the order: array [n]; m where p = 0."""
+        return read_only(places_along(self.tokens, self.draft_law.size))
+
     def capped_mass(self, cap: Number) -> Number:
         """Capped mass Σ min(q, cap · p) over all tokens, in O(log n)."""
         below = int(np.searchsorted(self.ratio, np.asarray(cap), side="right"))
@@ -84,6 +89,13 @@ class RatioOrder(Frozen):
         """Capped mass at the cap q/p of the token at place j; ascends with j."""
         mass: Number = self.target_below[j] + self.ratio[j] * self.draft_above[j]
         return mass
+
+
+def places_along(order: npt.NDArray[np.int64], n: int) -> npt.NDArray[np.int64]:
+    """Place of each of n tokens in an order of m different ones: [m] → [n]; m where it is not."""
+    place = np.full(n, order.size)
+    place[order] = np.arange(order.size)
+    return place
 
 
 def scale_of_weights(draft: Law) -> Number:

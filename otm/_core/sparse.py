@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Law, Number, is_exact, read_only, running_sum, zeros
+from otm._core.checks import as_array
 from otm._core.distribution import as_law, to_exact
 from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
-from otm._core.tensors import to_host
 from otm.errors import InvalidDistributionError
 
 Tokens: TypeAlias = npt.NDArray[np.int64]
@@ -207,7 +207,7 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
     for law, name in ((draft, "draft"), (target, "target")):
         if not isinstance(law, SparseProbs):
             raise InvalidDistributionError(
-                f"the {name} law is a {type(law).__name__} beside a SparseProbs; give both by "
+                f"the {name} law has type {type(law).__name__} beside a SparseProbs; give both by "
                 "their support (`SparseProbs.from_dense`), or both on the whole vocabulary "
                 "(`.dense(n)`)"
             )
@@ -264,12 +264,7 @@ def of_one_kind(draft: SparseProbs, target: SparseProbs) -> tuple[SparseProbs, S
 
 def _as_tokens(tokens: Any) -> npt.NDArray[np.int64]:
     """Token ids as an integer array, in the order given."""
-    try:
-        ids = np.asarray(to_host(tokens))
-    except (RuntimeError, TypeError, ValueError) as reason:
-        raise InvalidDistributionError(
-            f"the token ids of the sparse law are not array-like ({reason}); give an array"
-        ) from reason
+    ids = as_array(tokens, "the token ids of the sparse law", InvalidDistributionError)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         raise InvalidDistributionError(
             f"the sparse law has token ids of type {ids.dtype} and shape {ids.shape}; give a flat "

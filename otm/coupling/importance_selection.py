@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -207,15 +208,19 @@ class ImportanceSelection(ResidualPlan):
         logarithm[near_one] = np.log1p(np.expm1(exponents[near_one]) @ draft)
         return logarithm
 
+    def _tables(self) -> Iterator[tuple[Law, Law, Law, Law]]:
+        """Spacings of some nodes t, then −w t, e^(−w t) and ln φ at them: [T], [T, n], …, [T]."""
+        nodes, spacings = self._nodes
+        for chunk in node_chunks(nodes.size, self.problem.n):
+            exponents = np.multiply.outer(-nodes[chunk], self.weights)
+            decay = np.exp(exponents)
+            yield spacings[chunk], exponents, decay, self._log_transform(exponents, decay)
+
     def _chosen_by_nodes(self) -> Law:
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
-        nodes, spacings = self._nodes
         integral = np.zeros(self.problem.n)
-        for chunk in node_chunks(nodes.size, self.problem.n):
-            exponents = np.multiply.outer(-nodes[chunk], weights)
-            decay = np.exp(exponents)
-            others = np.exp((k - 1) * self._log_transform(exponents, decay))
-            integral += (spacings[chunk] * others) @ decay
+        for spacings, _, decay, logarithm in self._tables():
+            integral += (spacings * np.exp((k - 1) * logarithm)) @ decay
         law: Law = k * draft * (weights * integral)
         zero = weights == 0  # chosen only if every draft has weight zero
         law[zero] = draft[zero] * draft[zero].sum() ** (k - 1)
@@ -232,7 +237,6 @@ class ImportanceSelection(ResidualPlan):
         rejected = draft * (1 - self.accept_probability)
         with np.errstate(divide="ignore"):
             log_draft = np.log(draft)
-        nodes, spacings = self._nodes
         zero = weights == 0
         none_positive = draft[zero].sum()
         total = float(
@@ -240,11 +244,8 @@ class ImportanceSelection(ResidualPlan):
             * none_positive ** (k - 1)
             * (at_least_once(draft[zero] / (none_positive or 1), k - 1) @ by_residual[zero])
         )
-        for chunk in node_chunks(nodes.size, self.problem.n):
-            exponents = np.multiply.outer(-nodes[chunk], weights)
-            decay = np.exp(exponents)
-            logarithm = self._log_transform(exponents, decay)
-            chosen = spacings[chunk] * (decay @ (weights * rejected)) * np.exp((k - 1) * logarithm)
+        for spacings, exponents, decay, logarithm in self._tables():
+            chosen = spacings * (decay @ (weights * rejected)) * np.exp((k - 1) * logarithm)
             # p e^(−w t) / φ, at most one: the quotient of two numbers that may both underflow
             share = np.exp(np.minimum(log_draft + exponents - logarithm[:, None], 0))
             total += k * float(chosen @ (at_least_once(share, k - 1) @ by_residual))

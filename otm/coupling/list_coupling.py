@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, as_number, at_most_one, read_only
+from otm._core.arithmetic import Law, Number, as_number, at_most_one
 from otm._core.checks import Drafts, Uniforms, check_uniforms, leading_shape
 from otm._core.sampling import chunks, locate_in_rows
 from otm.coupling.list_coupling_clocks import ExactClocks, FloatClocks
@@ -157,24 +157,16 @@ class ListCoupling(TransportPlan):
         clocks = ExactClocks if self.problem.exact else FloatClocks
         return clocks(self.problem.by_ratio, self.problem.k)
 
-    @cached_property
-    def _place(self) -> npt.NDArray[np.int64]:
-        """Place of each token in the order of q/p: array [n]; behind the last where p = 0."""
-        tokens = self.problem.by_ratio.tokens
-        place = np.full(self.problem.n, tokens.size)
-        place[tokens] = np.arange(tokens.size)
-        return read_only(place)
-
     def _on_vocabulary(self, laws: Law) -> Law:
         """Bring laws along the order, [B, m + 1], to the vocabulary: [B, n]."""
-        on_vocabulary: Law = laws[:, self._place]
+        on_vocabulary: Law = laws[:, self.problem.by_ratio.place]
         undraftable = np.flatnonzero(self.problem.draft == 0)
         on_vocabulary[:, undraftable] *= self.problem.target[undraftable]
         return on_vocabulary
 
     def _output_given(self, drafts: Drafts) -> Law:
         # the order of the drafts does not matter: every multiset is integrated once
-        places = np.sort(self._place[drafts], axis=1)
+        places = np.sort(self.problem.by_ratio.place[drafts], axis=1)
         sets, row = np.unique(places, axis=0, return_inverse=True)
         laws = self._on_vocabulary(self._clocks.laws_given(sets))
         laws /= laws.sum(axis=1, keepdims=True)  # which is one but for rounding

@@ -60,8 +60,6 @@ list.  If its draft is one of these tokens, t ≤ 2E; if not, t is at most 2E pl
 of rate 1/2 or more that is independent of E and of the draft.
 """
 
-Places: TypeAlias = npt.NDArray[np.int64]
-
 ExponentialSum: TypeAlias = dict[Fraction, Fraction]
 """The sum Σ c e^(−a t): coefficients c by rates a."""
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
+from otm.coupling.slots import SlotTable, winning_probabilities
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
 
 
@@ -97,16 +97,8 @@ class OptimalPlan(ResidualPlan):
         """Mass of each token output as an accepted draft: array [n]."""
         return read_only(self.winner_distribution * self.accept_probability)
 
-    @cached_property
-    def _rank(self) -> Ranks:
-        """Rank of each token in the order of q/p: array [n]; 0 where p = 0, never used."""
-        rank = np.zeros(self.problem.n, dtype=np.int64)
-        tokens = self.problem.by_ratio.tokens
-        rank[tokens] = np.arange(tokens.size)
-        return read_only(rank)
-
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        slots = self.slots.slot_of(self._rank[drafts], uniforms[:, :-1])
+        slots = self.slots.slot_of(self.problem.by_ratio.place[drafts], uniforms[:, :-1])
         winner = slots.argmax(axis=1)
         token = np.take_along_axis(drafts, winner[:, None], axis=1)[:, 0]
         return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
@@ -114,6 +106,6 @@ class OptimalPlan(ResidualPlan):
     def _acceptance_per_draft(self, drafts: Drafts) -> Law:
         winning = [
             winning_probabilities([self.slots.slot_law(rank) for rank in row])
-            for row in self._rank[drafts]
+            for row in self.problem.by_ratio.place[drafts]
         ]
         return np.asarray(np.reshape(winning, drafts.shape) * self.accept_probability[drafts])

@@ -173,7 +173,7 @@ class TablePlan(ResidualPlan):
         accept: Law = solution.acceptance_table()
         if problem.exact:  # rounded quotients may sum to a little more than one
             accept = as_fractions(accept)
-            accept = accept / np.maximum(accept.sum(axis=1, keepdims=True), Fraction(1))
+            accept = accept / np.maximum(accept.sum(axis=1, keepdims=True), np.asarray(Fraction(1)))
         return cls(problem, accept)
 
     @classmethod

@@ -21,7 +21,7 @@ from otm._core.checks import (
     check_uniforms,
     leading_shape,
 )
-from otm._core.distribution import as_law, to_exact
+from otm._core.distribution import as_law, to_exact, to_floats
 from otm._core.numbers import as_integer
 from otm._core.sparse import SparseProbs, Tokens, as_token_ids, places_of
 from otm._core.tensors import like
@@ -144,7 +144,7 @@ class DraftDistribution(Frozen, ABC):
 
     def to_floats(self) -> Self:
         """Return the same distribution in float64."""
-        return self._with(lambda probs: probs.astype(np.float64))
+        return self._with(to_floats)
 
     @abstractmethod
     def _with(self, numbers: Callable[[Law], Law]) -> Self:

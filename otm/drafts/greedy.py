@@ -12,6 +12,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Law, Number, read_only, zeros
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import mass_beyond
+from otm._core.ratio_order import places_along
 from otm._core.sampling import InverseCdf
 from otm.drafts.base import SingleDistribution
 
@@ -89,8 +90,7 @@ class Greedy(SingleDistribution):
         1 until H holds all sure tokens, then the probability that the last draft is not in H.
         """
         missed = mass_beyond(self.last, order)
-        place = np.full(self.n, order.size)
-        place[order] = np.arange(order.size)
+        place = places_along(order, self.n)
         missed[: place[self.sure].max(initial=-1) + 1] = 1 + zeros(1, self.probs)[0]
         return missed
 

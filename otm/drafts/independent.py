@@ -70,7 +70,7 @@ class Independent(FromProbs):
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, with their probabilities."""
-        return independent_tuples(self.probs)
+        return independent_tuples(list(self.probs))
 
     def missed(self, order: npt.NDArray[np.int64]) -> Law:
         """Probability 1 − Π p_i(H) that the first tokens H of an order do not hold all drafts."""

@@ -14,6 +14,7 @@ from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, 
 from otm._core.checks import Drafts, Uniforms, as_array, as_drafts
 from otm._core.distribution import as_law
 from otm._core.numbers import as_integer
+from otm._core.ratio_order import places_along
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import Tokens, as_token_ids, places_of
 from otm._core.text import shown
@@ -227,8 +228,7 @@ class Joint(DraftDistribution):
 
     def _by_last(self, order: npt.NDArray[np.int64]) -> Law:
         """Law of the place of the last draft; one place more for tuples beyond the order."""
-        place = np.full(self.n, order.size)
-        place[order] = np.arange(order.size)
+        place = places_along(order, self.n)
         return scatter_sum(place[self.rows].max(axis=1), self.probabilities, order.size + 1)
 
     @cached_property

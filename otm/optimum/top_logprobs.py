@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import (
+    TINY,
     Law,
     Number,
     as_fraction,
@@ -41,9 +42,6 @@ from otm.optimum.completions import (
 
 POWER_ERROR = 2.0**-43
 """More than the relative error of a power with 63 binary digits in its exponent, and its kind."""
-
-TINY = 2.0**-1000
-"""More than what is lost below the smallest normal float, where errors are absolute."""
 
 FLOAT_SLACK = 2.0**-50
 """Slack that floats always have: eight roundings, for the exponentials, their sum, the quotient."""

@@ -157,7 +157,7 @@ def _check_tensors(torch: Any, draft: Any, target: Any) -> None:
     for law, name in ((draft, "draft"), (target, "target")):
         if not isinstance(law, torch.Tensor):
             raise InvalidDistributionError(
-                f"the {name} law is a {type(law).__name__}; give two tensors, or two arrays to "
+                f"the {name} law has type {type(law).__name__}; give two tensors, or two arrays to "
                 "otm.alpha"
             )
         if law.dtype not in {getattr(torch, kind) for kind in FLOATS} or law.is_sparse:

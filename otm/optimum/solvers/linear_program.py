@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, running_sum, scatter_sum
+from otm._core.ratio_order import places_along
 from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import Cut
 from otm.optimum.multisets import (
@@ -237,8 +238,7 @@ class LinearProgramSolution:
         per_set = np.zeros(program.sets.shape)
         per_set[_has_variable(program.sets, program.tokens.size)] = share
 
-        position = np.full(problem.n, program.tokens.size)
-        position[program.tokens] = np.arange(program.tokens.size)
+        position = places_along(program.tokens, problem.n)
         support = np.flatnonzero(problem.draft)
         drafts = position[support[multisets(support.size, problem.k)]]
         order = np.argsort(drafts, axis=1, kind="stable")
