@@ -21,8 +21,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from fractions import Fraction
+from contextlib import suppress
 from functools import cmp_to_key
+from hashlib import sha256
 from itertools import accumulate, product
 from typing import Any
 
@@ -32,11 +33,9 @@ FIELDS = {
     "schema", "sha256", "inputs_sha256", "draft", "target", "k", "draft_law", "cut", "cap",
     "plan", "lower", "upper", "gap", "interval", "status", "method", "versions",
 }  # fmt: skip
-LARGEST_PLAN = 4096
-"""Most draft tuples for which a plan is written out."""
-
-LARGEST_POWER_BITS = 1 << 25
-"""Most bits that p(H)^k may need; a larger k is refused instead of running for hours."""
+LARGEST_PLAN = 4096  # draft tuples for which a plan is written out
+LARGEST_POWER_BITS = 1 << 25  # of p(H)^k; a larger k is refused instead of running for hours
+GUARD_BITS = 192  # beyond leading zeros or ones, in a first look at an inequality
 
 BASE_WORK = 400_000_000
 WORK_PER_CHARACTER = 500
@@ -44,15 +43,9 @@ WORK_PER_CHARACTER = 500
 characters of JSON: about a second for the first million of them, and half a second for each more.
 Long numbers in a short file are refused instead of running for hours."""
 
-GUARD_BITS = 192
-"""Precision of the first look at each inequality, beyond the leading zeros or ones of its sides;
-what it cannot settle is compared exactly."""
-
-
 __all__ = ["CertificateRefusedError", "check", "load"]
 
-Ratio = tuple[int, int]
-"""Numerator and denominator above 0, not reduced, which takes long for long numbers."""
+Ratio = tuple[int, int]  # numerator, and denominator above 0; not reduced, which would take long
 
 
 class CertificateRefusedError(Exception):
@@ -110,7 +103,8 @@ def check(document: dict[str, Any]) -> None:
     Traceback (most recent call last):
     otm.certificate.CertificateRefusedError: the digest of the document is wrong
     """
-    _require(set(_fields(document)) == FIELDS, f"the fields are not those of {SCHEMA}")
+    _require(isinstance(document, dict), "not a JSON object")
+    _require(set(document) == FIELDS, f"the fields are not those of {SCHEMA}")
     _require(document["schema"] == SCHEMA, f"the schema is not {SCHEMA}")
     _require(document["sha256"] == digest(document), "the digest of the document is wrong")
     _require(document["inputs_sha256"] == inputs_digest(document), "the inputs' digest is wrong")
@@ -145,13 +139,12 @@ def check(document: dict[str, Any]) -> None:
     _require(document["status"] == status, f"the status should be '{status}'")
 
     check_cut(draft, target, k, document["cut"], upper, work=work)
-    accepted = accepted_mass(draft, target, k, cap, work=work)
-    work.multiply(longest, accepted[1].bit_length(), times=2)
-    _require(_at_most(lower, accepted), "the accepted mass is below lower")
+    accepted = {"accepted mass": accepted_mass(draft, target, k, cap, work=work)}
     if document["plan"] is not None:
-        accepted = _check_plan(draft, target, k, document["plan"], work=work)
-        work.multiply(longest, accepted[1].bit_length(), times=2)
-        _require(_at_most(lower, accepted), "the plan's acceptance is below lower")
+        accepted["plan's acceptance"] = _check_plan(draft, target, k, document["plan"], work=work)
+    for name, mass in accepted.items():
+        work.multiply(longest, mass[1].bit_length(), times=2)
+        _require(_at_most(lower, mass), f"the {name} is below lower")
 
 
 def _at_most(one: Ratio, other: Ratio) -> bool:
@@ -211,10 +204,8 @@ def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, wo
             continue
         power, missed = work.power(total, k), work.power(total - above, k)
         work.multiply(power.bit_length(), longest, times=2)
-        _require(
-            mass * power <= unit * (power - missed),
-            "the accepted mass exceeds what any rule can accept on some set of tokens",
-        )
+        possible = mass * power <= unit * (power - missed)
+        _require(possible, "the accepted mass exceeds what any rule can accept on a set of tokens")
     return sum(capped), unit
 
 
@@ -241,7 +232,8 @@ def _at_least_once(part: int, total: int, k: int, bits: int, *, up: bool) -> int
 
 def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work: Work) -> Ratio:
     """Return the acceptance of a plan written out, after checking that it is one from p^k to q."""
-    _require(set(_fields(plan)) == {"denominator", "entries"}, "the plan has other fields")
+    _require(isinstance(plan, dict), "the plan is not a JSON object")
+    _require(set(plan) == {"denominator", "entries"}, "the plan has other fields")
     denominator, total, n = _integer(plan["denominator"], "plan"), sum(draft), len(draft)
     _require(denominator > 0, "the plan's denominator is not positive")
     small = k < LARGEST_PLAN.bit_length() and n**k <= LARGEST_PLAN  # no power is taken of a large k
@@ -275,18 +267,13 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
 
 def digest(document: dict[str, Any]) -> str:
     """SHA-256 of everything in a certificate but this digest itself."""
-    return _sha256({field: value for field, value in document.items() if field != "sha256"})
+    fields = {field: value for field, value in document.items() if field != "sha256"}
+    return sha256(_as_json(fields).encode()).hexdigest()
 
 
 def inputs_digest(document: dict[str, Any]) -> str:
-    """SHA-256 of what was asked: the two laws, k and the kind of draft law."""
-    return _sha256({field: document[field] for field in ("draft", "target", "k", "draft_law")})
-
-
-def _sha256(value: Any) -> str:
-    import hashlib  # on use, like all that `import otm` can do without
-
-    return hashlib.sha256(_as_json(value).encode()).hexdigest()
+    """Digest of what was asked: the two laws, k and the kind of draft law."""
+    return digest({field: document[field] for field in ("draft", "target", "k", "draft_law")})
 
 
 def _as_json(value: Any) -> str:
@@ -296,19 +283,13 @@ def _as_json(value: Any) -> str:
         raise CertificateRefusedError(f"no digest can be taken: {error}") from None
 
 
-def parse(text: Any) -> Fraction:
-    """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers."""
-    return Fraction(*ratio(text))
-
-
 def ratio(text: Any) -> Ratio:
-    """Read a fraction "a/b" as two integers, the second above 0."""
-    try:
+    """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers; the second is above 0."""
+    with suppress(AttributeError, ValueError):
         numerator, denominator = (int(part, 0) for part in text.split("/"))
-    except (AttributeError, ValueError):
-        raise CertificateRefusedError(f"{_shown(text)} is not a fraction a/b") from None
-    _require(denominator != 0, f"{_shown(text)} is not a fraction a/b")
-    return (numerator, denominator) if denominator > 0 else (-numerator, -denominator)
+        if denominator:
+            return (numerator, denominator) if denominator > 0 else (-numerator, -denominator)
+    raise CertificateRefusedError(f"{_shown(text)} is not a fraction a/b")
 
 
 def weights(values: Any, name: str) -> list[int]:
@@ -327,11 +308,10 @@ def _integer(value: Any, name: str) -> int:
     """Read an integer, or a hexadecimal one ("0x…") where Python limits decimal digits."""
     if type(value) is int:
         return value
-    _require(isinstance(value, str) and value[:2] == "0x", f"{name}: {_shown(value)} is no integer")
-    try:
-        return int(value, 16)
-    except ValueError:
-        raise CertificateRefusedError(f"{name}: {_shown(value)} is no integer") from None
+    with suppress(ValueError):
+        if isinstance(value, str) and value[:2] == "0x":
+            return int(value, 16)
+    raise CertificateRefusedError(f"{name}: {_shown(value)} is no integer")
 
 
 def _shown(value: Any) -> str:
@@ -340,24 +320,16 @@ def _shown(value: Any) -> str:
 
 
 def _float(value: Any, name: str) -> float:
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         number = float.fromhex(value)
-    except (TypeError, ValueError, OverflowError):
-        raise CertificateRefusedError(f"{name}: {_shown(value)} is no float") from None
-    _require(math.isfinite(number), f"{name}: {_shown(value)} is not finite")
-    return number
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    _require(isinstance(value, dict), "not a JSON object")
-    fields: dict[str, Any] = value
-    return fields
+        if math.isfinite(number):
+            return number
+    raise CertificateRefusedError(f"{name}: {_shown(value)} is no finite float")
 
 
 def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
     _require(isinstance(value, list) and length in (None, len(value)), f"{name}: no such list")
-    items: list[Any] = value
-    return items
+    return list(value)
 
 
 def _shifted(number: int, bits: int) -> int:
@@ -389,8 +361,6 @@ def load(text: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> load('{"k": 2}')
-    {'k': 2}
     >>> load('{"k": 2, "k": 3}')
     Traceback (most recent call last):
     otm.certificate.CertificateRefusedError: a key stands twice
@@ -423,8 +393,7 @@ def main(arguments: list[str]) -> int:
     except (CertificateRefusedError, OSError, UnicodeDecodeError) as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
-    low, high = document["interval"]
-    low, high = float.fromhex(low), float.fromhex(high)
+    low, high = map(float.fromhex, document["interval"])
     print(f"proved ({document['status']}): {low!r} <= alpha <= {high!r}")
     return 0
 

@@ -29,6 +29,7 @@ from otm._core.arithmetic import (
     Number,
     as_integers,
     at_least_once,
+    is_exact,
     running_sum,
     sum_error,
 )
@@ -191,11 +192,10 @@ class Certificate:
         import platform
 
         lower, upper = Fraction(self.lower), Fraction(self.upper)
-        draft, target = self._inputs()
         document: Document = {
             "schema": certificate.SCHEMA,
-            "draft": draft,
-            "target": target,
+            "draft": _written(self.problem.draft),
+            "target": _written(self.problem.target),
             "k": self.problem.k,
             "draft_law": "iid",
             "cut": self.cut.tolist(),
@@ -273,7 +273,8 @@ class Certificate:
         """Take over a checked document: as floats if that changes nothing, otherwise exactly."""
         k, method = document["k"], document["method"]
         cut = np.array(document["cut"], dtype=np.int64)
-        cap, lower, upper = (certificate.parse(document[x]) for x in ("cap", "lower", "upper"))
+        ratios = (certificate.ratio(document[name]) for name in ("cap", "lower", "upper"))
+        cap, lower, upper = (Fraction(*ratio) for ratio in ratios)
         try:
             draft, target = ([float.fromhex(x) for x in document[y]] for y in ("draft", "target"))
             problem = Problem(draft, target, k)
@@ -308,14 +309,6 @@ class Certificate:
             and self.method in certificate.METHODS
         )
 
-    def _inputs(self) -> tuple[list[Any], list[Any]]:
-        def written(law: Law) -> list[Any]:
-            if self.problem.exact:
-                return [_integer(value) for value in as_integers(law)[0]]
-            return [value.hex() for value in law.tolist()]
-
-        return written(self.problem.draft), written(self.problem.target)
-
     def _written_out_plan(self) -> Document | None:
         """Write an optimal plan as integers over a common denominator, on small instances."""
         if self.problem.k > 8 or self.problem.n**self.problem.k > LARGEST_WRITTEN_PLAN:
@@ -346,6 +339,12 @@ def _exact_law(document: Document, name: str) -> list[Fraction]:
     weights = certificate.weights(document[name], name)
     total = sum(weights)
     return [Fraction(weight, total) for weight in weights]
+
+
+def _written(probs: Law) -> list[Any]:
+    if is_exact(probs):
+        return [_integer(value) for value in as_integers(probs)[0]]
+    return [value.hex() for value in probs.tolist()]
 
 
 def _integer(value: int) -> int | str:

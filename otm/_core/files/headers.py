@@ -11,8 +11,9 @@ import ast
 import re
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from otm._core.files.paths import (
     AnyPath,
@@ -94,53 +95,46 @@ def npy_arrays(path: Path) -> dict[str, StoredArray]:
     """Read the header of a `.npy` file; as `open_arrays` does."""
     size = file_size(path)
     with opened(path) as file:
-        header, length = read_header(file, path)
-    shape, dtype = as_header(header, size - length, file_label(path))
+        shape, dtype, length = _numpy_header(file, size, file_label(path))
     return {"": StoredArray(path, "", shape, dtype, length)}
 
 
-def read_header(file: IO[bytes], path: Path) -> tuple[Any, int]:
-    """Read the header at the beginning of a file, as a Python literal, and its length in bytes."""
+def _numpy_header(file: IO[bytes], size: int, where: str) -> tuple[tuple[int, ...], str, int]:
+    """Read shape and dtype from the beginning of a file of this size, and the header's length.
+
+    All but plain numbers, row by row and all there, are refused.
+    """
     start = file.read(12)
-    if start[:6] != MAGIC or start[6:8] not in (b"\x01\x00", b"\x02\x00"):
-        raise InvalidInputError(
-            f"{file_label(path)} does not begin as NumPy's files of numbers do; write it with "
-            "numpy.save"
-        )
-    wide = start[6] == 2
-    length = int.from_bytes(start[8:12] if wide else start[8:10], "little")
-    before = 12 if wide else 10
-    if length > LONGEST_HEADER:
-        raise InvalidInputError(
-            f"{file_label(path)} has a header of {length:,} bytes; that of an array of numbers is "
-            "shorter"
-        )
+    known = start[:6] == MAGIC and start[6:8] in (b"\x01\x00", b"\x02\x00")
+    _require(known, f"{where} does not begin as NumPy's files of numbers do; use numpy.save")
+    before = 12 if start[6] == 2 else 10
+    length = int.from_bytes(start[8:before], "little")
+    _require(
+        length <= LONGEST_HEADER,
+        f"{where} has a header of {length:,} bytes; that of an array of numbers is shorter",
+    )
     text = start[before:] + file.read(max(length - (12 - before), 0))
-    if len(text) < length:
-        raise InvalidInputError(f"{file_label(path)} ends within its header; it was cut short")
-    try:
-        if b"\\" in text:  # which numbers do not need, and Python warns about in texts
-            raise ValueError
-        return ast.literal_eval(text[:length].decode("latin-1").strip()), before + length
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        where = file_label(path)
-        raise InvalidInputError(f"{where} has a header that is none of NumPy's") from None
-
-
-def as_header(header: Any, available: int, where: str) -> tuple[tuple[int, ...], str]:
-    """Return shape and dtype of a header; refuse all but plain numbers, row by row, all there."""
-    if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
-        raise InvalidInputError(f"{where} has a header that is none of NumPy's")
+    _require(len(text) >= length, f"{where} ends within its header; it was cut short")
+    header = None
+    if b"\\" not in text:  # which numbers do not need, and Python warns about in texts
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            header = ast.literal_eval(text[:length].decode("latin-1").strip())
+    _require(
+        isinstance(header, dict) and set(header) == {"descr", "fortran_order", "shape"},
+        f"{where} has a header that is none of NumPy's",
+    )
     dtype = header["descr"]
-    if not (isinstance(dtype, str) and NUMBERS.fullmatch(dtype)):
-        raise InvalidInputError(
-            f"{where} holds {dtype!r:.60}; only whole numbers and floats of 2, 4 or 8 bytes are "
-            "read, never Python objects"
-        )
-    shape = check_shape(header["shape"], dtype, available, where)
-    if header["fortran_order"] is not False and len(shape) > 1:
-        raise InvalidInputError(f"{where} is stored by columns; save numpy.ascontiguousarray of it")
-    return shape, dtype
+    _require(
+        isinstance(dtype, str) and NUMBERS.fullmatch(dtype),
+        f"{where} holds {dtype!r:.60}; only whole numbers and floats of 2, 4 or 8 bytes are read, "
+        "never Python objects",
+    )
+    shape = check_shape(header["shape"], dtype, size - before - length, where)
+    _require(
+        header["fortran_order"] is False or len(shape) < 2,
+        f"{where} is stored by columns; save numpy.ascontiguousarray of it",
+    )
+    return shape, dtype, before + length
 
 
 def npz_arrays(path: Path) -> dict[str, StoredArray]:
@@ -148,46 +142,42 @@ def npz_arrays(path: Path) -> dict[str, StoredArray]:
 
     Arrays that are not compressed are read from any row on, like those of a `.npy` file.
     """
-    size = file_size(path)
+    size, label = file_size(path), file_label(path)
     _check_contents(path, size)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except (*UNPACKING, ValueError) as error:
-        raise InvalidInputError(f"{file_label(path)} is no sound archive: {error!s:.100}") from None
+        raise InvalidInputError(f"{label} is no sound archive: {error!s:.100}") from None
     found: dict[str, StoredArray] = {}
-    if not members or len(members) > MAX_MEMBERS:
-        raise InvalidInputError(
-            f"{file_label(path)} has {len(members):,} members; 1 to {MAX_MEMBERS:,} are read"
-        )
+    _require(
+        0 < len(members) <= MAX_MEMBERS,
+        f"{label} has {len(members):,} members; 1 to {MAX_MEMBERS:,} are read",
+    )
     for member in members:
         name = member.filename.removesuffix(".npy")
         where = array_label(path, name)
-        if name == member.filename or name in found:
-            why = "occurs twice" if name in found else "is no .npy array"
-            raise InvalidInputError(f"the member {name!r:.60} of {file_label(path)} {why}")
-        if member.flag_bits & 1 or member.compress_type not in (
-            zipfile.ZIP_STORED,
-            zipfile.ZIP_DEFLATED,
-        ):
-            raise InvalidInputError(
-                f"{where} is encrypted or packed in an unusual way; numpy.savez does neither"
-            )
-        if member.file_size > MAX_EXPANSION * member.compress_size + 1024:
-            raise InvalidInputError(
-                f"{where} would unpack to {member.file_size:,} bytes from {member.compress_size:,},"
-                " more than there can be"
-            )
+        _require(name not in found, f"the member {name!r:.60} of {label} occurs twice")
+        _require(name != member.filename, f"the member {name!r:.60} of {label} is no .npy array")
+        _require(
+            not member.flag_bits & 1
+            and member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
+            f"{where} is encrypted or packed in an unusual way; numpy.savez does neither",
+        )
+        _require(
+            member.file_size <= MAX_EXPANSION * member.compress_size + 1024,
+            f"{where} would unpack to {member.file_size:,} bytes from {member.compress_size:,}, "
+            "more than there can be",
+        )
         with unpacked(path, member.filename) as stream:
-            header, length = read_header(stream, path)
-        shape, dtype = as_header(header, member.file_size - length, where)
-        if member.compress_type == zipfile.ZIP_DEFLATED:
-            found[name] = StoredArray(path, name, shape, dtype, length, member.filename)
-            continue
-        start = _start(path, member.header_offset)
-        if start + member.file_size > size:
-            raise InvalidInputError(f"{where} ends behind the end of the file")
-        found[name] = StoredArray(path, name, shape, dtype, start + length)
+            shape, dtype, offset = _numpy_header(stream, member.file_size, where)
+        packed = member.compress_type == zipfile.ZIP_DEFLATED
+        if not packed:
+            start = _start(path, member.header_offset)
+            _require(start + member.file_size <= size, f"{where} ends behind the end of the file")
+            offset += start
+        inside = member.filename if packed else None
+        found[name] = StoredArray(path, name, shape, dtype, offset, inside)
     return found
 
 
@@ -197,8 +187,8 @@ def _check_contents(path: Path, size: int) -> None:
     with opened(path) as file:
         end = read_exactly(file, size - tail, tail, path)
         place = end.rfind(b"PK\x05\x06")
-        if place < 0 or place + 22 > tail:
-            raise InvalidInputError(f"{file_label(path)} is no archive; write it with numpy.savez")
+        found = 0 <= place <= tail - 22
+        _require(found, f"{file_label(path)} is no archive; write it with numpy.savez")
         length = int.from_bytes(end[place + 12 : place + 16], "little")
         locator = end[max(place - 20, 0) : place]
         if locator[:4] == b"PK\x06\x07":  # of an archive beyond 4 GB, where the length is kept
@@ -206,11 +196,11 @@ def _check_contents(path: Path, size: int) -> None:
             if where + 56 <= size:
                 record = read_exactly(file, where, 56, path)
                 length = max(length % 0xFFFFFFFF, int.from_bytes(record[40:48], "little"))
-    if length > LONGEST_CONTENTS:
-        raise InvalidInputError(
-            f"{file_label(path)} has a table of contents of {length:,} bytes; at most "
-            f"{LONGEST_CONTENTS:,} are read"
-        )
+    _require(
+        length <= LONGEST_CONTENTS,
+        f"{file_label(path)} has a table of contents of {length:,} bytes; at most "
+        f"{LONGEST_CONTENTS:,} are read",
+    )
 
 
 def _start(path: Path, header_offset: int) -> int:
@@ -223,57 +213,48 @@ def _start(path: Path, header_offset: int) -> int:
 
 def safetensors_arrays(path: Path) -> dict[str, StoredArray]:
     """Read the header of a safetensors file; as `open_arrays` does."""
-    size = file_size(path)
+    size, label = file_size(path), file_label(path)
     with opened(path) as file:
         length = int.from_bytes(read_exactly(file, 0, 8, path), "little")
-        if not 0 < length <= min(LONGEST_JSON_HEADER, size - 8):
-            raise InvalidInputError(
-                f"{file_label(path)} says that its header has {length:,} bytes; it is no "
-                "safetensors file, or was cut short"
-            )
-        header = parse_json(
-            read_exactly(file, 8, length, path), f"the header of {file_label(path)}"
+        _require(
+            0 < length <= min(LONGEST_JSON_HEADER, size - 8),
+            f"{label} says that its header has {length:,} bytes; it is no safetensors file, or was "
+            "cut short",
         )
-    if not isinstance(header, dict):
-        raise InvalidInputError(f"{file_label(path)} has a header that is no JSON object")
+        header = parse_json(read_exactly(file, 8, length, path), f"the header of {label}")
+    _require(isinstance(header, dict), f"{label} has a header that is no JSON object")
     header.pop("__metadata__", None)
-    start, found = 8 + length, {}
-    ends = [0]
-    places = {name: _places(entry, array_label(path, name)) for name, entry in header.items()}
-    for name, (begin, end) in sorted(places.items(), key=lambda item: item[1]):
-        where, entry = array_label(path, name), header[name]
-        if begin != ends[-1]:
-            raise InvalidInputError(f"{where} does not begin where the one before it ends")
-        dtype = TYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if dtype is None:
-            raise InvalidInputError(
-                f"{where} holds {entry['dtype']!r:.60}; {', '.join(TYPES)} are read"
-            )
-        shape = check_shape(entry["shape"], dtype, end - begin, where)
-        ends.append(end)
-        found[name] = StoredArray(path, name, shape, dtype, start + begin)
-    if start + ends[-1] != size:
-        raise InvalidInputError(
-            f"{file_label(path)} has {size - start:,} bytes of numbers where its header promises "
-            f"{ends[-1]:,}; it is damaged or was cut short"
+    for name, entry in header.items():
+        places = entry.get("data_offsets") if isinstance(entry, dict) else None
+        _require(
+            isinstance(places, list)
+            and set(entry) == {"dtype", "shape", "data_offsets"}
+            and all(type(place) is int for place in places)
+            and len(places) == 2
+            and 0 <= places[0] <= places[1],
+            f"{array_label(path, name)} has an entry {entry!r:.60} in its header, which is not one "
+            "of an array",
         )
+    start, last, found = 8 + length, 0, {}
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        where, kind, (begin, end) = array_label(path, name), entry["dtype"], entry["data_offsets"]
+        _require(begin == last, f"{where} does not begin where the one before it ends")
+        known = isinstance(kind, str) and kind in TYPES
+        _require(known, f"{where} holds {kind!r:.60}; {', '.join(TYPES)} are read")
+        shape = check_shape(entry["shape"], TYPES[kind], end - begin, where)
+        found[name] = StoredArray(path, name, shape, TYPES[kind], start + begin)
+        last = end
+    _require(
+        start + last == size,
+        f"{label} has {size - start:,} bytes of numbers where its header promises {last:,}; it is "
+        "damaged or was cut short",
+    )
     return found
 
 
-def _places(entry: Any, where: str) -> tuple[int, int]:
-    """First byte of an array behind the header, and the one behind its last."""
-    places = entry.get("data_offsets") if isinstance(entry, dict) else None
-    if (
-        not isinstance(places, list)
-        or set(entry) != {"dtype", "shape", "data_offsets"}
-        or not all(type(place) is int for place in places)
-        or len(places) != 2
-        or not 0 <= places[0] <= places[1]
-    ):
-        raise InvalidInputError(
-            f"{where} has an entry {entry!r:.60} in its header, which is not one of an array"
-        )
-    return places[0], places[1]
+def _require(condition: object, message: str) -> None:
+    if not condition:
+        raise InvalidInputError(message)
 
 
 FORMATS: dict[str, Callable[[Path], dict[str, StoredArray]]] = {
