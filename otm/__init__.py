@@ -1,8 +1,8 @@
 """OTM: the mathematics and the practice of lossless speculative decoding.
 
 `solve` finds the optimal acceptance probability for k drafts, an optimal transport plan and a
-certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of laws.
-Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
+certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of
+distributions. Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
 """
 
 from typing import TYPE_CHECKING, Any

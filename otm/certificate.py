@@ -4,8 +4,8 @@ Run it on a file that `Certificate.save` wrote, with no package installed::
 
     python -I -S otm/certificate.py FILE
 
-For k i.i.d. drafts with law p = draft/Σdraft and a target q = target/Σtarget, every set H of
-tokens and every accepted mass v enclose the optimal acceptance probability α_k:
+For k i.i.d. drafts with distribution p = draft/Σdraft and a target q = target/Σtarget, every set H
+of tokens and every accepted mass v enclose the optimal acceptance probability α_k:
 
 - ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token lies in H, or some draft outside H.
 - ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all A (such a v is the mass that
@@ -39,9 +39,9 @@ GUARD_BITS = 192  # beyond leading zeros or ones, in a first look at an inequali
 
 BASE_WORK = 400_000_000
 WORK_PER_CHARACTER = 500
-"""Most work that a check may take, in products of two 30-bit digits, for a certificate of so many
-characters of JSON: about a second for the first million of them, and half a second for each more.
-Long numbers in a short file are refused instead of running for hours."""
+"""Most work that a check may take, in products of two 30-bit digits, by the characters of JSON:
+about a second for the first million of them, and half a second for each more.  Long numbers in a
+short file are refused instead of running for hours."""
 
 __all__ = ["CertificateRefusedError", "check", "load"]
 
@@ -66,8 +66,7 @@ class Work:
 
     def multiply(self, bits: int, others: int, times: int = 1) -> None:
         """Pay for products, or quotients, of numbers of so many bits each."""
-        short, long = sorted((bits // 30 + 1, others // 30 + 1))
-        # Python multiplies long numbers by Karatsuba's method
+        short, long = sorted((bits // 30 + 1, others // 30 + 1))  # long ones by Karatsuba's method
         self.spend(times * (70 + long * (short if short < 70 else 6 * short**0.585)))
 
     def power(self, base: int, k: int) -> int:
@@ -108,7 +107,7 @@ def check(document: dict[str, Any]) -> None:
     _require(document["schema"] == SCHEMA, f"the schema is not {SCHEMA}")
     _require(document["sha256"] == digest(document), "the digest of the document is wrong")
     _require(document["inputs_sha256"] == inputs_digest(document), "the inputs' digest is wrong")
-    _require(document["draft_law"] == "iid", "the draft law is not 'iid'")
+    _require(document["draft_law"] == "iid", "the draft distribution is not 'iid'")
     _require(document["method"] in METHODS, f"the method is none of {METHODS}")
     versions = document["versions"]
     _require(isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values()),
@@ -117,9 +116,9 @@ def check(document: dict[str, Any]) -> None:
     _require(type(k) is int and k >= 1, "k is not an integer of at least one")
     work = Work(len(_as_json(document)))
     draft, target = weights(document["draft"], "draft"), weights(document["target"], "target")
-    _require(len(draft) == len(target), "the laws differ in length")
-    for law in (draft, target):  # which are added up here and for the cut, and sorted
-        work.multiply(max(law).bit_length(), 1, times=4 * len(law))
+    _require(len(draft) == len(target), "the distributions differ in length")
+    for probs in (draft, target):  # which are added up here and for the cut, and sorted
+        work.multiply(max(probs).bit_length(), 1, times=4 * len(probs))
     _require(k * sum(draft).bit_length() <= LARGEST_POWER_BITS, "k is too large to check exactly")
 
     lower, upper, gap, cap = (ratio(document[name]) for name in ("lower", "upper", "gap", "cap"))
@@ -261,7 +260,7 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
         _require(mass * power == probability * denominator, "the plan's drafts are not p^k")
     work.multiply(longest, longest, times=2 * n)
     for mass, weight in zip(by_token, target, strict=True):
-        _require(mass * unit == weight * denominator, "the plan's output law is not q")
+        _require(mass * unit == weight * denominator, "the plan's output distribution is not q")
     return accepted, denominator
 
 
@@ -272,7 +271,7 @@ def digest(document: dict[str, Any]) -> str:
 
 
 def inputs_digest(document: dict[str, Any]) -> str:
-    """Digest of what was asked: the two laws, k and the kind of draft law."""
+    """Digest of what was asked: the two distributions, k and the kind of draft distribution."""
     return digest({field: document[field] for field in ("draft", "target", "k", "draft_law")})
 
 
@@ -293,15 +292,15 @@ def ratio(text: Any) -> Ratio:
 
 
 def weights(values: Any, name: str) -> list[int]:
-    """Read a law as integers over a common unit, from integers or hexadecimal floats (0x…p…)."""
+    """Read weights as integers over a common unit, from integers or hexadecimal floats (0x…p…)."""
     if any(isinstance(value, str) and "p" in value for value in _list(values, name)):
         ratios = [_float(value, name).as_integer_ratio() for value in values]
         unit = max(denominator for _, denominator in ratios)  # all are powers of two
-        law = [numerator * (unit // denominator) for numerator, denominator in ratios]
+        probs = [numerator * (unit // denominator) for numerator, denominator in ratios]
     else:
-        law = [_integer(value, name) for value in values]
-    _require(bool(law) and min(law) >= 0 and any(law), f"the {name} is no law")
-    return law
+        probs = [_integer(value, name) for value in values]
+    _require(bool(probs) and min(probs) >= 0 and any(probs), f"the {name} is no distribution")
+    return probs
 
 
 def _integer(value: Any, name: str) -> int:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, is_exact, read_only, zeros
+from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
 from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, place_of_row
-from otm._core.distribution import as_law_pair, as_law_rows, to_exact, to_floats
+from otm._core.distribution import as_probs_pair, as_probs_rows, to_exact, to_floats
 from otm._core.ratio_order import RatioOrder
 from otm._core.sparse import SparseProbs, Tokens, align, places_of
 from otm._core.tensors import to_host
@@ -100,8 +100,8 @@ class Problem(Frozen):
     (False, 2, '2 without replacement')
     """
 
-    draft: Law
-    target: Law
+    draft: Probs
+    target: Probs
     k: int
     shape: tuple[int, ...] = ()
     _tokens: Tokens | None = field(default=None, repr=False)
@@ -122,13 +122,13 @@ class Problem(Frozen):
         self.__dict__.update(_tokens=tokens, _joint=joint)
         if has_rows(draft, target, k):
             counts = as_draft_counts(to_host(k))
-            draft, target = as_law_rows(draft, target)
-            laws = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
-            shape = broadcast_counts(laws, counts)
+            draft, target = as_probs_rows(draft, target)
+            leading = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
+            shape = broadcast_counts(leading, counts)
             self.__dict__.update(shape=shape, k=np.broadcast_to(counts, shape))
         else:
             self.__dict__["k"] = as_draft_count(k)
-            draft, target = as_law_pair(draft, target)
+            draft, target = as_probs_pair(draft, target)
         self.__dict__.update(draft=draft, target=target)
 
     @property
@@ -267,7 +267,7 @@ class Problem(Frozen):
         self._check_single("a problem in floats")
         return self._converted(to_floats) if self.exact else self
 
-    def _converted(self, numbers: Callable[[Law], Law]) -> Problem:
+    def _converted(self, numbers: Callable[[Probs], Probs]) -> Problem:
         joint = None if self._joint is None else self._joint._with(numbers)
         return self._with(numbers(self.draft), numbers(self.target), self.k, joint)
 
@@ -277,7 +277,8 @@ class Problem(Frozen):
         if not self.shape:
             return self
         draft, target = (
-            np.broadcast_to(law, (*self.shape, self.n))[place] for law in (self.draft, self.target)
+            np.broadcast_to(distribution, (*self.shape, self.n))[place]
+            for distribution in (self.draft, self.target)
         )
         return self._with(draft, target, int(np.asarray(self.k)[place]))
 
@@ -302,7 +303,7 @@ class Problem(Frozen):
         return f"Problem({', '.join(parts)})"
 
     def _with(
-        self, draft: Law, target: Law, k: int, joint: DraftDistribution | None = None
+        self, draft: Probs, target: Probs, k: int, joint: DraftDistribution | None = None
     ) -> Problem:
         """Return a single problem on the same tokens."""
         problem = Problem(draft, target, k)
@@ -321,7 +322,10 @@ def has_rows(draft: Any, target: Any, k: Any) -> bool:
     """Whether arrays of distributions, or k, have leading axes; of other inputs a problem says."""
     if not (_axes(draft) > 1 or _axes(target) > 1 or _axes(k) > 0):
         return False
-    return not any(isinstance(law, DraftDistribution | SparseProbs) for law in (draft, target))
+    return not any(
+        isinstance(distribution, DraftDistribution | SparseProbs)
+        for distribution in (draft, target)
+    )
 
 
 def _axes(values: Any) -> int:
@@ -334,7 +338,9 @@ def _axes(values: Any) -> int:
     return int(axes or 0)
 
 
-def _beside_drafts(drafts: DraftDistribution, target: Any) -> tuple[Law, Law, DraftDistribution]:
+def _beside_drafts(
+    drafts: DraftDistribution, target: Any
+) -> tuple[Probs, Probs, DraftDistribution]:
     """Distribution of one draft, the target, and the drafts, all in floats or all in fractions."""
     if isinstance(target, SparseProbs):
         tokens = np.arange(drafts.n) if drafts.tokens is None else drafts.tokens
@@ -348,7 +354,7 @@ def _beside_drafts(drafts: DraftDistribution, target: Any) -> tuple[Law, Law, Dr
         on_drafts[places] = target.probabilities
         target = on_drafts
     one = drafts.probs if isinstance(drafts, SingleDistribution) else drafts.distribution_of_one()
-    draft, target = as_law_pair(one, target)
+    draft, target = as_probs_pair(one, target)
     if drafts.exact and not is_exact(draft):
         drafts = drafts.to_floats()
     return draft, target, drafts

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from otm import certificate
 from otm._core.arithmetic import (
     TINY,
-    Law,
     Number,
+    Probs,
     as_integers,
     at_least_once,
     is_exact,
@@ -98,13 +98,13 @@ class Certificate:
 
     A cut H proves the upper end and an accepted mass v = min(q, cap · p) the lower one
     (Theorems 8.1 and 8.2 of docs/theory/certificates.md).  In exact mode the gap is zero; in floats
-    the two ends are rounded outwards, and the statement is about the laws p/Σp and q/Σq in exact
-    arithmetic.
+    the two ends are rounded outwards, and the statement is about the distributions p/Σp and q/Σq in
+    exact arithmetic.
 
     Attributes
     ----------
     problem : Problem
-        The laws and k.
+        The distributions and k.
     cut : int array [|H|]
         The tokens of H, as positions in `problem.tokens`.
     cap : float or Fraction
@@ -279,12 +279,12 @@ class Certificate:
             draft, target = ([float.fromhex(x) for x in document[y]] for y in ("draft", "target"))
             problem = Problem(draft, target, k)
             found = cls(problem, cut, float(cap), float(lower), float(upper), method)
-            laws_kept = (problem.draft.tolist(), problem.target.tolist()) == (draft, target)
-            if laws_kept and (found.cap, found.lower, found.upper) == (cap, lower, upper):
+            probs_kept = (problem.draft.tolist(), problem.target.tolist()) == (draft, target)
+            if probs_kept and (found.cap, found.lower, found.upper) == (cap, lower, upper):
                 return found
         except (TypeError, ValueError, OverflowError):
             pass  # integers, weights that do not sum to one, or ends that no float can hold
-        problem = Problem(_exact_law(document, "draft"), _exact_law(document, "target"), k)
+        problem = Problem(_exact_probs(document, "draft"), _exact_probs(document, "target"), k)
         return cls(problem, cut, cap, lower, upper, method)
 
     def _holds_in_floats(self) -> bool:
@@ -335,13 +335,13 @@ def _check_document(document: Document) -> None:
         raise CertificateError(f"the certificate is refused: {error}") from error
 
 
-def _exact_law(document: Document, name: str) -> list[Fraction]:
+def _exact_probs(document: Document, name: str) -> list[Fraction]:
     weights = certificate.weights(document[name], name)
     total = sum(weights)
     return [Fraction(weight, total) for weight in weights]
 
 
-def _written(probs: Law) -> list[Any]:
+def _written(probs: Probs) -> list[Any]:
     if is_exact(probs):
         return [_integer(value) for value in as_integers(probs)[0]]
     return [value.hex() for value in probs.tolist()]

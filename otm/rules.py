@@ -3,9 +3,9 @@
 A rule turns drafts into output without changing the distribution of the target.  It may come in
 three forms, and has one name for all of them:
 
-- a *plan* (`otm.coupling`): one token from k drafts, with exact laws.  `otm.compare`, reports, the
-  audit and the tests of the protocol run over these; in a loop the rules for i.i.d. drafts verify
-  trees of drafts by SpecTr's recursion;
+- a *plan* (`otm.coupling`): one token from k drafts, with exact distributions.  `otm.compare`,
+  reports, the audit and the tests of the protocol run over these; in a loop the rules for i.i.d.
+  drafts verify trees of drafts by SpecTr's recursion;
 - a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
 - a *kernel* (`otm.kernels`): the same decisions on tensors, in a file of one name per backend.
 

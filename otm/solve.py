@@ -24,7 +24,7 @@ from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
 
-_Laws = Sequence[Any]  # one law as a flat sequence of numbers
+_Laws = Sequence[Any]  # one distribution as a flat sequence of numbers
 
 
 def solve(
@@ -190,14 +190,14 @@ def _alpha_of_rows(problem: Problem) -> Any:
 
 
 def _wants_tensor(p: Any, q: Any) -> bool:
-    """Whether both laws are tensors of floats; a gradient is not dropped without a word."""
-    tensors = [law for law in (p, q) if is_tensor(law)]
-    if len(tensors) == 2 and all(law.is_floating_point() for law in tensors):
+    """Whether both arguments are tensors of floats; a gradient is not dropped without a word."""
+    tensors = [probs for probs in (p, q) if is_tensor(probs)]
+    if len(tensors) == 2 and all(probs.is_floating_point() for probs in tensors):
         return True
-    if any(law.requires_grad for law in tensors):
+    if any(probs.requires_grad for probs in tensors):
         raise InvalidDistributionError(
-            "one law is a tensor that requires a gradient and the other no tensor of floats; give "
-            "both as tensors, or detach the one"
+            "one distribution is a tensor that requires a gradient and the other no tensor of "
+            "floats; give both as tensors, or detach the one"
         )
     return False
 

@@ -194,7 +194,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             f"{LOOP}::test_every_ending_cuts_where_it_should",
             "decoding/test_lossless.py::test_whole_sequences_have_the_law_of_the_target",
         ],
-        "block verification: the joint law of several tokens": [
+        "block verification: the joint distribution of several tokens": [
             "kernels/numpy/test_block.py::test_the_joint_law_is_the_target_s_and_no_shorter",
             "decoding/test_lossless.py::test_traversal_of_chains_and_prefix_trees",
         ],

@@ -727,7 +727,7 @@ def test_a_plan_that_falls_short_by_one_unit_is_refused() -> None:
 @pytest.mark.parametrize("law", [[-1, 3], [0, 0], [], ["0x1p+0", "-0x1p-1"]])
 def test_a_law_has_no_negative_weight_and_some_positive_one(law: list[Any]) -> None:
     """Bug: a negative weight that other weights make up for."""
-    with pytest.raises(certificate.CertificateRefusedError, match="the draft is no law"):
+    with pytest.raises(certificate.CertificateRefusedError, match="the draft is no distribution"):
         certificate.weights(law, "draft")
 
 

@@ -23,7 +23,7 @@ from otm.errors import (
 )
 
 Counts: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of drafts, one for each row of laws."""
+"""Numbers of drafts, one for each row of distributions."""
 
 Drafts: TypeAlias = npt.NDArray[np.int64]
 """Draft tokens, the drafts of one selection along the last axis."""
@@ -81,8 +81,8 @@ def broadcast_counts(shape: tuple[int, ...], counts: Any) -> tuple[int, ...]:
         return np.broadcast_shapes(shape, tuple(counts.shape))
     except ValueError:
         raise InvalidDraftCountError(
-            f"k of shape {tuple(counts.shape)} for laws of leading shape {shape}; they must "
-            "broadcast"
+            f"k of shape {tuple(counts.shape)} for distributions of leading shape {shape}; they "
+            "must broadcast"
         ) from None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, read_only, running_sum, zeros
+from otm._core.arithmetic import Frozen, Probs, read_only, running_sum, zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +21,10 @@ class InverseCdf(Frozen):
     """
 
     tokens: npt.NDArray[np.int64]  # [m], the tokens of positive weight, ascending
-    cumulative: Law  # [m], running sum of their weights
+    cumulative: Probs  # [m], running sum of their weights
 
     @classmethod
-    def from_weights(cls, weights: Law) -> InverseCdf:
+    def from_weights(cls, weights: Probs) -> InverseCdf:
         """Build from one non-negative weight a token, at least one of them positive."""
         tokens = np.flatnonzero(weights > 0)
         return cls(read_only(tokens), read_only(running_sum(weights[tokens])))
@@ -35,8 +35,8 @@ class InverseCdf(Frozen):
         # u · total can round up to the total itself
         return np.asarray(self.tokens[np.minimum(found, self.tokens.size - 1)])
 
-    def law(self, n: int) -> Law:
-        """Law of the token drawn, on a vocabulary of n tokens, integrated from what is stored."""
+    def probs(self, n: int) -> Probs:
+        """Distribution of the token drawn, array [n], integrated from what is stored."""
         weights = zeros(n, self.cumulative)
         weights[self.tokens] = np.diff(self.cumulative, prepend=self.cumulative[:1] * 0)
         return np.asarray(weights / self.cumulative[-1])
@@ -48,7 +48,7 @@ def chunks(count: int, width: int, entries: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, count, step))
 
 
-def locate_in_rows(weights: Law, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def locate_in_rows(weights: Probs, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Token that each uniform in [0, 1) draws from the weights in its row: [B, n], [B] → [B].
 
     Equivalent to `InverseCdf.from_weights(row).locate(u)` for every row: a token of weight zero is

@@ -1,4 +1,4 @@
-"""Lenient rules: more acceptance, and an output law that is no longer the target's.
+"""Lenient rules: more acceptance, and an output distribution that is no longer the target's.
 
 Leviathan et al., appendix A.5, for one draft and for k.
 """
@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number, as_number, is_exact, read_only, running_sum, zeros
+from otm._core.arithmetic import Number, Probs, as_number, is_exact, read_only, running_sum, zeros
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
 from otm._core.sampling import InverseCdf
@@ -26,7 +26,7 @@ from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
 
 @dataclass(frozen=True)
 class Distance:
-    """How far the output law of a plan is from a law.
+    """How far the output distribution of a plan is from a distribution.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Distance:
 
 
 def distance_to_target(plan: TransportPlan) -> Distance:
-    """Distance of a plan's output law from the target law, integrated from what the plan does.
+    """Distance of a plan's output distribution from the target, integrated from what it does.
 
     Theorem 7.3 of docs/theory/lenience.md bounds what acceptance costs in total variation.
 
@@ -76,27 +76,27 @@ def distance_to_target(plan: TransportPlan) -> Distance:
     >>> distance_to_target(plan)
     Distance(total_variation=0.25, divergence=0.14384103622589042, largest_ratio=2.0)
     """
-    law, target = plan.output_distribution(), plan.problem.target
-    seen = law > 0
+    probs, target = plan.output_distribution(), plan.problem.target
+    seen = probs > 0
     if (target[seen] == 0).any():
-        return Distance(total_variation(law, target), math.inf, math.inf)
+        return Distance(total_variation(probs, target), math.inf, math.inf)
     with np.errstate(over="ignore"):  # beside a target probability near the least float
-        ratio = law[seen] / target[seen]
-    divergence = float((law[seen].astype(np.float64) * _logarithms(ratio, law, target)).sum())
-    return Distance(total_variation(law, target), divergence, as_number(ratio.max()))
+        ratio = probs[seen] / target[seen]
+    divergence = float((probs[seen].astype(np.float64) * _logarithms(ratio, probs, target)).sum())
+    return Distance(total_variation(probs, target), divergence, as_number(ratio.max()))
 
 
-def _logarithms(ratio: Law, law: Law, target: Law) -> Law:
-    """Logarithms of the ratios of two laws where the first is positive, also beyond all floats."""
+def _logarithms(ratio: Probs, probs: Probs, target: Probs) -> Probs:
+    """Logarithms of the ratios where the first distribution is positive, also beyond all floats."""
     if is_exact(ratio):
         near = [Fraction(1, 2) < r < 2 for r in ratio]  # there a difference would cancel
         return np.array([
             math.log(r) if close else math.log(r.numerator) - math.log(r.denominator)
             for r, close in zip(ratio, near, strict=True)
         ])  # fmt: skip
-    seen = law > 0
-    logarithms: Law = np.log(ratio)
-    return np.where(np.isinf(ratio), np.log(law[seen]) - np.log(target[seen]), logarithms)
+    seen = probs > 0
+    logarithms: Probs = np.log(ratio)
+    return np.where(np.isinf(ratio), np.log(probs[seen]) - np.log(target[seen]), logarithms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class LenientPlan(OptimalPlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
         l in (0, 1]; at 1 both are the optimal lossless plan.
     residual_of : {"closest", "paper"}, optional
@@ -160,7 +160,7 @@ class LenientPlan(OptimalPlan):
         return bool(self.lenience == 1)
 
     @cached_property
-    def accepted_ratio(self) -> Law:
+    def accepted_ratio(self) -> Probs:
         """Ratio v/p of the wanted accepted mass, along the order of q/p: array [m]."""
         if self.residual_of == "closest":
             return read_only(closest_ratio(self.problem, self.lenience))
@@ -174,14 +174,14 @@ class LenientPlan(OptimalPlan):
         return lenient_cap(self.problem, self.lenience)
 
     @property
-    def win_ratio(self) -> Law:
+    def win_ratio(self) -> Probs:
         """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
         order = self.problem.by_ratio
         mass = running_sum(self.accepted_ratio * order.draft, from_zero=True)
         return raise_to_one(order, self.accepted_ratio, mass, 1 - mass[-1])
 
     @property
-    def target_mass(self) -> Law:
+    def target_mass(self) -> Probs:
         """Mass v of each token that is accepted as far as it wins: array [n]."""
         mass = zeros(self.problem.n, self.problem.draft)
         order = self.problem.by_ratio
@@ -192,7 +192,7 @@ class LenientPlan(OptimalPlan):
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The law of the output where no draft is accepted."""
+        """The distribution of the output where no draft is accepted."""
         if self.residual_of == "closest":
             accepted = self.accepted_mass
         else:
@@ -211,7 +211,8 @@ class ArgmaxLenientPlan(TokenwisePlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law before taking its argmax, and the number of drafts.
+        The draft distribution, the target distribution before taking its argmax, and the number of
+        drafts.
     lenience : float or Fraction
         l in (0, 1].
 
@@ -242,17 +243,17 @@ class ArgmaxLenientPlan(TokenwisePlan):
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
 
     lossless = False
-    """Not for the target law as it is given, before taking its argmax."""
+    """Not for the target distribution as it is given, before taking its argmax."""
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """1 for the tokens that are accepted when they are drafted, otherwise 0: array [n]."""
         accepted = self.problem.target >= self.lenience * self.problem.target.max()
-        ones: Law = zeros(self.problem.n, self.problem.draft)
+        ones: Probs = zeros(self.problem.n, self.problem.draft)
         ones[accepted] += 1
         return read_only(ones)
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The likeliest token of the target law, the first of them where there are ties."""
+        """The likeliest token of the target, the first of them where there are ties."""
         return surely(int(self.problem.target.argmax()), self.problem.target)

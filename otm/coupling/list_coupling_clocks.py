@@ -19,7 +19,7 @@ F_l = (e^(−D_l t) − e^(−D_{l+1} t)) / P_l.  Hence, with Ĝ_i = Σ_{l ≥ i
 - list m* drafts x with probability p_x (Ĝ_x − Ĝ_y) if x comes before y, e^(−D_y t) if x = y, and 0
   if x comes after y (where p_y = 0, y comes last, Ĝ_y = 0, and y is not drafted).
 
-Given the drafts x the law of Y is therefore q_y W_y with
+Given the drafts x the distribution of Y is therefore q_y W_y with
 
     W_y = ∫ e^(−kt) Σ_{m*} (Ĝ_{x_m*} − Ĝ_y, or e^(−D_y t)/p_y, or 0) Π_{m ≠ m*} Ĝ_{x_m} dt
 
@@ -40,7 +40,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, at_least_once, read_only, running_sum, zeros
+from otm._core.arithmetic import Frozen, Probs, at_least_once, read_only, running_sum, zeros
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
 from otm.errors import ProblemTooLargeError
@@ -111,10 +111,11 @@ class FloatClocks(Frozen):
             rung = np.cumsum(rung[:, ::-1], axis=1)[:, ::-1]
             yield nodes[chunk], weights[chunk], silent, rung
 
-    def laws_given(self, places: Places) -> Floats:
-        """Law of Y along the order for drafts at these places, ascending: [B, k] → [B, m + 1].
+    def probs_given(self, places: Places) -> Floats:
+        """Distribution of Y along the order, given drafts at ascending places: [B, k] → [B, m + 1].
 
-        The last column is W for the tokens with p = 0, to be multiplied by their target law.
+        The last column is W for the tokens with p = 0, to be multiplied by their target
+        distribution.
         """
         of_list = np.zeros((len(places), self.order.tokens.size + 1))  # W but for the draft of m*
         of_draft = np.zeros(places.shape)
@@ -128,10 +129,10 @@ class FloatClocks(Frozen):
                 for j in range(self.k):
                     later = slice(tokens[j] + 1, ends[j] + 1)
                     of_list[row, later] += reached[j] - upto[:, j] @ rung[:, later]
-        laws = np.maximum(of_list, 0)
-        laws[:, :-1] *= self.order.target
-        np.add.at(laws, (np.arange(len(places))[:, None], places), of_draft * self._ratio[places])
-        return laws
+        output = np.maximum(of_list, 0)
+        output[:, :-1] *= self.order.target
+        np.add.at(output, (np.arange(len(places))[:, None], places), of_draft * self._ratio[places])
+        return output
 
     def accepted_mass(self) -> Floats:
         """Pr(Y = y, accepted) along the order: array [m]."""
@@ -149,7 +150,7 @@ class FloatClocks(Frozen):
     def output_distribution(self) -> Floats:
         """Pr(Y = y) along the order, summed over all drafts: array [m + 1].
 
-        The last entry is for the tokens with p = 0, to be multiplied by their target law.
+        The last entry is for the tokens with p = 0, to be multiplied by their target distribution.
         """
         output = np.zeros(self.order.tokens.size + 1)
         for t, weights, silent, rung in self._tables():
@@ -191,7 +192,7 @@ class ExactClocks(Frozen):
             )
 
     @cached_property
-    def rates(self) -> Law:
+    def rates(self) -> Probs:
         """The rates D_1, …, D_m."""
         steps = self.order.draft_below[1:-1] * np.diff(self.order.ratio)
         return read_only(running_sum(steps, from_zero=True))
@@ -215,26 +216,27 @@ class ExactClocks(Frozen):
         return {(): {Fraction(0): Fraction(1)}}
 
     @cached_property
-    def _laws(self) -> dict[tuple[int, ...], Law]:
-        """Laws that have been asked for, by places."""
+    def _probs(self) -> dict[tuple[int, ...], Probs]:
+        """Distributions that have been asked for, by places."""
         return {}
 
-    def laws_given(self, places: Places) -> Law:
-        """Law of Y along the order for drafts at these places, ascending: [B, k] → [B, m + 1].
+    def probs_given(self, places: Places) -> Probs:
+        """Distribution of Y along the order, given drafts at ascending places: [B, k] → [B, m + 1].
 
-        The last column is W for the tokens with p = 0, to be multiplied by their target law.
+        The last column is W for the tokens with p = 0, to be multiplied by their target
+        distribution.
         """
-        laws = zeros(len(places) * (self.rates.size + 1), self.order.draft)
-        laws = laws.reshape(len(places), -1)
+        output = zeros(len(places) * (self.rates.size + 1), self.order.draft)
+        output = output.reshape(len(places), -1)
         for row, drafts in enumerate(map(tuple, places.tolist())):
-            if drafts not in self._laws:
-                self._laws[drafts] = read_only(self._law_given(drafts))
-            laws[row] = self._laws[drafts]
-        return laws
+            if drafts not in self._probs:
+                self._probs[drafts] = read_only(self._probs_given(drafts))
+            output[row] = self._probs[drafts]
+        return output
 
-    def _law_given(self, places: tuple[int, ...]) -> Law:
+    def _probs_given(self, places: tuple[int, ...]) -> Probs:
         of_list = zeros(self.rates.size + 1, self.order.draft)  # W but for the draft of m*
-        law = zeros(self.rates.size + 1, self.order.draft)
+        probs = zeros(self.rates.size + 1, self.order.draft)
         for place, count in Counter(places).items():
             rest = list(places)
             rest.remove(place)
@@ -245,10 +247,10 @@ class ExactClocks(Frozen):
             ]
             falls = -np.diff(np.array([*integrals, Fraction(0)], dtype=object))
             of_list[place + 1 :] += count * np.cumsum(falls / self.order.draft_below[place + 1 :])
-            law[place] += count * self.order.ratio[place] * integrals[0]
+            probs[place] += count * self.order.ratio[place] * integrals[0]
         of_list[:-1] *= self.order.target
-        law += of_list
-        return law
+        probs += of_list
+        return probs
 
     def _product(self, places: tuple[int, ...]) -> ExponentialSum:
         if places not in self._products:
@@ -256,7 +258,7 @@ class ExactClocks(Frozen):
             self._products[places] = product
         return self._products[places]
 
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Pr(Y = y, accepted) along the order: array [m]."""
         one = {Fraction(0): Fraction(1)}
         accepted = self.order.target.copy()

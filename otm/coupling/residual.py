@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
-    Law,
     Number,
+    Probs,
     as_number,
     at_least_once,
     at_most_one,
@@ -33,7 +33,7 @@ from otm.coupling.plan import TransportPlan
 
 @dataclass(frozen=True, eq=False)
 class ResidualPlan(TransportPlan):
-    """A rule that accepts a draft or none, and in place of none draws from its residual law.
+    """A rule that accepts a draft, or else draws from its residual distribution.
 
     Lossless if the accepted mass is nowhere above the target (Theorem 1.1 of
     docs/theory/problem.md).
@@ -44,7 +44,7 @@ class ResidualPlan(TransportPlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class ResidualPlan(TransportPlan):
 
     @property
     @abstractmethod
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Probability, for each token, that it is output as an accepted draft: array [n].
 
         Integrated from what the rule really does with its stored tables.
@@ -65,7 +65,7 @@ class ResidualPlan(TransportPlan):
         """Position of the accepted draft, −1 for none: [B, k], [B, m − 1] → [B]."""
 
     @abstractmethod
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         """Probability that each position is the accepted one: [B, k] → [B, k]."""
 
     @property
@@ -77,21 +77,21 @@ class ResidualPlan(TransportPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        For most rules a token from the residual law is never one of the rejected drafts, so that
-        this equals `acceptance_by_test`; a rule for which it can be overrides this.
+        For most rules a token from the residual distribution is never one of the rejected drafts,
+        so that this equals `acceptance_by_test`; a rule for which it can be overrides this.
         """
         return self.acceptance_by_test
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The law of the output where no draft is accepted, as the table that it is drawn with."""
+        """The distribution of the output where no draft is accepted, as a table to draw with."""
         return InverseCdf.from_weights(residual_weights(self.problem.target, self.accepted_mass))
 
-    def output_distribution(self) -> Law:
-        """Law of the output Y: the accepted mass, and the residual for what is rejected."""
+    def output_distribution(self) -> Probs:
+        """Distribution of the output Y: accepted mass, and the residual for what is rejected."""
         return self._complete(self.accepted_mass)
 
-    def _output_given(self, drafts: Drafts) -> Law:
+    def _output_given(self, drafts: Drafts) -> Probs:
         rows = np.arange(drafts.shape[0])
         accepted = zeros(rows.size * self.problem.n, self.problem.draft)
         accepted = accepted.reshape(rows.size, self.problem.n)
@@ -106,13 +106,13 @@ class ResidualPlan(TransportPlan):
             token[rejected] = self.residual.locate(uniforms[rejected, -1])
         return token
 
-    def _complete(self, accepted: Law) -> Law:
-        """Add the residual law to sub-laws [..., n] of accepted tokens."""
+    def _complete(self, accepted: Probs) -> Probs:
+        """Add the residual distribution to sub-distributions [..., n] of accepted tokens."""
         rejected = 1 - accepted.sum(axis=-1, keepdims=True)
-        return np.asarray(accepted + rejected * self.residual.law(self.problem.n))
+        return np.asarray(accepted + rejected * self.residual.probs(self.problem.n))
 
 
-def acceptance_ratio(wanted: Law, offered: Law) -> Law:
+def acceptance_ratio(wanted: Probs, offered: Probs) -> Probs:
     """Probability min(1, wanted / offered) of accepting each token; for 0/0 it is 0.
 
     Parameters
@@ -132,7 +132,7 @@ def acceptance_ratio(wanted: Law, offered: Law) -> Law:
     array([0.5, 1. , 0. ])
     """
     none = offered <= 0
-    ratio: Law = np.minimum(wanted, offered)
+    ratio: Probs = np.minimum(wanted, offered)
     if none.any():  # perhaps only underflowed: what has target probability 0 stays rejected
         ratio = ratio + (none & (wanted > 0))
         offered = offered + none
@@ -150,14 +150,14 @@ class SequentialPlan(ResidualPlan):
         return self.problem.k + 1
 
     @abstractmethod
-    def _pass_probability(self, drafts: Drafts) -> Law:
+    def _pass_probability(self, drafts: Drafts) -> Probs:
         """Probability that each draft passes its test when it is reached: [B, k] → [B, k]."""
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         passed = uniforms < self._pass_probability(drafts)
         return np.where(passed.any(axis=1), passed.argmax(axis=1), -1)
 
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         passes = self._pass_probability(drafts)
         reached = np.ones_like(passes)
         reached[:, 1:] = np.cumprod(1 - passes[:, :-1], axis=1)
@@ -170,11 +170,11 @@ class TokenwisePlan(SequentialPlan):
 
     @property
     @abstractmethod
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """Probability of accepting each token when it is drafted: array [n]."""
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass of each token output as an accepted draft: array [n]."""
         one_draft = self.problem.draft * self.accept_probability
         return read_only(one_draft * first_pass_factor(self._beta, self.problem.k))
@@ -196,7 +196,7 @@ class TokenwisePlan(SequentialPlan):
         if self._beta >= 1 or not rejected_draft.any():
             return self.acceptance_by_test
         hit = at_least_once(rejected_draft / rejected_draft.sum(), self.problem.k)
-        by_residual = as_number((self.residual.law(self.problem.n) * hit).sum())
+        by_residual = as_number((self.residual.probs(self.problem.n) * hit).sum())
         return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * by_residual)
 
     @cached_property
@@ -204,11 +204,11 @@ class TokenwisePlan(SequentialPlan):
         """Probability β that one draft passes the test."""
         return at_most_one((self.problem.draft * self.accept_probability).sum())
 
-    def _pass_probability(self, drafts: Drafts) -> Law:
+    def _pass_probability(self, drafts: Drafts) -> Probs:
         return self.accept_probability[drafts]
 
 
-def surely(token: int, like: Law) -> InverseCdf:
+def surely(token: int, like: Probs) -> InverseCdf:
     """Distribution that gives one token for sure, in the numbers of `like`."""
     return InverseCdf(read_only(np.array([token])), read_only(0 * like[:1] + 1))
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, read_only, zeros
+from otm._core.arithmetic import Number, Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import mass_beyond
 from otm._core.ratio_order import places_along
@@ -67,8 +67,8 @@ class Greedy(SingleDistribution):
         return read_only(np.argsort(-self.probs, kind="stable")[: self.k - 1])
 
     @cached_property
-    def last(self) -> Law:
-        """Law of the last draft: p restricted to the tokens that are not sure, array [n]."""
+    def last(self) -> Probs:
+        """Distribution of the last draft: p restricted to tokens that are not sure, array [n]."""
         rest = self.probs.copy()
         rest[self.sure] = zeros(1, rest)[0]
         return read_only(rest / rest.sum())
@@ -84,7 +84,7 @@ class Greedy(SingleDistribution):
         for token in np.flatnonzero(self.last).tolist():
             yield (*sure, token), self.last.item(token)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability that the first tokens H of an order do not hold all drafts.
 
         1 until H holds all sure tokens, then the probability that the last draft is not in H.

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, read_only
+from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import InverseCdf
 from otm.drafts.base import SingleDistribution
@@ -77,7 +77,7 @@ class HubPairs(SingleDistribution):
         probabilities = map(self._weights.item, range(self.tuple_count))
         return zip(map(tuple, self._pairs.tolist()), probabilities, strict=True)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability that the first tokens of an order do not hold both drafts."""
         return self.as_sets.missed(order)
 
@@ -107,7 +107,7 @@ class HubPairs(SingleDistribution):
         return read_only(np.vstack(pairs))
 
     @cached_property
-    def _weights(self) -> Law:
+    def _weights(self) -> Probs:
         """Probabilities of the `_pairs`."""
         others = self.probs[self._pairs[: len(self._pairs) // 2, 0]]
         if others.size == 0:

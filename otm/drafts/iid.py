@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, at_least_once
+from otm._core.arithmetic import Number, Probs, at_least_once
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import mass_beyond
 from otm._core.sampling import InverseCdf
@@ -50,7 +50,7 @@ class IID(SingleDistribution):
         object.__setattr__(self, "k", as_draft_count(self.k))
 
     @classmethod
-    def _of_checked(cls, probs: Law, k: int, tokens: Tokens | None) -> IID:
+    def _of_checked(cls, probs: Probs, k: int, tokens: Tokens | None) -> IID:
         """Equivalent to the constructor, but faster: takes what a problem has checked as it is."""
         drafts = object.__new__(cls)
         drafts.__dict__.update(probs=probs, k=k, tokens=tokens)
@@ -67,7 +67,7 @@ class IID(SingleDistribution):
         """All tuples of drafts that can be drawn, in every order, with their probabilities."""
         return independent_tuples([self.probs] * self.k)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability 1 − p(H)^k that the first tokens H of an order do not hold all drafts."""
         return at_least_once(mass_beyond(self.probs, order), self.k)
 

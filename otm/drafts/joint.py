@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, scatter_sum, zeros
+from otm._core.arithmetic import Number, Probs, is_exact, read_only, running_sum, scatter_sum, zeros
 from otm._core.checks import Drafts, Uniforms, as_array, as_drafts
-from otm._core.distribution import as_law
+from otm._core.distribution import as_probs
 from otm._core.numbers import as_integer
 from otm._core.ratio_order import places_along
 from otm._core.sampling import InverseCdf
@@ -70,7 +70,7 @@ class Joint(DraftDistribution):
     """
 
     rows: Drafts
-    probabilities: Law
+    probabilities: Probs
     _n: int
     tokens: Tokens | None
 
@@ -94,7 +94,7 @@ class Joint(DraftDistribution):
 
     def _fill(self, tuples: Any, weights: Any, n: Any, tokens: Any) -> None:
         """Check the tuples [R, k] and their weights [R], and hold them."""
-        law = as_law(weights, "joint draft")
+        probs = as_probs(weights, "joint draft")
         if tokens is None:
             size = as_integer(n, "n", 1)
             drafts = as_drafts(tuples, len(tuples[0]), size)
@@ -118,10 +118,10 @@ class Joint(DraftDistribution):
                 f"the drafts {distinct[counts.argmax()].tolist()} stand in the table "
                 f"{counts.max()} times; give each tuple once, with its whole probability"
             )
-        possible = np.flatnonzero(law > 0)
-        self._hold(drafts[possible], law[possible], size, tokens)
+        possible = np.flatnonzero(probs > 0)
+        self._hold(drafts[possible], probs[possible], size, tokens)
 
-    def _hold(self, rows: Drafts, probabilities: Law, n: int, tokens: Tokens | None) -> None:
+    def _hold(self, rows: Drafts, probabilities: Probs, n: int, tokens: Tokens | None) -> None:
         held = {"rows": read_only(rows), "probabilities": read_only(probabilities)}
         self.__dict__.update(held, _n=n, tokens=tokens)
 
@@ -142,7 +142,7 @@ class Joint(DraftDistribution):
         Raises
         ------
         InvalidDistributionError
-            If the axes differ in length or the entries are not a law.
+            If the axes differ in length or the entries are not a distribution.
 
         Examples
         --------
@@ -152,8 +152,8 @@ class Joint(DraftDistribution):
         given = as_array(array, "the joint draft probabilities", InvalidDistributionError)
         if given.ndim == 0 or len(set(given.shape)) > 1 or given.size == 0:
             raise InvalidDistributionError(
-                f"the joint draft law has shape {given.shape}; give an array with one axis of "
-                "n tokens for each draft"
+                f"the joint draft distribution has shape {given.shape}; give an array with one "
+                "axis of n tokens for each draft"
             )
         places = np.flatnonzero(given != 0)
         joint = cls.__new__(cls)
@@ -195,25 +195,25 @@ class Joint(DraftDistribution):
         """All tuples of drafts that can be drawn, with their probabilities."""
         return zip(map(tuple, self.rows.tolist()), self.probabilities.tolist(), strict=True)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability that the first tokens of an order do not hold all drafts."""
-        missed: Law = running_sum(self._by_last(order)[::-1])[::-1]
+        missed: Probs = running_sum(self._by_last(order)[::-1])[::-1]
         np.minimum(missed, 1 + zeros(1, missed), out=missed)  # a sum can round to more
         return missed
 
-    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Law:
-        """Law of the draft that stands last in an order, summed over the rows."""
+    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
+        """Distribution of the draft that stands last in an order, summed over the rows."""
         return self._by_last(order)[:-1]
 
-    def distribution_of_one(self) -> Law:
-        """Law of one of the drafts, picked with equal probabilities."""
+    def distribution_of_one(self) -> Probs:
+        """Distribution of one of the drafts, picked with equal probabilities."""
         shares = np.repeat(self.probabilities / self.k, self.k)
         return scatter_sum(self.rows.ravel(), shares, self.n)
 
     def __str__(self) -> str:
         return f"{self.k} of a joint distribution"
 
-    def _with(self, numbers: Callable[[Law], Law]) -> Self:
+    def _with(self, numbers: Callable[[Probs], Probs]) -> Self:
         joint = object.__new__(type(self))
         joint._hold(self.rows, numbers(self.probabilities), self.n, self.tokens)
         return joint
@@ -226,8 +226,8 @@ class Joint(DraftDistribution):
     def _draw(self, uniforms: Uniforms) -> Drafts:
         return self.rows[self._cdf.locate(uniforms[:, 0])]
 
-    def _by_last(self, order: npt.NDArray[np.int64]) -> Law:
-        """Law of the place of the last draft; one place more for tuples beyond the order."""
+    def _by_last(self, order: npt.NDArray[np.int64]) -> Probs:
+        """Distribution of the last draft's place; one place more for tuples beyond the order."""
         place = places_along(order, self.n)
         return scatter_sum(place[self.rows].max(axis=1), self.probabilities, order.size + 1)
 

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, read_only, running_sum
+from otm._core.arithmetic import Number, Probs, read_only, running_sum
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm.drafts.base import SingleDistribution
 from otm.drafts.joint import Joint
@@ -100,7 +100,7 @@ class WithoutReplacement(SingleDistribution):
         one = 1 + 0 * self.probs.item(0)
         return self._extensions((), one, np.flatnonzero(self.draftable).tolist())
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability that the first tokens of an order do not hold all drafts, for each prefix.
 
         Floats cost O(n k) for each of some hundred points of a quadrature (0.3 s at n = 32,000 and
@@ -152,7 +152,7 @@ class WithoutReplacement(SingleDistribution):
         return tokens[places]
 
     @cached_property
-    def _ascending(self) -> tuple[npt.NDArray[np.int64], Law]:
+    def _ascending(self) -> tuple[npt.NDArray[np.int64], Probs]:
         """Tokens with p > 0 in ascending order of p, and the masses of the first j of them."""
         support = np.flatnonzero(self.draftable)
         tokens = support[np.argsort(self.probs[support], kind="stable")]
@@ -202,7 +202,7 @@ class WithoutReplacement(SingleDistribution):
             yield from self._extensions((*drafts, token), share, others)
 
 
-def missed_by_first_rings(masses: Law, outside: Law, k: int) -> Floats:
+def missed_by_first_rings(masses: Probs, outside: Probs, k: int) -> Floats:
     """Probability that the first j tokens do not hold the first k to ring: array [m + 1].
 
     `masses` [m] are the positive rates of the tokens, in order, and `outside` those of all other

@@ -14,11 +14,11 @@ Let g(A) = Pr(S ∩ A ≠ ∅).  The optimum is a minimum cut and a maximum mass
     α(P, q) = min over H of q(H) + g(H^c) = max Σ v  over v ≤ q with v(A) ≤ g(A) for all A
 
 A cut bounds it from above.  From below: order the tokens, at random but independently of the
-drafts, and pick the draft that stands last.  If b is the law of the pick, min(q, b) is such a v.
-By Edmonds' theorem on the greedy algorithm nothing is lost by picking like this.  The best law of
-the order is looked for by the steps of Frank and Wolfe on the shortfall max(q − b, 0).  Each brings
-in one order, whose prefixes are the cuts, and then moves some chance from the worst order so far to
-the best one.
+drafts, and pick the draft that stands last.  If b is the distribution of the pick, min(q, b) is
+such a v. By Edmonds' theorem on the greedy algorithm nothing is lost by picking like this.  The
+best distribution of the order is looked for by the steps of Frank and Wolfe on the shortfall max(q
+− b, 0).  Each brings in one order, whose prefixes are the cuts, and then moves some chance from the
+worst order so far to the best one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import TINY, Law, Number, at_most_one, running_sum, sum_error
+from otm._core.arithmetic import TINY, Number, Probs, at_most_one, running_sum, sum_error
 from otm._core.interval import Interval
 from otm._core.numbers import as_positive, as_real
 from otm._core.ratio_order import RatioOrder, scale_of_weights
@@ -160,7 +160,7 @@ def optimum_of(
     return Optimum(bounds, cut, "random-order")
 
 
-def _optimal_order(drafts: DraftDistribution, target: Law) -> npt.NDArray[np.int64] | None:
+def _optimal_order(drafts: DraftDistribution, target: Probs) -> npt.NDArray[np.int64] | None:
     """Order of which some prefix is a minimum cut, if one is known."""
     if isinstance(drafts, HubPairs):
         drafts = drafts.as_sets
@@ -172,7 +172,7 @@ def _optimal_order(drafts: DraftDistribution, target: Law) -> npt.NDArray[np.int
     return None
 
 
-def _best_prefix(drafts: DraftDistribution, target: Law, order: npt.NDArray[np.int64]) -> Cut:
+def _best_prefix(drafts: DraftDistribution, target: Probs, order: npt.NDArray[np.int64]) -> Cut:
     """Prefix H of an order with the least q(H) + 1 − Pr(S ⊆ H)."""
     values = running_sum(target[order], from_zero=True) + drafts.missed(order)
     size = int(values.argmin())
@@ -204,7 +204,7 @@ class BoundedOptimum(NamedTuple):
 
 def bounds_by_random_order(
     drafts: DraftDistribution,
-    target: Law,
+    target: Probs,
     *,
     iterations: int = ITERATIONS,
     tolerance: float = TOLERANCE,
@@ -214,9 +214,9 @@ def bounds_by_random_order(
     Parameters
     ----------
     drafts : DraftDistribution
-        The joint law P; a step costs one call of its `distribution_of_last` and a sort.
+        The joint distribution P; a step costs one call of its `distribution_of_last` and a sort.
     target : array [n]
-        The target law q, checked.
+        The target distribution q, checked.
     iterations : int, optional
         Most steps to take, at least 1.
     tolerance : float, optional
@@ -226,7 +226,8 @@ def bounds_by_random_order(
     -------
     BoundedOptimum
         As for the rounding of the bounds, `distribution_of_last` is taken to have a relative error
-        of at most k (`sum_error` (n) + 2^−48), as it has for `Independent` and `Joint` laws.
+        of at most k (`sum_error` (n) + 2^−48), as it has for `Independent` and `Joint`
+        distributions.
 
     Raises
     ------
@@ -264,10 +265,11 @@ def bounds_by_random_order(
         vertex[order] = last
         mixture.add(vertex, _best_step(wanted - picked, vertex - picked, weights))
         mixture.shift(wanted, weights)
-        picked = mixture.law()
+        picked = mixture.last()
         lower = max(lower, _accepted(wanted, picked), _accepted(wanted, vertex))
-    # errors of the laws, which may sum to one within rounding only, and of the sums; then of the
-    # mixture: of its terms, no more than the steps, and four roundings for each that was merged
+    # errors of the distributions, which may sum to one within rounding only, and of the sums; then
+    # of the mixture: of its terms, no more than the steps, and four roundings for each that was
+    # merged
     error = (drafts.k + 2) * (sum_error(drafts.n) + 2.0**-48) + 8 * (done + 1) * 2.0**-53
     lower = max(0.0, lower * (1 - 2 * error) - TINY)
     upper = min(1.0, upper * (1 + 2 * error) + TINY)
@@ -275,34 +277,34 @@ def bounds_by_random_order(
 
 
 class _Mixture:
-    """Law of the draft picked: laws of the last draft in several orders, and their chances."""
+    """Distribution of the draft picked: of the last one in several orders, and their chances."""
 
     def __init__(self, first: Floats, iterations: int) -> None:
         room = min(iterations + 1, MAX_ORDERS, max(3, MAX_ENTRIES // first.size))
-        self.laws = np.empty((room, first.size))
+        self.picks = np.empty((room, first.size))
         self.chances = np.zeros(room)
-        self.laws[0], self.chances[0] = first, 1
+        self.picks[0], self.chances[0] = first, 1
         self.held = 1
 
-    def law(self) -> Floats:
-        """Law of the pick; a sum of terms of at least zero, so that its digits are right."""
+    def last(self) -> Floats:
+        """Distribution of the pick; a sum of terms of at least zero: its digits are right."""
         chances = self.chances[: self.held]
-        return np.asarray(chances @ self.laws[: self.held] / chances.sum())
+        return np.asarray(chances @ self.picks[: self.held] / chances.sum())
 
-    def add(self, law: Floats, chance: float) -> None:
+    def add(self, last: Floats, chance: float) -> None:
         """Give an order a chance, at the expense of all others in proportion."""
         place = self._free_place()
         self.chances *= 1 - chance
-        self.laws[place], self.chances[place] = law, chance
+        self.picks[place], self.chances[place] = last, chance
 
     def shift(self, wanted: Floats, weights: Floats) -> None:
         """Move chance from the order that serves the shortfall worst to the one that does best."""
-        short = wanted - self.law()
-        served = self.laws[: self.held] @ (np.maximum(short, 0) / weights)
+        short = wanted - self.last()
+        served = self.picks[: self.held] @ (np.maximum(short, 0) / weights)
         best = int(served.argmax())
         worst = int(np.where(self.chances[: self.held] > 0, served, np.inf).argmin())
         chance = self.chances[worst]
-        step = _best_step(short, (self.laws[best] - self.laws[worst]) * chance, weights)
+        step = _best_step(short, (self.picks[best] - self.picks[worst]) * chance, weights)
         self.chances[worst] = chance * (1 - step)
         self.chances[best] += chance * step
 
@@ -315,7 +317,7 @@ class _Mixture:
             return self.held - 1
         free, kept = np.argsort(self.chances)[:2].tolist()
         a, b = self.chances[[free, kept]]
-        self.laws[kept] = (a * self.laws[free] + b * self.laws[kept]) / (a + b)
+        self.picks[kept] = (a * self.picks[free] + b * self.picks[kept]) / (a + b)
         self.chances[kept] = a + b
         return int(free)
 

@@ -1,10 +1,11 @@
-"""α_k from truncated laws: an interval that holds for everything that the lists leave open.
+"""α_k from lists of the most likely tokens: an interval for everything that they leave open.
 
-Most servers return only the most likely tokens with their log-probabilities.  The full laws, and
-with them α_k, are then not known; but the unlisted probabilities are at most the smallest listed
-one, and sum to what is missing.  The interval here is the range of α_k over all full laws that
-fit, no wider: its ends belong to two pairs of laws (`otm.optimum.completions`).  The proofs, and
-that of the correction for rounded lists, are in `docs/theory/truncated.md`.
+Most servers return only the most likely tokens with their log-probabilities.  The full
+distributions, and with them α_k, are then not known; but the unlisted probabilities are at most the
+smallest listed one, and sum to what is missing.  The interval here is the range of α_k over all
+full distributions that fit, no wider: its ends belong to two pairs of distributions
+(`otm.optimum.completions`).  The proofs, and that of the correction for rounded lists, are in
+`docs/theory/truncated.md`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import numpy as np
 
 from otm._core.arithmetic import (
     TINY,
-    Law,
     Number,
+    Probs,
     as_fraction,
     as_number,
     at_most_one,
@@ -60,17 +61,17 @@ def alpha_interval(
     vocabulary: int | None = None,
     slack: Number = 0,
 ) -> Interval:
-    """Range of α_k over all pairs of laws whose largest probabilities are as listed.
+    """Range of α_k over all pairs of distributions whose largest probabilities are as listed.
 
     Theorems 10.1 to 10.4 of docs/theory/truncated.md.
 
     Parameters
     ----------
     draft, target : mapping of int to float or Fraction
-        The most likely tokens of each law with their probabilities.  The lists may have different
-        tokens and lengths.  A token that is not among the most likely must be left out (some
-        servers add the one that was sampled): unlisted tokens are taken to be at most as likely as
-        the least likely listed one.
+        The most likely tokens of each distribution with their probabilities.  The lists may have
+        different tokens and lengths.  A token that is not among the most likely must be left out
+        (some servers add the one that was sampled): unlisted tokens are taken to be at most as
+        likely as the least likely listed one.
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
@@ -84,13 +85,13 @@ def alpha_interval(
     -------
     Interval
         For fractions exact, and with slack 0 the best possible: both ends are attained, by one
-        pair of laws for all k.  For floats rounded outwards; probabilities below 1e-300 count as
-        zero.
+        pair of distributions for all k.  For floats rounded outwards; probabilities below 1e-300
+        count as zero.
 
     Raises
     ------
     InvalidDistributionError
-        If a list is not one of tokens and probabilities, or no law fits it.
+        If a list is not one of tokens and probabilities, or no distribution fits it.
     InvalidDraftCountError, InvalidParameterError
         If k, the size of the vocabulary or the slack is not valid.
 
@@ -116,13 +117,13 @@ def alpha_interval(
     """
     k = as_draft_count(k)
     n = as_size(vocabulary)
-    laws = as_lists(draft, target, n)
-    exact = is_exact(laws[0].masses)
+    lists = as_lists(draft, target, n)
+    exact = is_exact(lists[0].masses)
     slack = as_slack(slack) if exact else float(as_slack(slack)) + FLOAT_SLACK
     error = 0 * slack if exact else 4 * sum_error(len(draft) + len(target)) + POWER_ERROR
-    check_fit(laws, (1 + error) / (1 - slack), n)
-    inner = [_below(law, slack, error) for law in laws]
-    outer = [_above(law, slack, error, n) for law in laws]
+    check_fit(lists, (1 + error) / (1 - slack), n)
+    inner = [_below(probs, slack, error) for probs in lists]
+    outer = [_above(probs, slack, error, n) for probs in lists]
     union = len(set(draft) | set(target))
     farthest = farthest_completion(inner[0], inner[1], None if n is None else n - union)
     nearest = nearest_completion(outer[0], outer[1])
@@ -140,15 +141,15 @@ def alpha_interval_from_logprobs(
     vocabulary: int | None = None,
     slack: float = 1e-5,
 ) -> Interval:
-    """Range of α_k over all pairs of laws whose largest log-probabilities are as listed.
+    """Range of α_k over all pairs of distributions whose largest log-probabilities are as listed.
 
     `alpha_interval` of their exponentials (Theorem 10.4 of docs/theory/truncated.md).
 
     Parameters
     ----------
     draft_logprobs, target_logprobs : mapping of int to float
-        The most likely tokens of each law with their natural log-probabilities; otherwise as for
-        `alpha_interval`.  −inf is allowed.
+        The most likely tokens of each distribution with their natural log-probabilities; otherwise
+        as for `alpha_interval`.  −inf is allowed.
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
@@ -182,26 +183,26 @@ def alpha_interval_from_logprobs(
     return alpha_interval(draft, target, k, vocabulary=vocabulary, slack=slack)
 
 
-def _below(law: TopList, slack: Number, error: Number) -> TopList:
-    """Measure below every law that fits the list: the lower half of "rounded lists".
+def _below(probs: TopList, slack: Number, error: Number) -> TopList:
+    """Measure below every distribution that fits the list: the lower half of "rounded lists".
 
     The rest shrinks by more than the cap, so that no rounding later on can undo it.
     """
     factor = (1 + error) / (1 - slack)
-    rest = max(law.rest * (1 - error) - slack, 0 * slack) * (1 - error)
-    return TopList(law.tokens, law.masses / factor, rest / factor)
+    rest = max(probs.rest * (1 - error) - slack, 0 * slack) * (1 - error)
+    return TopList(probs.tokens, probs.masses / factor, rest / factor)
 
 
-def _above(law: TopList, slack: Number, error: Number, n: int | None) -> TopList:
-    """Measure above every law that fits the list: the upper half of "rounded lists".
+def _above(probs: TopList, slack: Number, error: Number, n: int | None) -> TopList:
+    """Measure above every distribution that fits the list: the upper half of "rounded lists".
 
     The rest grows by more than the cap, so that no rounding later on can undo it.
     """
-    masses = law.masses * ((1 + error) / (1 - slack))
-    rest = max(law.rest * (1 - slack) + slack * (1 + error), 0 * slack) * (1 + error)
+    masses = probs.masses * ((1 + error) / (1 - slack))
+    rest = max(probs.rest * (1 - slack) + slack * (1 + error), 0 * slack) * (1 + error)
     capacity = capacity_of(masses, n)
     most = rest if capacity is None else min(rest, capacity)
-    return TopList(law.tokens, masses, most * (1 + error))
+    return TopList(probs.tokens, masses, most * (1 + error))
 
 
 def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
@@ -233,7 +234,7 @@ def check_log_probabilities(draft: Any, target: Any) -> None:
 
 
 def check_fit(lists: list[TopList], factor: Number, n: int | None) -> None:
-    """Refuse a list that no law fits, although each mass may change by the factor."""
+    """Refuse a list that no distribution fits, although each mass may change by the factor."""
     for listed, name in zip(lists, NAMES, strict=True):
         total = as_number(listed.masses.sum())
         if total > factor:
@@ -253,7 +254,7 @@ def check_fit(lists: list[TopList], factor: Number, n: int | None) -> None:
             )
 
 
-def capacity_of(masses: Law, n: int | None) -> Number | None:
+def capacity_of(masses: Probs, n: int | None) -> Number | None:
     """Most that the unlisted tokens can have in all; None if there is no limit."""
     cap = as_number(masses.min())
     if not cap:

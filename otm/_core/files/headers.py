@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from otm._core.files.paths import (
     AnyPath,
@@ -115,7 +115,7 @@ def _numpy_header(file: IO[bytes], size: int, where: str) -> tuple[tuple[int, ..
     )
     text = start[before:] + file.read(max(length - (12 - before), 0))
     _require(len(text) >= length, f"{where} ends within its header; it was cut short")
-    header = None
+    header: Any = None
     if b"\\" not in text:  # which numbers do not need, and Python warns about in texts
         with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             header = ast.literal_eval(text[:length].decode("latin-1").strip())

@@ -50,8 +50,8 @@ def file_label(path: AnyPath) -> str:
 
     Examples
     --------
-    >>> file_label(Path("folder/laws.npy"))
-    "file 'laws.npy'"
+    >>> file_label(Path("folder/distributions.npy"))
+    "file 'distributions.npy'"
     """
     return f"file {shown(as_path(path).name)}"
 

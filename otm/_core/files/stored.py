@@ -67,8 +67,8 @@ class StoredArray:
     >>> import tempfile
     >>> from otm.gain import open_arrays
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(Path(folder) / "laws.npy", np.array([[0.5, 0.5], [0.25, 0.75]]))
-    ...     rows = open_arrays(Path(folder) / "laws.npy")[""]
+    ...     np.save(Path(folder) / "distributions.npy", np.array([[0.5, 0.5], [0.25, 0.75]]))
+    ...     rows = open_arrays(Path(folder) / "distributions.npy")[""]
     ...     print(rows.shape, rows.kind, rows.row_bytes, rows.read(1, 2))
     (2, 2) f 16 [[0.25 0.75]]
     """

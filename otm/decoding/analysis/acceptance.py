@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.distribution import as_law_rows
+from otm._core.distribution import as_probs_rows
 from otm.decoding.parameters import in_unit_interval, of_one_kind, result
 
 
@@ -47,7 +47,7 @@ def lk_divergence(draft: Any, target: Any) -> Any:
     >>> lk_divergence([0.75, 0.25], [[0.25, 0.75], [0.75, 0.25]])
     array([0.5, 0. ])
     """
-    p, q = as_law_rows(draft, target)
+    p, q = as_probs_rows(draft, target)
     divergence = np.abs(p - q).sum(axis=-1) / 2
     return result(np.minimum(divergence, 1))  # a sum of floats can pass one
 

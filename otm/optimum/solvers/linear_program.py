@@ -41,7 +41,7 @@ from otm.problem import Problem
 
 # The growth of the peak resident set of a fresh process that builds a program and solves it with
 # highspy 1.15 on Linux, bounded from above: k from 1 to 1,000, up to 360,000 variables, uniform,
-# Dirichlet and softmax laws.  The sum below was 1.1 to 1.6 times what was measured.
+# Dirichlet and softmax distributions.  The sum below was 1.1 to 1.6 times what was measured.
 BYTES_FIXED = 10_000_000
 BYTES_PER_VARIABLE = 1_000
 BYTES_PER_ROW = 500
@@ -81,7 +81,7 @@ def size_of(problem: Problem) -> LinearProgramSize:
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Returns
     -------
