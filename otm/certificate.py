@@ -25,6 +25,7 @@ from contextlib import suppress
 from functools import cmp_to_key
 from hashlib import sha256
 from itertools import accumulate, product
+from pathlib import Path
 from typing import Any
 
 SCHEMA = "otm-certificate-1"
@@ -381,8 +382,6 @@ def load(text: str) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     """Check the one file named on the command line; 0 if it proves its claims, otherwise 1 or 2."""
-    from pathlib import Path
-
     if len(arguments) != 1:
         print("usage: python -I -S otm/certificate.py FILE", file=sys.stderr)
         return 2

@@ -156,7 +156,8 @@ _LIST = (
     ),
 )  # fmt: skip
 
-RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _LIST})
+_BY_NAME = {rule.name: rule for rule in _LIST}
+RULES: Mapping[str, Rule] = MappingProxyType(_BY_NAME)
 """Every rule by its name."""
 
 

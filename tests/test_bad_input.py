@@ -376,10 +376,10 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         "takes i.i.d. drafts",
     ),
     "a certificate of other drafts": (
-        lambda: otm.solve(OTHER, [0.5, 0.5]).certificate, InvalidInputError, "only i.i.d. drafts have",
+        lambda: otm.solve(OTHER, [0.5, 0.5]).certificate, InvalidInputError, "only i.i.d. drafts",
     ),
     "bounds of other drafts": (
-        lambda: otm.solve(OTHER, [0.5, 0.5]).bounds, InvalidInputError, "only i.i.d. drafts have",
+        lambda: otm.solve(OTHER, [0.5, 0.5]).bounds, InvalidInputError, "only i.i.d. drafts",
     ),
     "a rule for other drafts": (
         lambda: KSeq(otm.Problem(OTHER, [0.5, 0.5])), InvalidInputError,

@@ -318,7 +318,7 @@ def test_the_first_of_several_drafts_has_the_law(law: Law, k: int) -> None:
 @pytest.mark.parametrize("size", [-1, 2.0, True, (3, -1), "ten"])
 def test_a_size_that_is_none_is_refused(size: Any) -> None:
     """Catches an error of NumPy's, or a sample of another shape."""
-    with pytest.raises(InvalidParameterError, match="size = .*an integer of at least 0"):
+    with pytest.raises(InvalidParameterError, match=r"size = .*an integer of at least 0"):
         IID([0.5, 0.5], 2).sample(np.random.default_rng(0), size)
 
 
@@ -326,6 +326,6 @@ def test_a_size_that_is_none_is_refused(size: Any) -> None:
 def test_probs_by_their_support_are_refused_with_what_to_do(kind: Any) -> None:
     """Catches a message about arrays, where token ids are what is missing."""
     probs = SparseProbs([7, 30], [0.5, 0.5])
-    with pytest.raises(InvalidDistributionError, match="tokens=probs.tokens"):
+    with pytest.raises(InvalidDistributionError, match=r"tokens=probs\.tokens"):
         kind(probs, 2)
     assert kind(probs.probabilities, 2, tokens=probs.tokens).tokens.tolist() == [7, 30]
