@@ -159,19 +159,19 @@ def check_cut(
     _require(all(type(x) is int and 0 <= x < len(draft) for x in tokens), "the cut holds no tokens")
     _require(len(set(tokens)) == len(tokens), "the cut holds a token twice")
     inside, total = sum(draft[x] for x in tokens), sum(draft)
-    wanted, unit = sum(target[x] for x in tokens), sum(target)
+    covered, unit = sum(target[x] for x in tokens), sum(target)
     if upper[0] >= upper[1]:
         return
     # 1 − p(H)^k ≤ upper − q(H)
-    room = (upper[0] * unit - wanted * upper[1], upper[1] * unit)
+    left = (upper[0] * unit - covered * upper[1], upper[1] * unit)
     bits = GUARD_BITS + total.bit_length() - (total - inside).bit_length()
     work.multiply(bits, bits, times=3 * k.bit_length())
-    work.multiply(bits + room[1].bit_length(), bits + total.bit_length(), times=2)
-    if _at_least_once(total - inside, total, k, bits, up=True) * room[1] <= room[0] << bits:
+    work.multiply(bits + left[1].bit_length(), bits + total.bit_length(), times=2)
+    if _at_least_once(total - inside, total, k, bits, up=True) * left[1] <= left[0] << bits:
         return
     power, missed = work.power(total, k), work.power(inside, k)
-    work.multiply(power.bit_length(), room[1].bit_length(), times=2)
-    _require((power - missed) * room[1] <= room[0] * power, "the cut does not prove upper")
+    work.multiply(power.bit_length(), left[1].bit_length(), times=2)
+    _require((power - missed) * left[1] <= left[0] * power, "the cut does not prove upper")
 
 
 def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, work: Work) -> Ratio:

@@ -165,7 +165,7 @@ def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
 def sum_error(n: int) -> float:
     """Bound on the relative error of `running_sum` over n terms of at least zero.
 
-    It leaves room for a dozen more rounded operations on each term and on the result.
+    It covers a dozen more rounded operations on each term and on the result.
     """
     return (min(n, SUM_BLOCK) + n // SUM_BLOCK + 16) * 2.0**-53
 

@@ -161,7 +161,7 @@ class LenientPlan(OptimalPlan):
 
     @cached_property
     def accepted_ratio(self) -> Probs:
-        """Ratio v/p of the wanted accepted mass, along the order of q/p: array [m]."""
+        """Ratio v/p of the mass to be accepted, along the order of q/p: array [m]."""
         if self.residual_of == "closest":
             return read_only(closest_ratio(self.problem, self.lenience))
         with np.errstate(over="ignore"):

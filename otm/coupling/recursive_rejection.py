@@ -96,8 +96,8 @@ class RecursiveRejection(SequentialPlan):
         """Probability min(1, t_i/p) of accepting drafts of these tokens in round i, from 0."""
         cap, mass = self.rounds[i]
         draft = self.problem.draft[tokens]
-        wanted: Probs = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)
-        return acceptance_ratio(wanted, mass * draft)
+        left: Probs = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)
+        return acceptance_ratio(left, mass * draft)
 
     def _pass_probability(self, drafts: Drafts) -> Probs:
         table = np.zeros_like(self.problem.draft, shape=drafts.shape)  # rounds never reached: 0

@@ -112,14 +112,14 @@ class ResidualPlan(TransportPlan):
         return np.asarray(accepted + rejected * self.residual.probs(self.problem.n))
 
 
-def acceptance_ratio(wanted: Probs, offered: Probs) -> Probs:
-    """Probability min(1, wanted / offered) of accepting each token; for 0/0 it is 0.
+def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
+    """Probability min(1, target / draft) of accepting each token; for 0/0 it is 0.
 
     Parameters
     ----------
-    wanted, offered : array [...]
-        Masses of at least zero; a draft is accepted so that `wanted` becomes the accepted mass,
-        as far as `offered` allows.
+    target, draft : array [...]
+        Masses of at least zero; a draft is accepted so that `target` becomes the accepted mass,
+        as far as `draft` allows.
 
     Returns
     -------
@@ -131,12 +131,12 @@ def acceptance_ratio(wanted: Probs, offered: Probs) -> Probs:
     >>> acceptance_ratio(np.array([0.25, 0.5, 0.0]), np.array([0.5, 0.25, 0.0]))
     array([0.5, 1. , 0. ])
     """
-    none = offered <= 0
-    ratio: Probs = np.minimum(wanted, offered)
+    none = draft <= 0
+    ratio: Probs = np.minimum(target, draft)
     if none.any():  # perhaps only underflowed: what has target probability 0 stays rejected
-        ratio = ratio + (none & (wanted > 0))
-        offered = offered + none
-    ratio /= offered
+        ratio = ratio + (none & (target > 0))
+        draft = draft + none
+    ratio /= draft
     return ratio
 
 

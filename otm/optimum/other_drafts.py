@@ -245,28 +245,28 @@ def bounds_by_random_order(
     iterations = as_positive(iterations, "iterations")
     tolerance = as_real(tolerance, "tolerance", least=0)
     tokens = np.flatnonzero(drafts.draftable)
-    wanted = np.asarray(target[tokens], dtype=np.float64)
+    masses = np.asarray(target[tokens], dtype=np.float64)
     picked = np.asarray(drafts.distribution_of_one()[tokens], dtype=np.float64)
     weights = np.maximum(picked, SMALLEST_WEIGHT)
-    lower, upper, best = _accepted(wanted, picked), 1.0, tokens[:0]
+    lower, upper, best = _accepted(masses, picked), 1.0, tokens[:0]
     mixture = _Mixture(picked, iterations)
     done = 0
     while done < iterations and upper - lower > tolerance:
         done += 1
-        # the shortest last; of those that have enough, the most wanted
-        order = np.lexsort((wanted / weights, np.maximum(wanted - picked, 0) / weights))
+        # the shortest last; of those that have enough, the largest target masses
+        order = np.lexsort((masses / weights, np.maximum(masses - picked, 0) / weights))
         last = np.asarray(drafts.distribution_of_last(tokens[order]), dtype=np.float64)
-        cuts = running_sum(wanted[order], from_zero=True)
+        cuts = running_sum(masses[order], from_zero=True)
         cuts += running_sum(last[::-1], from_zero=True)[::-1]
         size = int(cuts.argmin())
         if cuts[size] < upper:
             upper, best = float(cuts[size]), tokens[order[:size]]
         vertex = np.empty_like(last)
         vertex[order] = last
-        mixture.add(vertex, _best_step(wanted - picked, vertex - picked, weights))
-        mixture.shift(wanted, weights)
-        picked = mixture.last()
-        lower = max(lower, _accepted(wanted, picked), _accepted(wanted, vertex))
+        mixture.add(vertex, _best_step(masses - picked, vertex - picked, weights))
+        mixture.shift(masses, weights)
+        picked = mixture.probs()
+        lower = max(lower, _accepted(masses, picked), _accepted(masses, vertex))
     # errors of the distributions, which may sum to one within rounding only, and of the sums; then
     # of the mixture: of its terms, no more than the steps, and four roundings for each that was
     # merged
@@ -280,13 +280,13 @@ class _Mixture:
     """Distribution of the draft picked: of the last one in several orders, and their chances."""
 
     def __init__(self, first: Floats, iterations: int) -> None:
-        room = min(iterations + 1, MAX_ORDERS, max(3, MAX_ENTRIES // first.size))
-        self.picks = np.empty((room, first.size))
-        self.chances = np.zeros(room)
+        places = min(iterations + 1, MAX_ORDERS, max(3, MAX_ENTRIES // first.size))
+        self.picks = np.empty((places, first.size))
+        self.chances = np.zeros(places)
         self.picks[0], self.chances[0] = first, 1
         self.held = 1
 
-    def last(self) -> Floats:
+    def probs(self) -> Floats:
         """Distribution of the pick; a sum of terms of at least zero: its digits are right."""
         chances = self.chances[: self.held]
         return np.asarray(chances @ self.picks[: self.held] / chances.sum())
@@ -297,9 +297,9 @@ class _Mixture:
         self.chances *= 1 - chance
         self.picks[place], self.chances[place] = last, chance
 
-    def shift(self, wanted: Floats, weights: Floats) -> None:
+    def shift(self, masses: Floats, weights: Floats) -> None:
         """Move chance from the order that serves the shortfall worst to the one that does best."""
-        short = wanted - self.last()
+        short = masses - self.probs()
         served = self.picks[: self.held] @ (np.maximum(short, 0) / weights)
         best = int(served.argmax())
         worst = int(np.where(self.chances[: self.held] > 0, served, np.inf).argmin())
@@ -322,9 +322,9 @@ class _Mixture:
         return int(free)
 
 
-def _accepted(wanted: Floats, picked: Floats) -> float:
+def _accepted(masses: Floats, picked: Floats) -> float:
     """Mass Σ min(q, b)."""
-    return float(running_sum(np.minimum(wanted, picked))[-1])
+    return float(running_sum(np.minimum(masses, picked))[-1])
 
 
 def _best_step(short: Floats, move: Floats, weights: Floats) -> float:
