@@ -1,23 +1,22 @@
 """OTM: the mathematics and the practice of lossless speculative decoding.
 
 `solve` finds the optimal acceptance probability for k drafts, an optimal transport plan and a
-certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of laws.
-Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
+certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of
+distributions. Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from otm._core.interval import Interval
 from otm._core.sparse import SparseProbs
+from otm.coupling.comparison import ComparedRule, Comparison, compare
 from otm.errors import OTMError
 from otm.problem import Problem
+from otm.proof import Certificate
 from otm.solution import Solution
 from otm.solve import alpha, solve
 
 if TYPE_CHECKING:
-    from otm.comparison import ComparedRule, Comparison, compare
-    from otm.proof import Certificate
-
     __version__: str
 
 __all__ = [
@@ -35,20 +34,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # on use: `import otm` stays light
-    if name == "Certificate":
-        from otm.proof import Certificate
+def __getattr__(name: str) -> Any:
+    if name != "__version__":
+        raise AttributeError(f"module 'otm' has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
 
-        return Certificate
-    if name in {"ComparedRule", "Comparison", "compare"}:
-        from otm import comparison
-
-        return getattr(comparison, name)
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return version("otm")
-        except PackageNotFoundError:
-            raise AttributeError("otm has a version once it is installed: pip install .") from None
-    raise AttributeError(f"module 'otm' has no attribute {name!r}")
+    try:
+        return version("otm")
+    except PackageNotFoundError:
+        raise AttributeError("otm has a version once it is installed: pip install .") from None

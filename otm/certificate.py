@@ -4,8 +4,8 @@ Run it on a file that `Certificate.save` wrote, with no package installed::
 
     python -I -S otm/certificate.py FILE
 
-For k i.i.d. drafts with law p = draft/Σdraft and a target q = target/Σtarget, every set H of
-tokens and every accepted mass v enclose the optimal acceptance probability α_k:
+For k i.i.d. drafts with distribution p = draft/Σdraft and a target q = target/Σtarget, every set H
+of tokens and every accepted mass v enclose the optimal acceptance probability α_k:
 
 - ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token lies in H, or some draft outside H.
 - ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all A (such a v is the mass that
@@ -21,9 +21,11 @@ from __future__ import annotations
 import json
 import math
 import sys
-from fractions import Fraction
+from contextlib import suppress
 from functools import cmp_to_key
+from hashlib import sha256
 from itertools import accumulate, product
+from pathlib import Path
 from typing import Any
 
 SCHEMA = "otm-certificate-1"
@@ -32,27 +34,19 @@ FIELDS = {
     "schema", "sha256", "inputs_sha256", "draft", "target", "k", "draft_law", "cut", "cap",
     "plan", "lower", "upper", "gap", "interval", "status", "method", "versions",
 }  # fmt: skip
-LARGEST_PLAN = 4096
-"""Most draft tuples for which a plan is written out."""
-
-LARGEST_POWER_BITS = 1 << 25
-"""Most bits that p(H)^k may need; a larger k is refused instead of running for hours."""
+LARGEST_PLAN = 4096  # draft tuples for which a plan is written out
+LARGEST_POWER_BITS = 1 << 25  # of p(H)^k; a larger k is refused instead of running for hours
+GUARD_BITS = 192  # beyond leading zeros or ones, in a first look at an inequality
 
 BASE_WORK = 400_000_000
 WORK_PER_CHARACTER = 500
-"""Most work that a check may take, in products of two 30-bit digits, for a certificate of so many
-characters of JSON: about a second for the first million of them, and half a second for each more.
-Long numbers in a short file are refused instead of running for hours."""
-
-GUARD_BITS = 192
-"""Precision of the first look at each inequality, beyond the leading zeros or ones of its sides;
-what it cannot settle is compared exactly."""
-
+"""Most work that a check may take, in products of two 30-bit digits, by the characters of JSON:
+about a second for the first million of them, and half a second for each more.  Long numbers in a
+short file are refused instead of running for hours."""
 
 __all__ = ["CertificateRefusedError", "check", "load"]
 
-Ratio = tuple[int, int]
-"""Numerator and denominator above 0, not reduced, which takes long for long numbers."""
+Ratio = tuple[int, int]  # numerator, and denominator above 0; not reduced, which would take long
 
 
 class CertificateRefusedError(Exception):
@@ -73,8 +67,7 @@ class Work:
 
     def multiply(self, bits: int, others: int, times: int = 1) -> None:
         """Pay for products, or quotients, of numbers of so many bits each."""
-        short, long = sorted((bits // 30 + 1, others // 30 + 1))
-        # Python multiplies long numbers by Karatsuba's method
+        short, long = sorted((bits // 30 + 1, others // 30 + 1))  # long ones by Karatsuba's method
         self.spend(times * (70 + long * (short if short < 70 else 6 * short**0.585)))
 
     def power(self, base: int, k: int) -> int:
@@ -110,11 +103,12 @@ def check(document: dict[str, Any]) -> None:
     Traceback (most recent call last):
     otm.certificate.CertificateRefusedError: the digest of the document is wrong
     """
-    _require(set(_fields(document)) == FIELDS, f"the fields are not those of {SCHEMA}")
+    _require(isinstance(document, dict), "not a JSON object")
+    _require(set(document) == FIELDS, f"the fields are not those of {SCHEMA}")
     _require(document["schema"] == SCHEMA, f"the schema is not {SCHEMA}")
     _require(document["sha256"] == digest(document), "the digest of the document is wrong")
     _require(document["inputs_sha256"] == inputs_digest(document), "the inputs' digest is wrong")
-    _require(document["draft_law"] == "iid", "the draft law is not 'iid'")
+    _require(document["draft_law"] == "iid", "the draft distribution is not 'iid'")
     _require(document["method"] in METHODS, f"the method is none of {METHODS}")
     versions = document["versions"]
     _require(isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values()),
@@ -123,9 +117,9 @@ def check(document: dict[str, Any]) -> None:
     _require(type(k) is int and k >= 1, "k is not an integer of at least one")
     work = Work(len(_as_json(document)))
     draft, target = weights(document["draft"], "draft"), weights(document["target"], "target")
-    _require(len(draft) == len(target), "the laws differ in length")
-    for law in (draft, target):  # which are added up here and for the cut, and sorted
-        work.multiply(max(law).bit_length(), 1, times=4 * len(law))
+    _require(len(draft) == len(target), "the distributions differ in length")
+    for probs in (draft, target):  # which are added up here and for the cut, and sorted
+        work.multiply(max(probs).bit_length(), 1, times=4 * len(probs))
     _require(k * sum(draft).bit_length() <= LARGEST_POWER_BITS, "k is too large to check exactly")
 
     lower, upper, gap, cap = (ratio(document[name]) for name in ("lower", "upper", "gap", "cap"))
@@ -145,13 +139,12 @@ def check(document: dict[str, Any]) -> None:
     _require(document["status"] == status, f"the status should be '{status}'")
 
     check_cut(draft, target, k, document["cut"], upper, work=work)
-    accepted = accepted_mass(draft, target, k, cap, work=work)
-    work.multiply(longest, accepted[1].bit_length(), times=2)
-    _require(_at_most(lower, accepted), "the accepted mass is below lower")
+    accepted = {"accepted mass": accepted_mass(draft, target, k, cap, work=work)}
     if document["plan"] is not None:
-        accepted = _check_plan(draft, target, k, document["plan"], work=work)
-        work.multiply(longest, accepted[1].bit_length(), times=2)
-        _require(_at_most(lower, accepted), "the plan's acceptance is below lower")
+        accepted["plan's acceptance"] = _check_plan(draft, target, k, document["plan"], work=work)
+    for name, mass in accepted.items():
+        work.multiply(longest, mass[1].bit_length(), times=2)
+        _require(_at_most(lower, mass), f"the {name} is below lower")
 
 
 def _at_most(one: Ratio, other: Ratio) -> bool:
@@ -166,19 +159,19 @@ def check_cut(
     _require(all(type(x) is int and 0 <= x < len(draft) for x in tokens), "the cut holds no tokens")
     _require(len(set(tokens)) == len(tokens), "the cut holds a token twice")
     inside, total = sum(draft[x] for x in tokens), sum(draft)
-    wanted, unit = sum(target[x] for x in tokens), sum(target)
+    covered, unit = sum(target[x] for x in tokens), sum(target)
     if upper[0] >= upper[1]:
         return
     # 1 − p(H)^k ≤ upper − q(H)
-    room = (upper[0] * unit - wanted * upper[1], upper[1] * unit)
+    left = (upper[0] * unit - covered * upper[1], upper[1] * unit)
     bits = GUARD_BITS + total.bit_length() - (total - inside).bit_length()
     work.multiply(bits, bits, times=3 * k.bit_length())
-    work.multiply(bits + room[1].bit_length(), bits + total.bit_length(), times=2)
-    if _at_least_once(total - inside, total, k, bits, up=True) * room[1] <= room[0] << bits:
+    work.multiply(bits + left[1].bit_length(), bits + total.bit_length(), times=2)
+    if _at_least_once(total - inside, total, k, bits, up=True) * left[1] <= left[0] << bits:
         return
     power, missed = work.power(total, k), work.power(inside, k)
-    work.multiply(power.bit_length(), room[1].bit_length(), times=2)
-    _require((power - missed) * room[1] <= room[0] * power, "the cut does not prove upper")
+    work.multiply(power.bit_length(), left[1].bit_length(), times=2)
+    _require((power - missed) * left[1] <= left[0] * power, "the cut does not prove upper")
 
 
 def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, work: Work) -> Ratio:
@@ -211,10 +204,8 @@ def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, wo
             continue
         power, missed = work.power(total, k), work.power(total - above, k)
         work.multiply(power.bit_length(), longest, times=2)
-        _require(
-            mass * power <= unit * (power - missed),
-            "the accepted mass exceeds what any rule can accept on some set of tokens",
-        )
+        possible = mass * power <= unit * (power - missed)
+        _require(possible, "the accepted mass exceeds what any rule can accept on a set of tokens")
     return sum(capped), unit
 
 
@@ -241,7 +232,8 @@ def _at_least_once(part: int, total: int, k: int, bits: int, *, up: bool) -> int
 
 def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work: Work) -> Ratio:
     """Return the acceptance of a plan written out, after checking that it is one from p^k to q."""
-    _require(set(_fields(plan)) == {"denominator", "entries"}, "the plan has other fields")
+    _require(isinstance(plan, dict), "the plan is not a JSON object")
+    _require(set(plan) == {"denominator", "entries"}, "the plan has other fields")
     denominator, total, n = _integer(plan["denominator"], "plan"), sum(draft), len(draft)
     _require(denominator > 0, "the plan's denominator is not positive")
     small = k < LARGEST_PLAN.bit_length() and n**k <= LARGEST_PLAN  # no power is taken of a large k
@@ -269,24 +261,19 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
         _require(mass * power == probability * denominator, "the plan's drafts are not p^k")
     work.multiply(longest, longest, times=2 * n)
     for mass, weight in zip(by_token, target, strict=True):
-        _require(mass * unit == weight * denominator, "the plan's output law is not q")
+        _require(mass * unit == weight * denominator, "the plan's output distribution is not q")
     return accepted, denominator
 
 
 def digest(document: dict[str, Any]) -> str:
     """SHA-256 of everything in a certificate but this digest itself."""
-    return _sha256({field: value for field, value in document.items() if field != "sha256"})
+    fields = {field: value for field, value in document.items() if field != "sha256"}
+    return sha256(_as_json(fields).encode()).hexdigest()
 
 
 def inputs_digest(document: dict[str, Any]) -> str:
-    """SHA-256 of what was asked: the two laws, k and the kind of draft law."""
-    return _sha256({field: document[field] for field in ("draft", "target", "k", "draft_law")})
-
-
-def _sha256(value: Any) -> str:
-    import hashlib  # on use, like all that `import otm` can do without
-
-    return hashlib.sha256(_as_json(value).encode()).hexdigest()
+    """Digest of what was asked: the two distributions, k and the kind of draft distribution."""
+    return digest({field: document[field] for field in ("draft", "target", "k", "draft_law")})
 
 
 def _as_json(value: Any) -> str:
@@ -296,42 +283,35 @@ def _as_json(value: Any) -> str:
         raise CertificateRefusedError(f"no digest can be taken: {error}") from None
 
 
-def parse(text: Any) -> Fraction:
-    """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers."""
-    return Fraction(*ratio(text))
-
-
 def ratio(text: Any) -> Ratio:
-    """Read a fraction "a/b" as two integers, the second above 0."""
-    try:
+    """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers; the second is above 0."""
+    with suppress(AttributeError, ValueError):
         numerator, denominator = (int(part, 0) for part in text.split("/"))
-    except (AttributeError, ValueError):
-        raise CertificateRefusedError(f"{_shown(text)} is not a fraction a/b") from None
-    _require(denominator != 0, f"{_shown(text)} is not a fraction a/b")
-    return (numerator, denominator) if denominator > 0 else (-numerator, -denominator)
+        if denominator:
+            return (numerator, denominator) if denominator > 0 else (-numerator, -denominator)
+    raise CertificateRefusedError(f"{_shown(text)} is not a fraction a/b")
 
 
 def weights(values: Any, name: str) -> list[int]:
-    """Read a law as integers over a common unit, from integers or hexadecimal floats (0x…p…)."""
+    """Read weights as integers over a common unit, from integers or hexadecimal floats (0x…p…)."""
     if any(isinstance(value, str) and "p" in value for value in _list(values, name)):
         ratios = [_float(value, name).as_integer_ratio() for value in values]
         unit = max(denominator for _, denominator in ratios)  # all are powers of two
-        law = [numerator * (unit // denominator) for numerator, denominator in ratios]
+        probs = [numerator * (unit // denominator) for numerator, denominator in ratios]
     else:
-        law = [_integer(value, name) for value in values]
-    _require(bool(law) and min(law) >= 0 and any(law), f"the {name} is no law")
-    return law
+        probs = [_integer(value, name) for value in values]
+    _require(bool(probs) and min(probs) >= 0 and any(probs), f"the {name} is no distribution")
+    return probs
 
 
 def _integer(value: Any, name: str) -> int:
     """Read an integer, or a hexadecimal one ("0x…") where Python limits decimal digits."""
     if type(value) is int:
         return value
-    _require(isinstance(value, str) and value[:2] == "0x", f"{name}: {_shown(value)} is no integer")
-    try:
-        return int(value, 16)
-    except ValueError:
-        raise CertificateRefusedError(f"{name}: {_shown(value)} is no integer") from None
+    with suppress(ValueError):
+        if isinstance(value, str) and value[:2] == "0x":
+            return int(value, 16)
+    raise CertificateRefusedError(f"{name}: {_shown(value)} is no integer")
 
 
 def _shown(value: Any) -> str:
@@ -340,24 +320,16 @@ def _shown(value: Any) -> str:
 
 
 def _float(value: Any, name: str) -> float:
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         number = float.fromhex(value)
-    except (TypeError, ValueError, OverflowError):
-        raise CertificateRefusedError(f"{name}: {_shown(value)} is no float") from None
-    _require(math.isfinite(number), f"{name}: {_shown(value)} is not finite")
-    return number
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    _require(isinstance(value, dict), "not a JSON object")
-    fields: dict[str, Any] = value
-    return fields
+        if math.isfinite(number):
+            return number
+    raise CertificateRefusedError(f"{name}: {_shown(value)} is no finite float")
 
 
 def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
     _require(isinstance(value, list) and length in (None, len(value)), f"{name}: no such list")
-    items: list[Any] = value
-    return items
+    return list(value)
 
 
 def _shifted(number: int, bits: int) -> int:
@@ -389,8 +361,6 @@ def load(text: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> load('{"k": 2}')
-    {'k': 2}
     >>> load('{"k": 2, "k": 3}')
     Traceback (most recent call last):
     otm.certificate.CertificateRefusedError: a key stands twice
@@ -412,8 +382,6 @@ def load(text: str) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     """Check the one file named on the command line; 0 if it proves its claims, otherwise 1 or 2."""
-    from pathlib import Path
-
     if len(arguments) != 1:
         print("usage: python -I -S otm/certificate.py FILE", file=sys.stderr)
         return 2
@@ -423,8 +391,7 @@ def main(arguments: list[str]) -> int:
     except (CertificateRefusedError, OSError, UnicodeDecodeError) as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
-    low, high = document["interval"]
-    low, high = float.fromhex(low), float.fromhex(high)
+    low, high = map(float.fromhex, document["interval"])
     print(f"proved ({document['status']}): {low!r} <= alpha <= {high!r}")
     return 0
 

@@ -31,7 +31,7 @@ class InvalidInputError(OTMError, ValueError):
 
 
 class InvalidDistributionError(InvalidInputError):
-    """A draft or target law is not a probability distribution, or the two do not fit together."""
+    """A draft or target distribution is not valid, or the two do not fit together."""
 
 
 class InvalidDraftCountError(InvalidInputError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -10,16 +10,15 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, is_exact, read_only, zeros
+from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
 from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, place_of_row
-from otm._core.distribution import as_law_pair, as_law_rows, to_exact
+from otm._core.distribution import as_probs_pair, as_probs_rows, to_exact, to_floats
 from otm._core.ratio_order import RatioOrder
 from otm._core.sparse import SparseProbs, Tokens, align, places_of
 from otm._core.tensors import to_host
 from otm._core.text import shown
-from otm.drafts.base import DraftDistribution
+from otm.drafts.base import DraftDistribution, SingleDistribution
 from otm.drafts.iid import IID
-from otm.drafts.single import SingleDistribution
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,
@@ -101,8 +100,8 @@ class Problem(Frozen):
     (False, 2, '2 without replacement')
     """
 
-    draft: Law
-    target: Law
+    draft: Probs
+    target: Probs
     k: int
     shape: tuple[int, ...] = ()
     _tokens: Tokens | None = field(default=None, repr=False)
@@ -120,22 +119,17 @@ class Problem(Frozen):
             k, tokens = joint.k, joint.tokens
         elif isinstance(draft, SparseProbs) or isinstance(target, SparseProbs):
             tokens, draft, target = align(draft, target)
-        hold = object.__setattr__
-        if tokens is not None:
-            hold(self, "_tokens", tokens)
-        if joint is not None:
-            hold(self, "_joint", joint)
+        self.__dict__.update(_tokens=tokens, _joint=joint)
         if has_rows(draft, target, k):
             counts = as_draft_counts(to_host(k))
-            draft, target = as_law_rows(draft, target)
-            laws = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
-            hold(self, "shape", broadcast_counts(laws, counts))
-            hold(self, "k", np.broadcast_to(counts, self.shape))
+            draft, target = as_probs_rows(draft, target)
+            leading = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
+            shape = broadcast_counts(leading, counts)
+            self.__dict__.update(shape=shape, k=np.broadcast_to(counts, shape))
         else:
-            hold(self, "k", as_draft_count(k))
-            draft, target = as_law_pair(draft, target)
-        hold(self, "draft", draft)
-        hold(self, "target", target)
+            self.__dict__["k"] = as_draft_count(k)
+            draft, target = as_probs_pair(draft, target)
+        self.__dict__.update(draft=draft, target=target)
 
     @property
     def n(self) -> int:
@@ -260,10 +254,7 @@ class Problem(Frozen):
             If the problem has rows.
         """
         self._check_single("a problem in fractions")
-        if self.exact:
-            return self
-        joint = None if self._joint is None else self._joint.to_exact()
-        return self._with(to_exact(self.draft), to_exact(self.target), self.k, joint)
+        return self if self.exact else self._converted(to_exact)
 
     def to_floats(self) -> Problem:
         """Return the same problem in float64.
@@ -274,11 +265,11 @@ class Problem(Frozen):
             If the problem has rows.
         """
         self._check_single("a problem in floats")
-        if not self.exact:
-            return self
-        joint = None if self._joint is None else self._joint.to_floats()
-        draft, target = self.draft.astype(np.float64), self.target.astype(np.float64)
-        return self._with(draft, target, self.k, joint)
+        return self._converted(to_floats) if self.exact else self
+
+    def _converted(self, numbers: Callable[[Probs], Probs]) -> Problem:
+        joint = None if self._joint is None else self._joint._with(numbers)
+        return self._with(numbers(self.draft), numbers(self.target), self.k, joint)
 
     def __getitem__(self, row: int | tuple[int, ...]) -> Problem:
         """Return the problem of one row."""
@@ -286,7 +277,8 @@ class Problem(Frozen):
         if not self.shape:
             return self
         draft, target = (
-            np.broadcast_to(law, (*self.shape, self.n))[place] for law in (self.draft, self.target)
+            np.broadcast_to(distribution, (*self.shape, self.n))[place]
+            for distribution in (self.draft, self.target)
         )
         return self._with(draft, target, int(np.asarray(self.k)[place]))
 
@@ -311,12 +303,11 @@ class Problem(Frozen):
         return f"Problem({', '.join(parts)})"
 
     def _with(
-        self, draft: Law, target: Law, k: int, joint: DraftDistribution | None = None
+        self, draft: Probs, target: Probs, k: int, joint: DraftDistribution | None = None
     ) -> Problem:
         """Return a single problem on the same tokens."""
         problem = Problem(draft, target, k)
-        object.__setattr__(problem, "_tokens", self._tokens)
-        object.__setattr__(problem, "_joint", joint)
+        problem.__dict__.update(_tokens=self._tokens, _joint=joint)
         return problem
 
     def _check_single(self, what: str) -> None:
@@ -331,7 +322,10 @@ def has_rows(draft: Any, target: Any, k: Any) -> bool:
     """Whether arrays of distributions, or k, have leading axes; of other inputs a problem says."""
     if not (_axes(draft) > 1 or _axes(target) > 1 or _axes(k) > 0):
         return False
-    return not any(isinstance(law, DraftDistribution | SparseProbs) for law in (draft, target))
+    return not any(
+        isinstance(distribution, DraftDistribution | SparseProbs)
+        for distribution in (draft, target)
+    )
 
 
 def _axes(values: Any) -> int:
@@ -344,7 +338,9 @@ def _axes(values: Any) -> int:
     return int(axes or 0)
 
 
-def _beside_drafts(drafts: DraftDistribution, target: Any) -> tuple[Law, Law, DraftDistribution]:
+def _beside_drafts(
+    drafts: DraftDistribution, target: Any
+) -> tuple[Probs, Probs, DraftDistribution]:
     """Distribution of one draft, the target, and the drafts, all in floats or all in fractions."""
     if isinstance(target, SparseProbs):
         tokens = np.arange(drafts.n) if drafts.tokens is None else drafts.tokens
@@ -358,7 +354,7 @@ def _beside_drafts(drafts: DraftDistribution, target: Any) -> tuple[Law, Law, Dr
         on_drafts[places] = target.probabilities
         target = on_drafts
     one = drafts.probs if isinstance(drafts, SingleDistribution) else drafts.distribution_of_one()
-    draft, target = as_law_pair(one, target)
+    draft, target = as_probs_pair(one, target)
     if drafts.exact and not is_exact(draft):
         drafts = drafts.to_floats()
     return draft, target, drafts

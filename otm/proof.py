@@ -1,6 +1,13 @@
 """Certificates in memory: made from a solution, checked at speed, written to and read from JSON.
 
 The mathematics of the check, and its slow but plain form, are in `otm.certificate`.
+
+The check at speed is in floats, with every rounding error bounded.  It is equivalent to, but faster
+than the integers of `otm.certificate`; where a bound is too coarse to
+tell, the answer is no and the integers have the last word.  Sorting by rounded ratios does no harm:
+rounding is monotone, so that only tokens of equal rounded ratio can stand in the wrong order, and
+lowering v to the least ratio among them, which the margins cover, makes the sets that are looked at
+exactly the level sets of v/p.
 """
 
 from __future__ import annotations
@@ -16,12 +23,20 @@ import numpy as np
 import numpy.typing as npt
 
 from otm import certificate
-from otm._core.arithmetic import Law, Number, as_integers
+from otm._core.arithmetic import (
+    TINY,
+    Number,
+    Probs,
+    as_integers,
+    at_least_once,
+    is_exact,
+    running_sum,
+    sum_error,
+)
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
 from otm.optimum.cut import Cut
-from otm.optimum.float_proof import TINY, relative_error, rounded_bounds, surely_accepted
 from otm.problem import Problem
 
 if TYPE_CHECKING:
@@ -33,19 +48,63 @@ LARGEST_WRITTEN_PLAN = 256
 """Most draft tuples for which a certificate carries the plan itself, with at most 8 drafts each."""
 
 
+def relative_error(problem: Problem) -> float:
+    """Bound on the relative error of a sum over tokens, or of its `at_least_once`.
+
+    On top of the sum: what Σp and Σq differ from one by, and five roundings for each bit of k.
+    """
+    return sum_error(problem.n) + (32 + 5 * problem.k.bit_length()) * 2.0**-53
+
+
+def rounded_bounds(
+    order: RatioOrder, problem: Problem, cut: npt.NDArray[np.int64], cap: float
+) -> tuple[float, float]:
+    """Mass accepted under the cap and value of the cut, each rounded outwards."""
+    error = 2 * relative_error(problem)
+    inside = np.zeros(problem.n, dtype=bool)
+    inside[cut] = True
+    above = running_sum(problem.draft[~inside])[-1:].sum()
+    upper = running_sum(problem.target[inside])[-1:].sum() + at_least_once(above, problem.k)
+    upper = float(upper) * (1 + error) + TINY if upper > 0 else 0.0  # a sum of zeros is exact
+    lower = float(order.capped_mass(cap)) * (1 - error) - TINY
+    return max(0.0, lower), min(1.0, upper)
+
+
+def surely_accepted(order: RatioOrder, problem: Problem, cap: float) -> bool:
+    """Whether v = min(q, cap · p) surely satisfies v(A) ≤ 1 − (1 − p(A))^k on its level sets.
+
+    Each set is looked at in two ways, since one loses its digits where p(A) is near one and the
+    other where it is near zero.
+    """
+    k, error = problem.k, relative_error(problem)
+    last = int(np.searchsorted(order.ratio, cap, side="right")) + 1  # sets of capped tokens follow
+    mass = order.target_below[:last]
+    total = float(order.capped_mass(cap)) * (1 + error)
+    capped = cap * order.draft_above[last - 1]
+    kept = np.minimum(order.target, cap * order.draft)[: last - 1]
+    mass_above = np.append(running_sum(kept[::-1])[::-1] + capped, capped)
+    hit = at_least_once(order.draft_above[:last], k)
+    surely = (mass_above * (1 + 2 * error) + TINY <= hit) | (mass_above == 0)
+    if not surely.all() and k * error < 100:
+        below = order.draft_below[:last]
+        missed = np.power(below, k) * math.exp(2 * k * error) + TINY
+        surely |= np.where(below > 0, missed, 0) <= max(0.0, 1 - total) + mass * (1 - error)
+    return bool(surely.all())
+
+
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """Proof that the optimal acceptance probability α_k lies in [lower, upper], for i.i.d. drafts.
 
     A cut H proves the upper end and an accepted mass v = min(q, cap · p) the lower one
     (Theorems 8.1 and 8.2 of docs/theory/certificates.md).  In exact mode the gap is zero; in floats
-    the two ends are rounded outwards, and the statement is about the laws p/Σp and q/Σq in exact
-    arithmetic.
+    the two ends are rounded outwards, and the statement is about the distributions p/Σp and q/Σq in
+    exact arithmetic.
 
     Attributes
     ----------
     problem : Problem
-        The laws and k.
+        The distributions and k.
     cut : int array [|H|]
         The tokens of H, as positions in `problem.tokens`.
     cap : float or Fraction
@@ -133,11 +192,10 @@ class Certificate:
         import platform
 
         lower, upper = Fraction(self.lower), Fraction(self.upper)
-        draft, target = self._inputs()
         document: Document = {
             "schema": certificate.SCHEMA,
-            "draft": draft,
-            "target": target,
+            "draft": _written(self.problem.draft),
+            "target": _written(self.problem.target),
             "k": self.problem.k,
             "draft_law": "iid",
             "cut": self.cut.tolist(),
@@ -215,17 +273,18 @@ class Certificate:
         """Take over a checked document: as floats if that changes nothing, otherwise exactly."""
         k, method = document["k"], document["method"]
         cut = np.array(document["cut"], dtype=np.int64)
-        cap, lower, upper = (certificate.parse(document[x]) for x in ("cap", "lower", "upper"))
+        ratios = (certificate.ratio(document[name]) for name in ("cap", "lower", "upper"))
+        cap, lower, upper = (Fraction(*ratio) for ratio in ratios)
         try:
             draft, target = ([float.fromhex(x) for x in document[y]] for y in ("draft", "target"))
             problem = Problem(draft, target, k)
             found = cls(problem, cut, float(cap), float(lower), float(upper), method)
-            laws_kept = (problem.draft.tolist(), problem.target.tolist()) == (draft, target)
-            if laws_kept and (found.cap, found.lower, found.upper) == (cap, lower, upper):
+            probs_kept = (problem.draft.tolist(), problem.target.tolist()) == (draft, target)
+            if probs_kept and (found.cap, found.lower, found.upper) == (cap, lower, upper):
                 return found
         except (TypeError, ValueError, OverflowError):
             pass  # integers, weights that do not sum to one, or ends that no float can hold
-        problem = Problem(_exact_law(document, "draft"), _exact_law(document, "target"), k)
+        problem = Problem(_exact_probs(document, "draft"), _exact_probs(document, "target"), k)
         return cls(problem, cut, cap, lower, upper, method)
 
     def _holds_in_floats(self) -> bool:
@@ -249,14 +308,6 @@ class Certificate:
             and all(math.isfinite(x) for x in (self.cap, self.lower, self.upper))
             and self.method in certificate.METHODS
         )
-
-    def _inputs(self) -> tuple[list[Any], list[Any]]:
-        def written(law: Law) -> list[Any]:
-            if self.problem.exact:
-                return [_integer(value) for value in as_integers(law)[0]]
-            return [value.hex() for value in law.tolist()]
-
-        return written(self.problem.draft), written(self.problem.target)
 
     def _written_out_plan(self) -> Document | None:
         """Write an optimal plan as integers over a common denominator, on small instances."""
@@ -284,10 +335,16 @@ def _check_document(document: Document) -> None:
         raise CertificateError(f"the certificate is refused: {error}") from error
 
 
-def _exact_law(document: Document, name: str) -> list[Fraction]:
+def _exact_probs(document: Document, name: str) -> list[Fraction]:
     weights = certificate.weights(document[name], name)
     total = sum(weights)
     return [Fraction(weight, total) for weight in weights]
+
+
+def _written(probs: Probs) -> list[Any]:
+    if is_exact(probs):
+        return [_integer(value) for value in as_integers(probs)[0]]
+    return [value.hex() for value in probs.tolist()]
 
 
 def _integer(value: int) -> int | str:

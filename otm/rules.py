@@ -3,9 +3,9 @@
 A rule turns drafts into output without changing the distribution of the target.  It may come in
 three forms, and has one name for all of them:
 
-- a *plan* (`otm.coupling`): one token from k drafts, with exact laws.  `otm.compare`, reports, the
-  audit and the tests of the protocol run over these; in a loop the rules for i.i.d. drafts verify
-  trees of drafts by SpecTr's recursion;
+- a *plan* (`otm.coupling`): one token from k drafts, with exact distributions.  `otm.compare`,
+  reports, the audit and the tests of the protocol run over these; in a loop the rules for i.i.d.
+  drafts verify trees of drafts by SpecTr's recursion;
 - a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
 - a *kernel* (`otm.kernels`): the same decisions on tensors, in a file of one name per backend.
 
@@ -15,7 +15,9 @@ Adding a rule is a file and a line here.  A function that is not the same has a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from otm._core.numbers import check_name, no_such_name
@@ -154,7 +156,8 @@ _LIST = (
     ),
 )  # fmt: skip
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in _LIST}
+_BY_NAME = {rule.name: rule for rule in _LIST}
+RULES: Mapping[str, Rule] = MappingProxyType(_BY_NAME)
 """Every rule by its name."""
 
 
@@ -250,9 +253,7 @@ _HOMES: dict[Form, str] = {
 
 def _has(rule: Rule, form: Form) -> bool:
     """Whether a rule has a form."""
-    if form == "plan":
-        return bool(rule.plan)
-    if form == "kernel":
-        return bool(rule.kernel)
+    if form != "verifier":
+        return bool(rule.plan if form == "plan" else rule.kernel)
     recursion = bool(rule.plan) and rule.drafts == "IID" and rule.several and not rule.parameters
     return bool(rule.verifier) or (recursion and rule.lossless)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from otm._core.arithmetic import Frozen
 from otm._core.checks import (
     Drafts,
     as_array,
+    as_drafts,
     check_generator,
     check_uniforms,
     name_row,
@@ -24,17 +25,16 @@ from otm._core.checks import (
 from otm._core.interval import Interval
 from otm._core.sparse import places_of
 from otm._core.tensors import like
-from otm.coupling.optimal import OptimalPlan
-from otm.coupling.plan import Selection, TransportPlan
+from otm._core.text import html_table
+from otm.coupling import GreedyRule, OptimalPlan, Selection, SpecHub, TablePlan, TransportPlan
 from otm.drafts import Greedy, HubPairs, WithoutReplacement
 from otm.drafts.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError
 from otm.optimum.bounds import Bound, spectr_bounds
 from otm.optimum.cut import Cut, minimum_cut
+from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow
 from otm.problem import Problem
-
-if TYPE_CHECKING:
-    from otm.proof import Certificate
+from otm.proof import Certificate
 
 PADDING = -1
 """Stands in place of drafts that a row does not have."""
@@ -144,8 +144,6 @@ class Solution(Frozen):
         InvalidInputError
             If there are many rows, or the drafts are not i.i.d.
         """
-        from otm.proof import Certificate  # on use, with the modules that write JSON
-
         cut = self._position_cut("certificate")
         self._check_iid("a certificate", "`cut` bounds α from above and `plan` attains it")
         return Certificate.build(self.problem, self.alpha, cut, self.method)
@@ -283,7 +281,7 @@ class Solution(Frozen):
     def _check_iid(self, what: str, instead: str) -> None:
         if not self.problem.iid:
             raise InvalidInputError(
-                f"{what} is for i.i.d. drafts, and these are {self.problem.drafts}; {instead}"
+                f"only i.i.d. drafts have {what}, and these are {self.problem.drafts}; {instead}"
             )
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -312,50 +310,29 @@ class Solution(Frozen):
         return "\n".join([self._title, *(f"  {name:<8} {text}" for name, text in self._lines())])
 
     def _repr_html_(self) -> str:
-        import html
-
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for name, text in self._lines()
-        )
-        table = f"<table><caption>{self._title}</caption>{rows}</table>"
+        table = html_table(self._lines(), self._title)
         if self.problem.shape or not self.problem.iid:
             return table
         ranked = sorted(self.bounds, key=lambda bound: bound.value)
-        proved = "".join(
-            f"<tr><td style='text-align:left'>{bound.kind}</td><td>{float(bound.value):.6f}</td>"
-            f"<td style='text-align:left'>{html.escape(bound.formula)}</td>"
-            f"<td style='text-align:left'>{html.escape(bound.source)}</td></tr>"
-            for bound in ranked
-        )
-        return (
-            f"{table}"
-            f"<details><summary>Bounds on α (SpecTr)</summary><table>{proved}</table></details>"
-        )
+        bounds = html_table((x.kind, f"{float(x.value):.6f}", x.formula, x.source) for x in ranked)
+        return f"{table}<details><summary>Bounds on α (SpecTr)</summary>{bounds}</details>"
 
 
 def _summary(problem: Problem, alpha: Any) -> list[tuple[str, str]]:
     """Lines about the solutions of many rows."""
     lines = [("rows", f"{problem.shape}, n = {problem.n:,} tokens")]
-    counts = np.asarray(problem.k)
-    if not counts.size:
-        return lines
-    least, largest, values = counts.min(), counts.max(), alpha.astype(np.float64)
-    return [
-        *lines,
-        ("k", f"{least}" if least == largest else f"{least} to {largest}"),
-        ("α", f"mean {values.mean():.6g}, min {values.min():.6g}, max {values.max():.6g}"),
-    ]
+    counts, values = np.asarray(problem.k), alpha.astype(np.float64)
+    if counts.size:
+        least, largest = counts.min(), counts.max()
+        lines += [
+            ("k", f"{least}" if least == largest else f"{least} to {largest}"),
+            ("α", f"mean {values.mean():.6g}, min {values.min():.6g}, max {values.max():.6g}"),
+        ]
+    return lines
 
 
 def _plan_of_other_drafts(problem: Problem) -> TransportPlan:
     """Optimal plan for drafts that are not i.i.d., if there is one."""
-    from otm.coupling.greedy_drafts import GreedyRule
-    from otm.coupling.spec_hub import SpecHub
-    from otm.coupling.table import TablePlan
-    from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow
-
     drafts = problem.drafts
     if isinstance(drafts, Greedy):
         return GreedyRule(problem)
@@ -386,11 +363,7 @@ def _checked_drafts(problem: Problem, drafts: Any) -> Drafts:
             f"drafts of shape {array.shape}; these rows need {(*problem.shape, width)}, the last "
             "axis with the drafts of one row, as many as the largest k"
         )
-    if array.dtype.kind not in "iu":
-        raise InvalidDraftsError(
-            f"drafts of type {array.dtype}; draft tokens must be integers, the ids of tokens"
-        )
-    tokens = array.astype(np.int64)
+    tokens = as_drafts(array, width, None)
     drafted = np.arange(width) < counts[..., None]
 
     def refuse(wrong: Any, why: str) -> None:

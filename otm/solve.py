@@ -13,15 +13,18 @@ from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor
 from otm._core.text import shown
+from otm.coupling import TablePlan
 from otm.drafts import DraftDistribution
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.optimum.multisets import MEMORY_LIMIT
 from otm.optimum.other_drafts import optimum_of
 from otm.optimum.rows import alpha_rows, optimal_values
+from otm.optimum.solvers import LinearProgram, LinearProgramSolution, solve_cvxpy, solve_highs
+from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
 
-_Laws = Sequence[Any]  # one law as a flat sequence of numbers
+_Laws = Sequence[Any]  # one distribution as a flat sequence of numbers
 
 
 def solve(
@@ -187,14 +190,14 @@ def _alpha_of_rows(problem: Problem) -> Any:
 
 
 def _wants_tensor(p: Any, q: Any) -> bool:
-    """Whether both laws are tensors of floats; a gradient is not dropped without a word."""
-    tensors = [law for law in (p, q) if is_tensor(law)]
-    if len(tensors) == 2 and all(law.is_floating_point() for law in tensors):
+    """Whether both arguments are tensors of floats; a gradient is not dropped without a word."""
+    tensors = [probs for probs in (p, q) if is_tensor(probs)]
+    if len(tensors) == 2 and all(probs.is_floating_point() for probs in tensors):
         return True
-    if any(law.requires_grad for law in tensors):
+    if any(probs.requires_grad for probs in tensors):
         raise InvalidDistributionError(
-            "one law is a tensor that requires a gradient and the other no tensor of floats; give "
-            "both as tensors, or detach the one"
+            "one distribution is a tensor that requires a gradient and the other no tensor of "
+            "floats; give both as tensors, or detach the one"
         )
     return False
 
@@ -229,37 +232,32 @@ def _by_closed_form(problem: Problem, memory_limit: int) -> Solution:
     return solution
 
 
-def _by_linear_program(problem: Problem, memory_limit: int, solver: str) -> Solution:
-    from otm.coupling.table import TablePlan
-    from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
-
+def _by_linear_program(
+    problem: Problem,
+    memory_limit: int,
+    name: str,
+    solve_program: Callable[[LinearProgram], LinearProgramSolution],
+) -> Solution:
     if problem.shape or not problem.iid:
         what = "one pair of distributions and one k" if problem.shape else "i.i.d. drafts"
         raise InvalidParameterError(
-            f'method "lp-{solver}" takes {what}; leave the method out, or use "closed-form"'
+            f'method "{name}" takes {what}; leave the method out, or use "closed-form"'
         )
     problem = problem.to_floats()
     program = packing_form(problem, memory_limit)
-    if solver == "highs":
-        from otm.optimum.solvers.highs import solve_highs
-
-        found = solve_highs(program)
-    else:
-        from otm.optimum.solvers.cvxpy import solve_cvxpy
-
-        found = solve_cvxpy(program)
+    found = solve_program(program)
     plan = TablePlan.from_linear_program(found)
     cut = cut_from_duals(problem, found.token_duals)
     why = (
         f"asked for; SpecTr's linear program in float64, {program.set_of.size:,} variables over "
         "draft multisets."
     )
-    return Solution(problem, plan.acceptance, f"lp-{solver}", why, cut, plan)
+    return Solution(problem, plan.acceptance, name, why, cut, plan)
 
 
 _METHODS: dict[str, Callable[[Problem, int], Solution]] = {
     "auto": _by_best,
     "closed-form": _by_closed_form,
-    "lp-highs": partial(_by_linear_program, solver="highs"),
-    "lp-cvxpy": partial(_by_linear_program, solver="cvxpy"),
+    "lp-highs": partial(_by_linear_program, name="lp-highs", solve_program=solve_highs),
+    "lp-cvxpy": partial(_by_linear_program, name="lp-cvxpy", solve_program=solve_cvxpy),
 }

@@ -32,7 +32,7 @@ from otm.optimum.top_logprobs import alpha_interval
 F = Fraction
 NAN, INF = float("nan"), float("inf")
 FINITE = "must be a finite number of at least 0"
-FLAT = "give one law as a flat, non-empty sequence"
+FLAT = "give one distribution as a flat, non-empty sequence"
 REAL = "allowed are real numbers and fractions"
 
 
@@ -150,7 +150,7 @@ def test_what_is_not_a_law_is_refused_on_both_sides(case: str) -> None:
             with pytest.raises(InvalidDistributionError) as caught:
                 function(*arguments, 2)
             message = str(caught.value)
-            assert f"the {name} law" in message
+            assert f"the {name} distribution" in message
             assert [x for x in fragments if x not in message] == []
             assert len(message) < 500
             assert isinstance(caught.value, ValueError)  # for callers that do not know OTM
@@ -210,7 +210,11 @@ def test_laws_of_different_lengths_are_refused() -> None:
     for function in (otm.solve, otm.alpha, otm.Problem):
         with pytest.raises(InvalidDistributionError) as caught:
             function([0.5, 0.5], [0.5, 0.25, 0.25], 2)
-        for fragment in ("draft law has 2", "target law 3", "give absent tokens probability 0"):
+        for fragment in (
+            "draft distribution has 2",
+            "target distribution 3",
+            "give absent tokens probability 0",
+        ):
             assert fragment in str(caught.value)
 
 
@@ -372,10 +376,10 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         "takes i.i.d. drafts",
     ),
     "a certificate of other drafts": (
-        lambda: otm.solve(OTHER, [0.5, 0.5]).certificate, InvalidInputError, "for i.i.d. drafts",
+        lambda: otm.solve(OTHER, [0.5, 0.5]).certificate, InvalidInputError, "only i.i.d. drafts",
     ),
     "bounds of other drafts": (
-        lambda: otm.solve(OTHER, [0.5, 0.5]).bounds, InvalidInputError, "for i.i.d. drafts",
+        lambda: otm.solve(OTHER, [0.5, 0.5]).bounds, InvalidInputError, "only i.i.d. drafts",
     ),
     "a rule for other drafts": (
         lambda: KSeq(otm.Problem(OTHER, [0.5, 0.5])), InvalidInputError,

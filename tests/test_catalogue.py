@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from otm._core.files.headers import open_arrays
 from otm._core.sampling import InverseCdf
 from otm.coupling import PLANS
 from otm.coupling.build import PlanBuilder
-from otm.files import open_arrays
 from otm.problem import Problem
 
 TESTS = Path(__file__).resolve().parent
@@ -194,7 +194,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             f"{LOOP}::test_every_ending_cuts_where_it_should",
             "decoding/test_lossless.py::test_whole_sequences_have_the_law_of_the_target",
         ],
-        "block verification: the joint law of several tokens": [
+        "block verification: the joint distribution of several tokens": [
             "kernels/numpy/test_block.py::test_the_joint_law_is_the_target_s_and_no_shorter",
             "decoding/test_lossless.py::test_traversal_of_chains_and_prefix_trees",
         ],

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from otm._core.files.headers import open_arrays
+from otm._core.files.paths import check_place, file_label, file_size, parse_json, read_json
 from otm.errors import InvalidInputError
-from otm.files import file_label, file_size, open_arrays, parse_json, read_json
-from otm.files.writing import check_place
 
 NUMBERS = np.random.default_rng(0).normal(size=(37, 11))
 

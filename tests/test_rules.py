@@ -119,3 +119,9 @@ def test_the_page_lists_every_rule() -> None:
 def cells_of(line: str) -> list[str]:
     """Cells of a row of a table."""
     return [cell.strip() for cell in line.strip("| ").split("|")] if line.startswith("| ") else []
+
+
+def test_the_list_cannot_be_changed() -> None:
+    """Catches a caller's rule that appears for everybody else in the process."""
+    with pytest.raises(TypeError):
+        RULES["mine"] = RULES["k-Seq"]  # type: ignore[index]

@@ -254,7 +254,9 @@ def test_tensors_in_tensors_out(ragged: Solution) -> None:
 
 
 def test_a_row_that_is_no_law_is_named() -> None:
-    with pytest.raises(InvalidDistributionError, match=r"the draft law of row 1 sums to 1\.25"):
+    with pytest.raises(
+        InvalidDistributionError, match=r"the draft distribution of row 1 sums to 1\.25"
+    ):
         otm.solve([[0.5, 0.5], [0.75, 0.5]], [0.5, 0.5], 2)
 
 
@@ -265,7 +267,10 @@ def test_a_row_that_is_no_law_is_named() -> None:
         ([1, 2.0, 3], "^row 1: k = 2.0 of type float"),
         ([[1], [-1]], r"^row \(1, 0\): k = -1"),
         (0, "^k = 0"),
-        ([1, 2], r"^k of shape \(2,\) for laws of leading shape \(3,\); they must broadcast"),
+        (
+            [1, 2],
+            r"^k of shape \(2,\) for distributions of leading shape \(3,\); they must broadcast",
+        ),
     ],
 )
 def test_a_bad_number_of_drafts_names_its_row(k: Any, message: str) -> None:

@@ -15,18 +15,23 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-Law: TypeAlias = npt.NDArray[Any]
+Probs: TypeAlias = npt.NDArray[Any]
 """One number a token: float64, or `fractions.Fraction` in an object array."""
+
+Law: TypeAlias = Probs
 
 Number: TypeAlias = float | Fraction
 
 _T = TypeVar("_T")
 
+TINY = 2.0**-1000
+"""More than all that can get lost below the smallest normal float, where errors are absolute."""
+
 SUM_BLOCK = 512
 """Terms that `running_sum` adds in one run; its rounding error grows with this, not with n."""
 
 
-def is_exact(array: Law) -> bool:
+def is_exact(array: Probs) -> bool:
     """Whether an array holds fractions rather than floats."""
     return array.dtype == object
 
@@ -44,20 +49,28 @@ def as_fraction(value: Any) -> Fraction:
     return Fraction(value.item() if isinstance(value, np.generic) else value)
 
 
+def as_fractions(values: Any) -> Probs:
+    """Turn an array of numbers into fractions, as `as_fraction` does."""
+    array = np.asarray(values)
+    fractions = np.empty(array.size, dtype=object)
+    fractions[:] = [as_fraction(value) for value in array.flat]
+    return fractions.reshape(array.shape)
+
+
 def at_most_one(probability: Any) -> Number:
     """Turn a probability into a `Number`, cut off at one, which a sum of floats can pass."""
     number = as_number(probability)
     return min(number, 0 * number + 1)
 
 
-def as_integers(law: Law) -> tuple[list[int], int]:
+def as_integers(probs: Probs) -> tuple[list[int], int]:
     """Write fractions as integers over their least common denominator, which comes second."""
-    unit = math.lcm(*(value.denominator for value in law))
-    return [int(value * unit) for value in law], unit
+    unit = math.lcm(*(value.denominator for value in probs))
+    return [int(value * unit) for value in probs], unit
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Make an array that is handed out unwritable: changing a table would change laws silently."""
+    """Make an array that is handed out unwritable: a change would change distributions silently."""
     array.flags.writeable = False
     return array
 
@@ -79,7 +92,7 @@ def _freeze(value: Any) -> None:
             _freeze(part)
 
 
-def zeros(size: int, like: Law) -> Law:
+def zeros(size: int, like: Probs) -> Probs:
     """Zeros of the kind of numbers that `like` holds."""
     if is_exact(like):
         return np.full(size, Fraction(0), dtype=object)
@@ -102,7 +115,7 @@ def at_least_once(mass: _T, k: int) -> _T:
     return result
 
 
-def power_slopes(points: Law, k: int) -> Law:
+def power_slopes(points: Probs, k: int) -> Probs:
     """Slopes (b^k − a^k) / (b − a) between neighbouring points a ≤ b, also where a = b.
 
     Equal to the sum of a^i b^(k−1−i), but in log2(k) steps; no step subtracts.  The m + 1 points
@@ -123,37 +136,41 @@ def power_slopes(points: Law, k: int) -> Law:
     return slopes
 
 
-def running_sum(terms: Law, *, from_zero: bool = False) -> Law:
-    """Cumulative sum, array [n] or, from zero, [n + 1]; like `np.cumsum`, but more accurate.
+def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
+    """Cumulative sums along the last axis, [..., n] or, from zero, [..., n + 1].
 
-    If no term is negative, the relative error is below `sum_error(n)`, and the sums never decrease.
+    Like `np.cumsum`, but more accurate: if no term is negative, the relative error is below
+    `sum_error(n)`, and the sums never decrease.
     """
-    n = terms.size
-    sums = np.empty(n + 1, dtype=terms.dtype)
-    sums[0] = Fraction(0) if is_exact(terms) else 0.0
+    *rows, n = terms.shape
+    sums = np.empty((*rows, n + 1), dtype=terms.dtype)
+    sums[..., :1] = zeros(1, terms)
     if is_exact(terms) or n <= SUM_BLOCK:
-        np.cumsum(terms, out=sums[1:])
+        np.cumsum(terms, axis=-1, out=sums[..., 1:])
     else:
         # in blocks, for an error of about (SUM_BLOCK + n / SUM_BLOCK) · 2^−53 instead of n · 2^−53
         whole = n - n % SUM_BLOCK
-        blocks, rest = sums[1 : whole + 1].reshape(-1, SUM_BLOCK), sums[whole + 1 :]
-        np.cumsum(terms[:whole].reshape(-1, SUM_BLOCK), axis=1, out=blocks)
-        np.cumsum(terms[whole:], out=rest)
-        totals = np.cumsum(blocks[:, -1])
-        blocks[1:] += totals[:-1, None]
-        rest += totals[-1]
-    return sums if from_zero else sums[1:]
+        blocks, rest = (
+            sums[..., 1 : whole + 1].reshape(*rows, -1, SUM_BLOCK),
+            sums[..., whole + 1 :],
+        )
+        np.cumsum(terms[..., :whole].reshape(blocks.shape), axis=-1, out=blocks)
+        np.cumsum(terms[..., whole:], axis=-1, out=rest)
+        totals = np.cumsum(blocks[..., -1], axis=-1)
+        blocks[..., 1:, :] += totals[..., :-1, None]
+        rest += totals[..., -1:]
+    return sums if from_zero else sums[..., 1:]
 
 
 def sum_error(n: int) -> float:
     """Bound on the relative error of `running_sum` over n terms of at least zero.
 
-    It leaves room for a dozen more rounded operations on each term and on the result.
+    It covers a dozen more rounded operations on each term and on the result.
     """
     return (min(n, SUM_BLOCK) + n // SUM_BLOCK + 16) * 2.0**-53
 
 
-def scatter_sum(index: npt.NDArray[np.int64], terms: Law, size: int) -> Law:
+def scatter_sum(index: npt.NDArray[np.int64], terms: Probs, size: int) -> Probs:
     """Sum of the terms that share an index in [0, size): array [size], of the kind of the terms."""
     if is_exact(terms):
         sums = zeros(size, terms)

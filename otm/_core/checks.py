@@ -23,7 +23,7 @@ from otm.errors import (
 )
 
 Counts: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of drafts, one for each row of laws."""
+"""Numbers of drafts, one for each row of distributions."""
 
 Drafts: TypeAlias = npt.NDArray[np.int64]
 """Draft tokens, the drafts of one selection along the last axis."""
@@ -75,13 +75,14 @@ def as_draft_counts(k: Any) -> Counts:
     return counts
 
 
-def broadcast_counts(shape: tuple[int, ...], counts: Counts) -> tuple[int, ...]:
+def broadcast_counts(shape: tuple[int, ...], counts: Any) -> tuple[int, ...]:
     """Shape that rows of distributions of this leading shape and numbers of drafts broadcast to."""
     try:
-        return np.broadcast_shapes(shape, counts.shape)
+        return np.broadcast_shapes(shape, tuple(counts.shape))
     except ValueError:
         raise InvalidDraftCountError(
-            f"k of shape {counts.shape} for laws of leading shape {shape}; they must broadcast"
+            f"k of shape {tuple(counts.shape)} for distributions of leading shape {shape}; they "
+            "must broadcast"
         ) from None
 
 

@@ -1,22 +1,23 @@
-"""Probability laws on a vocabulary: checked, normalised, compared.
+"""Probability distributions on a vocabulary: checked, normalised, compared.
 
-A law comes in as anything array-like and is held as a read-only float64 array, or as an object
-array of `fractions.Fraction` when it was given in fractions (exact mode).
+A distribution comes in as anything array-like and is held as a read-only float64 array, or as an
+object array of `fractions.Fraction` when it was given in fractions (exact mode).
 """
 
 from __future__ import annotations
 
 import numbers
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
-    Law,
     Number,
+    Probs,
     as_fraction,
+    as_fractions,
     as_number,
     is_exact,
     read_only,
@@ -29,7 +30,7 @@ from otm._core.text import shown
 from otm.errors import InvalidDistributionError
 
 SUM_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}
-"""How far a law may sum from one before it is refused, by the type that it was given in."""
+"""How far a distribution may sum from one before it is refused, by its type."""
 
 DEFAULT_SUM_TOLERANCE = 1e-6
 
@@ -37,145 +38,138 @@ LARGEST_ENTRY = 1e200
 """Whole numbers and fractions beyond this are refused, before their sum can exceed all floats."""
 
 ROUNDING = 2.0**-50
-"""A float law that sums to one within this is left as it is: normalising twice changes nothing."""
+"""Floats that sum to one within this are left as they are: normalising twice changes nothing."""
 
 
-def as_law_pair(draft: Any, target: Any) -> tuple[Law, Law]:
-    """Check and normalise a draft and a target law of one length; both come back read-only.
+def as_probs_pair(draft: Any, target: Any) -> tuple[Probs, Probs]:
+    """Check and normalise a pair of distributions of one length; both come back read-only.
 
     Fractions, and whole numbers among or beside them, are made to sum to one exactly, floats up to
-    rounding.  If one of the two laws holds floats, both become float64.
+    rounding.  If one of the two distributions holds floats, both become float64.
     """
-    raw_draft, draft_type = _as_array(draft, "draft")
-    raw_target, target_type = _as_array(target, "target")
-    raw_draft, raw_target = _of_one_kind(raw_draft, draft_type, raw_target, target_type)
-    return _normalise(raw_draft, draft_type, "draft"), _normalise(raw_target, target_type, "target")
+    return _checked_pair(draft, target, rows=False)
 
 
-def as_law_rows(draft: Any, target: Any) -> tuple[Law, Law]:
-    """Check and normalise many draft and target laws; equivalent to `as_law_pair` row by row.
+def as_probs_rows(draft: Any, target: Any) -> tuple[Probs, Probs]:
+    """Check and normalise many pairs; equivalent to `as_probs_pair` row by row.
 
-    Laws stand along the last axis; the leading axes must broadcast, but each array keeps its shape.
-    Every row comes out bit for bit as from `as_law_pair`; a refusal names the row and the token.
+    Distributions stand along the last axis; the leading axes must broadcast, but each array keeps
+    its shape. Every row comes out bit for bit as from `as_probs_pair`; a refusal names the row and
+    the token.
     """
-    raw_draft, draft_type = _as_array(draft, "draft", rows=True)
-    raw_target, target_type = _as_array(target, "target", rows=True)
-    raw_draft, raw_target = _of_one_kind(raw_draft, draft_type, raw_target, target_type)
-    try:
-        np.broadcast_shapes(raw_draft.shape[:-1], raw_target.shape[:-1])
-    except ValueError:
-        raise InvalidDistributionError(
-            f"draft laws of shape {raw_draft.shape} and target laws of shape {raw_target.shape}; "
-            "all axes but the last must broadcast"
-        ) from None
-    return (
-        _normalise_rows(raw_draft, draft_type, "draft"),
-        _normalise_rows(raw_target, target_type, "target"),
-    )
+    return _checked_pair(draft, target, rows=True)
 
 
-def as_law(values: Any, name: str) -> Law:
-    """Check and normalise one law as `as_law_pair` does a pair; messages call it by the name."""
+def _checked_pair(draft: Any, target: Any, *, rows: bool) -> tuple[Probs, Probs]:
+    first, of_draft = _as_array(draft, "draft", rows=rows)
+    second, of_target = _as_array(target, "target", rows=rows)
+    broadcast_shape(first, second)
+    if is_exact(first) != is_exact(second):
+        other = of_draft if is_exact(second) else of_target
+        whole = other.startswith(("int", "uint"))
+        first, second = (
+            as_fractions(x) if whole else x.astype(np.float64) for x in (first, second)
+        )
+    return _normalise(first, of_draft, "draft"), _normalise(second, of_target, "target")
+
+
+def as_probs(values: Any, name: str) -> Probs:
+    """Check and normalise one distribution as `as_probs_pair` does a pair."""
     return _normalise(*_as_array(values, name), name)
 
 
-def to_exact(law: Law) -> Law:
-    """Return a float law as fractions, divided by their exact sum (what exact mode works on)."""
-    if is_exact(law):
-        return law
-    exact = _fractions(law)
-    normalised: Law = exact / exact.sum()
-    return normalised
+def to_exact(probs: Probs) -> Probs:
+    """Return float distributions [..., n] as fractions, divided by their exact sums."""
+    if is_exact(probs):
+        return probs
+    exact = as_fractions(probs)
+    return np.asarray(exact / exact.sum(axis=-1, keepdims=True))
 
 
-def total_variation(a: Law, b: Law) -> Number:
-    """Total variation distance Σ |a − b| / 2 of two laws."""
+def to_floats(probs: Probs) -> Probs:
+    """Return a distribution, or rows of them, in float64."""
+    return probs.astype(np.float64)
+
+
+def total_variation(a: Probs, b: Probs) -> Number:
+    """Total variation distance Σ |a − b| / 2 of two distributions."""
     return as_number(np.abs(a - b).sum() / 2)
 
 
-def mass_beyond(law: Law, order: npt.NDArray[np.int64]) -> Law:
+def mass_beyond(probs: Probs, order: npt.NDArray[np.int64]) -> Probs:
     """Mass of all tokens but the first j of an order, for each j: array [m + 1].
 
     The order holds m different tokens.  No mass is above one by rounding.
     """
-    outside = np.ones(law.size, dtype=np.bool_)
+    outside = np.ones(probs.size, dtype=np.bool_)
     outside[order] = False
-    masses = np.append(law[order], law[outside].sum() + zeros(1, law))
+    masses = np.append(probs[order], probs[outside].sum() + zeros(1, probs))
     # summed from the end, so that small masses keep their digits
-    beyond: Law = np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, law))
-    return beyond
+    return np.asarray(np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, probs)))
 
 
-def residual_weights(target: Law, accepted: Law) -> Law:
+def residual_weights(target: Probs, accepted: Probs) -> Probs:
     """Weights max(target − accepted, 0) of the token drawn when every draft is rejected.
 
     `accepted` has the probability of each token to be output as an accepted draft.  The weights are
-    not normalised; where no token has any, they are the target law.
+    not normalised; where no token has any, they are the target distribution.
     """
-    left: Law = target - accepted
+    left: Probs = target - accepted
     np.maximum(left, zeros(1, target), out=left)
-    # a rejection then has probability zero up to rounding: any law of the target's support serves
+    # a rejection then has probability zero up to rounding: any distribution of the target's support
+    # serves
     return left if left.any() else target
 
 
-def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Law, str]:
-    """Turn a law, or rows of laws, into float64 or Fraction arrays; also name the type given."""
+def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str]:
+    """Turn a distribution, or rows of them, into float64 or Fraction arrays; also name the type."""
     try:
-        array: Law = np.asarray(to_host(values))
+        array: Probs = np.asarray(to_host(values))
         given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else array.dtype.name
     except Exception as error:  # whatever a foreign object raises when it is asked for its entries
         raise InvalidDistributionError(
-            f"the {name} law is not array-like ({error}); give a flat sequence of numbers"
+            f"the {name} distribution is not array-like ({error}); give a flat sequence of numbers"
         ) from error
     if rows and (array.ndim == 0 or array.shape[-1] == 0):
         raise InvalidDistributionError(
-            f"the {name} laws have shape {array.shape}; the last axis must hold one probability a "
-            "token"
+            f"the {name} distributions have shape {array.shape}; the last axis must hold one "
+            "probability a token"
         )
     if not rows and (array.ndim != 1 or array.size == 0):
         raise InvalidDistributionError(
-            f"the {name} law has shape {array.shape}; give one law as a flat, non-empty sequence "
-            "with one probability a token"
+            f"the {name} distribution has shape {array.shape}; give one distribution as a flat, "
+            "non-empty sequence with one probability a token"
         )
     if array.dtype == object:
         return _from_objects(array, name)
     if array.dtype.kind not in "fiu":
         raise InvalidDistributionError(
-            f"the {name} law has entries of type {given}; allowed are real numbers and fractions"
+            f"the {name} distribution has entries of type {given}; allowed are real numbers and "
+            "fractions"
         )
     with np.errstate(over="ignore"):  # to infinity, which is refused below
         return array.astype(np.float64, copy=False), given
 
 
-def check_sizes(draft: Any, target: Any) -> None:
-    """Check that two laws, arrays or tensors [..., n], have equally many tokens."""
-    if draft.shape[-1] != target.shape[-1]:
+def broadcast_shape(draft: Any, target: Any) -> tuple[int, ...]:
+    """Leading shape of a pair, arrays or tensors [..., n]; refuses shapes that do not fit."""
+    first, second = tuple(draft.shape), tuple(target.shape)
+    if first[-1] != second[-1]:
         raise InvalidDistributionError(
-            f"the draft law has {draft.shape[-1]} tokens and the target law {target.shape[-1]}; "
-            "both must be laws on the same vocabulary: give absent tokens probability 0"
+            f"the draft distribution has {first[-1]} tokens and the target distribution "
+            f"{second[-1]}; both must be distributions on the same vocabulary: give absent tokens "
+            "probability 0"
         )
+    try:
+        return np.broadcast_shapes(first[:-1], second[:-1])
+    except ValueError:
+        raise InvalidDistributionError(
+            f"draft distributions of shape {first} and target distributions of shape {second}; "
+            "all axes but the last must broadcast"
+        ) from None
 
 
-def _of_one_kind(draft: Law, draft_type: str, target: Law, target_type: str) -> tuple[Law, Law]:
-    """Check that the vocabularies agree, and make both laws floats or both fractions."""
-    check_sizes(draft, target)
-    if is_exact(draft) == is_exact(target):
-        return draft, target
-    other = draft_type if is_exact(target) else target_type
-    to_kind = _fractions if other.startswith(("int", "uint")) else _floats
-    return to_kind(draft), to_kind(target)
-
-
-def _fractions(array: Law) -> Law:
-    entries = np.array([Fraction(value) for value in array.ravel().tolist()], dtype=object)
-    return entries.reshape(array.shape)
-
-
-def _floats(array: Law) -> Law:
-    return array.astype(np.float64)
-
-
-def _from_objects(array: Law, name: str) -> tuple[Law, str]:
+def _from_objects(array: Probs, name: str) -> tuple[Probs, str]:
     """Take an object array as fractions if all entries are rational, otherwise as floats."""
     entries: list[Any] = []
     for position, value in enumerate(array.flat):
@@ -183,8 +177,8 @@ def _from_objects(array: Law, name: str) -> tuple[Law, str]:
             row, index = _place(array, position)
             kind = type(value).__name__
             raise InvalidDistributionError(
-                f"the {name} law{row} has {shown(value)} of type {kind} at index {index}; allowed "
-                "are real numbers and fractions"
+                f"the {name} distribution{row} has {shown(value)} of type {kind} at index "
+                f"{index}; allowed are real numbers and fractions"
             )
         if not isinstance(value, numbers.Rational):
             entries.append(value)
@@ -193,62 +187,56 @@ def _from_objects(array: Law, name: str) -> tuple[Law, str]:
         if abs(entries[-1]) > LARGEST_ENTRY:
             row, index = _place(array, position)
             raise InvalidDistributionError(
-                f"the {name} law{row} has a number beyond {LARGEST_ENTRY:g} at index {index}; "
-                "every probability must be at least 0 and at most 1"
+                f"the {name} distribution{row} has a number beyond {LARGEST_ENTRY:g} at index "
+                f"{index}; every probability must be at least 0 and at most 1"
             )
     if all(isinstance(entry, Fraction) for entry in entries):
         return np.array(entries, dtype=object).reshape(array.shape), "Fraction"
     return np.array(entries, dtype=np.float64).reshape(array.shape), "float64"
 
 
-def _place(array: Law, position: int) -> tuple[str, int]:
-    """Row of a flat position in words, empty for a single law, and the index in the row."""
+def _place(array: Probs, position: int) -> tuple[str, int]:
+    """Row of a flat position in words, empty without rows, and the index in the row."""
     *row, index = (int(i) for i in np.unravel_index(position, array.shape))
     if not row:
         return "", index
     return f" of row {row[0] if len(row) == 1 else tuple(row)}", index
 
 
-def _normalise_rows(array: Law, given: str, name: str) -> Law:
-    """Check every row, and divide it by its sum."""
-    array = np.ascontiguousarray(array)  # NumPy then adds each row as it does a single law
+def _normalise(array: Probs, given: str, name: str) -> Probs:
+    """Check the entries and the sum of each row, and divide it by its sum: [..., n] → [..., n]."""
+    array = np.ascontiguousarray(array)  # NumPy then adds each row as it does a single distribution
+    tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
     with np.errstate(over="ignore", invalid="ignore"):
         total = array.sum(axis=-1, keepdims=True)
-        wrong = abs(total - 1) > SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
+        wrong = abs(total - 1) > tolerance  # NaN and infinity show in the sum
     valid = ~wrong & (array.min(axis=-1, keepdims=True) >= 0) & (total < np.inf)
     if not valid.all():
         first = int(valid.argmin())
         row, _ = _place(array, first * array.shape[-1])
-        _normalise(array.reshape(-1, array.shape[-1])[first], given, name, row)  # says why
+        _refuse(
+            array.reshape(-1, array.shape[-1])[first], given, tolerance, f"{name} distribution{row}"
+        )
     settled = np.zeros_like(valid) if is_exact(array) else abs(total - 1) <= ROUNDING
-    law: Law = array.copy() if settled.all() else array / np.where(settled, 1, total)
-    return read_only(law)
+    return read_only(array.copy() if settled.all() else array / np.where(settled, 1, total))
 
 
-def _normalise(array: Law, given: str, name: str, row: str = "") -> Law:
-    """Check the entries and the sum, and divide by the sum."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum()
-    # one comparison each settles the usual case: NaN and infinity show in the sum
-    wrong = () if array.min() >= 0 and total < np.inf else ~((array >= 0) & (array < np.inf))
-    if np.any(wrong):  # not so where finite entries sum to infinity
-        index = int(np.flatnonzero(wrong)[0])
+def _refuse(entries: Probs, given: str, tolerance: float, name: str) -> NoReturn:
+    """Say what is wrong with the entries or the sum of one row."""
+    wrong = np.flatnonzero(~((entries >= 0) & (entries < np.inf)))
+    if wrong.size:  # not so where finite entries sum to infinity
         raise InvalidDistributionError(
-            f"the {name} law{row} has {array[index]} at index {index}; every probability must be a "
+            f"the {name} has {entries[wrong[0]]} at index {wrong[0]}; every probability must be a "
             "finite number of at least 0 (if these are logits, apply a softmax first)"
         )
-    tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
+    with np.errstate(over="ignore"):
+        total = entries.sum()
     if total == 0:
         raise InvalidDistributionError(
-            f"the {name} law{row} is zero everywhere; at least one token needs a positive "
-            "probability"
+            f"the {name} is zero everywhere; at least one token needs a positive probability"
         )
-    if abs(total - 1) > tolerance:
-        raise InvalidDistributionError(
-            f"the {name} law{row} sums to {float(total):.9g}; a law given as {given} must sum to "
-            f"one within {tolerance:g}: apply a softmax if these are logits, or divide it by its "
-            "sum if that is what you mean"
-        )
-    settled = not is_exact(array) and abs(total - 1) <= ROUNDING
-    law: Law = array / (1 if settled else total)
-    return read_only(law)
+    raise InvalidDistributionError(
+        f"the {name} sums to {float(total):.9g}; a distribution given as {given} must sum to one "
+        f"within {tolerance:g}: apply a softmax if these are logits, or divide it by its sum if "
+        "that is what you mean"
+    )

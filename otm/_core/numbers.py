@@ -16,7 +16,7 @@ from otm._core.text import shown
 from otm.errors import InvalidParameterError, UnknownMethodError
 
 LARGEST_VOCABULARY = 2**24
-"""Most tokens of a model that holds whole laws, far above any tokenizer's."""
+"""Most tokens of a model that holds whole distributions, far above any tokenizer's."""
 
 
 def whole(value: Any) -> int | None:

@@ -1,8 +1,8 @@
-"""Laws by their support, as top-k and nucleus sampling leave them.
+"""Distributions by their support, as top-k and nucleus sampling leave them.
 
 These give tens of tokens out of a vocabulary of a hundred thousand.  No formula of OTM depends on
-tokens that neither law can give, so that everything can be done on the union of the two supports.
-A `Problem` holds the ids of these tokens, and its plans take and return them.
+tokens that neither distribution can give, so that everything can be done on the union of the two
+supports. A `Problem` holds the ids of these tokens, and its plans take and return them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, Number, is_exact, read_only, running_sum, zeros
-from otm._core.distribution import as_law, to_exact
+from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, running_sum, zeros
+from otm._core.checks import as_array
+from otm._core.distribution import as_probs, to_exact
 from otm._core.numbers import as_integer
 from otm._core.sampling import InverseCdf
-from otm._core.tensors import to_host
 from otm.errors import InvalidDistributionError
 
 Tokens: TypeAlias = npt.NDArray[np.int64]
@@ -26,7 +26,7 @@ Tokens: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, init=False)
 class SparseProbs(Frozen):
-    """A law given by the tokens that it can give.
+    """A distribution given by the tokens that it can give.
 
     Parameters
     ----------
@@ -46,62 +46,63 @@ class SparseProbs(Frozen):
     ------
     InvalidDistributionError
         If the tokens are not different whole numbers of at least 0, their number is not that of
-        the probabilities, or the probabilities are no law: they must sum to one after truncation.
+        the probabilities, or the probabilities are no distribution: they must sum to one after
+        truncation.
 
     Examples
     --------
-    >>> law = SparseProbs([1200, 7, 31], [0.5, 0.5, 0])
-    >>> law.tokens.tolist(), law.probabilities.tolist()
+    >>> probs = SparseProbs([1200, 7, 31], [0.5, 0.5, 0])
+    >>> probs.tokens.tolist(), probs.probabilities.tolist()
     ([7, 1200], [0.5, 0.5])
     """
 
     tokens: Tokens
-    probabilities: Law
+    probabilities: Probs
 
     def __init__(self, tokens: Any, probabilities: Any) -> None:
-        law = as_law(probabilities, "sparse")
+        probs = as_probs(probabilities, "sparse")
         ids = _as_tokens(tokens)
-        if ids.shape != law.shape:
+        if ids.shape != probs.shape:
             raise InvalidDistributionError(
-                f"the sparse law has token ids of shape {ids.shape} and probabilities of shape "
-                f"{law.shape}; give one probability for each token"
+                f"the sparse distribution has token ids of shape {ids.shape} and probabilities of "
+                f"shape {probs.shape}; give one probability for each token"
             )
         order = np.argsort(ids)
-        order = order[law[order] > 0]
+        order = order[probs[order] > 0]
         object.__setattr__(self, "tokens", read_only(ids[order]))
-        object.__setattr__(self, "probabilities", read_only(law[order]))
+        object.__setattr__(self, "probabilities", read_only(probs[order]))
 
     @classmethod
-    def from_dense(cls, law: Any) -> SparseProbs:
-        """Drop the tokens of probability zero from a law on the whole vocabulary.
+    def from_dense(cls, probs: Any) -> SparseProbs:
+        """Drop the tokens of probability zero from a distribution on the whole vocabulary.
 
         Parameters
         ----------
-        law : array-like [n]
-            A law, given as for `otm.solve`.
+        probs : array-like [n]
+            A distribution, given as for `otm.solve`.
 
         Returns
         -------
         SparseProbs
-            The law by its support.
+            The distribution by its support.
 
         Raises
         ------
         InvalidDistributionError
-            If it is no law.
+            If it is no distribution.
 
         Examples
         --------
         >>> SparseProbs.from_dense([0, 0.25, 0, 0.75]).tokens.tolist()
         [1, 3]
         """
-        dense = as_law(law, "dense")
+        dense = as_probs(probs, "dense")
         tokens = np.flatnonzero(dense > 0)
         return cls.from_support(tokens, dense[tokens])
 
     @classmethod
-    def from_support(cls, tokens: Tokens, probabilities: Law) -> SparseProbs:
-        """Take a law as it is: equivalent to the constructor, but faster, since nothing is checked.
+    def from_support(cls, tokens: Tokens, probabilities: Probs) -> SparseProbs:
+        """Take a distribution as it is: equivalent to the constructor, but faster and unchecked.
 
         Parameters
         ----------
@@ -120,10 +121,10 @@ class SparseProbs(Frozen):
         >>> SparseProbs.from_support(np.array([7, 1200]), np.array([0.5, 0.5])).tokens.tolist()
         [7, 1200]
         """
-        law = object.__new__(cls)
-        object.__setattr__(law, "tokens", read_only(tokens))
-        object.__setattr__(law, "probabilities", read_only(probabilities))
-        return law
+        probs = object.__new__(cls)
+        object.__setattr__(probs, "tokens", read_only(tokens))
+        object.__setattr__(probs, "probabilities", read_only(probabilities))
+        return probs
 
     def of(self, token: int) -> Number:
         """Probability of a token, 0 outside the support.
@@ -136,12 +137,12 @@ class SparseProbs(Frozen):
         Returns
         -------
         float or Fraction
-            Of the kind of the law.
+            Of the kind of the distribution.
 
         Examples
         --------
-        >>> law = SparseProbs([1, 3], [0.25, 0.75])
-        >>> law.of(3), law.of(2)
+        >>> probs = SparseProbs([1, 3], [0.25, 0.75])
+        >>> probs.of(3), probs.of(2)
         (0.75, 0.0)
         """
         i = int(np.searchsorted(self.tokens, token))
@@ -169,8 +170,8 @@ class SparseProbs(Frozen):
         """
         return InverseCdf(self.tokens, running_sum(self.probabilities)).locate(uniforms)
 
-    def dense(self, n: int) -> Law:
-        """Write the law out on a vocabulary.
+    def dense(self, n: int) -> Probs:
+        """Write the distribution out on a vocabulary.
 
         Parameters
         ----------
@@ -180,7 +181,7 @@ class SparseProbs(Frozen):
         Returns
         -------
         array [n]
-            Probabilities, of the kind of the law.
+            Probabilities, of the kind of the distribution.
 
         Raises
         ------
@@ -193,23 +194,23 @@ class SparseProbs(Frozen):
         [0.0, 0.25, 0.0, 0.75, 0.0]
         """
         last = int(self.tokens[-1])
-        size = as_integer(n, "n", last + 1, advice=f"since the law has token {last}")
-        law = zeros(size, self.probabilities)
-        law[self.tokens] = self.probabilities
-        return law
+        size = as_integer(n, "n", last + 1, advice=f"since the distribution has token {last}")
+        probs = zeros(size, self.probabilities)
+        probs[self.tokens] = self.probabilities
+        return probs
 
 
-def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
-    """Write two laws on the union of their supports: its tokens, ascending, draft and target [m].
+def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs, Probs]:
+    """Write a pair on the union of its supports: the tokens, ascending, draft and target [m].
 
-    A law is zero where a token is in the other support alone.
+    A distribution is zero where a token is in the other support alone.
     """
-    for law, name in ((draft, "draft"), (target, "target")):
-        if not isinstance(law, SparseProbs):
+    for probs, name in ((draft, "draft"), (target, "target")):
+        if not isinstance(probs, SparseProbs):
             raise InvalidDistributionError(
-                f"the {name} law is a {type(law).__name__} beside a SparseProbs; give both by "
-                "their support (`SparseProbs.from_dense`), or both on the whole vocabulary "
-                "(`.dense(n)`)"
+                f"the {name} distribution has type {type(probs).__name__} beside a SparseProbs; "
+                "give both by their support (`SparseProbs.from_dense`), or both on the whole "
+                "vocabulary (`.dense(n)`)"
             )
     draft, target = of_one_kind(draft, target)
     if np.array_equal(draft.tokens, target.tokens):
@@ -218,9 +219,9 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Law, Law]:
     shared = draft.tokens[np.minimum(places, draft.tokens.size - 1)] == target.tokens
     tokens = np.insert(draft.tokens, places[~shared], target.tokens[~shared])
     aligned = []
-    for law in (draft, target):
-        probabilities = zeros(tokens.size, law.probabilities)
-        probabilities[np.searchsorted(tokens, law.tokens)] = law.probabilities
+    for probs in (draft, target):
+        probabilities = zeros(tokens.size, probs.probabilities)
+        probabilities[np.searchsorted(tokens, probs.tokens)] = probs.probabilities
         aligned.append(read_only(probabilities))
     return read_only(tokens), aligned[0], aligned[1]
 
@@ -250,40 +251,36 @@ def as_token_ids(tokens: Any, n: int | None = None) -> Tokens:
 
 
 def of_one_kind(draft: SparseProbs, target: SparseProbs) -> tuple[SparseProbs, SparseProbs]:
-    """Write a law of one token in fractions beside a law of fractions: its 1.0 is exact."""
+    """Write a distribution of one token in fractions beside fractions: its 1.0 is exact."""
     if is_exact(draft.probabilities) == is_exact(target.probabilities):
         return draft, target
     first, second = (
-        SparseProbs.from_support(law.tokens, to_exact(law.probabilities))
-        if law.probabilities.tolist() == [1.0]
-        else law
-        for law in (draft, target)
+        SparseProbs.from_support(probs.tokens, to_exact(probs.probabilities))
+        if probs.probabilities.tolist() == [1.0]
+        else probs
+        for probs in (draft, target)
     )
     return first, second
 
 
 def _as_tokens(tokens: Any) -> npt.NDArray[np.int64]:
     """Token ids as an integer array, in the order given."""
-    try:
-        ids = np.asarray(to_host(tokens))
-    except (RuntimeError, TypeError, ValueError) as reason:
-        raise InvalidDistributionError(
-            f"the token ids of the sparse law are not array-like ({reason}); give an array"
-        ) from reason
+    ids = as_array(tokens, "the token ids of the sparse distribution", InvalidDistributionError)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         raise InvalidDistributionError(
-            f"the sparse law has token ids of type {ids.dtype} and shape {ids.shape}; give a flat "
-            "sequence of whole numbers"
+            f"the sparse distribution has token ids of type {ids.dtype} and shape {ids.shape}; "
+            "give a flat sequence of whole numbers"
         )
     ids = ids.astype(np.int64)
     if ids.size and ids.min() < 0:
         raise InvalidDistributionError(
-            f"the sparse law has token id {ids.min()}; token ids are whole numbers from 0 on"
+            f"the sparse distribution has token id {ids.min()}; token ids are whole numbers from "
+            "0 on"
         )
     different, count = np.unique(ids, return_counts=True)
     if different.size < ids.size:
         raise InvalidDistributionError(
-            f"the sparse law has token id {different[count > 1][0]} more than once; give each "
-            "token once, with all of its probability"
+            f"the sparse distribution has token id {different[count > 1][0]} more than once; give "
+            "each token once, with all of its probability"
         )
     return ids

@@ -5,7 +5,7 @@ A refusal must not fail while it is worded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 LENGTH = 60
@@ -27,6 +27,15 @@ def shown(value: Any) -> str:
         else:
             text = f"<a {type(value).__name__:.30} that cannot be written>"
     return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
+
+
+def html_table(rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """Lay rows of cells out as a table of HTML, every cell escaped."""
+    from html import escape
+
+    cells = ("".join(f"<td style='text-align:left'>{escape(x)}</td>" for x in row) for row in rows)
+    heading = f"<caption>{caption}</caption>" if caption else ""
+    return f"<table>{heading}{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def text_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:

@@ -13,13 +13,14 @@ import numpy.typing as npt
 from typer import Argument, Option
 
 from otm._core.arithmetic import Number
+from otm._core.files.headers import open_arrays
+from otm._core.files.paths import check_place, file_label, read_json
+from otm._core.files.stored import StoredArray
 from otm._core.interval import Interval
 from otm._core.text import shown
 from otm.cli.output import JsonOption, as_json, exact_text, print_json, print_table
-from otm.comparison import Comparison, compare
+from otm.coupling.comparison import Comparison, compare
 from otm.errors import InvalidDistributionError, InvalidInputError, ProblemTooLargeError
-from otm.files import StoredArray, file_label, open_arrays, read_json
-from otm.files.writing import check_place
 from otm.problem import Problem
 from otm.solution import Solution
 from otm.solve import solve as solve_problem

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, at_most_one, read_only
+from otm._core.arithmetic import Number, Probs, at_most_one, read_only
 from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.drafts.greedy import Greedy
@@ -18,8 +18,8 @@ from otm.drafts.greedy import Greedy
 class GreedyRule(ResidualPlan):
     """Couple the one random draft of greedy drafting with the target as well as can be.
 
-    The drafts are the k − 1 most likely tokens A of p for sure, and a last one of law p̃, p
-    restricted to the other tokens (`Greedy`).  The last draft is accepted with probability
+    The drafts are the k − 1 most likely tokens A of p for sure, and a last one of distribution p̃,
+    p restricted to the other tokens (`Greedy`).  The last draft is accepted with probability
     min(1, q/p̃); otherwise the output is drawn from the residual ∝ max(q − p̃, 0).  As p̃ = 0 on A,
     the residual holds all target mass of A, and what it draws there is among the drafts:
 
@@ -31,8 +31,8 @@ class GreedyRule(ResidualPlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts; if fewer than k tokens have p > 0,
-        all of them are drafted, `plan.drafts.k` in number.
+        The draft distribution, the target distribution and the number of drafts; if fewer than k
+        tokens have p > 0, all of them are drafted, `plan.drafts.k` in number.
 
     Raises
     ------
@@ -58,32 +58,30 @@ class GreedyRule(ResidualPlan):
         """The most likely tokens, and one random draft from the rest."""
         return self.problem.drafts_as(Greedy, self.problem.k)
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One coin for the last draft, one uniform for the residual: 2."""
-        return 2
+    uniforms_per_selection = 2
+    """One coin for the last draft, one uniform for the residual: 2."""
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """Probability min(1, q/p̃) of accepting each token as the last draft: array [n]."""
         return read_only(acceptance_ratio(self.problem.target, self.drafts.last))
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass min(q, p̃) of each token output as the accepted last draft: array [n]."""
         return read_only(self.drafts.last * self.accept_probability)
 
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), residual draws from A included."""
-        sure = self.residual.law(self.problem.n)[self.drafts.sure].sum()
+        sure = self.residual.probs(self.problem.n)[self.drafts.sure].sum()
         return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * sure)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         accepted = uniforms[:, 0] < self.accept_probability[drafts[:, -1]]
         return np.where(accepted, self.drafts.k - 1, -1)
 
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         table = np.zeros_like(self.problem.draft, shape=drafts.shape)
         table[:, -1] = self.accept_probability[drafts[:, -1]]
         return table

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from otm._core.arithmetic import Law, read_only
-from otm.coupling.residual import acceptance_ratio
-from otm.coupling.sequential import TokenwisePlan
+from otm._core.arithmetic import Probs, read_only
+from otm.coupling.residual import TokenwisePlan, acceptance_ratio
 from otm.kernels.numpy.k_seq import Split, find_split
 
 
@@ -42,7 +41,7 @@ class GridKSeq(TokenwisePlan):
     """
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """Probability of accepting each token when it is drafted: array [n]."""
         target, draft = self.problem.target, self.problem.draft
         return read_only(acceptance_ratio(self._split.one_draft(target, draft), draft))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
-    Law,
     Number,
-    as_fraction,
+    Probs,
+    as_fractions,
     as_number,
     at_least_once,
     at_most_one,
@@ -49,8 +50,8 @@ class ImportanceSelection(ResidualPlan):
     """Choose one draft by importance weights, then accept or reject it alone.
 
     Draft m is chosen with probability w(x_m) / Σ_j w(x_j), all alike if every weight is zero.  Let
-    p_I be the law of the chosen token.  It is accepted with probability min(1, q/p_I), as one
-    draft from p_I would be; otherwise the output is drawn from the residual ∝ max(q − p_I, 0)
+    p_I be the distribution of the chosen token.  It is accepted with probability min(1, q/p_I), as
+    one draft from p_I would be; otherwise the output is drawn from the residual ∝ max(q − p_I, 0)
     ([khisti2025]_: importance weighted sampling, then speculative sampling with one draft).  The
     weights are fixed, one a token, and those of importance sampling, w = q/p, if left out.
 
@@ -64,14 +65,14 @@ class ImportanceSelection(ResidualPlan):
         p_I(y) = k p(y) w(y) ∫ e^(−w(y) t) φ(t)^(k−1) dt,   φ(t) = Σ p(x) e^(−w(x) t)
 
     since 1/s = ∫ e^(−s t) dt, by the trapezoid rule in log t, whose relative error is below 2e-17
-    for every token (`log_trapezoid`).  With rounding, p_I and so the output law have a relative
-    error of about 1e-14.  This takes O(n) time for each of a few hundred nodes, more the further
-    the weights lie apart, and bounded memory.
+    for every token (`log_trapezoid`).  With rounding, p_I and so the output distribution have a
+    relative error of about 1e-14.  This takes O(n) time for each of a few hundred nodes, more the
+    further the weights lie apart, and bounded memory.
 
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     weights : array-like [n], optional
         Weights of at least zero.  Only their ratios matter; they are held relative to the
         largest of the tokens that can be drafted.
@@ -84,7 +85,7 @@ class ImportanceSelection(ResidualPlan):
         If the weights have a wrong shape or are not finite numbers of at least zero.
     ProblemTooLargeError
         On use, in exact mode, if there are too many multisets to sum over for p_I, from which
-        acceptance, laws and selections follow.
+        acceptance, distributions and selections follow.
 
     References
     ----------
@@ -108,25 +109,23 @@ class ImportanceSelection(ResidualPlan):
         self._check_problem()
         object.__setattr__(self, "weights", read_only(_checked(self.problem, self.weights)))
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform for the choice of a draft, one coin, one for the residual: 3."""
-        return 3
+    uniforms_per_selection = 3
+    """One uniform for the choice of a draft, one coin, one for the residual: 3."""
 
     @cached_property
-    def selected_distribution(self) -> Law:
-        """Law p_I of the chosen draft: array [n]."""
+    def selected_distribution(self) -> Probs:
+        """Distribution p_I of the chosen draft: array [n]."""
         if self.problem.k == 1:
             return self.problem.draft
         return read_only(self._chosen_by_sum() if self.problem.exact else self._chosen_by_nodes())
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """Probability min(1, q/p_I) of accepting each token when it is chosen: array [n]."""
         return read_only(acceptance_ratio(self.problem.target, self.selected_distribution))
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass min(q, p_I) of each token output as an accepted draft: array [n]."""
         return read_only(self.selected_distribution * self.accept_probability)
 
@@ -148,22 +147,22 @@ class ImportanceSelection(ResidualPlan):
         token = np.take_along_axis(drafts, chosen[:, None], axis=1)[:, 0]
         return np.where(uniforms[:, 1] < self.accept_probability[token], chosen, -1)
 
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         shares = self._shares(drafts)
-        law: Law = shares / shares.sum(axis=1, keepdims=True) * self.accept_probability[drafts]
-        return law
+        return np.asarray(
+            shares / shares.sum(axis=1, keepdims=True) * self.accept_probability[drafts]
+        )
 
-    def _shares(self, drafts: Drafts) -> Law:
+    def _shares(self, drafts: Drafts) -> Probs:
         """Weights of the drafts, all one where all are zero: [B, k] → [B, k]."""
         weights = self.weights[drafts]
-        shares: Law = weights + (weights == 0).all(axis=1, keepdims=True)
-        return shares
+        return np.asarray(weights + (weights == 0).all(axis=1, keepdims=True))
 
     # Exact: sums over multisets
 
     @cached_property
-    def _sets(self) -> tuple[npt.NDArray[np.int64], Law, Law]:
-        """Multisets of drafts, their probabilities, and the law of the column that is chosen."""
+    def _sets(self) -> tuple[npt.NDArray[np.int64], Probs, Probs]:
+        """Multisets of drafts, their probabilities, and those of choosing each column."""
         support, k = np.flatnonzero(self.problem.draft), self.problem.k
         entries = k * multiset_count(support.size, k)
         if entries > LARGEST_ENUMERATION:
@@ -178,14 +177,14 @@ class ImportanceSelection(ResidualPlan):
         probability = multiset_probabilities(self.problem.draft, sets)
         return read_only(sets), read_only(probability), read_only(chosen)
 
-    def _chosen_by_sum(self) -> Law:
+    def _chosen_by_sum(self) -> Probs:
         sets, probability, chosen = self._sets
         return scatter_sum(sets.ravel(), (probability[:, None] * chosen).ravel(), self.problem.n)
 
     def _hit_by_sum(self) -> Number:
         sets, probability, chosen = self._sets
         rejected = (chosen * (1 - self.accept_probability[sets])).sum(axis=1)
-        by_residual = self.residual.law(self.problem.n)[sets] * first_occurrences(sets)
+        by_residual = self.residual.probs(self.problem.n)[sets] * first_occurrences(sets)
         return as_number((probability * rejected * by_residual.sum(axis=1)).sum())
 
     # Floats: integrals over t
@@ -201,27 +200,31 @@ class ImportanceSelection(ResidualPlan):
         nodes, weights = log_trapezoid(low, high)
         return read_only(nodes), read_only(weights)
 
-    def _log_transform(self, exponents: Law, decay: Law) -> Law:
+    def _log_transform(self, exponents: Probs, decay: Probs) -> Probs:
         """Logarithm of φ at some nodes, from −w t and e^(−w t); nothing cancels near φ = 1."""
         draft = self.problem.draft
-        logarithm: Law = np.log(np.maximum(decay @ draft, SMALLEST_FLOAT))
+        logarithm: Probs = np.log(np.maximum(decay @ draft, SMALLEST_FLOAT))
         near_one = logarithm > -0.5
         logarithm[near_one] = np.log1p(np.expm1(exponents[near_one]) @ draft)
         return logarithm
 
-    def _chosen_by_nodes(self) -> Law:
-        draft, weights, k = self.problem.draft, self.weights, self.problem.k
+    def _tables(self) -> Iterator[tuple[Probs, Probs, Probs, Probs]]:
+        """Spacings of some nodes t, then −w t, e^(−w t) and ln φ at them: [T], [T, n], …, [T]."""
         nodes, spacings = self._nodes
-        integral = np.zeros(self.problem.n)
         for chunk in node_chunks(nodes.size, self.problem.n):
-            exponents = np.multiply.outer(-nodes[chunk], weights)
+            exponents = np.multiply.outer(-nodes[chunk], self.weights)
             decay = np.exp(exponents)
-            others = np.exp((k - 1) * self._log_transform(exponents, decay))
-            integral += (spacings[chunk] * others) @ decay
-        law: Law = k * draft * (weights * integral)
+            yield spacings[chunk], exponents, decay, self._log_transform(exponents, decay)
+
+    def _chosen_by_nodes(self) -> Probs:
+        draft, weights, k = self.problem.draft, self.weights, self.problem.k
+        integral = np.zeros(self.problem.n)
+        for spacings, _, decay, logarithm in self._tables():
+            integral += (spacings * np.exp((k - 1) * logarithm)) @ decay
+        probs: Probs = k * draft * (weights * integral)
         zero = weights == 0  # chosen only if every draft has weight zero
-        law[zero] = draft[zero] * draft[zero].sum() ** (k - 1)
-        return law
+        probs[zero] = draft[zero] * draft[zero].sum() ** (k - 1)
+        return probs
 
     def _hit_by_nodes(self) -> Number:
         """Probability that the chosen draft is rejected and the residual hits another.
@@ -230,11 +233,10 @@ class ImportanceSelection(ResidualPlan):
         with ψ(t) = Σ p w (1 − a) e^(−w t), a the probability of acceptance, which is 1 at z.
         """
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
-        by_residual = self.residual.law(self.problem.n)
+        by_residual = self.residual.probs(self.problem.n)
         rejected = draft * (1 - self.accept_probability)
         with np.errstate(divide="ignore"):
             log_draft = np.log(draft)
-        nodes, spacings = self._nodes
         zero = weights == 0
         none_positive = draft[zero].sum()
         total = float(
@@ -242,18 +244,15 @@ class ImportanceSelection(ResidualPlan):
             * none_positive ** (k - 1)
             * (at_least_once(draft[zero] / (none_positive or 1), k - 1) @ by_residual[zero])
         )
-        for chunk in node_chunks(nodes.size, self.problem.n):
-            exponents = np.multiply.outer(-nodes[chunk], weights)
-            decay = np.exp(exponents)
-            logarithm = self._log_transform(exponents, decay)
-            chosen = spacings[chunk] * (decay @ (weights * rejected)) * np.exp((k - 1) * logarithm)
+        for spacings, exponents, decay, logarithm in self._tables():
+            chosen = spacings * (decay @ (weights * rejected)) * np.exp((k - 1) * logarithm)
             # p e^(−w t) / φ, at most one: the quotient of two numbers that may both underflow
             share = np.exp(np.minimum(log_draft + exponents - logarithm[:, None], 0))
             total += k * float(chosen @ (at_least_once(share, k - 1) @ by_residual))
         return total
 
 
-def _checked(problem: Problem, weights: Any) -> Law:
+def _checked(problem: Problem, weights: Any) -> Probs:
     """Bring weights, q/p if none are given, to the numbers of the problem; the largest is one."""
     draftable = problem.draft > 0
     if weights is None:
@@ -265,22 +264,16 @@ def _checked(problem: Problem, weights: Any) -> Law:
     else:
         given = _as_weights(problem, weights)
         given = np.where(draftable, given, 0 * problem.draft)
-    scaled: Law = given / (given.max() or 1)
+    scaled: Probs = given / (given.max() or 1)
     if not problem.exact:
         scaled[scaled < SMALLEST_WEIGHT] = 0
     return scaled
 
 
-def _as_weights(problem: Problem, weights: Any) -> Law:
+def _as_weights(problem: Problem, weights: Any) -> Probs:
     """Check weights that were given: finite numbers of at least zero, one a token."""
     try:
-        given: Law = np.asarray(weights)
-        if problem.exact:
-            fractions = np.empty(given.shape, dtype=object)
-            fractions.ravel()[:] = [as_fraction(value) for value in given.ravel()]
-            given = fractions
-        else:
-            given = given.astype(np.float64)
+        given = as_fractions(weights) if problem.exact else np.asarray(weights).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidParameterError(
             f"the weights are not an array of numbers ({error}); give one a token"

@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from otm._core.arithmetic import Law, Number, read_only
+from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.numbers import as_parameter
-from otm.coupling.residual import acceptance_ratio
-from otm.coupling.sequential import TokenwisePlan
+from otm.coupling.residual import TokenwisePlan, acceptance_ratio
 from otm.errors import InvalidParameterError
 from otm.optimum.division_factor import excess, optimal_division_factor
 
@@ -28,7 +27,7 @@ class KSeq(TokenwisePlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     rho : float or Fraction, optional
         The division factor; ρ* rounded up (`optimal_division_factor`) if left out.
 
@@ -37,8 +36,8 @@ class KSeq(TokenwisePlan):
     InvalidInputError
         If it is given no problem, one with rows, or one about other drafts.
     InvalidParameterError
-        If ρ is not a number, or below ρ*: there the output law is in general not the target, and
-        where it is, the accepted mass is no larger than at ρ*.
+        If ρ is not a number, or below ρ*: there the output distribution is in general not the
+        target, and where it is, the accepted mass is no larger than at ρ*.
 
     References
     ----------
@@ -63,14 +62,14 @@ class KSeq(TokenwisePlan):
         tolerance = 0 if self.problem.exact else VALIDITY_TOLERANCE
         if not (given >= 1 and excess(self.problem, given) <= tolerance):
             raise InvalidParameterError(
-                f"ρ = {self.rho} is not a valid division factor for these laws and "
+                f"ρ = {self.rho} is not a valid division factor for these distributions and "
                 f"k = {self.problem.k}; it must be at least "
                 f"ρ* = {_rounded_up(optimal_division_factor(self.problem))!r}"
             )
         object.__setattr__(self, "rho", given)
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """Probability min(1, q/(ρp)) of accepting each token when it is drafted: array [n]."""
         return read_only(acceptance_ratio(self.problem.target, self.rho * self.problem.draft))
 

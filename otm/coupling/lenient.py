@@ -1,4 +1,4 @@
-"""Lenient rules: more acceptance, and an output law that is no longer the target's.
+"""Lenient rules: more acceptance, and an output distribution that is no longer the target's.
 
 Leviathan et al., appendix A.5, for one draft and for k.
 """
@@ -13,21 +13,20 @@ from typing import Literal
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number, as_number, is_exact, read_only, running_sum, zeros
-from otm._core.checks import Drafts
+from otm._core.arithmetic import Number, Probs, as_number, is_exact, read_only, running_sum, zeros
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
 from otm._core.sampling import InverseCdf
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
-from otm.coupling.sequential import SequentialPlan, first_pass_factor
+from otm.coupling.residual import TokenwisePlan, surely
 from otm.coupling.swaps import raise_to_one
 from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far the output law of a plan is from a law.
+    """How far the output distribution of a plan is from a distribution.
 
     Attributes
     ----------
@@ -51,7 +50,7 @@ class Distance:
 
 
 def distance_to_target(plan: TransportPlan) -> Distance:
-    """Distance of a plan's output law from the target law, integrated from what the plan does.
+    """Distance of a plan's output distribution from the target, integrated from what it does.
 
     Theorem 7.3 of docs/theory/lenience.md bounds what acceptance costs in total variation.
 
@@ -77,27 +76,27 @@ def distance_to_target(plan: TransportPlan) -> Distance:
     >>> distance_to_target(plan)
     Distance(total_variation=0.25, divergence=0.14384103622589042, largest_ratio=2.0)
     """
-    law, target = plan.output_distribution(), plan.problem.target
-    seen = law > 0
+    probs, target = plan.output_distribution(), plan.problem.target
+    seen = probs > 0
     if (target[seen] == 0).any():
-        return Distance(total_variation(law, target), math.inf, math.inf)
+        return Distance(total_variation(probs, target), math.inf, math.inf)
     with np.errstate(over="ignore"):  # beside a target probability near the least float
-        ratio = law[seen] / target[seen]
-    divergence = float((law[seen].astype(np.float64) * _logarithms(ratio, law, target)).sum())
-    return Distance(total_variation(law, target), divergence, as_number(ratio.max()))
+        ratio = probs[seen] / target[seen]
+    divergence = float((probs[seen].astype(np.float64) * _logarithms(ratio, probs, target)).sum())
+    return Distance(total_variation(probs, target), divergence, as_number(ratio.max()))
 
 
-def _logarithms(ratio: Law, law: Law, target: Law) -> Law:
-    """Logarithms of the ratios of two laws where the first is positive, also beyond all floats."""
+def _logarithms(ratio: Probs, probs: Probs, target: Probs) -> Probs:
+    """Logarithms of the ratios where the first distribution is positive, also beyond all floats."""
     if is_exact(ratio):
         near = [Fraction(1, 2) < r < 2 for r in ratio]  # there a difference would cancel
         return np.array([
             math.log(r) if close else math.log(r.numerator) - math.log(r.denominator)
             for r, close in zip(ratio, near, strict=True)
         ])  # fmt: skip
-    seen = law > 0
-    logarithms: Law = np.log(ratio)
-    return np.where(np.isinf(ratio), np.log(law[seen]) - np.log(target[seen]), logarithms)
+    seen = probs > 0
+    logarithms: Probs = np.log(ratio)
+    return np.where(np.isinf(ratio), np.log(probs[seen]) - np.log(target[seen]), logarithms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +114,7 @@ class LenientPlan(OptimalPlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
         l in (0, 1]; at 1 both are the optimal lossless plan.
     residual_of : {"closest", "paper"}, optional
@@ -161,8 +160,8 @@ class LenientPlan(OptimalPlan):
         return bool(self.lenience == 1)
 
     @cached_property
-    def accepted_ratio(self) -> Law:
-        """Ratio v/p of the wanted accepted mass, along the order of q/p: array [m]."""
+    def accepted_ratio(self) -> Probs:
+        """Ratio v/p of the mass to be accepted, along the order of q/p: array [m]."""
         if self.residual_of == "closest":
             return read_only(closest_ratio(self.problem, self.lenience))
         with np.errstate(over="ignore"):
@@ -175,14 +174,14 @@ class LenientPlan(OptimalPlan):
         return lenient_cap(self.problem, self.lenience)
 
     @property
-    def win_ratio(self) -> Law:
+    def win_ratio(self) -> Probs:
         """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
         order = self.problem.by_ratio
         mass = running_sum(self.accepted_ratio * order.draft, from_zero=True)
         return raise_to_one(order, self.accepted_ratio, mass, 1 - mass[-1])
 
     @property
-    def target_mass(self) -> Law:
+    def target_mass(self) -> Probs:
         """Mass v of each token that is accepted as far as it wins: array [n]."""
         mass = zeros(self.problem.n, self.problem.draft)
         order = self.problem.by_ratio
@@ -193,7 +192,7 @@ class LenientPlan(OptimalPlan):
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The law of the output where no draft is accepted."""
+        """The distribution of the output where no draft is accepted."""
         if self.residual_of == "closest":
             accepted = self.accepted_mass
         else:
@@ -202,7 +201,7 @@ class LenientPlan(OptimalPlan):
 
 
 @dataclass(frozen=True, eq=False)
-class ArgmaxLenientPlan(SequentialPlan):
+class ArgmaxLenientPlan(TokenwisePlan):
     """Lenience for greedy decoding: accept the first draft x with q(x) ≥ l · max q.
 
     Where no draft passes the output is the likeliest token, so that at l = 1 (and no ties) the
@@ -212,7 +211,8 @@ class ArgmaxLenientPlan(SequentialPlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law before taking its argmax, and the number of drafts.
+        The draft distribution, the target distribution before taking its argmax, and the number of
+        drafts.
     lenience : float or Fraction
         l in (0, 1].
 
@@ -242,31 +242,18 @@ class ArgmaxLenientPlan(SequentialPlan):
         self._check_problem()
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
 
-    @property
-    def lossless(self) -> bool:
-        """Not for the target law as it is given, before taking its argmax."""
-        return False
+    lossless = False
+    """Not for the target distribution as it is given, before taking its argmax."""
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """1 for the tokens that are accepted when they are drafted, otherwise 0: array [n]."""
         accepted = self.problem.target >= self.lenience * self.problem.target.max()
-        ones: Law = zeros(self.problem.n, self.problem.draft)
+        ones: Probs = zeros(self.problem.n, self.problem.draft)
         ones[accepted] += 1
         return read_only(ones)
 
     @cached_property
-    def accepted_mass(self) -> Law:
-        """Mass of each token output as an accepted draft: array [n]."""
-        one_draft = self.problem.draft * self.accept_probability
-        return read_only(one_draft * first_pass_factor(one_draft.sum(), self.problem.k))
-
-    @cached_property
     def residual(self) -> InverseCdf:
-        """The likeliest token of the target law, the first of them where there are ties."""
-        weights = zeros(self.problem.n, self.problem.draft)
-        weights[self.problem.target.argmax()] += 1
-        return InverseCdf.from_weights(weights)
-
-    def _pass_probability(self, drafts: Drafts) -> Law:
-        return self.accept_probability[drafts]
+        """The likeliest token of the target, the first of them where there are ties."""
+        return surely(int(self.problem.target.argmax()), self.problem.target)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, as_number, at_most_one, read_only
+from otm._core.arithmetic import Number, Probs, as_number, at_most_one
 from otm._core.checks import Drafts, Uniforms, check_uniforms, leading_shape
-from otm._core.sampling import locate_in_rows
-from otm.coupling.list_coupling_exact import ExactClocks
-from otm.coupling.list_coupling_float import FloatClocks
+from otm._core.sampling import chunks, locate_in_rows
+from otm.coupling.list_coupling_clocks import ExactClocks, FloatClocks
 from otm.coupling.plan import TransportPlan
 from otm.optimum.multisets import multiset_probabilities, multisets
 
@@ -30,22 +28,22 @@ class ListCoupling(TransportPlan):
         X^m = argmin_i S_i^m / p_i,     Y = argmin_i min_m S_i^m / q_i
 
     so that drafts and output are coupled by shared randomness alone ([rowan2025]_): `couple` is the
-    rule as published.  Given the clocks, the output does not depend on the draft law: it is drafter
-    invariant, and all that drafter and target must share are k and the clocks.
+    rule as published.  Given the clocks, the output does not depend on the draft distribution: it
+    is drafter invariant, and all that drafter and target must share are k and the clocks.
 
-    As a plan for given drafts, the law of Y is that of the clocks conditioned on the drafts
-    (`otm.coupling.list_coupling_float` derives it), and a uniform is turned into Y by its inverse.
-    Y then has the same joint law with the drafts, but drafter invariance is lost.
+    As a plan for given drafts, the distribution of Y is that of the clocks conditioned on the
+    drafts (`otm.coupling.list_coupling_clocks` derives it), and a uniform is turned into Y by its
+    inverse. Y then has the same joint distribution with the drafts, but drafter invariance is lost.
 
-    In fractions the laws are exact, for few tokens.  In floats they have an absolute error of about
-    1e-14, and a call costs O(n) for each of a few hundred nodes of a quadrature, and O(n) more with
-    a smaller constant for each set of drafts: at n = 150,000 about 2 s, and 0.05 s a set.  `couple`
-    takes O(k n).
+    In fractions the distributions are exact, for few tokens.  In floats they have an absolute error
+    of about 1e-14, and a call costs O(n) for each of a few hundred nodes of a quadrature, and O(n)
+    more with a smaller constant for each set of drafts: at n = 150,000 about 2 s, and 0.05 s a set.
+     `couple` takes O(k n).
 
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Raises
     ------
@@ -69,10 +67,8 @@ class ListCoupling(TransportPlan):
     (Fraction(21, 32), Fraction(5, 8))
     """
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform, for Y given the drafts."""
-        return 1
+    uniforms_per_selection = 1
+    """One uniform, for Y given the drafts."""
 
     @cached_property
     def acceptance(self) -> Number:
@@ -106,8 +102,8 @@ class ListCoupling(TransportPlan):
         # Σ_i max(q_i, p_i q_j/p_j) = 1 + D_j
         return as_number((order.target * (k / (k + self._clocks.rates))).sum())
 
-    def output_distribution(self) -> Law:
-        """Law of the output Y: the conditional laws summed over all drafts.
+    def output_distribution(self) -> Probs:
+        """Distribution of the output Y: the conditional distributions summed over all drafts.
 
         Raises
         ------
@@ -115,16 +111,14 @@ class ListCoupling(TransportPlan):
             In exact mode, if there are too many terms.
         """
         if isinstance(self._clocks, FloatClocks):
-            summed: Law = self._on_vocabulary(self._clocks.output_distribution()[None])[0]
-            return summed
+            return np.asarray(self._on_vocabulary(self._clocks.output_distribution()[None])[0])
         support = np.flatnonzero(self.problem.draft)
         sets = support[multisets(support.size, self.problem.k)]
         probability = multiset_probabilities(self.problem.draft, sets)
-        law: Law = probability @ self._output_given(sets)
-        return law
+        return np.asarray(probability @ self._output_given(sets))
 
     def couple(self, uniforms: npt.ArrayLike) -> tuple[Drafts, npt.NDArray[np.int64]]:
-        """Draw the drafts and the output from the same clocks; in floats, whatever the laws.
+        """Draw the drafts and the output from the same clocks; always in floats.
 
         Parameters
         ----------
@@ -134,9 +128,10 @@ class ListCoupling(TransportPlan):
         Returns
         -------
         drafts : int array [..., k]
-            The drafts; draft m depends on the uniforms of list m and on the draft law alone.
+            The drafts; draft m depends on the uniforms of list m and on the draft distribution
+            alone.
         token : int array [...]
-            The output, which depends on the uniforms and on the target law alone.
+            The output, which depends on the uniforms and on the target distribution alone.
 
         Raises
         ------
@@ -163,46 +158,33 @@ class ListCoupling(TransportPlan):
         clocks = ExactClocks if self.problem.exact else FloatClocks
         return clocks(self.problem.by_ratio, self.problem.k)
 
-    @cached_property
-    def _place(self) -> npt.NDArray[np.int64]:
-        """Place of each token in the order of q/p: array [n]; behind the last where p = 0."""
-        tokens = self.problem.by_ratio.tokens
-        place = np.full(self.problem.n, tokens.size)
-        place[tokens] = np.arange(tokens.size)
-        return read_only(place)
-
-    def _on_vocabulary(self, laws: Law) -> Law:
-        """Bring laws along the order, [B, m + 1], to the vocabulary: [B, n]."""
-        on_vocabulary: Law = laws[:, self._place]
+    def _on_vocabulary(self, output: Probs) -> Probs:
+        """Bring distributions along the order, [B, m + 1], to the vocabulary: [B, n]."""
+        on_vocabulary: Probs = output[:, self.problem.by_ratio.place]
         undraftable = np.flatnonzero(self.problem.draft == 0)
         on_vocabulary[:, undraftable] *= self.problem.target[undraftable]
         return on_vocabulary
 
-    def _output_given(self, drafts: Drafts) -> Law:
+    def _output_given(self, drafts: Drafts) -> Probs:
         # the order of the drafts does not matter: every multiset is integrated once
-        places = np.sort(self._place[drafts], axis=1)
+        places = np.sort(self.problem.by_ratio.place[drafts], axis=1)
         sets, row = np.unique(places, axis=0, return_inverse=True)
-        laws = self._on_vocabulary(self._clocks.laws_given(sets))
-        laws /= laws.sum(axis=1, keepdims=True)  # which is one but for rounding
-        return laws[row.ravel()]
+        output = self._on_vocabulary(self._clocks.probs_given(sets))
+        output /= output.sum(axis=1, keepdims=True)  # which is one but for rounding
+        return output[row.ravel()]
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         token = np.empty(len(drafts), dtype=np.int64)
-        for chunk in self._chunks(drafts):
+        for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
             token[chunk] = locate_in_rows(self._output_given(drafts[chunk]), uniforms[chunk, 0])
         return token
 
-    def _chunks(self, drafts: Drafts) -> Iterator[slice]:
-        step = max(1, CHUNK_ENTRIES // self.problem.n)
-        return (slice(start, start + step) for start in range(0, len(drafts), step))
 
-
-def _first_ring(clocks: npt.NDArray[np.float64], law: Law) -> npt.NDArray[np.int64]:
+def _first_ring(clocks: npt.NDArray[np.float64], probs: Probs) -> npt.NDArray[np.int64]:
     """Token whose clock, sped up by its probability, rings first: [..., n] → [...]."""
-    speed = law.astype(np.float64)
+    speed = probs.astype(np.float64)
     never = np.full(clocks.shape, np.inf)
     rings = np.broadcast_to(speed > 0, clocks.shape)
     with np.errstate(over="ignore"):  # to infinity: then only the other clocks ring
         times = np.divide(clocks, speed, out=never, where=rings)
-    token: npt.NDArray[np.int64] = times.argmin(axis=-1)
-    return token
+    return np.asarray(times.argmin(axis=-1))

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.sampling import chunks
+
 Floats = npt.NDArray[np.float64]
 
 LOG_ERROR = -40.0
@@ -38,9 +40,7 @@ def log_trapezoid(low: float, high: float, powers: int = 0) -> tuple[Floats, Flo
 
 def node_chunks(nodes: int, tokens: int) -> Iterator[slice]:
     """Slices of the nodes for which a matrix of nodes by tokens stays small."""
-    step = max(1, CHUNK_ENTRIES // max(tokens, 1))
-    for start in range(0, nodes, step):
-        yield slice(start, start + step)
+    return chunks(nodes, tokens, CHUNK_ENTRIES)
 
 
 def _frequency(powers: int) -> float:

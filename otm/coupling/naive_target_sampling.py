@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, at_least_once, at_most_one
+from otm._core.arithmetic import Number, Probs, at_least_once, at_most_one
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
@@ -16,7 +16,7 @@ from otm.coupling.plan import TransportPlan
 
 @dataclass(frozen=True, eq=False)
 class NaiveTargetSampling(TransportPlan):
-    """Draw Y from the target law without looking at the drafts: the product coupling.
+    """Draw Y from the target distribution without looking at the drafts: the product coupling.
 
     Its acceptance Σ q (1 − (1 − p)^k) is what the drafts are worth when nothing is done to couple
     them with the output.  In a tree of drafts this is the walk that samples a child from the
@@ -25,7 +25,7 @@ class NaiveTargetSampling(TransportPlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Raises
     ------
@@ -47,10 +47,8 @@ class NaiveTargetSampling(TransportPlan):
     (0, -1)
     """
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform, for the draw from the target."""
-        return 1
+    uniforms_per_selection = 1
+    """One uniform, for the draw from the target."""
 
     @property
     def acceptance(self) -> Number:
@@ -58,15 +56,15 @@ class NaiveTargetSampling(TransportPlan):
         drafted = at_least_once(self.problem.draft, self.problem.k)
         return at_most_one((self.output_distribution() * drafted).sum())
 
-    def output_distribution(self) -> Law:
-        """Law of the output Y, from the table that it is drawn with."""
-        return self._target.law(self.problem.n)
+    def output_distribution(self) -> Probs:
+        """Distribution of the output Y, from the table that it is drawn with."""
+        return self._target.probs(self.problem.n)
 
     @cached_property
     def _target(self) -> InverseCdf:
         return InverseCdf.from_weights(self.problem.target)
 
-    def _output_given(self, drafts: Drafts) -> Law:
+    def _output_given(self, drafts: Drafts) -> Probs:
         return np.tile(self.output_distribution(), (len(drafts), 1))
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from otm._core.arithmetic import Law, Number, as_number, read_only
+from otm._core.arithmetic import Number, Probs, as_number, read_only
 from otm._core.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
 
@@ -17,7 +17,8 @@ class NonIterativeRejection(KSeq):
 
     Classical rejection sampling, stopped after the drafts ([leviathan2023]_, appendix A.2, for one
     draft).  For k drafts they are tested in turn, so that the test accepts with probability
-    1 − (1 − 1/M)^k.  What it accepts has law q, and so does the draw from the target after it.
+    1 − (1 − 1/M)^k.  What it accepts has distribution q, and so does the draw from the target after
+    it.
 
     It is k-Seq at ρ = M: the accepted mass is a multiple of q there, and the residual of k-Seq is q
     itself.  As ρ* ≤ M, its test accepts no more often than that of k-Seq at ρ*.
@@ -25,7 +26,7 @@ class NonIterativeRejection(KSeq):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Attributes
     ----------
@@ -66,7 +67,7 @@ class NonIterativeRejection(KSeq):
         object.__setattr__(self, "rho", largest)
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """Probability q/(M p) of accepting each token when it is drafted: array [n]."""
         if self.rho == math.inf:
             return read_only(0 * self.problem.draft)
@@ -74,5 +75,5 @@ class NonIterativeRejection(KSeq):
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The law of the output where no draft is accepted: the target law."""
+        """The distribution of the output where no draft is accepted: the target distribution."""
         return InverseCdf.from_weights(self.problem.target)

@@ -1,8 +1,8 @@
 """An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: slots and swaps.
 
 That an optimal rule of this kind exists follows from Strassen's theorem: choosing the highest of k
-independent uniform priorities U gives Y the law p(y) E[k U^(k−1) | y], so a martingale coupling of
-the wanted ratio under p with k U^(k−1) is enough.  Slots and swaps are an explicit one.
+independent uniform priorities U gives Y the distribution p(y) E[k U^(k−1) | y], so a martingale
+coupling of the wanted ratio under p with k U^(k−1) is enough.  Slots and swaps are an explicit one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, read_only, zeros
+from otm._core.arithmetic import Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
+from otm.coupling.slots import SlotTable, winning_probabilities
 from otm.coupling.swaps import match_swaps, optimal_win_ratio
 
 
@@ -30,17 +30,18 @@ class OptimalPlan(ResidualPlan):
     A draft takes the slot of its own token in the order of q/p or, with a probability from a
     table of at most n − 1 swaps, the slot of a partner.  The draft in the highest slot wins (the
     first of them, if several share it) and is accepted with probability min(1, q/v'), where v' is
-    the law of the winner; otherwise the output is drawn from the residual ∝ max(q − v', 0).
+    the distribution of the winner; otherwise the output is drawn from the residual ∝ max(q − v',
+    0).
 
-    The law v' is recomputed from the stored table, so that the output law is q up to the rounding
-    of cumulative sums and of k-th powers, whatever the precision of the swaps: they can cost
-    acceptance, never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in
-    exact mode, equal to it and to α_k.
+    The distribution v' is recomputed from the stored table, so that the output distribution is q up
+    to the rounding of cumulative sums and of k-th powers, whatever the precision of the swaps: they
+    can cost acceptance, never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts)
+    and, in exact mode, equal to it and to α_k.
 
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Raises
     ------
@@ -71,50 +72,41 @@ class OptimalPlan(ResidualPlan):
         return SlotTable(order.draft, match_swaps(order, self.problem.k, self.win_ratio))
 
     @property
-    def win_ratio(self) -> Law:
+    def win_ratio(self) -> Probs:
         """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
         return optimal_win_ratio(self.problem)
 
     @property
-    def target_mass(self) -> Law:
+    def target_mass(self) -> Probs:
         """Mass of each token that is accepted as far as it wins: array [n]."""
         return self.problem.target
 
     @cached_property
-    def winner_distribution(self) -> Law:
-        """Law v' of the draft that wins, computed from the stored table: array [n]."""
-        law = zeros(self.problem.n, self.problem.draft)
-        law[self.problem.by_ratio.tokens] = self.slots.winner_distribution(self.problem.k)
-        return read_only(law)
+    def winner_distribution(self) -> Probs:
+        """Distribution v' of the draft that wins, computed from the stored table: array [n]."""
+        probs = zeros(self.problem.n, self.problem.draft)
+        probs[self.problem.by_ratio.tokens] = self.slots.winner_distribution(self.problem.k)
+        return read_only(probs)
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """Probability min(1, q/v') of accepting each token when it wins: array [n]."""
         return read_only(acceptance_ratio(self.target_mass, self.winner_distribution))
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass of each token output as an accepted draft: array [n]."""
         return read_only(self.winner_distribution * self.accept_probability)
 
-    @cached_property
-    def _rank(self) -> Ranks:
-        """Rank of each token in the order of q/p: array [n]; 0 where p = 0, never used."""
-        rank = np.zeros(self.problem.n, dtype=np.int64)
-        tokens = self.problem.by_ratio.tokens
-        rank[tokens] = np.arange(tokens.size)
-        return read_only(rank)
-
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        slots = self.slots.slot_of(self._rank[drafts], uniforms[:, :-1])
+        slots = self.slots.slot_of(self.problem.by_ratio.place[drafts], uniforms[:, :-1])
         winner = slots.argmax(axis=1)
         token = np.take_along_axis(drafts, winner[:, None], axis=1)[:, 0]
         return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
 
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         winning = [
             winning_probabilities([self.slots.slot_law(rank) for rank in row])
-            for row in self._rank[drafts]
+            for row in self.problem.by_ratio.place[drafts]
         ]
-        law: Law = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
-        return law
+        return np.asarray(np.reshape(winning, drafts.shape) * self.accept_probability[drafts])

@@ -1,8 +1,8 @@
 """The protocol of transport plans: what every selection rule offers.
 
-A rule looks at k drafts and outputs one token.  Each rule states the law of the output given the
-drafts and how it is drawn from uniforms, and says how its drafts are to be drawn; the rest follows
-here.  Randomness is always an argument.
+A rule looks at k drafts and outputs one token.  Each rule states the distribution of the output
+given the drafts and how it is drawn from uniforms, and says how its drafts are to be drawn; the
+rest follows here.  Randomness is always an argument.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, Number
+from otm._core.arithmetic import Frozen, Number, Probs
 from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
 from otm._core.interval import Interval
 from otm._core.tensors import like
@@ -56,20 +56,20 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class TransportPlan(Frozen, ABC):
-    """A selection rule as a transport plan from the law of its drafts to the law of its output.
+    """A selection rule as a transport plan from the distribution of its drafts to its output's.
 
     Drafts and tokens are ids, those of `problem.tokens`; arrays [n] have an entry for each of them.
 
     Subclasses give `uniforms_per_selection`, `acceptance`, `output_distribution`, `_output_given`
-    and `_select`, in positions 0 to n − 1, and `drafts` if these are not i.i.d.; where the laws are
-    fractions, all of it is exact.  Rules that accept a draft or else draw from one residual law are
-    each a `ResidualPlan`.  docs/theory/problem.md says what lossless means; docs/add-a-rule.md
-    builds a rule.
+    and `_select`, in positions 0 to n − 1, and `drafts` if these are not i.i.d.; where the
+    distributions are fractions, all of it is exact.  Rules that accept a draft or else draw from
+    one residual distribution are each a `ResidualPlan`.  docs/theory/problem.md says what lossless
+    means; docs/add-a-rule.md builds a rule.
 
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class TransportPlan(Frozen, ABC):
 
     @property
     def lossless(self) -> bool:
-        """Whether the output law is the target law; where not, `distance_to_target` says how far.
+        """Whether the output has the target distribution; if not, see `distance_to_target`.
 
         What the rule claims of itself: the tests hold it to that.
         """
@@ -102,9 +102,9 @@ class TransportPlan(Frozen, ABC):
 
     @property
     def drafts(self) -> DraftDistribution:
-        """The joint law from which the drafts of this rule must be drawn.
+        """The joint distribution from which the drafts of this rule must be drawn.
 
-        i.i.d. from the draft law of the problem, but for rules that say otherwise.
+        i.i.d. from the draft distribution of the problem, but for rules that say otherwise.
         """
         return self.problem.drafts_as(IID, self.problem.k)
 
@@ -124,26 +124,26 @@ class TransportPlan(Frozen, ABC):
         return Interval(self.acceptance, self.acceptance)
 
     @abstractmethod
-    def output_distribution(self) -> Law:
-        """Law of the output Y, integrated from what the plan really does.
+    def output_distribution(self) -> Probs:
+        """Distribution of the output Y, integrated from what the plan really does.
 
         Returns
         -------
         array [n]
-            Over `problem.tokens`; equal to the target law for a lossless rule: exactly for
+            Over `problem.tokens`; equal to the target distribution for a lossless rule: exactly for
             fractions, up to rounding of cumulative sums for floats.
         """
 
     @abstractmethod
-    def _output_given(self, drafts: Drafts) -> Law:
-        """Law of the output given each set of drafts, as positions: [B, k] → [B, n]."""
+    def _output_given(self, drafts: Drafts) -> Probs:
+        """Distribution of the output given each set of drafts, as positions: [B, k] → [B, n]."""
 
     @abstractmethod
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         """Position of the output for each set of drafts: [B, k], [B, m] → [B]."""
 
-    def conditional(self, drafts: npt.ArrayLike) -> Law:
-        """Law of the output Y given the drafts.
+    def conditional(self, drafts: npt.ArrayLike) -> Probs:
+        """Distribution of the output Y given the drafts.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class TransportPlan(Frozen, ABC):
         Returns
         -------
         array [..., n]
-            One law over `problem.tokens` for each set of drafts.
+            One distribution over `problem.tokens` for each set of drafts.
 
         Raises
         ------
@@ -161,8 +161,8 @@ class TransportPlan(Frozen, ABC):
             If the drafts have a wrong shape or type, or could not have been drawn.
         """
         checked = self.drafts.positions(drafts)
-        laws = self._output_given(checked.reshape(-1, checked.shape[-1]))
-        return laws.reshape(*checked.shape[:-1], self.problem.n)
+        output = self._output_given(checked.reshape(-1, checked.shape[-1]))
+        return output.reshape(*checked.shape[:-1], self.problem.n)
 
     def select(self, drafts: npt.ArrayLike, uniforms: npt.ArrayLike) -> Selection:
         """Choose the output token for each set of drafts.
@@ -170,7 +170,7 @@ class TransportPlan(Frozen, ABC):
         Parameters
         ----------
         drafts : int array-like or tensor [..., k]
-            Draft tokens, each set drawn from the joint law `drafts`.
+            Draft tokens, each set drawn from the joint distribution `drafts`.
         uniforms : array-like or tensor [..., m]
             Independent uniforms in [0, 1), m = `uniforms_per_selection` for each set.
 
@@ -188,8 +188,8 @@ class TransportPlan(Frozen, ABC):
         InvalidUniformsError
             If the uniforms have a wrong shape or do not lie in [0, 1).
         """
-        law = self.drafts
-        checked = law.positions(drafts)
+        probs = self.drafts
+        checked = probs.positions(drafts)
         leading, m = checked.shape[:-1], self.uniforms_per_selection
         need = (
             f"these drafts need uniforms of shape {(*leading, m)}, the last axis with "
@@ -201,7 +201,7 @@ class TransportPlan(Frozen, ABC):
         equal = rows == token[:, None]
         index = equal.argmax(axis=1)
         index[~equal.any(axis=1)] = -1
-        token, index = law.ids(token.reshape(leading)[()]), index.reshape(leading)[()]
+        token, index = probs.ids(token.reshape(leading)[()]), index.reshape(leading)[()]
         return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
@@ -210,7 +210,7 @@ class TransportPlan(Frozen, ABC):
         Parameters
         ----------
         drafts : int array-like or tensor [..., k]
-            Draft tokens, each set drawn from the joint law `drafts`.
+            Draft tokens, each set drawn from the joint distribution `drafts`.
         rng : Generator
             Where the uniforms come from.
 

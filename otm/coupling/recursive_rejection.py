@@ -8,10 +8,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, as_number, read_only
+from otm._core.arithmetic import Number, Probs, as_number, read_only
 from otm._core.checks import Drafts
-from otm.coupling.residual import acceptance_ratio
-from otm.coupling.sequential import SequentialPlan
+from otm.coupling.residual import SequentialPlan, acceptance_ratio
 from otm.errors import ProblemTooLargeError
 
 MOST_ROUNDS = 10_000
@@ -33,7 +32,7 @@ class RecursiveRejection(SequentialPlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Raises
     ------
@@ -78,7 +77,7 @@ class RecursiveRejection(SequentialPlan):
         return tuple(rounds)
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass of each token output as an accepted draft, summed over the rounds: array [n].
 
         Equal to min(q, c_{k+1} p), up to rounding.
@@ -93,14 +92,14 @@ class RecursiveRejection(SequentialPlan):
             reached = reached * max(1 - of_round.sum(), 0)
         return read_only(accepted)
 
-    def _accept_probability(self, i: int, tokens: npt.NDArray[np.int64]) -> Law:
+    def _accept_probability(self, i: int, tokens: npt.NDArray[np.int64]) -> Probs:
         """Probability min(1, t_i/p) of accepting drafts of these tokens in round i, from 0."""
         cap, mass = self.rounds[i]
         draft = self.problem.draft[tokens]
-        wanted: Law = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)
-        return acceptance_ratio(wanted, mass * draft)
+        left: Probs = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)
+        return acceptance_ratio(left, mass * draft)
 
-    def _pass_probability(self, drafts: Drafts) -> Law:
+    def _pass_probability(self, drafts: Drafts) -> Probs:
         table = np.zeros_like(self.problem.draft, shape=drafts.shape)  # rounds never reached: 0
         for i in range(len(self.rounds)):
             table[:, i] = self._accept_probability(i, drafts[:, i])

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, as_number, at_most_one, running_sum, zeros
+from otm._core.arithmetic import Number, Probs, as_number, at_most_one, running_sum, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm._core.interval import Interval
 from otm._core.ratio_order import RatioOrder, scale_of_weights
-from otm._core.sampling import locate_in_rows
+from otm._core.sampling import chunks, locate_in_rows
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import acceptance_ratio
 from otm.drafts.without_replacement import WithoutReplacement
@@ -31,22 +30,22 @@ CHUNK_ENTRIES = 2**21
 class RecursiveRejectionWithoutReplacement(TransportPlan):
     """Recursive rejection where no draft is drawn twice, so that no second try is wasted.
 
-    With t_1 = q and p_1 = p, draft i has law p_i and is accepted with probability min(1, t_i/p_i).
-    On rejection t_{i+1} ∝ max(t_i − p_i, 0), and p_{i+1} ∝ p_i without the rejected token; after
-    the last rejection the output is drawn from t_{k+1} ([chen2024]_, [jeon2024]_).  If fewer than
-    k tokens have p > 0, all of them are drafted, `plan.drafts.k` in number, and then the output is
-    drawn from the residual; Sequoia goes on with uniform drafts from the other tokens.
+    With t_1 = q and p_1 = p, draft i has distribution p_i and is accepted with probability min(1,
+    t_i/p_i). On rejection t_{i+1} ∝ max(t_i − p_i, 0), and p_{i+1} ∝ p_i without the rejected
+    token; after the last rejection the output is drawn from t_{k+1} ([chen2024]_, [jeon2024]_).  If
+    fewer than k tokens have p > 0, all of them are drafted, `plan.drafts.k` in number, and then the
+    output is drawn from the residual; Sequoia goes on with uniform drafts from the other tokens.
 
     Unlike with i.i.d. drafts, p_i and t_i depend on which drafts were rejected.  Given the drafts,
-    all laws are exact and cost O(n k).  Their means over the drafts, `acceptance` and
+    all distributions are exact and cost O(n k).  Their means over the drafts, `acceptance` and
     `output_distribution`, are sums over the paths of rejected drafts: over k − 2 drafts for the
-    acceptance, which so takes any vocabulary for k ≤ 2, and over k − 1 for the law. Where there are
-    too many paths, average `acceptance_given` over drafts that are drawn.
+    acceptance, which so takes any vocabulary for k ≤ 2, and over k − 1 for the distribution. Where
+    there are too many paths, average `acceptance_given` over drafts that are drawn.
 
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Raises
     ------
@@ -109,7 +108,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
             reachable = as_number(self.problem.target[self.drafts.draftable].sum())
             return Interval(lower, max(lower, reachable))
 
-    def acceptance_given(self, drafts: npt.ArrayLike) -> Law:
+    def acceptance_given(self, drafts: npt.ArrayLike) -> Probs:
         """Probability that one of the given drafts is accepted.
 
         Parameters
@@ -130,20 +129,20 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         checked = self.drafts.positions(drafts)
         rows = checked.reshape(-1, checked.shape[-1])
         accepted = np.zeros_like(self.problem.draft, shape=len(rows))
-        for chunk in self._chunks(rows):
+        for chunk in chunks(len(rows), self.problem.n, CHUNK_ENTRIES):
             passes, _ = self._rounds(rows[chunk])
             accepted[chunk] = 1 - np.prod(1 - passes, axis=1)
         return accepted.reshape(checked.shape[:-1])[()]
 
-    def output_distribution(self) -> Law:
-        """Law of the output Y, summed over the paths of rejections.
+    def output_distribution(self) -> Probs:
+        """Distribution of the output Y, summed over the paths of rejections.
 
         Raises
         ------
         ProblemTooLargeError
             If there are too many paths of k − 1 drafts.
         """
-        self._check_paths(self.drafts.k - 1, "output law")
+        self._check_paths(self.drafts.k - 1, "output distribution")
         return _output(self.problem.target, self.problem.draft, self.drafts.k)
 
     def _check_paths(self, length: int, what: str) -> None:
@@ -157,26 +156,22 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
                 "average acceptance_given, or conditional, over drafts that are drawn"
             )
 
-    def _chunks(self, drafts: Drafts) -> Iterator[slice]:
-        step = max(1, CHUNK_ENTRIES // self.problem.n)
-        return (slice(start, start + step) for start in range(0, len(drafts), step))
-
-    def _rounds(self, drafts: Drafts) -> tuple[Law, Law]:
+    def _rounds(self, drafts: Drafts) -> tuple[Probs, Probs]:
         """Probability that each draft is accepted once reached, [B, k]; and t_{k+1}, [B, n]."""
         rows = np.arange(len(drafts))
         target = np.tile(self.problem.target, (rows.size, 1))
         draft = np.tile(self.problem.draft, (rows.size, 1))
         passes = np.zeros_like(self.problem.draft, shape=drafts.shape)
         for i, token in enumerate(drafts.T):
-            law = draft / draft.sum(axis=1, keepdims=True)
-            passes[:, i] = acceptance_ratio(target[rows, token], law[rows, token])
-            target = _next_target(target, law)
+            probs = draft / draft.sum(axis=1, keepdims=True)
+            passes[:, i] = acceptance_ratio(target[rows, token], probs[rows, token])
+            target = _next_target(target, probs)
             draft[rows, token] = zeros(1, draft)[0]
         return passes, target
 
-    def _output_given(self, drafts: Drafts) -> Law:
+    def _output_given(self, drafts: Drafts) -> Probs:
         output = np.zeros_like(self.problem.draft, shape=(len(drafts), self.problem.n))
-        for chunk in self._chunks(drafts):
+        for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
             passes, target = self._rounds(drafts[chunk])
             reached = np.cumprod(1 - passes, axis=1)
             output[chunk] = reached[:, -1:] * target
@@ -187,7 +182,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         output = np.empty(len(drafts), dtype=np.int64)
-        for chunk in self._chunks(drafts):
+        for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
             passes, target = self._rounds(drafts[chunk])
             passed = uniforms[chunk, :-1] < passes
             token = np.take_along_axis(drafts[chunk], passed.argmax(axis=1)[:, None], axis=1)[:, 0]
@@ -197,50 +192,49 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         return output
 
 
-def _next_target(target: Law, draft: Law) -> Law:
+def _next_target(target: Probs, draft: Probs) -> Probs:
     """Residual ∝ max(t − p_i, 0) along the last axis; t itself where nothing is left."""
     left = np.maximum(target - draft, zeros(1, target))
     total = left.sum(axis=-1, keepdims=True)
     none = total == 0
-    following: Law = np.where(none, target, left / (total + none))
-    return following
+    return np.asarray(np.where(none, target, left / (total + none)))
 
 
-def _without(draft: Law, token: np.int64) -> Law:
+def _first_round(target: Probs, draft: Probs) -> tuple[Probs, Probs, Probs]:
+    """Mass accepted and mass rejected of each first draft, and the target of the second."""
+    probs = draft / draft.sum()
+    taken = np.minimum(target, probs)
+    return taken, probs - taken, _next_target(target, probs)
+
+
+def _without(draft: Probs, token: np.int64) -> Probs:
     """Weights of the next draft, once a token is rejected.
 
     They are not normalised: a subnormal weight would lose digits by it at every round, and can be
     all that is left in the end.
     """
-    rest: Law = draft.copy()
+    rest: Probs = draft.copy()
     rest[token] = zeros(1, draft)[0]
     return rest
 
 
-def _output(target: Law, draft: Law, k: int) -> Law:
-    """Law of the output of the last k rounds, for drafts with these weights."""
-    law: Law = draft / draft.sum()
-    taken: Law = np.minimum(target, law)
-    rejected = law - taken
-    following = _next_target(target, law)
+def _output(target: Probs, draft: Probs, k: int) -> Probs:
+    """Distribution of the output of the last k rounds, for drafts with these weights."""
+    taken, rejected, following = _first_round(target, draft)
     if k == 1:
-        last: Law = taken + rejected.sum() * following
-        return last
+        return np.asarray(taken + rejected.sum() * following)
     for token in rejected.nonzero()[0]:
         taken = taken + rejected[token] * _output(following, _without(draft, token), k - 1)
     return taken
 
 
-def _accepted(target: Law, draft: Law, k: int) -> Number:
+def _accepted(target: Probs, draft: Probs, k: int) -> Number:
     """Probability that one of the last k rounds accepts, for drafts with these weights."""
-    law = draft / draft.sum()
-    taken = np.minimum(target, law)
-    rejected = law - taken
+    taken, rejected, following = _first_round(target, draft)
     accepted = as_number(taken.sum())
     tokens = np.flatnonzero(rejected)
     if k == 1 or tokens.size == 0:
         return accepted
-    following = _next_target(target, law)
     if k == 2:
         return accepted + as_number((rejected[tokens] * _last(following, draft, tokens)).sum())
     for token in tokens:
@@ -249,7 +243,7 @@ def _accepted(target: Law, draft: Law, k: int) -> Number:
     return accepted
 
 
-def _last(target: Law, draft: Law, rejected: npt.NDArray[np.int64]) -> Law:
+def _last(target: Probs, draft: Probs, rejected: npt.NDArray[np.int64]) -> Probs:
     """Probability that the last draft is accepted, for each token rejected before it.
 
     Without the rejected token x, of which no target is left, it is Σ min(t, w / (Σw − w(x))) with
@@ -261,5 +255,4 @@ def _last(target: Law, draft: Law, rejected: npt.NDArray[np.int64]) -> Law:
     others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]
     caps = 1 / (others[rejected] * scale)
     below = np.searchsorted(order.ratio, caps, side="right")
-    law: Law = order.target_below[below] + caps * order.draft_above[below]
-    return law
+    return np.asarray(order.target_below[below] + caps * order.draft_above[below])

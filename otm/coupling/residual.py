@@ -1,7 +1,9 @@
-"""Rules that accept one of the drafts, or else draw the output from one residual law.
+"""Rules that accept one of the drafts, or else draw the output from one residual distribution.
 
 Each such rule states two things, which draft it accepts and with what probabilities it does so;
-the conditional law, the output law, the acceptance probability and the selection follow here.
+the conditional distribution, the output distribution, the acceptance probability and the selection
+follow here.  Rules that test the drafts one after another and accept the first that passes are
+`SequentialPlan`s.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, at_most_one, zeros
+from otm._core.arithmetic import (
+    Number,
+    Probs,
+    as_number,
+    at_least_once,
+    at_most_one,
+    power_slopes,
+    read_only,
+    zeros,
+)
 from otm._core.checks import Drafts, Uniforms
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
@@ -22,7 +33,7 @@ from otm.coupling.plan import TransportPlan
 
 @dataclass(frozen=True, eq=False)
 class ResidualPlan(TransportPlan):
-    """A rule that accepts a draft or none, and in place of none draws from its residual law.
+    """A rule that accepts a draft, or else draws from its residual distribution.
 
     Lossless if the accepted mass is nowhere above the target (Theorem 1.1 of
     docs/theory/problem.md).
@@ -33,7 +44,7 @@ class ResidualPlan(TransportPlan):
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
 
     Raises
     ------
@@ -43,7 +54,7 @@ class ResidualPlan(TransportPlan):
 
     @property
     @abstractmethod
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Probability, for each token, that it is output as an accepted draft: array [n].
 
         Integrated from what the rule really does with its stored tables.
@@ -54,7 +65,7 @@ class ResidualPlan(TransportPlan):
         """Position of the accepted draft, −1 for none: [B, k], [B, m − 1] → [B]."""
 
     @abstractmethod
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         """Probability that each position is the accepted one: [B, k] → [B, k]."""
 
     @property
@@ -66,21 +77,21 @@ class ResidualPlan(TransportPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        For most rules a token from the residual law is never one of the rejected drafts, so that
-        this equals `acceptance_by_test`; a rule for which it can be overrides this.
+        For most rules a token from the residual distribution is never one of the rejected drafts,
+        so that this equals `acceptance_by_test`; a rule for which it can be overrides this.
         """
         return self.acceptance_by_test
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The law of the output where no draft is accepted, as the table that it is drawn with."""
+        """The distribution of the output where no draft is accepted, as a table to draw with."""
         return InverseCdf.from_weights(residual_weights(self.problem.target, self.accepted_mass))
 
-    def output_distribution(self) -> Law:
-        """Law of the output Y: the accepted mass, and the residual for what is rejected."""
+    def output_distribution(self) -> Probs:
+        """Distribution of the output Y: accepted mass, and the residual for what is rejected."""
         return self._complete(self.accepted_mass)
 
-    def _output_given(self, drafts: Drafts) -> Law:
+    def _output_given(self, drafts: Drafts) -> Probs:
         rows = np.arange(drafts.shape[0])
         accepted = zeros(rows.size * self.problem.n, self.problem.draft)
         accepted = accepted.reshape(rows.size, self.problem.n)
@@ -95,21 +106,20 @@ class ResidualPlan(TransportPlan):
             token[rejected] = self.residual.locate(uniforms[rejected, -1])
         return token
 
-    def _complete(self, accepted: Law) -> Law:
-        """Add the residual law to sub-laws [..., n] of accepted tokens."""
+    def _complete(self, accepted: Probs) -> Probs:
+        """Add the residual distribution to sub-distributions [..., n] of accepted tokens."""
         rejected = 1 - accepted.sum(axis=-1, keepdims=True)
-        law: Law = accepted + rejected * self.residual.law(self.problem.n)
-        return law
+        return np.asarray(accepted + rejected * self.residual.probs(self.problem.n))
 
 
-def acceptance_ratio(wanted: Law, offered: Law) -> Law:
-    """Probability min(1, wanted / offered) of accepting each token; for 0/0 it is 0.
+def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
+    """Probability min(1, target / draft) of accepting each token; for 0/0 it is 0.
 
     Parameters
     ----------
-    wanted, offered : array [...]
-        Masses of at least zero; a draft is accepted so that `wanted` becomes the accepted mass,
-        as far as `offered` allows.
+    target, draft : array [...]
+        Masses of at least zero; a draft is accepted so that `target` becomes the accepted mass,
+        as far as `draft` allows.
 
     Returns
     -------
@@ -121,10 +131,92 @@ def acceptance_ratio(wanted: Law, offered: Law) -> Law:
     >>> acceptance_ratio(np.array([0.25, 0.5, 0.0]), np.array([0.5, 0.25, 0.0]))
     array([0.5, 1. , 0. ])
     """
-    none = offered <= 0
-    ratio: Law = np.minimum(wanted, offered)
+    none = draft <= 0
+    ratio: Probs = np.minimum(target, draft)
     if none.any():  # perhaps only underflowed: what has target probability 0 stays rejected
-        ratio = ratio + (none & (wanted > 0))
-        offered = offered + none
-    ratio /= offered
+        ratio = ratio + (none & (target > 0))
+        draft = draft + none
+    ratio /= draft
     return ratio
+
+
+@dataclass(frozen=True, eq=False)
+class SequentialPlan(ResidualPlan):
+    """A rule that accepts the first draft whose own coin is below its acceptance probability."""
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One coin a draft and one uniform for the residual: k + 1."""
+        return self.problem.k + 1
+
+    @abstractmethod
+    def _pass_probability(self, drafts: Drafts) -> Probs:
+        """Probability that each draft passes its test when it is reached: [B, k] → [B, k]."""
+
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        passed = uniforms < self._pass_probability(drafts)
+        return np.where(passed.any(axis=1), passed.argmax(axis=1), -1)
+
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
+        passes = self._pass_probability(drafts)
+        reached = np.ones_like(passes)
+        reached[:, 1:] = np.cumprod(1 - passes[:, :-1], axis=1)
+        return np.asarray(passes * reached)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenwisePlan(SequentialPlan):
+    """A rule that tests a draft by its token alone; subclasses give `accept_probability`."""
+
+    @property
+    @abstractmethod
+    def accept_probability(self) -> Probs:
+        """Probability of accepting each token when it is drafted: array [n]."""
+
+    @cached_property
+    def accepted_mass(self) -> Probs:
+        """Mass of each token output as an accepted draft: array [n]."""
+        one_draft = self.problem.draft * self.accept_probability
+        return read_only(one_draft * first_pass_factor(self._beta, self.problem.k))
+
+    @property
+    def acceptance_by_test(self) -> Number:
+        """Probability 1 − (1 − β)^k that the rule's test accepts a draft."""
+        return at_least_once(self._beta, self.problem.k)
+
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
+
+        In general above `acceptance_by_test`: the residual can hit a draft that was tested and
+        rejected.  Given that all are rejected, the drafts are i.i.d. with the distribution of those
+        that do not pass.
+        """
+        rejected_draft = self.problem.draft * (1 - self.accept_probability)
+        if self._beta >= 1 or not rejected_draft.any():
+            return self.acceptance_by_test
+        hit = at_least_once(rejected_draft / rejected_draft.sum(), self.problem.k)
+        by_residual = as_number((self.residual.probs(self.problem.n) * hit).sum())
+        return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * by_residual)
+
+    @cached_property
+    def _beta(self) -> Number:
+        """Probability β that one draft passes the test."""
+        return at_most_one((self.problem.draft * self.accept_probability).sum())
+
+    def _pass_probability(self, drafts: Drafts) -> Probs:
+        return self.accept_probability[drafts]
+
+
+def surely(token: int, like: Probs) -> InverseCdf:
+    """Distribution that gives one token for sure, in the numbers of `like`."""
+    return InverseCdf(read_only(np.array([token])), read_only(0 * like[:1] + 1))
+
+
+def first_pass_factor(one_draft: Number, k: int) -> Number:
+    """Mass accepted among k drafts over that of one, when each passes with this probability.
+
+    (1 − (1 − β)^k) / β as the slope of t^k between 1 − β and 1: it is k at β = 0, not 0/0.
+    """
+    factor: Number = power_slopes(np.array([1 - one_draft, 1 + 0 * one_draft]), k)[0]
+    return factor

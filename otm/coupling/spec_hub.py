@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, at_most_one, read_only
+from otm._core.arithmetic import Number, Probs, at_most_one, read_only
 from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.drafts.hub import HubPairs
@@ -32,8 +32,9 @@ class SpecHub(ResidualPlan):
         α = q(a) + Σ_{i ≠ a} min(q(i), p(i) / (1 − p(a)))
 
     the optimum for these pairs, and that of `GreedyRule` with k = 2: the sets of drafts have the
-    same law.  The published plan accepts the hub by a test of its own before it draws from what is
-    left over; to draw both from one residual gives Y the same law given the drafts.
+    same distribution.  The published plan accepts the hub by a test of its own before it draws from
+    what is left over; to draw both from one residual gives Y the same distribution given the
+    drafts.
 
     Parameters
     ----------
@@ -73,33 +74,31 @@ class SpecHub(ResidualPlan):
         """Pairs of the hub and another token, in either order."""
         return self.problem.drafts_as(HubPairs)
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One coin for the draft that is not the hub, one uniform for the residual: 2."""
-        return 2
+    uniforms_per_selection = 2
+    """One coin for the draft that is not the hub, one uniform for the residual: 2."""
 
     @cached_property
-    def _accept_by_position(self) -> tuple[Law, Law]:
+    def _accept_by_position(self) -> tuple[Probs, Probs]:
         """Probability of accepting each token as the first and as the second draft: arrays [n].
 
         Both are 0 at the hub, which only the residual gives.
         """
-        first, second = self._pair_laws
+        first, second = self._pair_probs
         by_first = acceptance_ratio(self.problem.target, first) * self._others
         left = self.problem.target - first * by_first
         by_second = acceptance_ratio(np.maximum(left, 0 * left), second) * self._others
         return read_only(by_first), read_only(by_second)
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass of each token output as an accepted draft other than the hub: array [n]."""
-        (first, second), (by_first, by_second) = self._pair_laws, self._accept_by_position
+        (first, second), (by_first, by_second) = self._pair_probs, self._accept_by_position
         return read_only(first * by_first + second * by_second)
 
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, X_2}), residual draws of the hub included."""
-        hub = self.residual.law(self.problem.n)[~self._others].sum()
+        hub = self.residual.probs(self.problem.n)[~self._others].sum()
         return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * hub)
 
     @cached_property
@@ -110,7 +109,7 @@ class SpecHub(ResidualPlan):
         return read_only(others)
 
     @cached_property
-    def _pair_laws(self) -> tuple[Law, Law]:
+    def _pair_probs(self) -> tuple[Probs, Probs]:
         """Masses of the drafts (i, a) and of the drafts (a, i) for each token i: arrays [n]."""
         draft = self.drafts.probs
         first = draft * self._others
@@ -121,7 +120,6 @@ class SpecHub(ResidualPlan):
         passed = uniforms < self._acceptance_per_draft(drafts)  # not for the hub: one at most
         return np.where(passed.any(axis=1), passed.argmax(axis=1), -1)
 
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         columns = zip(self._accept_by_position, drafts.T, strict=False)  # the hub may be alone
-        law: Law = np.column_stack([accept[tokens] for accept, tokens in columns])
-        return law
+        return np.asarray(np.column_stack([accept[tokens] for accept, tokens in columns]))

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
-    Law,
     Number,
-    as_fraction,
+    Probs,
+    as_fractions,
     as_number,
     at_most_one,
     read_only,
@@ -55,14 +55,14 @@ class TablePlan(ResidualPlan):
     other drafts it is a table over the tuples that can be drawn.
 
     Lossless whatever the table: the accepted mass of each token is recomputed from table and draft
-    law, and where it exceeds the target the entries of the token are scaled down to it.  The output
-    of a rejected row is drawn from the residual ∝ q − v, and so may well be one of the drafts if
-    the table is not optimal; `acceptance` counts that, `acceptance_by_test` does not.
+    distribution, and where it exceeds the target the entries of the token are scaled down to it.
+    The output of a rejected row is drawn from the residual ∝ q − v, and so may well be one of the
+    drafts if the table is not optimal; `acceptance` counts that, `acceptance_by_test` does not.
 
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     accept : array-like [R, k]
         Given the drafts in row r of `multisets(m, k)` over the m draftable tokens
         `np.flatnonzero(problem.draft)`, the probability that the draft in column i is accepted.
@@ -89,7 +89,7 @@ class TablePlan(ResidualPlan):
     (1, 0)
     """
 
-    accept: Law
+    accept: Probs
 
     def __post_init__(self) -> None:
         self._check_problem()
@@ -102,7 +102,7 @@ class TablePlan(ResidualPlan):
         Parameters
         ----------
         problem : Problem
-            The draft law, the target law and the number of drafts.
+            The draft distribution, the target distribution and the number of drafts.
         rule : callable
             From a tuple of k drafts, in ascending order if they are i.i.d., to a mapping from
             tokens among them to the probability of accepting them; a token that is left out is not
@@ -122,7 +122,7 @@ class TablePlan(ResidualPlan):
 
         Examples
         --------
-        SpecTr's plan for Bernoulli laws, appendix B.1, with p = Ber(1/4) and q = Ber(3/4):
+        SpecTr's plan for Bernoulli distributions, appendix B.1, with p = Ber(1/4) and q = Ber(3/4):
 
         >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
         >>> rule = {(0, 0): {0: 4 / 9}, (0, 1): {1: 1}, (1, 1): {1: 1}}
@@ -170,13 +170,10 @@ class TablePlan(ResidualPlan):
         0.6875
         """
         problem = solution.program.problem
-        accept: Law = solution.acceptance_table()
+        accept: Probs = solution.acceptance_table()
         if problem.exact:  # rounded quotients may sum to a little more than one
-            fractions = np.array([Fraction(value) for value in accept.flat], dtype=object)
-            accept = fractions.reshape(accept.shape)
-            sums = accept.sum(axis=1, keepdims=True)
-            sums[sums < 1] = Fraction(1)
-            accept = accept / sums
+            accept = as_fractions(accept)
+            accept = accept / np.maximum(accept.sum(axis=1, keepdims=True), np.asarray(Fraction(1)))
         return cls(problem, accept)
 
     @classmethod
@@ -223,13 +220,11 @@ class TablePlan(ResidualPlan):
         """Those of the problem, whatever their joint distribution."""
         return self.problem.drafts
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform for the accepted draft, one for the residual."""
-        return 2
+    uniforms_per_selection = 2
+    """One uniform for the accepted draft, one for the residual."""
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass of each token output as an accepted draft: array [n]."""
         return read_only(self._mass(self._per_column))
 
@@ -237,9 +232,9 @@ class TablePlan(ResidualPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), residual draws that hit included."""
         sets = np.sort(self._sets, axis=1)
-        hit = (self.residual.law(self.problem.n)[sets] * first_occurrences(sets)).sum(axis=1)
+        hit = (self.residual.probs(self.problem.n)[sets] * first_occurrences(sets)).sum(axis=1)
         rejected = 1 - self._cumulative[:, -1]
-        by_residual_draw = as_number((self._set_law * rejected * hit).sum())
+        by_residual_draw = as_number((self._set_probs * rejected * hit).sum())
         return at_most_one(self.acceptance_by_test + by_residual_draw)
 
     @cached_property
@@ -252,7 +247,7 @@ class TablePlan(ResidualPlan):
         return read_only(_rows(self.problem))
 
     @cached_property
-    def _set_law(self) -> Law:
+    def _set_probs(self) -> Probs:
         """Probability of each row: array [R]."""
         if self.problem.iid:
             return read_only(multiset_probabilities(self.problem.draft, self._sets))
@@ -264,25 +259,25 @@ class TablePlan(ResidualPlan):
         return {drafts: row for row, drafts in enumerate(map(tuple, self._sets.tolist()))}
 
     @cached_property
-    def _cumulative(self) -> Law:
+    def _cumulative(self) -> Probs:
         """Cumulative probability of accepting a column, scaled to the target: array [R, k].
 
-        This is the table that is stored and used; all laws are computed from it.
+        This is the table that is stored and used; all distributions are computed from it.
         """
         scale = acceptance_ratio(self.problem.target, self._mass(self.accept))
         cumulative = np.cumsum(self.accept * scale[self._sets], axis=1)
-        whole: Law = np.asarray(0 * self.problem.draft[0] + 1)
+        whole: Probs = np.asarray(0 * self.problem.draft[0] + 1)
         return read_only(np.minimum(cumulative, whole))
 
     @cached_property
-    def _per_column(self) -> Law:
+    def _per_column(self) -> Probs:
         """Probability of accepting each column, as `_accept` does it: array [R, k]."""
         before = 0 * self._cumulative[:, :1]
         return read_only(np.diff(self._cumulative, axis=1, prepend=before))
 
-    def _mass(self, accept: Law) -> Law:
+    def _mass(self, accept: Probs) -> Probs:
         """Mass of each token that a table accepts: array [n]."""
-        mass = (self._set_law[:, None] * accept).ravel()
+        mass = (self._set_probs[:, None] * accept).ravel()
         return scatter_sum(self._sets.ravel(), mass, self.problem.n)
 
     def _rows_of(self, drafts: Drafts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -302,12 +297,12 @@ class TablePlan(ResidualPlan):
         position = np.take_along_axis(order, np.minimum(column, last)[:, None], axis=1)[:, 0]
         return np.where(column <= last, position, -1)
 
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         row, order = self._rows_of(drafts)
         in_order = self._per_column[row]
-        law = np.empty_like(in_order)
-        np.put_along_axis(law, order, in_order, axis=1)
-        return law
+        probs = np.empty_like(in_order)
+        np.put_along_axis(probs, order, in_order, axis=1)
+        return probs
 
 
 def _rows(problem: Problem) -> Multisets:
@@ -318,18 +313,13 @@ def _rows(problem: Problem) -> Multisets:
     return np.array([drafts for drafts, _ in problem.drafts.position_tuples()], dtype=np.int64)
 
 
-def _checked(problem: Problem, accept: Any) -> Law:
+def _checked(problem: Problem, accept: Any) -> Probs:
     """Check a table and bring it to the numbers of the problem, read-only."""
     m = int(np.count_nonzero(problem.draft))
     rows = multiset_count(m, problem.k) if problem.iid else problem.drafts.tuple_count
     shape = (rows, problem.k)
     try:
-        table: Law = np.asarray(accept)
-        if problem.exact:
-            fractions = [as_fraction(value) for value in table.flat]
-            table = np.array(fractions, dtype=object).reshape(table.shape)
-        else:
-            table = table.astype(np.float64)
+        table = as_fractions(accept) if problem.exact else np.asarray(accept).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidParameterError(
             f"the table is not an array of probabilities ({error}); give one of shape {shape}"

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
-    Law,
     Number,
+    Probs,
     at_least_once,
     at_most_one,
     power_slopes,
@@ -25,7 +25,7 @@ from otm._core.arithmetic import (
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_parameter, check_name
 from otm._core.sampling import InverseCdf
-from otm.coupling.residual import ResidualPlan
+from otm.coupling.residual import ResidualPlan, surely
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +38,13 @@ class TypicalAcceptance(ResidualPlan):
 
     and otherwise the output is the most likely token of the target (the first of equal ones), as
     Medusa goes on, or is drawn from the target ([cai2024]_, section 2.3.1, here for one token).
-    The draft law does not enter; the output law is not the target's, and `distance_to_target` says
-    how far it is.
+    The draft distribution does not enter; the output distribution is not the target's, and
+    `distance_to_target` says how far it is.
 
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     epsilon, delta : float or Fraction, optional
         ε, a probability, and δ, its factor of e^(−H), H in nats; finite and at least 0; 0.09 and
         0.3 in Medusa.
@@ -84,15 +84,11 @@ class TypicalAcceptance(ResidualPlan):
             object.__setattr__(self, name, value)
         check_name("fallback", self.otherwise, ("argmax", "target"))
 
-    @property
-    def lossless(self) -> bool:
-        """False: likely drafts are accepted more often than the target law has them."""
-        return False
+    lossless = False
+    """False: likely drafts are accepted more often than the target distribution has them."""
 
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One uniform, for the draw from the target; the test takes none."""
-        return 1
+    uniforms_per_selection = 1
+    """One uniform, for the draw from the target; the test takes none."""
 
     @cached_property
     def threshold(self) -> Number:
@@ -108,7 +104,7 @@ class TypicalAcceptance(ResidualPlan):
         return min(self.epsilon, self.delta * perplexity)
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass of each token output as an accepted draft: array [n]."""
         draft, target = self.problem.draft, self.problem.target
         levels, level = np.unique(target, return_inverse=True)
@@ -124,17 +120,16 @@ class TypicalAcceptance(ResidualPlan):
         mass = refused.sum()
         if mass == 0:
             return self.acceptance_by_test
-        hit = at_least_once(refused / mass, self.problem.k) * self.residual.law(self.problem.n)
+        hit = at_least_once(refused / mass, self.problem.k) * self.residual.probs(self.problem.n)
         return at_most_one(self.acceptance_by_test + hit.sum() * (1 - self.acceptance_by_test))
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The law of the output where no draft is accepted."""
-        weights = self.problem.target
+        """The distribution of the output where no draft is accepted."""
+        target = self.problem.target
         if self.otherwise == "argmax":
-            weights = zeros(self.problem.n, weights)
-            weights[self.problem.target.argmax()] += 1
-        return InverseCdf.from_weights(weights)
+            return surely(int(target.argmax()), target)
+        return InverseCdf.from_weights(target)
 
     @cached_property
     def _likely(self) -> npt.NDArray[np.bool_]:
@@ -145,7 +140,7 @@ class TypicalAcceptance(ResidualPlan):
         token = np.take_along_axis(drafts, best[:, None], axis=1)[:, 0]
         return np.where(self._likely[token], best, -1)
 
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         table = np.zeros_like(self.problem.draft, shape=drafts.shape)
         accepted = self._accept(drafts, np.empty((len(drafts), 0)))
         rows = np.flatnonzero(accepted >= 0)

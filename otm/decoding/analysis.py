@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import is_exact
-from otm._core.distribution import as_law_rows
+from otm._core.distribution import as_probs_rows
 from otm.decoding.parameters import (
     LARGEST_GAMMA,
     as_costs,
@@ -67,7 +67,7 @@ def lk_divergence(draft: Any, target: Any) -> Any:
     >>> lk_divergence([0.75, 0.25], [[0.25, 0.75], [0.75, 0.25]])
     array([0.5, 0. ])
     """
-    p, q = as_law_rows(draft, target)
+    p, q = as_probs_rows(draft, target)
     divergence = np.abs(p - q).sum(axis=-1) / 2
     return result(np.minimum(divergence, 1))  # a sum of floats can pass one
 

@@ -1,4 +1,4 @@
-"""Joint laws of the drafts: independent ones, as OTM-k has them, and others."""
+"""Joint distributions of the drafts: independent ones, as OTM-k has them, and others."""
 
 from otm.drafts.base import DraftDistribution
 from otm.drafts.greedy import Greedy

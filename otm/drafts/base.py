@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Law, Number, zeros
+from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, zeros
 from otm._core.checks import (
     Drafts,
     Uniforms,
@@ -19,13 +21,15 @@ from otm._core.checks import (
     check_uniforms,
     leading_shape,
 )
-from otm._core.sparse import Tokens, as_token_ids, places_of
+from otm._core.distribution import as_probs, to_exact, to_floats
+from otm._core.numbers import as_integer
+from otm._core.sparse import SparseProbs, Tokens, as_token_ids, places_of
 from otm._core.tensors import like
-from otm.errors import InvalidDraftsError
+from otm.errors import InvalidDistributionError, InvalidDraftsError
 
 NEVER_DRAWN = (
-    "has probability 0 under the draft law, so it cannot have been drawn from it; pass the law "
-    "that the drafts were really sampled from"
+    "has probability 0 under the draft distribution, so it cannot have been drawn from it; pass "
+    "the distribution that the drafts were really sampled from"
 )
 """What is wrong with a draft token that no draw gives."""
 
@@ -64,9 +68,9 @@ class DraftDistribution(Frozen, ABC):
         """Whether the probabilities are given in fractions."""
 
     @property
-    @abstractmethod
     def uniforms_per_draw(self) -> int:
-        """Number of independent uniforms in [0, 1) that one draw of k drafts takes."""
+        """Number of independent uniforms in [0, 1) that one draw takes: k in general."""
+        return self.k
 
     @cached_property
     @abstractmethod
@@ -90,7 +94,7 @@ class DraftDistribution(Frozen, ABC):
         return ((tuple(names[i] for i in drafts), mass) for drafts, mass in self.position_tuples())
 
     @abstractmethod
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability that the first tokens of an order do not hold all drafts.
 
         Parameters
@@ -104,11 +108,11 @@ class DraftDistribution(Frozen, ABC):
             1 − Pr(S ⊆ {the first j of them}) for j = 0, …, m, without cancellation.
         """
 
-    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Law:
-        """Law of the draft that stands last in an order of the tokens.
+    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
+        """Distribution of the draft that stands last in an order of the tokens.
 
         A rule may pick that draft, so this is a mass that can be accepted.  It is what `missed`
-        falls by at each token; laws for which that difference cancels compute it directly.
+        falls by at each token; distributions for which that difference cancels compute it directly.
 
         Parameters
         ----------
@@ -121,27 +125,30 @@ class DraftDistribution(Frozen, ABC):
             For each of them, the probability that it is a draft and all others stand before it.
         """
         missed = self.missed(order)
-        last: Law = np.maximum(missed[:-1] - missed[1:], zeros(1, missed))
-        return last
+        return np.asarray(np.maximum(missed[:-1] - missed[1:], zeros(1, missed)))
 
-    def distribution_of_one(self) -> Law:
-        """Law of one draft, picked without looking at the target: array [n].
+    def distribution_of_one(self) -> Probs:
+        """Distribution of one draft, picked without looking at the target: array [n].
 
-        The mean of the last drafts in two opposite orders; laws that know better say so.
+        The mean of the last drafts in two opposite orders; distributions that know better say so.
         """
         order = np.arange(self.n)
-        law: Law = (
+        distribution: Probs = (
             self.distribution_of_last(order) + self.distribution_of_last(order[::-1])[::-1]
         ) / 2
-        return law
+        return distribution
 
-    @abstractmethod
     def to_exact(self) -> Self:
         """Return the same distribution in fractions."""
+        return self._with(to_exact)
 
-    @abstractmethod
     def to_floats(self) -> Self:
         """Return the same distribution in float64."""
+        return self._with(to_floats)
+
+    @abstractmethod
+    def _with(self, numbers: Callable[[Probs], Probs]) -> Self:
+        """Return the same distribution with its probabilities in other numbers."""
 
     @abstractmethod
     def _draw(self, uniforms: Uniforms) -> Drafts:
@@ -194,7 +201,7 @@ class DraftDistribution(Frozen, ABC):
         Raises
         ------
         InvalidParameterError
-            If `rng` is no generator.
+            If `rng` is no generator, or a size no integer of at least 0.
 
         Examples
         --------
@@ -204,7 +211,8 @@ class DraftDistribution(Frozen, ABC):
         (10, 2)
         """
         check_generator(rng)
-        leading = size if isinstance(size, tuple) else (size,)
+        sizes = size if isinstance(size, tuple) else (size,)
+        leading = (as_integer(axis, "size", 0) for axis in sizes)
         return self.draw(rng.random((*leading, self.uniforms_per_draw)))
 
     def check(self, drafts: npt.ArrayLike) -> Drafts:
@@ -263,8 +271,8 @@ class DraftDistribution(Frozen, ABC):
         if not together.all():
             raise InvalidDraftsError(
                 f"drafts {named[~together].reshape(-1, self.k)[0].tolist()} have probability 0 "
-                f"under the draft law ({type(self).__name__}), so they cannot have been drawn "
-                "from it; pass them in the order in which they were drawn"
+                f"under the draft distribution ({type(self).__name__}), so they cannot have been "
+                "drawn from it; pass them in the order in which they were drawn"
             )
         return places
 
@@ -283,10 +291,63 @@ class DraftDistribution(Frozen, ABC):
         """
         return positions if self.tokens is None else self.tokens[positions]
 
-    def _check_tokens(self) -> None:
-        """Check the token ids that a constructor was given, and hold them."""
+
+@dataclass(frozen=True, eq=False)
+class FromProbs(DraftDistribution):
+    """Drafts drawn from the distributions of an array [..., n], held normalised and read-only."""
+
+    probs: Probs
+    # [n], token ids of the entries of p, ascending; 0 to n − 1 if left out
+    tokens: Tokens | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probs", self._checked())
         if self.tokens is not None:
             object.__setattr__(self, "tokens", as_token_ids(self.tokens, self.n))
+
+    @abstractmethod
+    def _checked(self) -> Probs:
+        """Check and normalise the probabilities that the constructor was given."""
+
+    @property
+    def n(self) -> int:
+        """Number of tokens."""
+        return int(self.probs.shape[-1])
+
+    @property
+    def exact(self) -> bool:
+        """Whether the probabilities are given in fractions."""
+        return is_exact(self.probs)
+
+    def _with(self, numbers: Callable[[Probs], Probs]) -> Self:
+        return replace(self, probs=numbers(self.probs))
+
+
+class SingleDistribution(FromProbs):
+    """Drafts drawn from one distribution p in some way, each token with p > 0 among them."""
+
+    def _checked(self) -> Probs:
+        if isinstance(self.probs, SparseProbs):
+            raise InvalidDistributionError(
+                f"{type(self).__name__} was given a SparseProbs; give its probabilities, and its "
+                "token ids by keyword: probs.probabilities, …, tokens=probs.tokens"
+            )
+        return as_probs(self.probs, "draft")
+
+    @cached_property
+    def draftable(self) -> npt.NDArray[np.bool_]:
+        """Whether each token has p > 0: array [n]."""
+        return read_only(np.asarray(self.probs > 0, dtype=np.bool_))
+
+
+def independent_tuples(probs: Sequence[Probs]) -> Iterator[tuple[tuple[int, ...], Number]]:
+    """All tuples of positions of independent drafts, with their probabilities."""
+    supports = [np.flatnonzero(distribution).tolist() for distribution in probs]
+    for drafts in itertools.product(*supports):
+        probability: Number = 1 + 0 * probs[0].item(0)
+        for distribution, token in zip(probs, drafts, strict=True):
+            probability = probability * distribution.item(token)
+        yield drafts, probability
 
 
 def _refuse_undrawable(drafts: Drafts, drawable: npt.NDArray[np.bool_]) -> None:

@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, read_only, zeros
+from otm._core.arithmetic import Number, Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import mass_beyond
+from otm._core.ratio_order import places_along
 from otm._core.sampling import InverseCdf
-from otm.drafts.single import SingleDistribution
+from otm.drafts.base import SingleDistribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +58,8 @@ class Greedy(SingleDistribution):
         tokens = int(np.count_nonzero(self.probs))
         object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
 
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform, for the last draft."""
-        return 1
+    uniforms_per_draw = 1
+    """One uniform, for the last draft."""
 
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
@@ -68,8 +67,8 @@ class Greedy(SingleDistribution):
         return read_only(np.argsort(-self.probs, kind="stable")[: self.k - 1])
 
     @cached_property
-    def last(self) -> Law:
-        """Law of the last draft: p restricted to the tokens that are not sure, array [n]."""
+    def last(self) -> Probs:
+        """Distribution of the last draft: p restricted to tokens that are not sure, array [n]."""
         rest = self.probs.copy()
         rest[self.sure] = zeros(1, rest)[0]
         return read_only(rest / rest.sum())
@@ -85,14 +84,13 @@ class Greedy(SingleDistribution):
         for token in np.flatnonzero(self.last).tolist():
             yield (*sure, token), self.last.item(token)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability that the first tokens H of an order do not hold all drafts.
 
         1 until H holds all sure tokens, then the probability that the last draft is not in H.
         """
         missed = mass_beyond(self.last, order)
-        place = np.full(self.n, order.size)
-        place[order] = np.arange(order.size)
+        place = places_along(order, self.n)
         missed[: place[self.sure].max(initial=-1) + 1] = 1 + zeros(1, self.probs)[0]
         return missed
 
@@ -101,8 +99,7 @@ class Greedy(SingleDistribution):
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         in_order = (drafts[..., :-1] == self.sure).all(axis=-1)
-        together: npt.NDArray[np.bool_] = in_order & (self.last[drafts[..., -1]] > 0)
-        return together
+        return np.asarray(in_order & (self.last[drafts[..., -1]] > 0))
 
     def _draw(self, uniforms: Uniforms) -> Drafts:
         sure = np.broadcast_to(self.sure, (len(uniforms), self.k - 1))

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, read_only
+from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import InverseCdf
+from otm.drafts.base import SingleDistribution
 from otm.drafts.greedy import Greedy
-from otm.drafts.single import SingleDistribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +59,8 @@ class HubPairs(SingleDistribution):
         super().__post_init__()
         object.__setattr__(self, "k", self.as_sets.k)
 
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform, for the pair."""
-        return 1
+    uniforms_per_draw = 1
+    """One uniform, for the pair."""
 
     @cached_property
     def as_sets(self) -> Greedy:
@@ -79,7 +77,7 @@ class HubPairs(SingleDistribution):
         probabilities = map(self._weights.item, range(self.tuple_count))
         return zip(map(tuple, self._pairs.tolist()), probabilities, strict=True)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability that the first tokens of an order do not hold both drafts."""
         return self.as_sets.missed(order)
 
@@ -109,7 +107,7 @@ class HubPairs(SingleDistribution):
         return read_only(np.vstack(pairs))
 
     @cached_property
-    def _weights(self) -> Law:
+    def _weights(self) -> Probs:
         """Probabilities of the `_pairs`."""
         others = self.probs[self._pairs[: len(self._pairs) // 2, 0]]
         if others.size == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,12 +9,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, at_least_once
+from otm._core.arithmetic import Number, Probs, at_least_once
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import mass_beyond
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import Tokens
-from otm.drafts.single import SingleDistribution
+from otm.drafts.base import SingleDistribution, independent_tuples
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +50,11 @@ class IID(SingleDistribution):
         object.__setattr__(self, "k", as_draft_count(self.k))
 
     @classmethod
-    def _of_checked(cls, probs: Law, k: int, tokens: Tokens | None) -> IID:
+    def _of_checked(cls, probs: Probs, k: int, tokens: Tokens | None) -> IID:
         """Equivalent to the constructor, but faster: takes what a problem has checked as it is."""
         drafts = object.__new__(cls)
         drafts.__dict__.update(probs=probs, k=k, tokens=tokens)
         return drafts
-
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform a draft: k."""
-        return self.k
 
     @property
     def tuple_count(self) -> int:
@@ -71,14 +65,9 @@ class IID(SingleDistribution):
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, in every order, with their probabilities."""
-        support = np.flatnonzero(self.draftable).tolist()
-        for drafts in itertools.product(support, repeat=self.k):
-            probability: Number = 1 + 0 * self.probs.item(0)
-            for token in drafts:
-                probability = probability * self.probs.item(token)
-            yield drafts, probability
+        return independent_tuples([self.probs] * self.k)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability 1 − p(H)^k that the first tokens H of an order do not hold all drafts."""
         return at_least_once(mass_beyond(self.probs, order), self.k)
 

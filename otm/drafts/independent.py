@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, zeros
+from otm._core.arithmetic import Number, Probs, is_exact, read_only, running_sum, zeros
 from otm._core.checks import Drafts, Uniforms
-from otm._core.distribution import as_law, as_law_pair, mass_beyond, to_exact
+from otm._core.distribution import as_probs, as_probs_pair, mass_beyond
 from otm._core.sampling import InverseCdf
-from otm._core.sparse import Tokens
-from otm.drafts.base import DraftDistribution
+from otm.drafts.base import FromProbs, independent_tuples
 from otm.errors import InvalidDistributionError
 
 
 @dataclass(frozen=True, eq=False)
-class Independent(DraftDistribution):
+class Independent(FromProbs):
     """k independent drafts, the i-th with a distribution p_i of its own.
 
     Parameters
@@ -52,32 +50,13 @@ class Independent(DraftDistribution):
     array([1, 0])
     """
 
-    probs: Law
-    tokens: Tokens | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "probs", read_only(_as_rows(self.probs)))
-        self._check_tokens()
+    def _checked(self) -> Probs:
+        return read_only(_as_rows(self.probs))
 
     @property
     def k(self) -> int:  # type: ignore[override]
         """Number of drafts."""
         return len(self.probs)
-
-    @property
-    def n(self) -> int:
-        """Number of tokens."""
-        return int(self.probs.shape[1])
-
-    @property
-    def exact(self) -> bool:
-        """Whether the probabilities are given in fractions."""
-        return is_exact(self.probs)
-
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform a draft: k."""
-        return self.k
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
@@ -87,32 +66,27 @@ class Independent(DraftDistribution):
     @property
     def tuple_count(self) -> int:
         """Product of the numbers of tokens that each draft can be."""
-        return math.prod(int(np.count_nonzero(law)) for law in self.probs)
+        return math.prod(int(np.count_nonzero(probs)) for probs in self.probs)
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, with their probabilities."""
-        supports = [np.flatnonzero(law).tolist() for law in self.probs]
-        for drafts in itertools.product(*supports):
-            probability: Number = 1 + 0 * self.probs.item(0)
-            for law, token in zip(self.probs, drafts, strict=True):
-                probability = probability * law.item(token)
-            yield drafts, probability
+        return independent_tuples(list(self.probs))
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability 1 − Π p_i(H) that the first tokens H of an order do not hold all drafts."""
         missed = zeros(order.size + 1, self.probs)
-        for law in self.probs:
-            missed = missed + (1 - missed) * mass_beyond(law, order)
+        for probs in self.probs:
+            missed = missed + (1 - missed) * mass_beyond(probs, order)
         return missed
 
-    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Law:
-        """Law of the draft that stands last in an order, as a sum of products of masses.
+    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
+        """Distribution of the draft that stands last in an order, as a sum of products of masses.
 
         Draft i is the one if those before it in the tuple stand before it in the order, and those
         after it in the tuple do not stand behind it in the order.
         """
         masses = self.probs[:, order]
-        below = np.array([running_sum(law, from_zero=True) for law in masses])
+        below = running_sum(masses, from_zero=True)
         not_behind = np.ones_like(below[:, 1:])  # the product over the drafts after i
         for i in range(self.k - 1, 0, -1):
             not_behind[i - 1] = not_behind[i] * below[i, 1:]
@@ -122,20 +96,12 @@ class Independent(DraftDistribution):
             before = before * below[i, :-1]
         return last
 
-    def distribution_of_one(self) -> Law:
-        """Law Σ p_i / k of one of the drafts, picked with equal probabilities."""
+    def distribution_of_one(self) -> Probs:
+        """Distribution Σ p_i / k of one of the drafts, picked with equal probabilities."""
         return np.asarray(self.probs.sum(axis=0) / self.k)
 
     def __str__(self) -> str:
         return f"{self.k} independent, of different distributions"
-
-    def to_exact(self) -> Self:
-        """Return the same distributions in fractions."""
-        return replace(self, probs=np.array([to_exact(law) for law in self.probs]))
-
-    def to_floats(self) -> Self:
-        """Return the same distributions in float64."""
-        return replace(self, probs=self.probs.astype(np.float64))
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         possible = self.probs[range(self.k), drafts] > 0
@@ -147,31 +113,31 @@ class Independent(DraftDistribution):
 
     @cached_property
     def _cdfs(self) -> list[InverseCdf]:
-        return [InverseCdf.from_weights(law) for law in self.probs]
+        return [InverseCdf.from_weights(probs) for probs in self.probs]
 
 
-def _as_rows(given: Any) -> Law:
-    """Check and normalise laws of equal length, all in floats or all in fractions."""
+def _as_rows(given: Any) -> Probs:
+    """Check and normalise distributions of equal length, all in floats or all in fractions."""
     try:
         rows = list(given)
     except TypeError as error:
         raise InvalidDistributionError(
-            f"the draft laws are not a sequence of laws ({error})"
+            f"the draft distributions are not a sequence of distributions ({error})"
         ) from None
     if not rows:
         raise InvalidDistributionError(
-            "there is no draft law; give one law a draft, as an array [k, n]"
+            "there is no draft distribution; give one distribution a draft, as an array [k, n]"
         )
-    laws = [as_law(row, "draft") for row in rows]
-    sizes = sorted({law.size for law in laws})
+    checked = [as_probs(row, "draft") for row in rows]
+    sizes = sorted({probs.size for probs in checked})
     if len(sizes) > 1:
         raise InvalidDistributionError(
-            f"the draft laws have {' and '.join(map(str, sizes))} tokens; all must be laws on the "
-            "same vocabulary: give absent tokens probability 0"
+            f"the draft distributions have {' and '.join(map(str, sizes))} tokens; all must be "
+            "distributions on the same vocabulary: give absent tokens probability 0"
         )
-    exact = [law for law in laws if is_exact(law)]
+    exact = [probs for probs in checked if is_exact(probs)]
     if exact:  # whole numbers beside fractions stay exact
-        laws = [as_law_pair(row, exact[0])[0] for row in rows]
-    if all(map(is_exact, laws)):
-        return np.array(laws)
-    return np.array(laws, dtype=np.float64)
+        checked = [as_probs_pair(row, exact[0])[0] for row in rows]
+    if all(map(is_exact, checked)):
+        return np.array(checked)
+    return np.array(checked, dtype=np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -10,13 +10,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, is_exact, read_only, running_sum, scatter_sum, zeros
-from otm._core.checks import Drafts, Uniforms, as_drafts
-from otm._core.distribution import as_law, to_exact
+from otm._core.arithmetic import Number, Probs, is_exact, read_only, running_sum, scatter_sum, zeros
+from otm._core.checks import Drafts, Uniforms, as_array, as_drafts
+from otm._core.distribution import as_probs
 from otm._core.numbers import as_integer
+from otm._core.ratio_order import places_along
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import Tokens, as_token_ids, places_of
-from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.drafts.base import DraftDistribution
 from otm.errors import (
@@ -70,7 +70,7 @@ class Joint(DraftDistribution):
     """
 
     rows: Drafts
-    probabilities: Law
+    probabilities: Probs
     _n: int
     tokens: Tokens | None
 
@@ -83,10 +83,8 @@ class Joint(DraftDistribution):
     ) -> None:
         try:
             pairs = list(table.items() if isinstance(table, Mapping) else table)
-            tuples, weights = (
-                [tuple(drafts) for drafts, _ in pairs],
-                [weight for _, weight in pairs],
-            )
+            tuples = [tuple(drafts) for drafts, _ in pairs]
+            weights = [weight for _, weight in pairs]
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"the table does not hold pairs of a tuple of drafts and a probability ({error}); "
@@ -96,7 +94,7 @@ class Joint(DraftDistribution):
 
     def _fill(self, tuples: Any, weights: Any, n: Any, tokens: Any) -> None:
         """Check the tuples [R, k] and their weights [R], and hold them."""
-        law = as_law(weights, "joint draft")
+        probs = as_probs(weights, "joint draft")
         if tokens is None:
             size = as_integer(n, "n", 1)
             drafts = as_drafts(tuples, len(tuples[0]), size)
@@ -120,14 +118,12 @@ class Joint(DraftDistribution):
                 f"the drafts {distinct[counts.argmax()].tolist()} stand in the table "
                 f"{counts.max()} times; give each tuple once, with its whole probability"
             )
-        possible = np.flatnonzero(law > 0)
-        self._hold(drafts[possible], law[possible], size, tokens)
+        possible = np.flatnonzero(probs > 0)
+        self._hold(drafts[possible], probs[possible], size, tokens)
 
-    def _hold(self, rows: Drafts, probabilities: Law, n: int, tokens: Tokens | None) -> None:
-        object.__setattr__(self, "rows", read_only(rows))
-        object.__setattr__(self, "probabilities", read_only(probabilities))
-        object.__setattr__(self, "_n", n)
-        object.__setattr__(self, "tokens", tokens)
+    def _hold(self, rows: Drafts, probabilities: Probs, n: int, tokens: Tokens | None) -> None:
+        held = {"rows": read_only(rows), "probabilities": read_only(probabilities)}
+        self.__dict__.update(held, _n=n, tokens=tokens)
 
     @classmethod
     def from_array(cls, array: npt.ArrayLike) -> Self:
@@ -146,23 +142,18 @@ class Joint(DraftDistribution):
         Raises
         ------
         InvalidDistributionError
-            If the axes differ in length or the entries are not a law.
+            If the axes differ in length or the entries are not a distribution.
 
         Examples
         --------
         >>> list(Joint.from_array([[0.0, 0.5], [0.5, 0.0]]).tuples())
         [((0, 1), 0.5), ((1, 0), 0.5)]
         """
-        try:
-            given = np.asarray(to_host(array))
-        except Exception as error:  # whatever a foreign object raises when asked for its entries
-            raise InvalidDistributionError(
-                f"the joint draft law is not array-like ({error})"
-            ) from error
+        given = as_array(array, "the joint draft probabilities", InvalidDistributionError)
         if given.ndim == 0 or len(set(given.shape)) > 1 or given.size == 0:
             raise InvalidDistributionError(
-                f"the joint draft law has shape {given.shape}; give an array with one axis of "
-                "n tokens for each draft"
+                f"the joint draft distribution has shape {given.shape}; give an array with one "
+                "axis of n tokens for each draft"
             )
         places = np.flatnonzero(given != 0)
         joint = cls.__new__(cls)
@@ -185,10 +176,8 @@ class Joint(DraftDistribution):
         """Whether the probabilities are given in fractions."""
         return is_exact(self.probabilities)
 
-    @property
-    def uniforms_per_draw(self) -> int:
-        """One uniform, for the tuple."""
-        return 1
+    uniforms_per_draw = 1
+    """One uniform, for the tuple."""
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
@@ -206,36 +195,27 @@ class Joint(DraftDistribution):
         """All tuples of drafts that can be drawn, with their probabilities."""
         return zip(map(tuple, self.rows.tolist()), self.probabilities.tolist(), strict=True)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Law:
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
         """Probability that the first tokens of an order do not hold all drafts."""
-        missed: Law = running_sum(self._by_last(order)[::-1])[::-1]
+        missed: Probs = running_sum(self._by_last(order)[::-1])[::-1]
         np.minimum(missed, 1 + zeros(1, missed), out=missed)  # a sum can round to more
         return missed
 
-    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Law:
-        """Law of the draft that stands last in an order, summed over the rows."""
+    def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
+        """Distribution of the draft that stands last in an order, summed over the rows."""
         return self._by_last(order)[:-1]
 
-    def distribution_of_one(self) -> Law:
-        """Law of one of the drafts, picked with equal probabilities."""
+    def distribution_of_one(self) -> Probs:
+        """Distribution of one of the drafts, picked with equal probabilities."""
         shares = np.repeat(self.probabilities / self.k, self.k)
         return scatter_sum(self.rows.ravel(), shares, self.n)
 
     def __str__(self) -> str:
         return f"{self.k} of a joint distribution"
 
-    def to_exact(self) -> Self:
-        """Return the same distribution in fractions."""
-        return self._with(to_exact(self.probabilities))
-
-    def to_floats(self) -> Self:
-        """Return the same distribution in float64."""
-        return self._with(self.probabilities.astype(np.float64))
-
-    def _with(self, probabilities: Law) -> Self:
-        """Return the same rows in other numbers."""
+    def _with(self, numbers: Callable[[Probs], Probs]) -> Self:
         joint = object.__new__(type(self))
-        joint._hold(self.rows, probabilities, self.n, self.tokens)
+        joint._hold(self.rows, numbers(self.probabilities), self.n, self.tokens)
         return joint
 
     def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
@@ -246,10 +226,9 @@ class Joint(DraftDistribution):
     def _draw(self, uniforms: Uniforms) -> Drafts:
         return self.rows[self._cdf.locate(uniforms[:, 0])]
 
-    def _by_last(self, order: npt.NDArray[np.int64]) -> Law:
-        """Law of the place of the last draft; one place more for tuples beyond the order."""
-        place = np.full(self.n, order.size)
-        place[order] = np.arange(order.size)
+    def _by_last(self, order: npt.NDArray[np.int64]) -> Probs:
+        """Distribution of the last draft's place; one place more for tuples beyond the order."""
+        place = places_along(order, self.n)
         return scatter_sum(place[self.rows].max(axis=1), self.probabilities, order.size + 1)
 
     @cached_property

@@ -6,13 +6,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from otm._core.files.paths import file_label, read_json
 from otm._core.optional import require
 from otm.errors import InvalidInputError
 from otm.figures.captions import caption_of
 from otm.figures.printed import AGREES
 from otm.figures.registry import FIGURES, load
 from otm.figures.table import Cell, Table
-from otm.files import file_label, read_json
 
 PAPERS = {
     "leviathan": "Leviathan, Kalman and Matias (ICML 2023)",

@@ -9,11 +9,11 @@ from typing import Any
 
 from otm._core.digest import data_files, digest_of, versions
 from otm._core.drawing import journal_style
+from otm._core.files.paths import write_whole
 from otm.errors import InvalidInputError
 from otm.figures.measurements import where, with_pattern
 from otm.figures.registry import Kind, load, module_name
 from otm.figures.table import Table
-from otm.files.writing import write_whole
 
 # no dates and no versions
 _METADATA: dict[str, dict[str, None]] = {

@@ -12,9 +12,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.files.paths import file_label, opened
 from otm.errors import InvalidInputError
-from otm.files import file_label
-from otm.files.opening import opened
 
 Cell: TypeAlias = str | int | float
 

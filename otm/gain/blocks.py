@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.digest import digest_of
+from otm._core.files.headers import open_arrays
+from otm._core.files.paths import read_json, write_whole
 from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
-from otm.files import open_arrays, read_json
-from otm.files.writing import write_whole
 from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
 from otm.gain.sources import BLOCK_BYTES, Block, Bounds, Source

@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.decoding.parameters import LARGEST_GAMMA, as_costs
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.files import file_label, read_json
-from otm.files.opening import AnyPath
 from otm.gain.recording import check_length
 from otm.models.base import LanguageModel, Session
 

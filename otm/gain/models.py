@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import read_only
+from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
 from otm._core.numbers import as_positive
 from otm._core.optional import require
 from otm._core.text import shown
 from otm.errors import InvalidInputError
-from otm.files import file_label, file_size
-from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.gain.pairs import Pairs
 from otm.gain.sources import Bounds, Ints, split
 

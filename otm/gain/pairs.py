@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
+from otm._core.files.stored import StoredArray
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError
-from otm.files import StoredArray
 from otm.gain.settings import Lenience, Settings, Typical
 from otm.optimum.cut import cap_of_value
 from otm.problem import Problem

@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
+from otm._core.files.paths import AnyPath, as_path, write_whole
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
-from otm.files.opening import AnyPath, as_path
-from otm.files.writing import write_whole
 from otm.gain.blocks import Progress, cannot_write, measure_all
 from otm.gain.latency import Latency
 from otm.gain.settings import Settings

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.files.headers import open_arrays
+from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
+from otm._core.files.stored import StoredArray
 from otm._core.numbers import check_name
 from otm.errors import InvalidInputError
-from otm.files import StoredArray, file_label, file_size, open_arrays
-from otm.files.opening import AnyPath, as_path, opened, read_exactly
 from otm.gain.pairs import KINDS, Measured, Pairs
 from otm.gain.settings import Settings
 

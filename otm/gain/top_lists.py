@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, parse_json
 from otm._core.text import shown
 from otm.errors import InvalidInputError, OTMError
-from otm.files import file_label, file_size, parse_json
-from otm.files.opening import AnyPath, as_path, opened
 from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
 from otm.gain.sources import Bounds, Ints, digest
-from otm.optimum.top_list_checks import as_size, as_slack
-from otm.optimum.top_logprobs import alpha_interval_from_logprobs
+from otm.optimum.top_logprobs import alpha_interval_from_logprobs, as_size, as_slack
 
 LONGEST_LINE = 2**22
 """Most bytes of a line, which is read as a whole."""

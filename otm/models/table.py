@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Law, is_exact, read_only
-from otm._core.distribution import as_law, to_exact
+from otm._core.distribution import as_probs, to_exact
 from otm._core.numbers import as_integer, as_vocabulary
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
@@ -51,7 +51,7 @@ class TableModel(StatelessModel):
     def __init__(self, table: Mapping[tuple[int, ...], Any]) -> None:
         _check_contexts(table)
         self._rows = _of_one_kind(
-            {context: as_law(row, f"context {shown(context)}") for context, row in table.items()}
+            {context: as_probs(row, f"context {shown(context)}") for context, row in table.items()}
         )
         self._longest = max(map(len, table))
         self.vocabulary = self._rows[()].size

@@ -1,27 +1,20 @@
 """The optimal acceptance probability of OTM-k, and what bounds it.
 
 In closed form for i.i.d. drafts, by prefixes, flows and intervals for others; `solvers` has linear
-programs, Sinkhorn's algorithm and the maximum flow, as independent checks.  The names below are
-loaded when they are first used: `import otm` needs few of these files.
+programs, Sinkhorn's algorithm and the maximum flow, as independent checks.
 """
 
-from typing import TYPE_CHECKING
-
-from otm._core.lazy import lazy
-
-if TYPE_CHECKING:
-    from otm.optimum.bounds import Bound, guarantee, lemma_3_by_definition, spectr_bounds
-    from otm.optimum.cut import Cut, cap_of_value, minimum_cut, optimal_cap, optimal_value
-    from otm.optimum.division_factor import bisection_steps, excess, optimal_division_factor
-    from otm.optimum.lenience import (
-        acceptance_at_distance,
-        closest_ratio,
-        lenient_cap,
-        lenient_value,
-    )
-    from otm.optimum.other_drafts import Optimum, optimum_of
-    from otm.optimum.random_order import BoundedOptimum, bounds_by_random_order
-    from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
+from otm.optimum.bounds import Bound, guarantee, lemma_3_by_definition, spectr_bounds
+from otm.optimum.cut import Cut, cap_of_value, minimum_cut, optimal_cap, optimal_value
+from otm.optimum.division_factor import bisection_steps, excess, optimal_division_factor
+from otm.optimum.lenience import (
+    acceptance_at_distance,
+    closest_ratio,
+    lenient_cap,
+    lenient_value,
+)
+from otm.optimum.other_drafts import BoundedOptimum, Optimum, bounds_by_random_order, optimum_of
+from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
 
 __all__ = [
     "Bound",
@@ -47,30 +40,3 @@ __all__ = [
     "optimum_of",
     "spectr_bounds",
 ]
-
-_HOMES = {
-    "Bound": "bounds",
-    "BoundedOptimum": "random_order",
-    "Cut": "cut",
-    "Optimum": "other_drafts",
-    "acceptance_at_distance": "lenience",
-    "alpha_interval": "top_logprobs",
-    "alpha_interval_from_logprobs": "top_logprobs",
-    "bisection_steps": "division_factor",
-    "bounds_by_random_order": "random_order",
-    "cap_of_value": "cut",
-    "closest_ratio": "lenience",
-    "excess": "division_factor",
-    "guarantee": "bounds",
-    "lemma_3_by_definition": "bounds",
-    "lenient_cap": "lenience",
-    "lenient_value": "lenience",
-    "minimum_cut": "cut",
-    "optimal_cap": "cut",
-    "optimal_division_factor": "division_factor",
-    "optimal_value": "cut",
-    "optimum_of": "other_drafts",
-    "spectr_bounds": "bounds",
-}
-
-__getattr__ = lazy(__name__, _HOMES)

@@ -59,7 +59,7 @@ def spectr_bounds(problem: Problem) -> tuple[Bound, ...]:
     Parameters
     ----------
     problem : Problem
-        The laws p and q, and k.
+        The distributions p and q, and k.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""The two extreme completions of truncated laws: the nearest pair and the farthest pair.
+"""The two extreme completions of truncated distributions: the nearest pair and the farthest pair.
 
-Of a law its largest probabilities are known, and of the rest only the sum and a cap, which no
-unlisted token exceeds.  α_k depends on two measures p and q only through the capped sums
+Of a distribution its largest probabilities are known, and of the rest only the sum and a cap, which
+no unlisted token exceeds.  α_k depends on two measures p and q only through the capped sums
 Σ min(q, λ p), λ ≥ 0, and grows with each of them.  Among all completions of two lists one pair has
 the largest of these sums for every λ at once, and another the smallest; they are built here.  So
 they attain the extremes of α_k for every k.  `docs/theory/truncated.md` has the proofs.
@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, as_number, at_least_once
+from otm._core.arithmetic import Number, Probs, as_number, at_least_once
 from otm._core.ratio_order import RatioOrder
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -23,10 +23,10 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class TopList:
-    """What is known of a law or measure: its largest masses, and the sum of all others."""
+    """What is known of a distribution or measure: its largest masses, and the sum of all others."""
 
     tokens: npt.NDArray[np.int64]  # [s], the listed tokens, ascending
-    masses: Law  # [s], their masses
+    masses: Probs  # [s], their masses
     rest: Number  # sum of all other masses, none of which exceeds the smallest listed one
 
     @property
@@ -35,10 +35,10 @@ class TopList:
         return as_number(self.masses.min())
 
 
-def measure_value(draft: Law, target: Law, k: int) -> Number:
+def measure_value(draft: Probs, target: Probs, k: int) -> Number:
     """Minimum over H of target(H) + 1 − (1 − draft(H^c))^k, also for sums other than one.
 
-    For laws this is α_k; like it, it never falls when a mass grows.
+    For distributions this is α_k; like it, it never falls when a mass grows.
     """
     order = RatioOrder(draft, target)
     one = 0 * as_number(draft[0]) + 1
@@ -46,16 +46,16 @@ def measure_value(draft: Law, target: Law, k: int) -> Number:
     return min(as_number(values.min()), one)
 
 
-def nearest_completion(draft: TopList, target: TopList) -> tuple[Law, Law]:
+def nearest_completion(draft: TopList, target: TopList) -> tuple[Probs, Probs]:
     """Pair of completions with the largest Σ min(q, λ p) for every λ, and so the largest α_k.
 
     Masses of both on the listed tokens and, last, on all others together.  The rests must fit under
     the caps on some vocabulary; the pair is the same for all that have room.
     """
-    # Each law pours its rest over the tokens that only the other one lists, in proportion to the
-    # masses there but never above its cap; what is left goes to tokens that neither lists.  Those
-    # all have the same ratio q/p and stand as one.  Where one law is zero, the other's poured mass
-    # is left out: it is in no Σ min(q, λ p).
+    # Each distribution pours its rest over the tokens that only the other one lists, in proportion
+    # to the masses there but never above its cap; what is left goes to tokens that neither lists.
+    # Those all have the same ratio q/p and stand as one.  Where one distribution is zero, the
+    # other's poured mass is left out: it is in no Σ min(q, λ p).
     shared_draft, shared_target, draft_only, target_only = _split(draft, target)
     nothing = 0 * draft.rest
     draft_left = max(draft.rest - draft.cap * target_only.size, nothing)
@@ -74,16 +74,18 @@ def nearest_completion(draft: TopList, target: TopList) -> tuple[Law, Law]:
     )
 
 
-def farthest_completion(draft: TopList, target: TopList, unlisted: int | None) -> tuple[Law, Law]:
+def farthest_completion(
+    draft: TopList, target: TopList, unlisted: int | None
+) -> tuple[Probs, Probs]:
     """Pair of completions with the smallest Σ min(q, λ p) for every λ, and so the smallest α_k.
 
     Masses of both on the listed tokens, then on the `unlisted` others (as many as they need if
     None), of which those with equal masses stand as one.  The rests must fit under the caps.
     """
-    # Each law gives as many tokens as its rest allows the cap, first those that neither lists.
-    # There the draft fills from one end and the target from the other, to meet as late as they can.
-    # Then the draft goes on to the tokens that only the target lists, least target mass first, and
-    # the target likewise.
+    # Each distribution gives as many tokens as its rest allows the cap, first those that neither
+    # lists. There the draft fills from one end and the target from the other, to meet as late as
+    # they can. Then the draft goes on to the tokens that only the target lists, least target mass
+    # first, and the target likewise.
     shared_draft, shared_target, draft_only, target_only = _split(draft, target)
     draft_only, target_only = np.sort(draft_only), np.sort(target_only)
     if unlisted is None:  # they need not meet
@@ -92,7 +94,7 @@ def farthest_completion(draft: TopList, target: TopList, unlisted: int | None) -
             np.concatenate([shared_draft, draft_only, 0 * target_only, apart[0]]),
             np.concatenate([shared_target, 0 * draft_only, target_only, apart[1]]),
         )
-    full = [_full_tokens(law, unlisted) for law in (draft, target)]
+    full = [_full_tokens(probs, unlisted) for probs in (draft, target)]
     changes = [0, full[0], full[0] + 1, unlisted - full[1] - 1, unlisted - full[1], unlisted]
     edges = np.array(sorted({min(max(edge, 0), unlisted) for edge in changes}))
     width = np.diff(edges)
@@ -106,7 +108,7 @@ def farthest_completion(draft: TopList, target: TopList, unlisted: int | None) -
     )
 
 
-def _split(draft: TopList, target: TopList) -> tuple[Law, Law, Law, Law]:
+def _split(draft: TopList, target: TopList) -> tuple[Probs, Probs, Probs, Probs]:
     """Masses of both on the tokens that both list, and of each on those that it lists alone."""
     in_target = np.isin(draft.tokens, target.tokens, assume_unique=True)
     in_draft = np.isin(target.tokens, draft.tokens, assume_unique=True)
@@ -118,7 +120,7 @@ def _split(draft: TopList, target: TopList) -> tuple[Law, Law, Law, Law]:
     )
 
 
-def _pour(total: Number, weights: Law, caps: Law) -> Law:
+def _pour(total: Number, weights: Probs, caps: Probs) -> Probs:
     """Masses min(cap, c · weight) with this sum, or all caps if they sum to less."""
     caps = np.where(weights > 0, caps, 0 * caps)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -128,20 +130,19 @@ def _pour(total: Number, weights: Law, caps: Law) -> Law:
     return np.where(weights > 0, poured, caps)
 
 
-def _full_tokens(law: TopList, unlisted: int) -> int:
+def _full_tokens(probs: TopList, unlisted: int) -> int:
     """How many of the unlisted tokens the rest fills up to the cap."""
-    if law.cap * unlisted <= law.rest:  # where the quotient could overflow
-        return unlisted if law.cap else 0
-    return int(law.rest // law.cap)
+    if probs.cap * unlisted <= probs.rest:  # where the quotient could overflow
+        return unlisted if probs.cap else 0
+    return int(probs.rest // probs.cap)
 
 
-def _filled(law: TopList, start: Counts, width: Counts) -> Law:
+def _filled(probs: TopList, start: Counts, width: Counts) -> Probs:
     """Masses of blocks of tokens where the rest fills one token after the other.
 
     Block i has width[i] tokens, with start[i] tokens before it.
     """
-    kind = law.masses.dtype  # whole numbers as floats, or as Python's own beside fractions
-    cap, rest = np.asarray(law.cap), np.asarray(law.rest)
+    kind = probs.masses.dtype  # whole numbers as floats, or as Python's own beside fractions
+    cap, rest = np.asarray(probs.cap), np.asarray(probs.rest)
     most = np.minimum(rest - cap * start.astype(kind), cap * width.astype(kind))
-    filled: Law = np.maximum(most, 0 * cap)
-    return filled
+    return np.asarray(np.maximum(most, 0 * cap))

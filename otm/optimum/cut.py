@@ -59,7 +59,7 @@ def optimal_value(order: RatioOrder, k: int) -> tuple[Number, int]:
     Parameters
     ----------
     order : RatioOrder
-        The two laws along q/p.
+        The two distributions along q/p.
     k : int
         The number of drafts, at least 1; not checked here.
 
@@ -84,7 +84,7 @@ def minimum_cut(problem: Problem) -> Cut:
     Parameters
     ----------
     problem : Problem
-        The laws and k.
+        The distributions and k.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def optimal_cap(problem: Problem) -> Number:
     Parameters
     ----------
     problem : Problem
-        The laws and k.
+        The distributions and k.
 
     Returns
     -------
@@ -129,12 +129,12 @@ def optimal_cap(problem: Problem) -> Number:
 
 
 def cap_of_value(order: RatioOrder, value: Number, k: int) -> Number:
-    """Optimal cap of two laws along q/p for k drafts, if α_k is known.
+    """Optimal cap of two distributions along q/p for k drafts, if α_k is known.
 
     Parameters
     ----------
     order : RatioOrder
-        The two laws along q/p.
+        The two distributions along q/p.
     value : float or Fraction
         α_k.
     k : int

@@ -23,7 +23,7 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     delta : float, optional
         Width of the final bracket: the result is in [ρ*, ρ* + delta]; 2^−50 if left out.  Each
         of the `bisection_steps(k, delta)` steps costs O(log n) after one sort.
@@ -31,7 +31,7 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
     Returns
     -------
     float or Fraction
-        Of the kind of the laws; 1 for equal or disjoint laws.
+        Of the kind of the distributions; 1 for equal or disjoint distributions.
 
     Raises
     ------
@@ -106,14 +106,14 @@ def excess(problem: Problem, rho: Number) -> Number:
     Parameters
     ----------
     problem : Problem
-        The laws and k.
+        The distributions and k.
     rho : float or Fraction
         ρ, above 0; not checked here.
 
     Returns
     -------
     float or Fraction
-        Of the kind of the laws.
+        Of the kind of the distributions.
 
     References
     ----------

@@ -10,7 +10,7 @@ from bisect import bisect_right
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number, as_number, at_least_once, at_most_one
+from otm._core.arithmetic import Number, Probs, as_number, at_least_once, at_most_one
 from otm._core.numbers import as_parameter
 from otm.optimum.cut import optimal_cap, optimal_value
 from otm.problem import Problem
@@ -24,7 +24,7 @@ def lenient_value(problem: Problem, lenience: Number) -> Number:
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
         l in (0, 1]; at 1 nothing is given away.
 
@@ -56,7 +56,7 @@ def lenient_cap(problem: Problem, lenience: Number) -> Number:
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
         l in (0, 1]; at 1 the cap is that of `optimal_cap`.
 
@@ -83,7 +83,7 @@ def lenient_cap(problem: Problem, lenience: Number) -> Number:
     return largest if scaled is None else min(scaled / lenience, largest)
 
 
-def closest_ratio(problem: Problem, lenience: Number) -> Law:
+def closest_ratio(problem: Problem, lenience: Number) -> Probs:
     """Ratio v/p of the accepted mass v that sums to α_k(l) and stays closest to the target.
 
     v = min(q/l, max(min(q, c* p), B p)) with the B that gives this sum; its total variation from
@@ -92,7 +92,7 @@ def closest_ratio(problem: Problem, lenience: Number) -> Law:
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
         l in (0, 1]; at 1 nothing is given away.
 
@@ -137,8 +137,7 @@ def closest_ratio(problem: Problem, lenience: Number) -> Law:
     share = (value - low) / (high - low) if high > low else 1  # rounding aside, in [0, 1]
     bound = start + (stop - start) * max(0, min(share, 1))
     raised = np.maximum(np.minimum(order.ratio, np.asarray(cap)), np.asarray(bound))
-    ratio: Law = np.minimum(largest, raised)
-    return ratio
+    return np.asarray(np.minimum(largest, raised))
 
 
 def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
@@ -150,7 +149,7 @@ def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts.
+        The draft distribution, the target distribution and the number of drafts.
     distance : float or Fraction
         Total variation from the target that is allowed, at least 0.
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.errors import ProblemTooLargeError
 
 Multisets = npt.NDArray[np.int64]
@@ -72,14 +72,14 @@ def first_occurrences(sorted_rows: Multisets) -> npt.NDArray[np.bool_]:
     return first
 
 
-def multiset_probabilities(draft: Law, sets: Multisets) -> Law:
+def multiset_probabilities(draft: Probs, sets: Multisets) -> Probs:
     """Probability that k i.i.d. drafts are each multiset: multinomial coefficient times product.
 
     Floats have a relative error of about 3k · 2^−53, except for rows of negligible probability
     whose beginning underflows (above k = 1,000 these are not always negligible).
     """
     first = first_occurrences(sets)
-    probability: Law = 0 * draft[sets[:, 0]] + 1
+    probability: Probs = 0 * draft[sets[:, 0]] + 1
     repeats = np.zeros(len(sets), dtype=np.int64)
     for i in range(sets.shape[1]):  # the probability of the first i of a row never overflows
         repeats = np.where(first[:, i], 1, repeats + 1)

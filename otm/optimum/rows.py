@@ -1,7 +1,7 @@
-"""α_k of many pairs of laws at once, each equal bit for bit to that of the pair alone.
+"""α_k of many pairs of distributions at once, each equal bit for bit to that of the pair alone.
 
 Equivalent to `otm.optimum.cut.optimal_value` in a loop, but without its overhead and with each
-pair of laws sorted only once, however many numbers of drafts it is asked for.
+pair of distributions sorted only once, however many numbers of drafts it is asked for.
 """
 
 from __future__ import annotations
@@ -13,41 +13,42 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import SUM_BLOCK, Law, at_least_once, is_exact, zeros
+from otm._core.arithmetic import Probs, at_least_once, is_exact, running_sum
 from otm._core.checks import Counts, as_draft_counts, broadcast_counts
-from otm._core.distribution import as_law_rows
+from otm._core.distribution import as_probs_rows
 from otm.errors import InvalidDistributionError
 
 BLOCK = 2**15
 """Numbers of each array that are worked on at a time, a row at the least: they stay in cache."""
 
 
-def optimal_values(draft: Law, target: Law, k: npt.ArrayLike) -> tuple[Law, Counts]:
-    """Optimal acceptance probabilities α_k of many pairs of laws, and the sizes of minimum cuts.
+def optimal_values(draft: Probs, target: Probs, k: npt.ArrayLike) -> tuple[Probs, Counts]:
+    """Optimal acceptance probabilities α_k of many pairs, and the sizes of minimum cuts.
 
-    Laws [..., n] are normalised, k is 1 or more, and all leading axes broadcast; laws are neither
-    copied nor sorted again along axes that only k has.  A cut holds the tokens of least q/p.
+    Distributions [..., n] are normalised, k is 1 or more, and all leading axes broadcast;
+    distributions are neither copied nor sorted again along axes that only k has.  A cut holds the
+    tokens of least q/p.
     """
-    return _by_blocks(draft, target, np.asarray(k, dtype=np.int64), lambda *laws: laws)
+    return _by_blocks(draft, target, np.asarray(k, dtype=np.int64), lambda *leading: leading)
 
 
-def alpha_rows(p: Any, q: Any, k: Any) -> Law:
-    """α_k of rows as they are given; equivalent to `optimal_values` after `as_law_rows`."""
+def alpha_rows(p: Any, q: Any, k: Any) -> Probs:
+    """α_k of rows as they are given; equivalent to `optimal_values` after `as_probs_rows`."""
     counts = as_draft_counts(k)
     if _are_float_rows(p, q):
         # checked and normalised as they are met, in cache: a normalised copy of all of them can
         # cost more than the rest together
         try:
-            return _by_blocks(p, q, counts, as_law_rows)[0]
+            return _by_blocks(p, q, counts, as_probs_rows)[0]
         except InvalidDistributionError:
             pass  # it named a row of its block: found again below
-    return optimal_values(*as_law_rows(p, q), counts)[0]
+    return optimal_values(*as_probs_rows(p, q), counts)[0]
 
 
 def _are_float_rows(p: Any, q: Any) -> bool:
     """Whether these are arrays of floats whose shapes fit, so that each row can be met alone."""
     if not all(
-        isinstance(law, np.ndarray) and law.dtype.kind == "f" and law.ndim for law in (p, q)
+        isinstance(probs, np.ndarray) and probs.dtype.kind == "f" and probs.ndim for probs in (p, q)
     ):
         return False
     try:
@@ -58,26 +59,31 @@ def _are_float_rows(p: Any, q: Any) -> bool:
 
 
 def _by_blocks(
-    draft: Law, target: Law, counts: Counts, prepare: Callable[[Law, Law], tuple[Law, Law]]
-) -> tuple[Law, Counts]:
-    """`optimal_values` of laws [..., n] that are prepared, as [R, n], when their block is met."""
-    laws = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
-    shape = broadcast_counts(laws, counts)
-    axes, rows, columns = law_axes(laws, shape)
+    draft: Probs,
+    target: Probs,
+    counts: Counts,
+    prepare: Callable[[Probs, Probs], tuple[Probs, Probs]],
+) -> tuple[Probs, Counts]:
+    """`optimal_values` of arrays [..., n] that are prepared, as [R, n], when their block is met."""
+    leading = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
+    shape = broadcast_counts(leading, counts)
+    axes, rows, columns = probs_axes(leading, shape)
     by_row = np.broadcast_to(counts, shape).transpose(axes).reshape(rows, columns)
     values = np.empty((rows, columns), dtype=object if is_exact(draft) else np.float64)
     sizes = np.empty((rows, columns), dtype=np.int64)
 
-    laws = laws or (1,)  # one pair of laws is one row
-    draft, target = (np.broadcast_to(law, (*laws, law.shape[-1])) for law in (draft, target))
+    leading = leading or (1,)  # one pair of distributions is one row
+    draft, target = (
+        np.broadcast_to(probs, (*leading, probs.shape[-1])) for probs in (draft, target)
+    )
     step = max(1, BLOCK // draft.shape[-1])
     for start in range(0, rows, step):
         block = slice(start, min(start + step, rows))
         if block.stop - start > 1:
-            places = np.unravel_index(np.arange(start, block.stop), laws)
+            places = np.unravel_index(np.arange(start, block.stop), leading)
             p, q = draft[places], target[places]
         else:  # without a copy
-            place = np.unravel_index(start, laws)
+            place = np.unravel_index(start, leading)
             p, q = draft[place][None], target[place][None]
         _fill(values[block], sizes[block], *prepare(p, q), by_row[block])
 
@@ -85,20 +91,21 @@ def _by_blocks(
     return tuple(np.moveaxis(x.reshape(apart), range(len(axes)), axes) for x in (values, sizes))  # type: ignore[return-value]
 
 
-def law_axes(laws: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], int, int]:
-    """Tell the axes along which the laws change from those along which k alone does.
+def probs_axes(leading: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], int, int]:
+    """Tell the axes along which the distributions change from those along which k alone does.
 
-    From the leading shape of the laws and what it broadcasts to with that of k: all axes, the laws'
-    own first; the number of rows that these hold, and of columns that the others hold.
+    From the leading shape of the distributions and what it broadcasts to with that of k: all axes,
+    the distributions' own first; the number of rows that these hold, and of columns that the others
+    hold.
     """
-    sizes = (1,) * (len(shape) - len(laws)) + laws
+    sizes = (1,) * (len(shape) - len(leading)) + leading
     axes = sorted(range(len(shape)), key=lambda axis: sizes[axis] == 1)
     columns = math.prod(shape[axis] for axis in axes if sizes[axis] == 1)
-    return axes, math.prod(laws), columns
+    return axes, math.prod(leading), columns
 
 
-def _fill(values: Law, sizes: Counts, draft: Law, target: Law, k: Counts) -> None:
-    """Write into values and sizes [R, K] the results for laws [R, n] and counts [R, K]."""
+def _fill(values: Probs, sizes: Counts, draft: Probs, target: Probs, k: Counts) -> None:
+    """Write into values and sizes [R, K] the results for distributions [R, n] and counts [R, K]."""
     if draft.min() > 0:
         values[:], sizes[:] = _scan(*_along_ratio(draft, target), k)
         return
@@ -108,21 +115,21 @@ def _fill(values: Law, sizes: Counts, draft: Law, target: Law, k: Counts) -> Non
     for m in np.unique(support):
         chosen = support == m
         inside = np.flatnonzero(possible & chosen[:, None])
-        p, q = (np.take(law, inside).reshape(-1, m) for law in (draft, target))
+        p, q = (np.take(probs, inside).reshape(-1, m) for probs in (draft, target))
         values[chosen], sizes[chosen] = _scan(*_along_ratio(p, q), k[chosen])
 
 
-def _along_ratio(draft: Law, target: Law) -> tuple[Law, Law]:
+def _along_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs]:
     """Target mass of the first j tokens in q/p, and draft mass of the others: arrays [R, m + 1]."""
     with np.errstate(over="ignore"):
         order = np.argsort(target / draft, axis=-1)
     if len(order) > 1:
         order += np.arange(0, draft.size, draft.shape[1])[:, None]
-    from_above = _running_sums(np.take(draft, order[:, ::-1]))
-    return _running_sums(np.take(target, order)), from_above[:, ::-1]
+    from_above = running_sum(np.take(draft, order[:, ::-1]), from_zero=True)
+    return running_sum(np.take(target, order), from_zero=True), from_above[:, ::-1]
 
 
-def _scan(target_below: Law, draft_above: Law, k: Counts) -> tuple[Law, Counts]:
+def _scan(target_below: Probs, draft_above: Probs, k: Counts) -> tuple[Probs, Counts]:
     """Minima over j of Q_j + 1 − P_j^k, and where they are: [R, m + 1] twice, [R, K] → [R, K]."""
     values = np.empty(k.shape, dtype=draft_above.dtype)
     sizes = np.empty(k.shape, dtype=np.int64)
@@ -138,33 +145,15 @@ def _scan(target_below: Law, draft_above: Law, k: Counts) -> tuple[Law, Counts]:
     return np.minimum(values, 0 * values + 1), sizes
 
 
-def _at_least_once(mass: Law, k: Counts) -> Law:
+def _at_least_once(mass: Probs, k: Counts) -> Probs:
     """Probability 1 − (1 − mass)^k for an array of k, in the steps of `at_least_once`.
 
     The squarings before the leading binary digit of a smaller k leave its zeros as they are.
     """
     if k.min() == k.max():
         return np.broadcast_to(at_least_once(mass, int(k.flat[0])), np.broadcast(mass, k).shape)
-    hit: Law = 0 * (mass * k)
+    hit: Probs = 0 * (mass * k)
     for place in reversed(range(int(k.max()).bit_length())):
         hit = hit * (2 - hit)
         hit = hit + (1 - hit) * mass * (k >> place & 1)
     return hit
-
-
-def _running_sums(terms: Law) -> Law:
-    """`running_sum` from zero along each row: [R, m] → [R, m + 1]."""
-    rows, m = terms.shape
-    sums = np.empty((rows, m + 1), dtype=terms.dtype)
-    sums[:, :1] = zeros(1, terms)
-    if is_exact(terms) or m <= SUM_BLOCK:
-        np.cumsum(terms, axis=1, out=sums[:, 1:])
-        return sums
-    whole = m - m % SUM_BLOCK
-    blocks, rest = sums[:, 1 : whole + 1].reshape(rows, -1, SUM_BLOCK), sums[:, whole + 1 :]
-    np.cumsum(terms[:, :whole].reshape(blocks.shape), axis=2, out=blocks)
-    np.cumsum(terms[:, whole:], axis=1, out=rest)
-    totals = np.cumsum(blocks[:, :, -1], axis=1)
-    blocks[:, 1:] += totals[:, :-1, None]
-    rest += totals[:, -1:]
-    return sums

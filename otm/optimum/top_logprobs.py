@@ -1,43 +1,56 @@
-"""α_k from truncated laws: an interval that holds for everything that the lists leave open.
+"""α_k from lists of the most likely tokens: an interval for everything that they leave open.
 
-Most servers return only the most likely tokens with their log-probabilities.  The full laws, and
-with them α_k, are then not known; but the unlisted probabilities are at most the smallest listed
-one, and sum to what is missing.  The interval here is the range of α_k over all full laws that
-fit, no wider: its ends belong to two pairs of laws (`otm.optimum.completions`).  The proofs, and
-that of the correction for rounded lists, are in `docs/theory/truncated.md`.
+Most servers return only the most likely tokens with their log-probabilities.  The full
+distributions, and with them α_k, are then not known; but the unlisted probabilities are at most the
+smallest listed one, and sum to what is missing.  The interval here is the range of α_k over all
+full distributions that fit, no wider: its ends belong to two pairs of distributions
+(`otm.optimum.completions`).  The proofs, and that of the correction for rounded lists, are in
+`docs/theory/truncated.md`.
 """
 
 from __future__ import annotations
 
 import math
+import numbers
+import operator
 from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
 
-from otm._core.arithmetic import Number, at_most_one, is_exact, sum_error
+import numpy as np
+
+from otm._core.arithmetic import (
+    TINY,
+    Number,
+    Probs,
+    as_fraction,
+    as_number,
+    at_most_one,
+    is_exact,
+    sum_error,
+)
 from otm._core.checks import as_draft_count
 from otm._core.interval import Interval
+from otm._core.numbers import as_integer, as_parameter, is_real, whole
+from otm._core.text import shown
+from otm.errors import InvalidDistributionError
 from otm.optimum.completions import (
     TopList,
     farthest_completion,
     measure_value,
     nearest_completion,
 )
-from otm.optimum.top_list_checks import (
-    as_lists,
-    as_size,
-    as_slack,
-    capacity_of,
-    check_fit,
-    check_log_probabilities,
-)
 
 POWER_ERROR = 2.0**-43
 """More than the relative error of a power with 63 binary digits in its exponent, and its kind."""
 
-TINY = 2.0**-1000
-"""More than what is lost below the smallest normal float, where errors are absolute."""
-
 FLOAT_SLACK = 2.0**-50
 """Slack that floats always have: eight roundings, for the exponentials, their sum, the quotient."""
+
+NAMES = ("draft", "target")
+
+LARGEST_SIZE = 2**63 - 1
+"""Most tokens that a vocabulary may have."""
 
 
 def alpha_interval(
@@ -48,17 +61,17 @@ def alpha_interval(
     vocabulary: int | None = None,
     slack: Number = 0,
 ) -> Interval:
-    """Range of α_k over all pairs of laws whose largest probabilities are as listed.
+    """Range of α_k over all pairs of distributions whose largest probabilities are as listed.
 
     Theorems 10.1 to 10.4 of docs/theory/truncated.md.
 
     Parameters
     ----------
     draft, target : mapping of int to float or Fraction
-        The most likely tokens of each law with their probabilities.  The lists may have different
-        tokens and lengths.  A token that is not among the most likely must be left out (some
-        servers add the one that was sampled): unlisted tokens are taken to be at most as likely as
-        the least likely listed one.
+        The most likely tokens of each distribution with their probabilities.  The lists may have
+        different tokens and lengths.  A token that is not among the most likely must be left out
+        (some servers add the one that was sampled): unlisted tokens are taken to be at most as
+        likely as the least likely listed one.
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
@@ -72,13 +85,13 @@ def alpha_interval(
     -------
     Interval
         For fractions exact, and with slack 0 the best possible: both ends are attained, by one
-        pair of laws for all k.  For floats rounded outwards; probabilities below 1e-300 count as
-        zero.
+        pair of distributions for all k.  For floats rounded outwards; probabilities below 1e-300
+        count as zero.
 
     Raises
     ------
     InvalidDistributionError
-        If a list is not one of tokens and probabilities, or no law fits it.
+        If a list is not one of tokens and probabilities, or no distribution fits it.
     InvalidDraftCountError, InvalidParameterError
         If k, the size of the vocabulary or the slack is not valid.
 
@@ -104,13 +117,13 @@ def alpha_interval(
     """
     k = as_draft_count(k)
     n = as_size(vocabulary)
-    laws = as_lists(draft, target, n)
-    exact = is_exact(laws[0].masses)
+    lists = as_lists(draft, target, n)
+    exact = is_exact(lists[0].masses)
     slack = as_slack(slack) if exact else float(as_slack(slack)) + FLOAT_SLACK
     error = 0 * slack if exact else 4 * sum_error(len(draft) + len(target)) + POWER_ERROR
-    check_fit(laws, (1 + error) / (1 - slack), n)
-    inner = [_below(law, slack, error) for law in laws]
-    outer = [_above(law, slack, error, n) for law in laws]
+    check_fit(lists, (1 + error) / (1 - slack), n)
+    inner = [_below(probs, slack, error) for probs in lists]
+    outer = [_above(probs, slack, error, n) for probs in lists]
     union = len(set(draft) | set(target))
     farthest = farthest_completion(inner[0], inner[1], None if n is None else n - union)
     nearest = nearest_completion(outer[0], outer[1])
@@ -128,15 +141,15 @@ def alpha_interval_from_logprobs(
     vocabulary: int | None = None,
     slack: float = 1e-5,
 ) -> Interval:
-    """Range of α_k over all pairs of laws whose largest log-probabilities are as listed.
+    """Range of α_k over all pairs of distributions whose largest log-probabilities are as listed.
 
     `alpha_interval` of their exponentials (Theorem 10.4 of docs/theory/truncated.md).
 
     Parameters
     ----------
     draft_logprobs, target_logprobs : mapping of int to float
-        The most likely tokens of each law with their natural log-probabilities; otherwise as for
-        `alpha_interval`.  −inf is allowed.
+        The most likely tokens of each distribution with their natural log-probabilities; otherwise
+        as for `alpha_interval`.  −inf is allowed.
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
@@ -170,23 +183,132 @@ def alpha_interval_from_logprobs(
     return alpha_interval(draft, target, k, vocabulary=vocabulary, slack=slack)
 
 
-def _below(law: TopList, slack: Number, error: Number) -> TopList:
-    """Measure below every law that fits the list: the lower half of "rounded lists".
+def _below(probs: TopList, slack: Number, error: Number) -> TopList:
+    """Measure below every distribution that fits the list: the lower half of "rounded lists".
 
     The rest shrinks by more than the cap, so that no rounding later on can undo it.
     """
     factor = (1 + error) / (1 - slack)
-    rest = max(law.rest * (1 - error) - slack, 0 * slack) * (1 - error)
-    return TopList(law.tokens, law.masses / factor, rest / factor)
+    rest = max(probs.rest * (1 - error) - slack, 0 * slack) * (1 - error)
+    return TopList(probs.tokens, probs.masses / factor, rest / factor)
 
 
-def _above(law: TopList, slack: Number, error: Number, n: int | None) -> TopList:
-    """Measure above every law that fits the list: the upper half of "rounded lists".
+def _above(probs: TopList, slack: Number, error: Number, n: int | None) -> TopList:
+    """Measure above every distribution that fits the list: the upper half of "rounded lists".
 
     The rest grows by more than the cap, so that no rounding later on can undo it.
     """
-    masses = law.masses * ((1 + error) / (1 - slack))
-    rest = max(law.rest * (1 - slack) + slack * (1 + error), 0 * slack) * (1 + error)
+    masses = probs.masses * ((1 + error) / (1 - slack))
+    rest = max(probs.rest * (1 - slack) + slack * (1 + error), 0 * slack) * (1 + error)
     capacity = capacity_of(masses, n)
     most = rest if capacity is None else min(rest, capacity)
-    return TopList(law.tokens, masses, most * (1 + error))
+    return TopList(probs.tokens, masses, most * (1 + error))
+
+
+def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
+    """Check and sort the two lists; both of fractions, or both of floats.
+
+    The rest is what the numbers lack to one, rounded once however little it is.  Floats may sum to
+    slightly more than one; it is negative then.
+    """
+    lists = [_as_list(given, name, n) for given, name in zip((draft, target), NAMES, strict=True)]
+    if all(is_exact(listed.masses) for listed in lists):
+        return lists
+    return [
+        TopList(listed.tokens, listed.masses.astype(np.float64), float(listed.rest))
+        for listed in lists
+    ]
+
+
+def check_log_probabilities(draft: Any, target: Any) -> None:
+    """Refuse lists that are no mappings to numbers of at most zero."""
+    for given, name in zip((draft, target), NAMES, strict=True):
+        if not isinstance(given, Mapping):
+            raise InvalidDistributionError(_not_a_list(given, name))
+        for token, value in given.items():
+            if not _is_between(value, -math.inf, 0):
+                raise InvalidDistributionError(
+                    f"the {name} list has the log-probability {shown(value)} for token "
+                    f"{shown(token)}; natural logarithms of probabilities are at most 0"
+                )
+
+
+def check_fit(lists: list[TopList], factor: Number, n: int | None) -> None:
+    """Refuse a list that no distribution fits, although each mass may change by the factor."""
+    for listed, name in zip(lists, NAMES, strict=True):
+        total = as_number(listed.masses.sum())
+        if total > factor:
+            least = 1.06 * float(1 - 1 / total)  # printed with two digits it is still enough
+            raise InvalidDistributionError(
+                f"the {name} list sums to {float(total):.9g}, above one by more than the slack "
+                f"allows; if its numbers are rounded, give slack={least:.2g} or more"
+            )
+        capacity = capacity_of(listed.masses * factor, n)
+        if capacity is not None and total * factor + capacity < 1:
+            others = "the others" if n is None else f"the other {n - listed.masses.size:,} tokens"
+            raise InvalidDistributionError(
+                f"the {name} list sums to {float(total):.9g}, and {others} cannot make up for what "
+                f"is missing: none is above the smallest listed probability, "
+                f"{float(listed.cap):.3g}; leave out listed tokens that are not among the most "
+                "likely"
+            )
+
+
+def capacity_of(masses: Probs, n: int | None) -> Number | None:
+    """Most that the unlisted tokens can have in all; None if there is no limit."""
+    cap = as_number(masses.min())
+    if not cap:
+        return cap
+    return None if n is None else cap * (n - masses.size)
+
+
+def as_size(vocabulary: Any) -> int | None:
+    """Check the size of a vocabulary, at least 1; None if it is not known."""
+    return None if vocabulary is None else as_integer(vocabulary, "vocabulary", 1, LARGEST_SIZE)
+
+
+def as_slack(slack: Any) -> Fraction:
+    """Check a relative error in [0, 1/2], and turn it into a fraction."""
+    return Fraction(as_parameter(slack, "slack", exact=True, least=0, most=0.5))
+
+
+def _as_list(given: Any, name: str, n: int | None) -> TopList:
+    """Tokens in ascending order with their probabilities, floats or fractions, and the rest."""
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidDistributionError(_not_a_list(given, name))
+    for token, value in given.items():
+        index = whole(token)
+        if index is None or not 0 <= index < LARGEST_SIZE:
+            raise InvalidDistributionError(
+                f"the {name} list has the token {shown(token)}; tokens are whole numbers from 0 on"
+            )
+        if n is not None and token >= n:
+            raise InvalidDistributionError(
+                f"the {name} list has token {token}, outside a vocabulary of {n:,} tokens"
+            )
+        if not _is_between(value, 0, 1):
+            raise InvalidDistributionError(
+                f"the {name} list has the probability {shown(value)} for token {token}; it must be "
+                "a number in [0, 1] (for log-probabilities use alpha_interval_from_logprobs)"
+            )
+    tokens = sorted(given)
+    values = [given[token] for token in tokens]
+    rest: Number
+    if all(isinstance(value, numbers.Rational) for value in values):
+        masses = np.array([as_fraction(value) for value in values], dtype=object)
+        rest = 1 - sum(masses, Fraction(0))
+    else:
+        masses = np.array(values, dtype=np.float64)
+        rest = math.fsum([1.0, *(-masses)])  # 1 − sum would leave only its error of a full list
+    return TopList(np.array([operator.index(token) for token in tokens]), masses, rest)
+
+
+def _not_a_list(given: Any, name: str) -> str:
+    return (
+        f"the {name} list is {shown(given)}; give a non-empty mapping from tokens to their "
+        "probabilities"
+    )
+
+
+def _is_between(value: Any, low: float, high: float) -> bool:
+    return is_real(value) and bool(low <= value <= high)

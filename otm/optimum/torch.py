@@ -1,7 +1,7 @@
 """α_k of torch tensors, on their device and with gradients: the closed form once more.
 
-The derivative of a minimum is that of a cut that attains it.  With the minimum cut H of the laws
-p = a/Σa and q = b/Σb, α_k = q(H) + 1 − p(H)^k has the gradient
+The derivative of a minimum is that of a cut that attains it.  With the minimum cut H of the
+distributions p = a/Σa and q = b/Σb, α_k = q(H) + 1 − p(H)^k has the gradient
 
     ∂α/∂q = 1_H          ∂α/∂p = −k p(H)^(k−1) 1_H
 
@@ -12,14 +12,14 @@ and, through the division by the sum,
 
 which is how it is computed: nothing is subtracted.  Where several cuts attain the minimum, α_k has
 a kink, and this is one of the gradients of its smooth pieces.  At a probability of zero it is the
-derivative to the right.  Gradients have the type of the laws they belong to.  There are no second
-derivatives, and the transforms of `torch.func` are not supported (batches need no `vmap`).
+derivative to the right.  Gradients have the type of the distributions they belong to.  There are no
+second derivatives, and the transforms of `torch.func` are not supported (batches need no `vmap`).
 `torch.autograd.gradcheck` must step by less than the tolerance of the sums, with eps = 1e-7 for
 example.
 
-Tensors as large as the laws are held in float64, about a dozen of them.  Values equal those of
-NumPy up to rounding, about 1e-15 relative: the power is taken in one step by expm1 and log1p, so
-that k may stay on the device.
+Tensors as large as the distributions are held in float64, about a dozen of them.  Values equal
+those of NumPy up to rounding, about 1e-15 relative: the power is taken in one step by expm1 and
+log1p, so that k may stay on the device.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from functools import cache
 from typing import Any
 
 from otm._core.arithmetic import SUM_BLOCK
-from otm._core.checks import as_draft_counts
+from otm._core.checks import as_draft_counts, broadcast_counts
 from otm._core.distribution import (
     DEFAULT_SUM_TOLERANCE,
     ROUNDING,
     SUM_TOLERANCE,
-    as_law_rows,
-    check_sizes,
+    as_probs_rows,
+    broadcast_shape,
 )
 from otm._core.optional import require
 from otm.errors import (
@@ -42,7 +42,7 @@ from otm.errors import (
     InvalidDraftCountError,
     InvalidInputError,
 )
-from otm.optimum.rows import law_axes
+from otm.optimum.rows import probs_axes
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -51,18 +51,19 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
     """`otm.optimum.rows.optimal_values` of tensors of floats on one device, differentiable.
 
     Without `validate` nothing waits for the device, if k is an int or on it; then rows that are no
-    laws give meaningless numbers or NaN.
+    distributions give meaningless numbers or NaN.
     """
     torch = require("torch")
     _check_tensors(torch, draft, target)
     counts = _counts(torch, k, draft.device, validate)
-    laws, shape = _shapes(torch, draft, target, counts)
-    if validate and not _are_laws(torch, draft, target):
-        as_law_rows(draft, target)  # says which row, unless the sum was at the very tolerance
+    leading = broadcast_shape(draft, target)
+    shape = broadcast_counts(leading, counts)
+    if validate and not _are_probs(torch, draft, target):
+        as_probs_rows(draft, target)  # says which row, unless the sum was at the very tolerance
 
-    axes, rows, columns = law_axes(laws, shape)
+    axes, rows, columns = probs_axes(leading, shape)
     n = draft.shape[-1]
-    a, b = (law.double().expand(*laws, n).reshape(rows, n) for law in (draft, target))
+    a, b = (probs.double().expand(*leading, n).reshape(rows, n) for probs in (draft, target))
     by_row = counts.expand(shape).permute(axes).reshape(rows, columns)
     apart = [shape[axis] for axis in axes]
     values, sizes = _minimum_cuts().apply(a, b, by_row)
@@ -116,7 +117,8 @@ def _minimum_cuts() -> Any:
                     for chosen in (inside, ~inside)
                 )
                 factor = _slope(torch, p_in, p_out, k[:, column, None]) * grad[:, column, None]
-                # draft mass on a token that neither law gives would be lost: as if in the cut
+                # draft mass on a token that neither distribution gives would be lost: as if in the
+                # cut
                 lost = inside | ((p == 0) & (q == 0))
                 of_a += factor * torch.where(lost, -p_out, p_in)
                 of_b += grad[:, column, None] * torch.where(inside, q_out, -q_in)
@@ -134,11 +136,11 @@ def _slope(torch: Any, inside: Any, outside: Any, k: Any) -> Any:
     return k * power
 
 
-def _normalise(torch: Any, law: Any) -> tuple[Any, Any]:
-    """Laws [R, n] divided by their sums [R, 1], unless these are one up to rounding."""
-    total = law.sum(-1, keepdim=True)
+def _normalise(torch: Any, probs: Any) -> tuple[Any, Any]:
+    """Distributions [R, n] divided by their sums [R, 1], unless these are one up to rounding."""
+    total = probs.sum(-1, keepdim=True)
     settled = (total - 1).abs() <= ROUNDING
-    return law / torch.where(settled, 1, total), total
+    return probs / torch.where(settled, 1, total), total
 
 
 def _running_sums(torch: Any, terms: Any) -> Any:
@@ -152,38 +154,38 @@ def _running_sums(torch: Any, terms: Any) -> Any:
 
 
 def _check_tensors(torch: Any, draft: Any, target: Any) -> None:
-    """Refuse what is not a pair of tensors of laws, without looking at the numbers."""
-    for law, name in ((draft, "draft"), (target, "target")):
-        if not isinstance(law, torch.Tensor):
+    """Refuse what is not a pair of tensors of distributions, without looking at the numbers."""
+    for probs, name in ((draft, "draft"), (target, "target")):
+        if not isinstance(probs, torch.Tensor):
             raise InvalidDistributionError(
-                f"the {name} law is a {type(law).__name__}; give two tensors, or two arrays to "
-                "otm.alpha"
+                f"the {name} distribution has type {type(probs).__name__}; give two tensors, or "
+                "two arrays to otm.alpha"
             )
-        if law.dtype not in {getattr(torch, kind) for kind in FLOATS} or law.is_sparse:
+        if probs.dtype not in {getattr(torch, kind) for kind in FLOATS} or probs.is_sparse:
             raise InvalidDistributionError(
-                f"the {name} law is a {law.layout} tensor of {law.dtype}; allowed are dense ones "
-                f"of {', '.join(FLOATS)}"
+                f"the {name} distribution is a {probs.layout} tensor of {probs.dtype}; allowed "
+                f"are dense ones of {', '.join(FLOATS)}"
             )
-        if law.ndim == 0 or law.shape[-1] == 0:
+        if probs.ndim == 0 or probs.shape[-1] == 0:
             raise InvalidDistributionError(
-                f"the {name} laws have shape {tuple(law.shape)}; the last axis must hold one "
-                "probability a token"
+                f"the {name} distributions have shape {tuple(probs.shape)}; the last axis must "
+                "hold one probability a token"
             )
     if draft.device != target.device:
         raise InvalidDistributionError(
-            f"the draft law is on {draft.device} and the target law on {target.device}; move one"
+            f"the draft distribution is on {draft.device} and the target distribution on "
+            f"{target.device}; move one"
         )
-    check_sizes(draft, target)
 
 
-def _are_laws(torch: Any, draft: Any, target: Any) -> bool:
-    """Whether every row is a law: one answer, for which the host waits."""
+def _are_probs(torch: Any, draft: Any, target: Any) -> bool:
+    """Whether every row is a distribution: one answer, for which the host waits."""
     valid = torch.ones((), dtype=torch.bool, device=draft.device)
-    for law in (draft, target):
-        kind = str(law.dtype).removeprefix("torch.")
-        total = law.detach().sum(-1, dtype=torch.float64)
+    for probs in (draft, target):
+        kind = str(probs.dtype).removeprefix("torch.")
+        total = probs.detach().sum(-1, dtype=torch.float64)
         near_one = (total - 1).abs() <= SUM_TOLERANCE.get(kind, DEFAULT_SUM_TOLERANCE)
-        valid = valid & near_one.all() & (law.detach() >= 0).all()  # NaN and ∞ are not near one
+        valid = valid & near_one.all() & (probs.detach() >= 0).all()  # NaN and ∞ are not near one
     return bool(valid)
 
 
@@ -201,20 +203,3 @@ def _counts(torch: Any, k: Any, device: Any, validate: bool) -> Any:
     if validate:
         as_draft_counts(k.detach().cpu().numpy())
     return k.to(device, torch.int64)
-
-
-def _shapes(torch: Any, draft: Any, target: Any, k: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Leading shape of the laws, and of the result."""
-    try:
-        laws = tuple(torch.broadcast_shapes(draft.shape[:-1], target.shape[:-1]))
-    except RuntimeError:
-        raise InvalidDistributionError(
-            f"draft laws of shape {tuple(draft.shape)} and target laws of shape "
-            f"{tuple(target.shape)}; all axes but the last must broadcast"
-        ) from None
-    try:
-        return laws, tuple(torch.broadcast_shapes(laws, k.shape))
-    except RuntimeError:
-        raise InvalidDraftCountError(
-            f"k of shape {tuple(k.shape)} for laws of leading shape {laws}; they must broadcast"
-        ) from None

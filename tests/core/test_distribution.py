@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from otm._core.arithmetic import Law, is_exact
 from otm._core.distribution import (
-    as_law_pair,
-    as_law_rows,
+    as_probs_pair,
+    as_probs_rows,
     residual_weights,
     to_exact,
     total_variation,
@@ -26,25 +26,25 @@ F = Fraction
 HALVES = [0.5, 0.5]
 
 
-def as_law(values: Any) -> Law:
-    return as_law_pair(values, values)[0]
+def as_probs(values: Any) -> Law:
+    return as_probs_pair(values, values)[0]
 
 
 def test_whole_numbers_beside_fractions_are_exact() -> None:
     # bug: a one-hot law written as [1, 0] turned exact mode off
     half = [Fraction(1, 2), Fraction(1, 2)]
-    draft, target = as_law_pair(half, [1, 0])
+    draft, target = as_probs_pair(half, [1, 0])
     assert draft.tolist() == half
     assert target.tolist() == [Fraction(1), Fraction(0)]
-    assert as_law_pair([1, 0], [0.5, 0.5])[0].dtype == np.float64
+    assert as_probs_pair([1, 0], [0.5, 0.5])[0].dtype == np.float64
     with pytest.raises(InvalidDistributionError, match="sums to 2"):
-        as_law_pair(half, [1, 1])
+        as_probs_pair(half, [1, 1])
 
 
 @pytest.mark.parametrize(
     ("law", "message"),
     [
-        ([0.5, 0.6], "draft law sums to 1.1;"),
+        ([0.5, 0.6], "draft distribution sums to 1.1;"),
         ([0.5, 0.5 - 1e-5], "sums to 0.99999; .* float64 must sum to one within 1e-06"),
         (np.array([0.5, 0.499], dtype=np.float32), "float32 must sum to one within 0.0001"),
         ([F(1, 2), F(1, 3)], "sums to 0.833333333"),
@@ -70,24 +70,24 @@ def test_whole_numbers_beside_fractions_are_exact() -> None:
 def test_what_is_not_a_law_is_refused(law: Any, message: str) -> None:
     # Inputs: sums, NaN, infinities, negative entries, all-zero rows, wrong shapes and types
     with pytest.raises(InvalidDistributionError, match=message):
-        as_law(law)
+        as_probs(law)
 
 
 @pytest.mark.parametrize("law", [[np.inf, -np.inf], [1.7e308, 1.7e308]])
 def test_entries_that_overflow_are_refused_without_a_warning(law: list[float]) -> None:
     with pytest.raises(InvalidDistributionError):
-        as_law(law)
+        as_probs(law)
 
 
 def test_the_message_names_the_law_that_is_wrong() -> None:
-    with pytest.raises(InvalidDistributionError, match="the target law sums to 0"):
-        as_law_pair(HALVES, [0.5, 0.4])
+    with pytest.raises(InvalidDistributionError, match="the target distribution sums to 0"):
+        as_probs_pair(HALVES, [0.5, 0.4])
 
 
 def test_laws_of_different_lengths_are_refused() -> None:
     # Inputs: different lengths
-    with pytest.raises(InvalidDistributionError, match="2 tokens and the target law 3"):
-        as_law_pair(HALVES, [0.5, 0.25, 0.25])
+    with pytest.raises(InvalidDistributionError, match="2 tokens and the target distribution 3"):
+        as_probs_pair(HALVES, [0.5, 0.25, 0.25])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_laws_of_different_lengths_are_refused() -> None:
 def test_a_sum_within_the_tolerance_of_the_type_is_normalised(dtype: Any, error: float) -> None:
     # Inputs: a sum that is off by no more than rounding in the type that was given
     for off in (-error, error):
-        law = as_law(np.array([0.5, 0.5 + off], dtype=dtype))
+        law = as_probs(np.array([0.5, 0.5 + off], dtype=dtype))
         assert law.dtype == np.float64
         assert abs(law.sum() - 1) <= 2e-16
         assert law[0] == 0.5 / (1 + float(dtype(0.5 + off)) - 0.5)
@@ -104,39 +104,39 @@ def test_a_sum_within_the_tolerance_of_the_type_is_normalised(dtype: Any, error:
 
 @given(pairs())
 def test_float_laws_stay_what_they_are(pair: tuple[Law, Law]) -> None:
-    for law, given_law in zip(as_law_pair(*pair), pair, strict=True):
+    for law, given_law in zip(as_probs_pair(*pair), pair, strict=True):
         assert abs(law - given_law).max() <= 1e-15
         assert ((law > 0) == (given_law > 0)).all()
 
 
 @given(pairs(exact=True))
 def test_fractions_stay_fractions(pair: tuple[Law, Law]) -> None:
-    for law, given_law in zip(as_law_pair(*pair), pair, strict=True):
+    for law, given_law in zip(as_probs_pair(*pair), pair, strict=True):
         assert is_exact(law)
         assert law.tolist() == given_law.tolist()
 
 
 def test_fractions_are_divided_by_their_sum() -> None:
     off = F(1, 10**7)
-    assert as_law([F(1, 2), F(1, 2) + off]).tolist() == [
+    assert as_probs([F(1, 2), F(1, 2) + off]).tolist() == [
         F(1, 2) / (1 + off),
         (F(1, 2) + off) / (1 + off),
     ]
 
 
 def test_whole_numbers_may_stand_among_fractions() -> None:
-    law = as_law([F(1), 0])
+    law = as_probs([F(1), 0])
     assert all(isinstance(value, Fraction) for value in law)
 
 
 def test_a_law_of_floats_makes_both_laws_floats() -> None:
-    draft, target = as_law_pair([F(1, 4), F(3, 4)], HALVES)
+    draft, target = as_probs_pair([F(1, 4), F(3, 4)], HALVES)
     assert draft.dtype == target.dtype == np.float64
 
 
 def test_laws_are_copies_and_read_only() -> None:
     given_law = np.array(HALVES)
-    law = as_law(given_law)
+    law = as_probs(given_law)
     given_law[0] = 0
     assert law.tolist() == HALVES
     with pytest.raises(ValueError, match="read-only"):
@@ -146,9 +146,9 @@ def test_laws_are_copies_and_read_only() -> None:
 def test_strided_arrays_are_as_contiguous_ones() -> None:
     # Inputs: strided or expanded
     wide = np.array([0.5, 9, 0.25, 9, 0.25, 9])
-    assert as_law(wide[::2]).tolist() == [0.5, 0.25, 0.25]
-    assert as_law(wide[::2][::-1]).tolist() == [0.25, 0.25, 0.5]
-    assert as_law(np.broadcast_to(0.25, 4)).tolist() == [0.25] * 4
+    assert as_probs(wide[::2]).tolist() == [0.5, 0.25, 0.25]
+    assert as_probs(wide[::2][::-1]).tolist() == [0.25, 0.25, 0.5]
+    assert as_probs(np.broadcast_to(0.25, 4)).tolist() == [0.25] * 4
 
 
 # Rows of laws
@@ -156,9 +156,9 @@ def test_strided_arrays_are_as_contiguous_ones() -> None:
 
 @given(st.lists(distributions(3, 3), min_size=1, max_size=4), distributions(3, 3))
 def test_rows_are_normalised_as_single_laws_bit_for_bit(drawn: list[Law], other: Law) -> None:
-    draft, target = as_law_rows(drawn, other)
+    draft, target = as_probs_rows(drawn, other)
     for row, law in enumerate(drawn):
-        single = as_law_pair(law, other)
+        single = as_probs_pair(law, other)
         assert draft[row].tolist() == single[0].tolist()
         assert target.tolist() == single[1].tolist()
 
@@ -168,17 +168,17 @@ def test_rows_are_normalised_as_single_laws_bit_for_bit(drawn: list[Law], other:
 def test_long_rows_are_added_as_single_laws(change: Any, dtype: Any) -> None:
     """Catches sums down the columns of an array in Fortran's order, which round differently."""
     rows = change(np.random.default_rng(0).dirichlet(np.ones(1_000), 5).astype(dtype))
-    for found, row in zip(as_law_rows(rows, rows)[0], rows, strict=True):
-        assert found.tolist() == as_law(row.copy()).tolist()
+    for found, row in zip(as_probs_rows(rows, rows)[0], rows, strict=True):
+        assert found.tolist() == as_probs(row.copy()).tolist()
 
 
 @given(st.lists(distributions(2, 2, exact=True), min_size=1, max_size=3))
 def test_rows_of_fractions_stay_fractions(drawn: list[Law]) -> None:
-    draft, target = as_law_rows([drawn, drawn], [[1, 0]])  # whole numbers beside fractions
+    draft, target = as_probs_rows([drawn, drawn], [[1, 0]])  # whole numbers beside fractions
     assert draft.tolist() == [[law.tolist() for law in drawn]] * 2
     assert target.tolist() == [[F(1), F(0)]]
     assert is_exact(target)
-    assert as_law_rows(drawn, [0.5, 0.5])[0].dtype == np.float64
+    assert as_probs_rows(drawn, [0.5, 0.5])[0].dtype == np.float64
 
 
 @pytest.mark.parametrize(
@@ -186,13 +186,13 @@ def test_rows_of_fractions_stay_fractions(drawn: list[Law]) -> None:
 )
 @pytest.mark.parametrize("dtype", [float, object])
 def test_no_rows_are_no_error(draft: Any, target: Any, dtype: Any) -> None:
-    found = as_law_rows(*(np.full(shape, F(1, 2)).astype(dtype) for shape in (draft, target)))
+    found = as_probs_rows(*(np.full(shape, F(1, 2)).astype(dtype) for shape in (draft, target)))
     assert [law.shape for law in found] == [draft, target]
 
 
 def test_rows_are_copies_and_read_only() -> None:
     given_rows = np.array([HALVES, HALVES])
-    rows, _ = as_law_rows(given_rows, HALVES)
+    rows, _ = as_probs_rows(given_rows, HALVES)
     given_rows[:] = 0
     assert rows.tolist() == [HALVES, HALVES]
     with pytest.raises(ValueError, match="read-only"):
@@ -202,54 +202,66 @@ def test_rows_are_copies_and_read_only() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([HALVES, [0.5, 0.7]], "the draft law of row 1 sums to 1.2;"),
-        ([[HALVES], [HALVES], [HALVES], [[0.5, 0.75]]], r"law of row \(3, 0\) sums to 1.25"),
-        ([[0.5, 0.7], [np.nan, 1]], "law of row 0 sums to 1.2"),  # the first that is wrong
-        ([HALVES, [0.5, np.nan]], "law of row 1 has nan at index 1; every probability"),
-        ([HALVES, [np.inf, -np.inf]], "law of row 1 has inf at index 0"),
-        ([HALVES, [1.5, -0.5]], "law of row 1 has -0.5 at index 1"),
-        ([HALVES, [0.0, 0.0]], "law of row 1 is zero everywhere"),
-        ([HALVES, [1.7e308, 1.7e308]], "law of row 1 sums to inf"),
-        ([[F(1), F(0)], [F(1, 2), F(1, 3)]], "law of row 1 sums to 0.833333333"),
-        ([[F(1), F(0)], [F(3, 2), F(-1, 2)]], "law of row 1 has -0.5 at index 1"),
-        ([[F(1), F(0)], [F(1), "x"]], "law of row 1 has 'x' of type str at index 1"),
-        ([[F(1), F(0)], [0, 10**400]], "law of row 1 has a number beyond 1e[+]200 at index 1"),
-        ([0.5, 0.25], "the draft law sums to 0.75;"),
+        ([HALVES, [0.5, 0.7]], "the draft distribution of row 1 sums to 1.2;"),
+        (
+            [[HALVES], [HALVES], [HALVES], [[0.5, 0.75]]],
+            r"distribution of row \(3, 0\) sums to 1.25",
+        ),
+        ([[0.5, 0.7], [np.nan, 1]], "distribution of row 0 sums to 1.2"),  # the first that is wrong
+        ([HALVES, [0.5, np.nan]], "distribution of row 1 has nan at index 1; every probability"),
+        ([HALVES, [np.inf, -np.inf]], "distribution of row 1 has inf at index 0"),
+        ([HALVES, [1.5, -0.5]], "distribution of row 1 has -0.5 at index 1"),
+        ([HALVES, [0.0, 0.0]], "distribution of row 1 is zero everywhere"),
+        ([HALVES, [1.7e308, 1.7e308]], "distribution of row 1 sums to inf"),
+        ([[F(1), F(0)], [F(1, 2), F(1, 3)]], "distribution of row 1 sums to 0.833333333"),
+        ([[F(1), F(0)], [F(3, 2), F(-1, 2)]], "distribution of row 1 has -0.5 at index 1"),
+        ([[F(1), F(0)], [F(1), "x"]], "distribution of row 1 has 'x' of type str at index 1"),
+        (
+            [[F(1), F(0)], [0, 10**400]],
+            "distribution of row 1 has a number beyond 1e[+]200 at index 1",
+        ),
+        ([0.5, 0.25], "the draft distribution sums to 0.75;"),
         (np.array([HALVES, [0.5, 0.499]], dtype=np.float32), "of row 1 sums .* within 0.0001"),
-        ([[], []], r"the draft laws have shape \(2, 0\)"),
-        (0.5, r"the draft laws have shape \(\)"),
+        ([[], []], r"the draft distributions have shape \(2, 0\)"),
+        (0.5, r"the draft distributions have shape \(\)"),
         ([HALVES, [1.0]], "not array-like"),
     ],
 )
 def test_rows_that_are_no_laws_are_named(rows: Any, message: str) -> None:
     target = HALVES
     with pytest.raises(InvalidDistributionError, match=message):
-        as_law_rows(rows, target)
+        as_probs_rows(rows, target)
     with pytest.raises(InvalidDistributionError, match=message.replace("draft", "target")):
-        as_law_rows(target, rows)
+        as_probs_rows(target, rows)
 
 
 @pytest.mark.parametrize(
     ("draft", "target", "message"),
     [
         ((2, 3), (3, 3), "must broadcast"),
-        ((2, 3), (2, 4), "3 tokens and the target law 4"),
-        ((3,), (2, 1), "3 tokens and the target law 1"),  # the last axis does not broadcast
+        ((2, 3), (2, 4), "3 tokens and the target distribution 4"),
+        (
+            (3,),
+            (2, 1),
+            "3 tokens and the target distribution 1",
+        ),  # the last axis does not broadcast
     ],
 )
 def test_rows_that_do_not_fit_are_refused(draft: Any, target: Any, message: str) -> None:
     with pytest.raises(InvalidDistributionError, match=message):
-        as_law_rows(*(np.full(shape, 1 / shape[-1]) for shape in (draft, target)))
+        as_probs_rows(*(np.full(shape, 1 / shape[-1]) for shape in (draft, target)))
 
 
 def test_rows_of_tensors_are_taken_as_their_values() -> None:
     torch = pytest.importorskip("torch")
     rows = torch.softmax(torch.arange(12.0).reshape(3, 4), dim=1)
     for kind in (torch.bfloat16, torch.float32):
-        expected = as_law(rows[2].to(kind)).tolist()
-        assert as_law_rows(rows.to(kind), rows[0])[0][2].tolist() == expected
-    with pytest.raises(InvalidDistributionError, match=r"law of row 1 sums to 2; .* bfloat16"):
-        as_law_rows(torch.tensor([[1.0], [2.0]], dtype=torch.bfloat16), [1.0])
+        expected = as_probs(rows[2].to(kind)).tolist()
+        assert as_probs_rows(rows.to(kind), rows[0])[0][2].tolist() == expected
+    with pytest.raises(
+        InvalidDistributionError, match=r"distribution of row 1 sums to 2; .* bfloat16"
+    ):
+        as_probs_rows(torch.tensor([[1.0], [2.0]], dtype=torch.bfloat16), [1.0])
 
 
 @given(distributions())
@@ -290,7 +302,7 @@ def test_softmax_rows_of_every_type_are_laws(dtype: str) -> None:
     # Floats: sums of bf16 and f16 rows are off by up to 10^-3; upcast first, then normalise
     logits = torch.linspace(-6, 6, 32_000, dtype=torch.float64)
     row = torch.softmax(logits, dim=0).to(getattr(torch, dtype))
-    law = as_law(row)
+    law = as_probs(row)
     assert law.dtype == np.float64
     assert abs(law.sum() - 1) < 1e-13
     expected = row.double()
@@ -302,7 +314,7 @@ def test_a_half_precision_row_keeps_its_zeros() -> None:
     logits = torch.linspace(-18, 0, 32_000, dtype=torch.float64)
     row = torch.softmax(logits, dim=0).half()
     assert 0.1 < (row == 0).double().mean() < 0.9
-    assert ((as_law(row) == 0) == (row == 0).numpy()).all()
+    assert ((as_probs(row) == 0) == (row == 0).numpy()).all()
 
 
 @pytest.mark.parametrize(
@@ -312,47 +324,47 @@ def test_rows_of_extreme_logits_are_laws(logits: list[float]) -> None:
     # Floats: temperature 1e-8, logits of ±1e38
     row = torch.softmax(torch.tensor(logits) / 1e-8, dim=0)
     if torch.isfinite(row).all():
-        assert np.isfinite(as_law(row)).all()
+        assert np.isfinite(as_probs(row)).all()
     else:  # the division overflowed: both ends infinite, so that softmax has no answer
         with pytest.raises(InvalidDistributionError, match="nan at index"):
-            as_law(row)
-    assert as_law(torch.softmax(torch.tensor(logits), dim=0)).sum() == pytest.approx(1)
+            as_probs(row)
+    assert as_probs(torch.softmax(torch.tensor(logits), dim=0)).sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("logits", [[-np.inf, -np.inf], [np.nan, 0.0]])
 def test_a_row_without_a_softmax_is_refused(logits: list[float]) -> None:
     # Floats: a row all −inf, or with NaN
     with pytest.raises(InvalidDistributionError, match="nan at index 0"):
-        as_law(torch.softmax(torch.tensor(logits), dim=0))
+        as_probs(torch.softmax(torch.tensor(logits), dim=0))
 
 
 def test_tensors_with_a_graph_or_a_stride_are_taken_as_their_values() -> None:
     # Inputs: strided or expanded tensors; and tensors that carry gradients
     table = torch.softmax(torch.arange(12.0).reshape(3, 4), dim=1)
     row = table[1].tolist()
-    assert as_law(table.clone().requires_grad_()[1]) == pytest.approx(row)
-    assert as_law(torch.nn.Parameter(table)[1]) == pytest.approx(row)
-    assert as_law(table.T.contiguous().T[1]) == pytest.approx(row)
-    assert as_law(torch.stack([table, table], dim=2)[1, :, 0]) == pytest.approx(row)
-    assert as_law(torch.tensor(0.25).expand(4)).tolist() == [0.25] * 4
+    assert as_probs(table.clone().requires_grad_()[1]) == pytest.approx(row)
+    assert as_probs(torch.nn.Parameter(table)[1]) == pytest.approx(row)
+    assert as_probs(table.T.contiguous().T[1]) == pytest.approx(row)
+    assert as_probs(torch.stack([table, table], dim=2)[1, :, 0]) == pytest.approx(row)
+    assert as_probs(torch.tensor(0.25).expand(4)).tolist() == [0.25] * 4
 
 
 def test_a_law_does_not_share_memory_with_its_tensor() -> None:
     row = torch.tensor(HALVES, dtype=torch.float64)
-    law = as_law(row)
+    law = as_probs(row)
     row[0] = 0
     assert law.tolist() == HALVES
 
 
 def test_a_tensor_and_an_array_make_a_pair() -> None:
-    draft, target = as_law_pair(torch.tensor(HALVES), np.array([0.25, 0.75]))
+    draft, target = as_probs_pair(torch.tensor(HALVES), np.array([0.25, 0.75]))
     assert draft.tolist() == HALVES
     assert target.tolist() == [0.25, 0.75]
 
 
 def test_a_tensor_of_rows_is_refused() -> None:
     with pytest.raises(InvalidDistributionError, match=r"shape \(1, 2\)"):
-        as_law(torch.tensor([HALVES]))
+        as_probs(torch.tensor([HALVES]))
 
 
 @pytest.mark.parametrize(
@@ -367,4 +379,4 @@ def test_a_tensor_of_rows_is_refused() -> None:
 )
 def test_tensors_that_are_no_laws_are_refused(tensor: Any, message: str) -> None:
     with pytest.raises(InvalidDistributionError, match=message):
-        as_law(tensor)
+        as_probs(tensor)

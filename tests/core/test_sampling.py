@@ -24,8 +24,8 @@ def test_the_law_of_locate_is_the_weights(weights: Law) -> None:
     located = exact_distribution(lambda u: int(cdf.locate(u)[0]), 1)
     assert all(p > 0 for p in located.values())
     assert [located.get(token, 0) for token in range(weights.size)] == weights.tolist()
-    assert cdf.law(weights.size).tolist() == weights.tolist()
-    assert is_exact(cdf.law(weights.size))
+    assert cdf.probs(weights.size).tolist() == weights.tolist()
+    assert is_exact(cdf.probs(weights.size))
 
 
 @given(distributions(exact=True), st.integers(1, 9))
@@ -45,7 +45,7 @@ def test_a_token_of_weight_zero_is_never_drawn(weights: Law, data: st.DataObject
 
 @given(distributions())
 def test_the_law_of_floats_is_the_weights(weights: Law) -> None:
-    law = InverseCdf.from_weights(weights).law(weights.size)
+    law = InverseCdf.from_weights(weights).probs(weights.size)
     assert abs(law - weights).max() <= 1e-15
     assert (law[weights == 0] == 0).all()
 

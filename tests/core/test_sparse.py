@@ -82,7 +82,7 @@ def test_what_is_no_law_is_refused(tokens: Any, probabilities: Any, says: str) -
 
 def test_a_vocabulary_that_is_too_small_is_refused() -> None:
     with pytest.raises(
-        InvalidParameterError, match=r"n = 9; .* at least 10, since the law has token 9"
+        InvalidParameterError, match=r"n = 9; .* at least 10, since the distribution has token 9"
     ):
         SparseProbs([9], [1.0]).dense(9)
 

@@ -197,7 +197,7 @@ def test_disjoint_laws(problem: Problem) -> None:
     plan = KSeq(problem)
     assert plan.rho == 1
     assert plan.acceptance == 0
-    assert plan.residual.law(problem.n).tolist() == problem.target.tolist()
+    assert plan.residual.probs(problem.n).tolist() == problem.target.tolist()
 
 
 def test_one_draft_needs_no_factor() -> None:

@@ -90,7 +90,9 @@ def test_the_joint_law_has_both_marginals(problem: Problem) -> None:
     # before they are normalised, the laws given the drafts sum to one: the drafts have law p^k
     plan = ListCoupling(problem)
     sets = np.array([drafts for drafts, _ in problem.drafts.tuples()])
-    laws = plan._on_vocabulary(plan._clocks.laws_given(np.sort(plan._place[sets], axis=1)))
+    laws = plan._on_vocabulary(
+        plan._clocks.probs_given(np.sort(plan.problem.by_ratio.place[sets], axis=1))
+    )
     assert laws.sum(axis=1).tolist() == [1] * len(sets)
     assert exact_output_distribution(plan).tolist() == problem.target.tolist()
     assert plan.acceptance == exact_acceptance(plan)  # two different integrals
@@ -162,7 +164,7 @@ def test_rare_drafts_and_many_drafts(k: int) -> None:
         plan = ListCoupling(Problem(draft, target, k))
         assert abs(plan.output_distribution() - plan.problem.target).max() <= 1e-13
         for token in range(5):
-            laws = plan._clocks.laws_given(plan._place[[[token] * k]])
+            laws = plan._clocks.probs_given(plan.problem.by_ratio.place[[[token] * k]])
             assert laws[:, :-1].sum() == pytest.approx(1, abs=1e-11)
         assert plan.lower_bound <= plan.acceptance + 1e-13
 
@@ -176,7 +178,7 @@ def test_a_large_vocabulary() -> None:
     assert abs(plan.output_distribution() - plan.problem.target).sum() <= 1e-12
     assert plan.lower_bound < plan.acceptance <= minimum_cut(plan.problem).value
     drafts = plan.drafts.draw(rng.random((20, k)))
-    laws = plan._clocks.laws_given(np.sort(plan._place[drafts], axis=1))
+    laws = plan._clocks.probs_given(np.sort(plan.problem.by_ratio.place[drafts], axis=1))
     assert laws[:, :-1].sum(axis=1) == pytest.approx(np.ones(20), abs=1e-12)
     accepted = [law[row].sum() for law, row in zip(plan.conditional(drafts), drafts, strict=True)]
     assert 0.5 < np.mean(accepted) <= 1

@@ -15,8 +15,7 @@ from otm.coupling.maximal import MaximalCoupling
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
-from otm.coupling.residual import acceptance_ratio
-from otm.coupling.sequential import SequentialPlan
+from otm.coupling.residual import SequentialPlan, acceptance_ratio
 from otm.coupling.slots import SlotTable
 from otm.coupling.swaps import Swaps, optimal_win_ratio
 from otm.problem import Problem

@@ -104,7 +104,7 @@ def test_uniforms_of_an_exact_plan_are_numbers_of_any_kind(rule: PlanBuilder, ze
         ("a", "draft tokens must be integers"),
         (5, r"draft token 5; .* in \[0, 5\)"),
         (-1, "draft token -1;"),
-        (2, "draft token 2 has probability 0 under the draft law"),
+        (2, "draft token 2 has probability 0 under the draft distribution"),
     ],
 )
 def test_drafts_that_cannot_be_are_refused(

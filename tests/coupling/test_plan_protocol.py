@@ -266,7 +266,7 @@ def test_disjoint_laws_accept_nothing(rule: PlanBuilder, problem: Problem) -> No
     assert abs(plan.output_distribution() - problem.target).max() <= 1e-14
     if isinstance(plan, ResidualPlan):
         assert plan.acceptance_by_test == 0
-        assert abs(plan.residual.law(problem.n) - problem.target).max() <= 1e-15
+        assert abs(plan.residual.probs(problem.n) - problem.target).max() <= 1e-15
 
 
 # What is drafted must be what the plan was told
@@ -357,8 +357,8 @@ def test_no_array_that_a_plan_holds_or_caches_can_be_changed(
 def test_the_walk_over_arrays_finds_one() -> None:
     """Catches a walk that finds nothing and therefore approves of everything."""
     plan = ListCoupling(instance("Bernoulli"))
-    plan._place.flags.writeable = True
-    assert writable_arrays(plan, "plan", {}) == ["plan._place"]
+    plan.problem.by_ratio.place.flags.writeable = True
+    assert writable_arrays(plan, "plan", {}) == ["plan.problem.by_ratio.place"]
 
 
 @pytest.mark.parametrize("drafts", [[0, 1], (1, 0), [[0, 1], [1, 1]]])

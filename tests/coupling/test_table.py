@@ -75,7 +75,7 @@ def test_the_plan_for_uniform_laws(d: int, r: int, k: int) -> None:
 
     plan = TablePlan.from_rule(problem, rule)
     assert plan.acceptance == 1 - (1 - F(1, r)) ** k
-    assert plan.residual.law(d).tolist() == problem.target.tolist()
+    assert plan.residual.probs(d).tolist() == problem.target.tolist()
     assert exact_output_distribution(plan).tolist() == problem.target.tolist()
 
 

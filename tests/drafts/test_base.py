@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otm import SparseProbs
 from otm._core.arithmetic import Law, Number
 from otm.drafts import (
     IID,
@@ -22,7 +23,12 @@ from otm.drafts import (
     Joint,
     WithoutReplacement,
 )
-from otm.errors import InvalidDraftsError, InvalidUniformsError
+from otm.errors import (
+    InvalidDistributionError,
+    InvalidDraftsError,
+    InvalidParameterError,
+    InvalidUniformsError,
+)
 from otm.testing import exact_distribution
 from otm.testing.strategies import distributions
 
@@ -307,3 +313,19 @@ def test_the_first_of_several_drafts_has_the_law(law: Law, k: int) -> None:
         for tokens, probability in drafts.tuples():
             first[tokens[0]] += probability
         assert first.tolist() == law.tolist()
+
+
+@pytest.mark.parametrize("size", [-1, 2.0, True, (3, -1), "ten"])
+def test_a_size_that_is_none_is_refused(size: Any) -> None:
+    """Catches an error of NumPy's, or a sample of another shape."""
+    with pytest.raises(InvalidParameterError, match=r"size = .*an integer of at least 0"):
+        IID([0.5, 0.5], 2).sample(np.random.default_rng(0), size)
+
+
+@pytest.mark.parametrize("kind", [IID, WithoutReplacement, Greedy])
+def test_probs_by_their_support_are_refused_with_what_to_do(kind: Any) -> None:
+    """Catches a message about arrays, where token ids are what is missing."""
+    probs = SparseProbs([7, 30], [0.5, 0.5])
+    with pytest.raises(InvalidDistributionError, match=r"tokens=probs\.tokens"):
+        kind(probs, 2)
+    assert kind(probs.probabilities, 2, tokens=probs.tokens).tokens.tolist() == [7, 30]

@@ -34,7 +34,7 @@ def test_whole_numbers_beside_fractions_stay_exact() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ([], "no draft law"),
+        ([], "no draft distribution"),
         (3, "not a sequence"),
         ([0.5, 0.5], "shape"),
         ([[0.5, 0.5], [1.0]], "1 and 2 tokens"),

@@ -39,7 +39,7 @@ def test_sums_within_the_tolerance_are_normalised() -> None:
 @pytest.mark.parametrize(
     ("table", "n", "error", "says"),
     [
-        ({(0, 1): 0.5, (1, 0): 0.6}, 2, InvalidDistributionError, "joint draft law"),
+        ({(0, 1): 0.5, (1, 0): 0.6}, 2, InvalidDistributionError, "joint draft distribution"),
         ({(0, 1): 1.5, (1, 0): -0.5}, 2, InvalidDistributionError, "index 1"),
         ({(0, 1): float("nan")}, 2, InvalidDistributionError, "nan"),
         ({}, 2, InvalidDistributionError, "shape"),

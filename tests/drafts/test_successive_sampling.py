@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from otm.drafts import WithoutReplacement
-from otm.drafts import successive_sampling as clocks
+from otm.drafts import without_replacement as clocks
 
 F = Fraction
 

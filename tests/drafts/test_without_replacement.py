@@ -40,7 +40,7 @@ def test_k_is_checked_before_it_is_cut(k: object) -> None:
 
 
 def test_the_law_is_checked() -> None:
-    with pytest.raises(InvalidDistributionError, match="draft law"):
+    with pytest.raises(InvalidDistributionError, match="draft distribution"):
         WithoutReplacement([0.5, 0.6], 2)
 
 

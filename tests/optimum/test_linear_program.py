@@ -22,10 +22,11 @@ from otm.optimum.solvers.cvxpy import solve_cvxpy
 from otm.optimum.solvers.highs import solve_highs
 from otm.optimum.solvers.linear_program import (
     LinearProgramSolution,
+    check_size,
     cut_from_duals,
     packing_form,
+    size_of,
 )
-from otm.optimum.solvers.program_size import check_size, size_of
 from otm.problem import Problem
 from otm.testing.instances import INSTANCES, instance
 from otm.testing.strategies import problems

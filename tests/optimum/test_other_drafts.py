@@ -216,9 +216,9 @@ def test_results_are_exact_only_if_both_laws_are(law: type) -> None:
 
 
 def test_targets_on_another_vocabulary_are_refused() -> None:
-    with pytest.raises(InvalidDistributionError, match=r"3 tokens and the target law 2"):
+    with pytest.raises(InvalidDistributionError, match=r"3 tokens and the target distribution 2"):
         optimal_value(Greedy([0.5, 0.25, 0.25], 2), [0.5, 0.5])
-    with pytest.raises(InvalidDistributionError, match="target law"):
+    with pytest.raises(InvalidDistributionError, match="target distribution"):
         optimal_value(Greedy([0.5, 0.5], 2), [0.5, 0.6])
 
 

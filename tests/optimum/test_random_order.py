@@ -12,8 +12,8 @@ import pytest
 from otm._core.arithmetic import Law, Number
 from otm.drafts import DraftDistribution, Independent, Joint
 from otm.errors import InvalidParameterError
-from otm.optimum import random_order
-from otm.optimum.random_order import BoundedOptimum, bounds_by_random_order
+from otm.optimum import other_drafts
+from otm.optimum.other_drafts import BoundedOptimum, bounds_by_random_order
 
 F = Fraction
 
@@ -87,7 +87,7 @@ def test_the_bounds_hold_however_early_they_stop(iterations: int) -> None:
 
 def test_few_orders_are_enough_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches orders that are overwritten while they have a chance: then bounds do not hold."""
-    monkeypatch.setattr(random_order, "MAX_ORDERS", 3)
+    monkeypatch.setattr(other_drafts, "MAX_ORDERS", 3)
     gaps = []
     for seed in range(60):
         drafts, target = instance(seed)
@@ -99,8 +99,8 @@ def test_few_orders_are_enough_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wrong_lower_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: steps beyond the vertex, so that the mass picked is no longer one that can be."""
-    best_step = random_order._best_step
-    monkeypatch.setattr(random_order, "_best_step", lambda *args: 1.5 * best_step(*args))
+    best_step = other_drafts._best_step
+    monkeypatch.setattr(other_drafts, "_best_step", lambda *args: 1.5 * best_step(*args))
     caught = 0
     for seed in range(60):
         drafts, target = instance(seed)
@@ -121,7 +121,7 @@ def test_another_wrong_lower_bound_is_caught(mutant: str, monkeypatch: pytest.Mo
         scaled = np.maximum(wanted, picked) if mutant == "max" else np.minimum(wanted, 1.5 * picked)
         return float(scaled.sum())
 
-    monkeypatch.setattr(random_order, "_accepted", wrong)
+    monkeypatch.setattr(other_drafts, "_accepted", wrong)
     caught = 0
     for seed in range(60):
         drafts, target = instance(seed)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import otm.optimum.rows
 from otm._core.arithmetic import SUM_BLOCK, Law
 from otm._core.checks import as_draft_counts
-from otm._core.distribution import as_law_rows
+from otm._core.distribution import as_probs_rows
 from otm._core.ratio_order import RatioOrder
 from otm.errors import InvalidDistributionError, InvalidDraftCountError
 from otm.optimum.cut import optimal_value
@@ -181,7 +181,7 @@ def test_rows_normalised_on_the_way_are_those_normalised_before(
     q = random_laws(rng, 3, 30).astype(dtype)
     for first, second in ((p, q), (np.asfortranarray(p), q), (p[0, 0], q), (p, q[0])):
         found = alpha_rows(first, second, 3)
-        assert found.tolist() == optimal_values(*as_law_rows(first, second), 3)[0].tolist()
+        assert found.tolist() == optimal_values(*as_probs_rows(first, second), 3)[0].tolist()
         assert found.dtype == np.float64
 
 
@@ -200,18 +200,18 @@ def test_a_bad_row_is_named_wherever_its_block_begins(
     rows = np.full((4, 2, 2), 0.5)
     rows[3, 1] = [0.5, 0.75]
     with pytest.raises(
-        InvalidDistributionError, match=r"the draft law of row \(3, 1\) sums to 1.25"
+        InvalidDistributionError, match=r"the draft distribution of row \(3, 1\) sums to 1.25"
     ):
         alpha_rows(rows, np.array([0.5, 0.5]), 2)
     with pytest.raises(
-        InvalidDistributionError, match=r"the target law of row \(3, 1\) sums to 1.25"
+        InvalidDistributionError, match=r"the target distribution of row \(3, 1\) sums to 1.25"
     ):
         alpha_rows(np.array([0.5, 0.5]), rows, [1, 2])
     with pytest.raises(InvalidDistributionError, match="must broadcast"):
         alpha_rows(rows, np.ones((3, 1, 2)) / 2, 2)
-    with pytest.raises(InvalidDistributionError, match="2 tokens and the target law 1"):
+    with pytest.raises(InvalidDistributionError, match="2 tokens and the target distribution 1"):
         alpha_rows(rows, np.ones((3, 1, 1)), 2)
-    with pytest.raises(InvalidDraftCountError, match=r"k of shape \(3,\) for laws"):
+    with pytest.raises(InvalidDraftCountError, match=r"k of shape \(3,\) for distributions"):
         alpha_rows(rows[:3], rows[:3], [1, 2, 3])
 
 

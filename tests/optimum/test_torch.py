@@ -273,12 +273,15 @@ def test_second_derivatives_are_refused() -> None:
 @pytest.mark.parametrize(
     ("draft", "message"),
     [
-        ([[0.5, 0.5], [0.75, 0.5]], "the draft law of row 1 sums to 1.25"),
-        ([[0.5, 0.5], [1.5, -0.5]], "the draft law of row 1 has -0.5 at index 1"),
-        ([[0.5, np.nan], [0.5, 0.5]], "the draft law of row 0 has nan at index 1"),
-        ([[[0.5, 0.5]], [[np.inf, 0.0]]], r"the draft law of row \(1, 0\) has inf at index 0"),
-        ([[0.0, 0.0]], "the draft law of row 0 is zero everywhere"),
-        ([0.5, 0.25], "the draft law sums to 0.75"),
+        ([[0.5, 0.5], [0.75, 0.5]], "the draft distribution of row 1 sums to 1.25"),
+        ([[0.5, 0.5], [1.5, -0.5]], "the draft distribution of row 1 has -0.5 at index 1"),
+        ([[0.5, np.nan], [0.5, 0.5]], "the draft distribution of row 0 has nan at index 1"),
+        (
+            [[[0.5, 0.5]], [[np.inf, 0.0]]],
+            r"the draft distribution of row \(1, 0\) has inf at index 0",
+        ),
+        ([[0.0, 0.0]], "the draft distribution of row 0 is zero everywhere"),
+        ([0.5, 0.25], "the draft distribution sums to 0.75"),
     ],
 )
 def test_rows_that_are_no_laws_are_named(draft: Any, message: str) -> None:
@@ -294,13 +297,13 @@ def test_rows_that_are_no_laws_are_named(draft: Any, message: str) -> None:
     ("draft", "target", "message"),
     [
         (torch.ones(2, 1), torch.ones(3, 1), "must broadcast"),
-        (torch.ones(1, 2) / 2, torch.ones(3) / 3, "2 tokens and the target law 3"),
-        (torch.ones(1), [1.0], "the target law is a list"),
+        (torch.ones(1, 2) / 2, torch.ones(3) / 3, "2 tokens and the target distribution 3"),
+        (torch.ones(1), [1.0], "the target distribution has type list"),
         (torch.ones(1).int(), torch.ones(1), "torch.int32; allowed are"),
         (torch.ones(1).to_sparse(), torch.ones(1), "sparse"),
         (torch.tensor(1.0), torch.ones(1), r"shape \(\)"),
         (torch.ones(2, 0), torch.ones(2, 0), r"shape \(2, 0\)"),
-        (torch.ones(1, device="meta"), torch.ones(1), "on meta and the target law on cpu"),
+        (torch.ones(1, device="meta"), torch.ones(1), "on meta and the target distribution on cpu"),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(draft: Any, target: Any, message: str) -> None:

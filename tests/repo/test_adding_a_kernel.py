@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import otm.rules
+
 pytest.importorskip("torch")
 
 from otm.audit import LOSSLESS, lossless
 from otm.audit.adapters.otm_verifiers import kernel
 from otm.audit.instances import INSTANCES
-from otm.rules import RULES, Rule
+from otm.rules import Rule
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
@@ -60,7 +62,7 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setitem(sys.modules, name, module)
     (line,) = LINE.findall(PAGE)
     rule: Rule = eval(line, {"Rule": Rule})
-    monkeypatch.setitem(RULES, rule.name, rule)
+    monkeypatch.setitem(otm.rules._BY_NAME, rule.name, rule)
     return rule.name
 
 

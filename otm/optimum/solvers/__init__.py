@@ -2,9 +2,14 @@
 
 from otm.optimum.solvers.cvxpy import solve_cvxpy
 from otm.optimum.solvers.highs import solve_highs
-from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution, packing_form
+from otm.optimum.solvers.linear_program import (
+    LinearProgram,
+    LinearProgramSize,
+    LinearProgramSolution,
+    packing_form,
+    size_of,
+)
 from otm.optimum.solvers.max_flow import alpha_by_max_flow
-from otm.optimum.solvers.program_size import LinearProgramSize, size_of
 from otm.optimum.solvers.sinkhorn import solve_sinkhorn
 
 __all__ = [

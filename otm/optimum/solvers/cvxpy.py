@@ -20,7 +20,7 @@ def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearP
     """Solve the packing form with cvxpy and Clarabel.
 
     Clarabel runs at its own tolerance of 1e-8: at 1e-9 it gives up on more than one in a hundred
-    small instances with skewed laws.
+    small instances with skewed distributions.
 
     Parameters
     ----------
@@ -62,9 +62,11 @@ def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearP
     by_token = csr_array((one, (program.token_of, each)), shape=(program.tokens.size, variables))
 
     flow = cvxpy.Variable(variables, nonneg=True)
-    within_draft_law = by_set @ flow <= program.set_capacity
-    within_target_law = by_token @ flow <= program.token_capacity
-    problem = cvxpy.Problem(cvxpy.Maximize(cvxpy.sum(flow)), [within_draft_law, within_target_law])
+    within_draft_probs = by_set @ flow <= program.set_capacity
+    within_target_probs = by_token @ flow <= program.token_capacity
+    problem = cvxpy.Problem(
+        cvxpy.Maximize(cvxpy.sum(flow)), [within_draft_probs, within_target_probs]
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an inaccurate solution: it is an error below
@@ -77,5 +79,5 @@ def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearP
             'variables; method="closed-form" needs no solver'
         )
     return LinearProgramSolution.from_solver(
-        program, flow.value, within_draft_law.dual_value, within_target_law.dual_value
+        program, flow.value, within_draft_probs.dual_value, within_target_probs.dual_value
     )

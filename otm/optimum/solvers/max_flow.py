@@ -1,8 +1,8 @@
 """OTM as a maximum flow in integers: the slow answer that rounds nothing.
 
 Source → set S of drafts (capacity P(S)) → token y ∈ S → sink (capacity q(y)).  It takes any joint
-law of the drafts.  For i.i.d. drafts it shares neither formula nor arithmetic with the closed form
-and the linear program, and serves to check them.
+distribution of the drafts.  For i.i.d. drafts it shares neither formula nor arithmetic with the
+closed form and the linear program, and serves to check them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number, as_integers
+from otm._core.arithmetic import Number, Probs, as_integers
 from otm._core.distribution import to_exact
 from otm._core.optional import require
 from otm.drafts import IID, DraftDistribution
@@ -55,11 +55,11 @@ def alpha_by_max_flow(problem: Problem) -> Fraction:
     return Fraction(minimum_cut_by_max_flow(problem.drafts, problem.target).value)
 
 
-def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Law) -> Cut:
-    """Optimal acceptance probability for any joint law of the drafts, and a minimum cut.
+def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Probs) -> Cut:
+    """Optimal acceptance probability for any joint distribution of the drafts, and a minimum cut.
 
     Floats are taken as fractions, normalised exactly: the value is a Fraction.  Refused above
-    `LARGEST_FLOW`, where laws other than i.i.d. are counted by tuples of drafts.
+    `LARGEST_FLOW`, where distributions other than i.i.d. are counted by tuples of drafts.
     """
     graph, unit = _graph(drafts, target)
     flow, (reached, _) = require("networkx").minimum_cut(graph, "source", "sink")
@@ -68,7 +68,7 @@ def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Law) -> Cut:
 
 
 def acceptance_by_max_flow(
-    drafts: DraftDistribution, target: Law
+    drafts: DraftDistribution, target: Probs
 ) -> dict[frozenset[int], dict[int, Fraction]]:
     """Optimal probabilities of accepting each token, for each set of drafts.
 
@@ -85,11 +85,11 @@ def acceptance_by_max_flow(
     }
 
 
-def _graph(drafts: DraftDistribution, target: Law) -> tuple[Any, int]:
+def _graph(drafts: DraftDistribution, target: Probs) -> tuple[Any, int]:
     """Return the network in whole capacities, and the capacity that stands for probability 1."""
     _check_size(drafts)
     target_weights, target_unit = as_integers(to_exact(target))
-    sets, sets_unit = _law_of_draft_sets(drafts.to_exact())
+    sets, sets_unit = _probs_of_draft_sets(drafts.to_exact())
 
     graph = require("networkx").DiGraph()
     graph.add_nodes_from(["source", "sink"])
@@ -103,33 +103,33 @@ def _graph(drafts: DraftDistribution, target: Law) -> tuple[Any, int]:
 
 
 def fits_max_flow(drafts: DraftDistribution) -> bool:
-    """Whether a joint law is small enough for the exact maximum flow."""
+    """Whether a joint distribution is small enough for the exact maximum flow."""
     return drafts.k * drafts.tuple_count <= LARGEST_FLOW
 
 
-def _law_of_draft_sets(drafts: DraftDistribution) -> tuple[dict[frozenset[int], int], int]:
-    """Law of the set S = {X_1, …, X_k} in whole weights, and what they sum to."""
+def _probs_of_draft_sets(drafts: DraftDistribution) -> tuple[dict[frozenset[int], int], int]:
+    """Distribution of the set S = {X_1, …, X_k} in whole weights, and what they sum to."""
     if isinstance(drafts, IID):
         weights, unit = as_integers(drafts.probs)
         return _iid_draft_sets(weights, drafts.k), unit**drafts.k
-    law: dict[frozenset[int], Number] = defaultdict(Fraction)
+    distribution: dict[frozenset[int], Number] = defaultdict(Fraction)
     for tokens, probability in drafts.position_tuples():
-        law[frozenset(tokens)] += probability
-    whole, unit = as_integers(np.array(list(law.values()), dtype=object))
-    return dict(zip(law, whole, strict=True)), unit
+        distribution[frozenset(tokens)] += probability
+    whole, unit = as_integers(np.array(list(distribution.values()), dtype=object))
+    return dict(zip(distribution, whole, strict=True)), unit
 
 
 def _iid_draft_sets(draft: list[int], k: int) -> dict[frozenset[int], int]:
     """Weights of the set of k i.i.d. drafts, one draft after the other."""
-    law = {frozenset[int](): 1}
+    distribution = {frozenset[int](): 1}
     for _ in range(k):
         extended: dict[frozenset[int], int] = defaultdict(int)
-        for drafted, weight in law.items():
+        for drafted, weight in distribution.items():
             for token, factor in enumerate(draft):
                 if factor:
                     extended[drafted | {token}] += weight * factor
-        law = extended
-    return law
+        distribution = extended
+    return distribution
 
 
 def _check_size(drafts: DraftDistribution) -> None:

@@ -15,8 +15,7 @@ from otm.errors import (
     SolverError,
 )
 from otm.optimum.multisets import MEMORY_LIMIT, scientific
-from otm.optimum.solvers.linear_program import LinearProgramSolution, packing_form
-from otm.optimum.solvers.program_size import size_of
+from otm.optimum.solvers.linear_program import LinearProgramSolution, packing_form, size_of
 from otm.problem import Problem
 
 TOLERANCE = 1e-9
@@ -37,10 +36,11 @@ def solve_sinkhorn(
     Parameters
     ----------
     problem : Problem
-        The draft law, the target law and the number of drafts; fractions are rounded to float64.
+        The draft distribution, the target distribution and the number of drafts; fractions are
+        rounded to float64.
     regularisation : float
         Weight ε > 0 of the entropy.  The value is between α_k − ε H(q), with H(q) the entropy of
-        the target law, and α_k, up to the tolerance; in general much closer to α_k.
+        the target distribution, and α_k, up to the tolerance; in general much closer to α_k.
     memory_limit : int, optional
         Bytes that the solve may take, 2 GiB if left out.
     max_iterations : int, optional

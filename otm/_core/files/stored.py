@@ -16,9 +16,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.files.paths import file_label, opened, read_exactly
 from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.files.opening import file_label, opened, read_exactly
 
 LARGEST_ROW = 2**26
 """Most bytes of a row: one is always held whole, so that no header may ask for more."""
@@ -65,10 +65,10 @@ class StoredArray:
     Examples
     --------
     >>> import tempfile
-    >>> from otm.files import open_arrays
+    >>> from otm.gain import open_arrays
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(Path(folder) / "laws.npy", np.array([[0.5, 0.5], [0.25, 0.75]]))
-    ...     rows = open_arrays(Path(folder) / "laws.npy")[""]
+    ...     np.save(Path(folder) / "distributions.npy", np.array([[0.5, 0.5], [0.25, 0.75]]))
+    ...     rows = open_arrays(Path(folder) / "distributions.npy")[""]
     ...     print(rows.shape, rows.kind, rows.row_bytes, rows.read(1, 2))
     (2, 2) f 16 [[0.25 0.75]]
     """
@@ -83,8 +83,7 @@ class StoredArray:
     @property
     def description(self) -> str:
         """The array in words, for messages."""
-        file = file_label(self.path)
-        return f"array {self.name!r:.60} of {file}" if self.name else file
+        return array_label(self.path, self.name) if self.name else file_label(self.path)
 
     @property
     def kind(self) -> str:
@@ -175,8 +174,8 @@ class StoredArray:
         for start, stop in bounds:
             left = start * self.row_bytes - done
             while left > 0:
-                left -= len(_all_of(stream, min(left, SKIPPED), self.path))
-            data = _all_of(stream, (stop - start) * self.row_bytes, self.path)
+                left -= len(read_exactly(stream, None, min(left, SKIPPED), self.path))
+            data = read_exactly(stream, None, (stop - start) * self.row_bytes, self.path)
             done = stop * self.row_bytes
             yield self._as_array(data, stop - start)
 
@@ -186,6 +185,11 @@ class StoredArray:
             halves = np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16
             return halves.view(np.float32).reshape(shape)
         return np.frombuffer(data, dtype=self.dtype).reshape(shape)
+
+
+def array_label(path: Path, name: str) -> str:
+    """Name of an array for a message, on one line."""
+    return f"array {name!r:.60} of {file_label(path)}"
 
 
 def item_size(dtype: str) -> int:
@@ -223,13 +227,6 @@ def unpacked(path: Path, member: str) -> Iterator[IO[bytes]]:
         raise InvalidInputError(
             f"{file_label(path)} is damaged at its member {member!r:.60}: {error!s:.100}"
         ) from None
-
-
-def _all_of(stream: IO[bytes], count: int, path: Path) -> bytes:
-    data = stream.read(count)
-    if len(data) < count:
-        raise InvalidInputError(f"{file_label(path)} ends too early; it was cut short")
-    return data
 
 
 def _many(number: int) -> str:

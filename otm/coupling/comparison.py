@@ -1,4 +1,4 @@
-"""`otm.compare`: the rules of the literature on one's own pair of laws."""
+"""`otm.compare`: the rules of the literature on one's own pair of distributions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
 from otm._core.numbers import check_name
-from otm._core.text import text_table
+from otm._core.text import html_table, text_table
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
@@ -35,7 +35,7 @@ class ComparedRule:
     optimum : float, Fraction or Interval
         The largest acceptance probability of any lossless rule for drafts drawn as this one wants.
     distance : Distance or None
-        How far the output law is from the target; None if the rule is lossless.
+        How far the output distribution is from the target; None if the rule is lossless.
 
     Examples
     --------
@@ -53,12 +53,12 @@ class ComparedRule:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Selection rules on one pair of laws, best first; printed as a table.
+    """Selection rules on one pair of distributions, best first; printed as a table.
 
     Attributes
     ----------
     problem : Problem
-        The laws and k.
+        The distributions and k.
     rules : tuple of ComparedRule
         Lossless rules by descending acceptance, then the others.
 
@@ -97,14 +97,7 @@ class Comparison:
         return f"{first}\n{text_table(heading, rows)}"
 
     def _repr_html_(self) -> str:
-        import html
-
-        rows = "".join(
-            "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(c)}</td>" for c in row)
-            + "</tr>"
-            for row in self._table
-        )  # fmt: skip
-        return f"<table>{rows}</table>"
+        return html_table(self._table)
 
 
 def compare(
@@ -114,30 +107,31 @@ def compare(
     *,
     rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None,
 ) -> Comparison:
-    """Compare selection rules on a pair of laws by their exact acceptance probabilities.
+    """Compare selection rules on a pair of distributions by their exact acceptance probabilities.
 
     Parameters
     ----------
     p, q : array-like [n]
-        Draft and target law, on the same vocabulary; or two of the type `SparseProbs`.
+        Draft and target distribution, on the same vocabulary; or two of the type `SparseProbs`.
     k : int
         Number of drafts, at least 1.  Rules that need more are left out; some take fewer whatever
         k is: see their drafts.
     rules : names, or mapping from names to rules, optional
         Names in `otm.rules.RULES`, or functions from a problem to a plan, such as the classes of
-        `otm.coupling` or one's own; all lossless rules that have a plan, if left out. For laws in
-        fractions the rules for which exact sums would take too long are compared in floats.
+        `otm.coupling` or one's own; all lossless rules that have a plan, if left out. For
+        distributions in fractions the rules for which exact sums would take too long are compared
+        in floats.
 
     Returns
     -------
     Comparison
         Printed as a table; each of its entries has the plan, its acceptance, the optimum for its
-        drafts and, if it is not lossless, the distance of its output law from the target.
+        drafts and, if it is not lossless, the distance of its output distribution from the target.
 
     Raises
     ------
     InvalidDistributionError, InvalidDraftCountError
-        If the laws or k are not valid.
+        If the distributions or k are not valid.
     InvalidInputError
         If there are several rows, or the drafts are given by their joint distribution.
     UnknownMethodError, InvalidParameterError

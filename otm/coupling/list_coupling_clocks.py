@@ -19,27 +19,32 @@ F_l = (e^(−D_l t) − e^(−D_{l+1} t)) / P_l.  Hence, with Ĝ_i = Σ_{l ≥ i
 - list m* drafts x with probability p_x (Ĝ_x − Ĝ_y) if x comes before y, e^(−D_y t) if x = y, and 0
   if x comes after y (where p_y = 0, y comes last, Ĝ_y = 0, and y is not drafted).
 
-Given the drafts x the law of Y is therefore q_y W_y with
+Given the drafts x the distribution of Y is therefore q_y W_y with
 
     W_y = ∫ e^(−kt) Σ_{m*} (Ĝ_{x_m*} − Ĝ_y, or e^(−D_y t)/p_y, or 0) Π_{m ≠ m*} Ĝ_{x_m} dt
 
 and Pr(Y = y, accepted) = q_y ∫ k e^(−kt) [1 − (1 − e^(−D_y t)) (1 − p_y Ĝ_y)^(k−1)] dt.  Here are
-the integrals in floats; `otm.coupling.list_coupling_exact` has them in fractions.
+the integrals, in floats and in fractions.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, at_least_once, read_only, running_sum
+from otm._core.arithmetic import Frozen, Probs, at_least_once, read_only, running_sum, zeros
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
+from otm.errors import ProblemTooLargeError
+from otm.optimum.multisets import scientific
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -54,6 +59,12 @@ The tokens with p ≤ 2q have half of the mass q or more.  Let E ~ Exp(1) be the
 list.  If its draft is one of these tokens, t ≤ 2E; if not, t is at most 2E plus an exponential time
 of rate 1/2 or more that is independent of E and of the draft.
 """
+
+ExponentialSum: TypeAlias = dict[Fraction, Fraction]
+"""The sum Σ c e^(−a t): coefficients c by rates a."""
+
+LARGEST_EXPANSION = 200_000
+"""Most terms that a product of sums of exponentials may have, times tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +111,11 @@ class FloatClocks(Frozen):
             rung = np.cumsum(rung[:, ::-1], axis=1)[:, ::-1]
             yield nodes[chunk], weights[chunk], silent, rung
 
-    def laws_given(self, places: Places) -> Floats:
-        """Law of Y along the order for drafts at these places, ascending: [B, k] → [B, m + 1].
+    def probs_given(self, places: Places) -> Floats:
+        """Distribution of Y along the order, given drafts at ascending places: [B, k] → [B, m + 1].
 
-        The last column is W for the tokens with p = 0, to be multiplied by their target law.
+        The last column is W for the tokens with p = 0, to be multiplied by their target
+        distribution.
         """
         of_list = np.zeros((len(places), self.order.tokens.size + 1))  # W but for the draft of m*
         of_draft = np.zeros(places.shape)
@@ -117,10 +129,10 @@ class FloatClocks(Frozen):
                 for j in range(self.k):
                     later = slice(tokens[j] + 1, ends[j] + 1)
                     of_list[row, later] += reached[j] - upto[:, j] @ rung[:, later]
-        laws = np.maximum(of_list, 0)
-        laws[:, :-1] *= self.order.target
-        np.add.at(laws, (np.arange(len(places))[:, None], places), of_draft * self._ratio[places])
-        return laws
+        output = np.maximum(of_list, 0)
+        output[:, :-1] *= self.order.target
+        np.add.at(output, (np.arange(len(places))[:, None], places), of_draft * self._ratio[places])
+        return output
 
     def accepted_mass(self) -> Floats:
         """Pr(Y = y, accepted) along the order: array [m]."""
@@ -138,7 +150,7 @@ class FloatClocks(Frozen):
     def output_distribution(self) -> Floats:
         """Pr(Y = y) along the order, summed over all drafts: array [m + 1].
 
-        The last entry is for the tokens with p = 0, to be multiplied by their target law.
+        The last entry is for the tokens with p = 0, to be multiplied by their target distribution.
         """
         output = np.zeros(self.order.tokens.size + 1)
         for t, weights, silent, rung in self._tables():
@@ -160,3 +172,116 @@ def _product_of_others(factors: Floats) -> Floats:
     before[:, 1:] = np.cumprod(factors[:, :-1], axis=1)
     after[:, :-1] = np.cumprod(factors[:, :0:-1], axis=1)[:, ::-1]
     return before * after
+
+
+@dataclass(frozen=True, eq=False)
+class ExactClocks(Frozen):
+    """The integrals in fractions: sums of exponentials, multiplied out; refused if too many."""
+
+    order: RatioOrder  # the m tokens with p > 0 in ascending order of q/p, in fractions
+    k: int  # number of drafts
+
+    def __post_init__(self) -> None:
+        m = self.order.tokens.size
+        terms = m * math.comb(m + self.k - 1, self.k)
+        if terms > LARGEST_EXPANSION:
+            raise ProblemTooLargeError(
+                f"list coupling of {m:,} tokens and k = {self.k} drafts in fractions takes "
+                f"{scientific(terms)} terms, above the limit of {LARGEST_EXPANSION:,}; in floats "
+                "any size works"
+            )
+
+    @cached_property
+    def rates(self) -> Probs:
+        """The rates D_1, …, D_m."""
+        steps = self.order.draft_below[1:-1] * np.diff(self.order.ratio)
+        return read_only(running_sum(steps, from_zero=True))
+
+    @cached_property
+    def _rung(self) -> list[ExponentialSum]:
+        """The sums Ĝ_1, …, Ĝ_m."""
+        sums: list[ExponentialSum] = []
+        for i in range(self.rates.size):
+            terms: ExponentialSum = defaultdict(Fraction)
+            before = Fraction(0)
+            for rate, mass in zip(self.rates[i:], self.order.draft_below[i + 1 :], strict=True):
+                terms[rate] += 1 / mass - before
+                before = 1 / mass
+            sums.append(terms)
+        return sums
+
+    @cached_property
+    def _products(self) -> dict[tuple[int, ...], ExponentialSum]:
+        """Products of Ĝ that have been needed, by places."""
+        return {(): {Fraction(0): Fraction(1)}}
+
+    @cached_property
+    def _probs(self) -> dict[tuple[int, ...], Probs]:
+        """Distributions that have been asked for, by places."""
+        return {}
+
+    def probs_given(self, places: Places) -> Probs:
+        """Distribution of Y along the order, given drafts at ascending places: [B, k] → [B, m + 1].
+
+        The last column is W for the tokens with p = 0, to be multiplied by their target
+        distribution.
+        """
+        output = zeros(len(places) * (self.rates.size + 1), self.order.draft)
+        output = output.reshape(len(places), -1)
+        for row, drafts in enumerate(map(tuple, places.tolist())):
+            if drafts not in self._probs:
+                self._probs[drafts] = read_only(self._probs_given(drafts))
+            output[row] = self._probs[drafts]
+        return output
+
+    def _probs_given(self, places: tuple[int, ...]) -> Probs:
+        of_list = zeros(self.rates.size + 1, self.order.draft)  # W but for the draft of m*
+        probs = zeros(self.rates.size + 1, self.order.draft)
+        for place, count in Counter(places).items():
+            rest = list(places)
+            rest.remove(place)
+            others = self._product(tuple(rest)).items()
+            integrals = [
+                sum(weight / (self.k + rate + other) for rate, weight in others)
+                for other in self.rates[place:]
+            ]
+            falls = -np.diff(np.array([*integrals, Fraction(0)], dtype=object))
+            of_list[place + 1 :] += count * np.cumsum(falls / self.order.draft_below[place + 1 :])
+            probs[place] += count * self.order.ratio[place] * integrals[0]
+        of_list[:-1] *= self.order.target
+        probs += of_list
+        return probs
+
+    def _product(self, places: tuple[int, ...]) -> ExponentialSum:
+        if places not in self._products:
+            product = _times(self._product(places[1:]), self._rung[places[0]])
+            self._products[places] = product
+        return self._products[places]
+
+    def accepted_mass(self) -> Probs:
+        """Pr(Y = y, accepted) along the order: array [m]."""
+        one = {Fraction(0): Fraction(1)}
+        accepted = self.order.target.copy()
+        for y, own_rate in enumerate(self.rates):
+            share = -self.order.draft[y]
+            missed = _plus(one, {rate: share * c for rate, c in self._rung[y].items()})
+            rejected = _plus(one, {own_rate: Fraction(-1)})
+            for _ in range(self.k - 1):
+                rejected = _times(rejected, missed)
+            accepted[y] *= 1 - sum(c * self.k / (self.k + rate) for rate, c in rejected.items())
+        return accepted
+
+
+def _plus(a: ExponentialSum, b: ExponentialSum) -> ExponentialSum:
+    terms = defaultdict(Fraction, a)
+    for rate, weight in b.items():
+        terms[rate] += weight
+    return terms
+
+
+def _times(a: ExponentialSum, b: ExponentialSum) -> ExponentialSum:
+    terms: ExponentialSum = defaultdict(Fraction)
+    for rate, weight in a.items():
+        for other, factor in b.items():
+            terms[rate + other] += weight * factor
+    return terms
