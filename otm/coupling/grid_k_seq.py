@@ -8,7 +8,7 @@ from functools import cached_property
 from otm._core.arithmetic import Law, read_only
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.sequential import TokenwisePlan
-from otm.kernels.numpy.k_seq import Split, find_split
+from otm.kernels.numpy.grid_k_seq import Split, find_split
 
 
 @dataclass(frozen=True, eq=False)

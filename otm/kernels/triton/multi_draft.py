@@ -16,7 +16,7 @@ from torch import Tensor
 
 from otm.kernels.triton import runtime
 from otm.kernels.triton.distributions import summarise_logits
-from otm.kernels.triton.k_seq_steps import FACTORS
+from otm.kernels.triton.grid_k_seq_steps import FACTORS
 from otm.kernels.triton.levels_steps import node_size as level_node_size
 from otm.kernels.triton.levels_steps import sizes as level_sizes
 from otm.kernels.triton.multi_draft_kernels import add_up, draw, make_tables

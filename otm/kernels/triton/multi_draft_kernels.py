@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from otm.kernels.triton.draw import first_above, pick_block, write_output
-from otm.kernels.triton.k_seq_steps import add_up_factors
+from otm.kernels.triton.grid_k_seq_steps import add_up_factors
 from otm.kernels.triton.levels_steps import add_to_levels, make_table
 from otm.kernels.triton.multi_draft_steps import (
     advance,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.triton.distributions import mass, probability
-from otm.kernels.triton.k_seq_steps import find_split, one_draft
+from otm.kernels.triton.grid_k_seq_steps import find_split, one_draft
 from otm.kernels.triton.levels_steps import choose_slot, won
 from otm.kernels.triton.runtime import constant, jit, tl
 

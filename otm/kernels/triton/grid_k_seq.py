@@ -1,4 +1,4 @@
-"""k-Seq on a grid as Triton kernels: the decisions of `otm.kernels.torch.k_seq`."""
+"""k-Seq on a grid as Triton kernels: the decisions of `otm.kernels.torch.grid_k_seq`."""
 
 from __future__ import annotations
 
