@@ -38,7 +38,7 @@ except ImportError as error:
 
 from otm.kernels import verify_logits, verify_probs
 from otm.kernels.registry import uniforms_per_position
-from otm.kernels.triton import block, chain, distributions, multi_draft, runtime
+from otm.kernels.triton import chain, distributions, multi_draft, one_chain, runtime
 from otm.rules import names
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -84,9 +84,9 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        for module in (block, chain, distributions, multi_draft):
+        for module in (distributions, multi_draft, one_chain):
             stack.enter_context(mock.patch.object(module, "launch", record))
-        for module in (block, chain, multi_draft):
+        for module in (multi_draft, one_chain):
             stack.enter_context(mock.patch.object(module, "check_device"))
         yield launches
 
@@ -127,7 +127,8 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
             verify = partial(verify_logits, rule=rule, temperature=temperature, **options)
             yield f"{rule}, logits, {drafts}", verify, arguments
     arguments = (target, draft, tokens, uniforms)
-    yield "chain, sigmoid, drawn", partial(chain.verify_sigmoids, low=-1e4, high=1e4), arguments
+    sigmoids = partial(chain.verify, kind="sigmoid", scales=(-1e4, 1e4))
+    yield "chain, sigmoid, drawn", sigmoids, arguments
 
     count = min(CHAINS, batch)
     rows = (

@@ -205,7 +205,7 @@ def verify_logits(
     kernel = load(rule, chosen)
     outcome: Verified[Any]
     if chosen == "triton":  # takes the softmax on the way
-        outcome = kernel.verify_from_logits(*arguments, temperature, workspace=workspace)
+        outcome = kernel.verify(*arguments, "logits", temperature=temperature, workspace=workspace)
     else:
         softmax = import_module(f"otm.kernels.{chosen}.distributions").probs_from_logits
         probs = softmax(target_logits, draft_logits, draft_tokens, temperature)

@@ -107,9 +107,9 @@ def verify_sigmoid(
     if validate:
         check_arguments(torch, *arguments, logits=True)
     if chosen == "triton":
-        from otm.kernels.triton.chain import verify_sigmoids
+        from otm.kernels.triton.chain import verify
 
-        return verify_sigmoids(*arguments, float(low), float(high))
+        return verify(*arguments, "sigmoid", scales=(float(low), float(high)))
     target, draft = (sigmoid(x, low, high) for x in (target_logits, draft_logits))
     return chain.verify(target, draft, draft_tokens, uniforms)
 

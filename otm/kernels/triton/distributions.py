@@ -9,6 +9,8 @@ that find it.  All of it repeats `otm.kernels.torch.softmax`, step by step.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -50,6 +52,48 @@ def exp2(exponent: tl.tensor) -> tl.tensor:
     return tl.where(counts, power * scale, 0.0)
 
 
+class Form(NamedTuple):
+    """What rows hold: "probabilities", "logits", or logits for "sigmoid", with its scales."""
+
+    kind: tl.constexpr
+    one_hot: tl.constexpr  # no rows of the draft: each draft is certain
+    low: tl.constexpr
+    high: tl.constexpr
+
+
+class Rows(NamedTuple):
+    """Rows of a chain: pointers to the first entries, strides of rows, sizes."""
+
+    target: tl.tensor
+    draft: tl.tensor
+    softmaxes: tl.tensor
+    target_row: tl.tensor
+    draft_row: tl.tensor
+    gamma: tl.tensor
+    size: tl.tensor
+    draft_size: tl.tensor
+    form: Form
+
+
+@jit
+def target_at(
+    rows: Rows, position: tl.tensor, token: tl.tensor, known: tl.tensor, used: tl.tensor
+) -> tl.tensor:
+    """Probability of tokens by the target's row at a position; see `probability`."""
+    row = rows.target + position.to(tl.int64) * rows.target_row
+    return probability(row, token, known, rows.softmaxes + position * 4, used, rows.form)
+
+
+@jit
+def draft_at(
+    rows: Rows, position: tl.tensor, token: tl.tensor, known: tl.tensor, used: tl.tensor
+) -> tl.tensor:
+    """Probability of tokens by the draft's row at a position; see `probability`."""
+    row = rows.draft + position.to(tl.int64) * rows.draft_row
+    softmax = rows.softmaxes + (position + rows.gamma + 1) * 4
+    return probability(row, token, known, softmax, used, rows.form)
+
+
 @jit
 def probability(
     row: tl.tensor,
@@ -57,9 +101,7 @@ def probability(
     known: tl.tensor,
     softmax: tl.tensor,
     used: tl.tensor,
-    low: tl.constexpr,
-    high: tl.constexpr,
-    kind: tl.constexpr,
+    form: Form,
 ) -> tl.tensor:
     """Probability of tokens in a row, 0 where not known; in float32, or float64 if so stored.
 
@@ -67,10 +109,10 @@ def probability(
     """
     # [n]: entries of a row, or one of each of n rows
     value = tl.load(row + token, mask=known, other=0.0)
-    if kind == "probabilities":
+    if form.kind == "probabilities":
         return value if value.dtype == tl.float64 else value.to(tl.float32)
     value = value.to(tl.float32)
-    if kind == "logits":
+    if form.kind == "logits":
         peak = tl.load(softmax, mask=used, other=0.0)  # of softmaxes [4]: scalars, or [n] each
         scale = tl.load(softmax + 1, mask=used, other=0.0)
         inverse = tl.load(softmax + 2, mask=used, other=0.0)
@@ -78,8 +120,8 @@ def probability(
         weight = exp2((value - peak) * scale) * inverse
         prob = tl.where(token.to(tl.float32) == certain, 1.0, weight)
     else:
-        shifted = value - low
-        scaled = tl.div_rn(shifted, tl.full(shifted.shape, high - low, tl.float32))
+        shifted = value - form.low
+        scaled = tl.div_rn(shifted, tl.full(shifted.shape, form.high - form.low, tl.float32))
         weight = exp2(-(tl.abs(scaled) * _LOG2_E))
         prob = tl.div_rn(tl.where(scaled >= 0, 1.0, weight), weight + 1.0) * _SIGMOID_UNIT
     return tl.where(known, prob, 0.0)
