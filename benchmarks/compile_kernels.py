@@ -156,10 +156,12 @@ def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
             kind = NAMES[value.dtype]
         elif launch.kernel.params[index].is_constexpr or value == 1:  # as Triton itself takes a 1
             constants[(index,)] = value
+        elif isinstance(value, float):
+            kind = "fp32"
         else:
             kind = "i32" if abs(value) < 2**31 else "i64"
         signature[name] = kind
-        if kind != "constexpr" and (isinstance(value, torch.Tensor) or value % 16 == 0):
+        if kind.startswith("*") or (kind in {"i32", "i64"} and value % 16 == 0):
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
     options = {"num_warps": runtime.WARPS, "enable_fp_fusion": fusion}

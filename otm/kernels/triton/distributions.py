@@ -52,17 +52,11 @@ def exp2(exponent: tl.tensor) -> tl.tensor:
     return tl.where(counts, power * scale, 0.0)
 
 
-class Form(NamedTuple):
-    """What rows hold: "probabilities", "logits", or logits for "sigmoid", with its scales."""
-
-    kind: tl.constexpr
-    one_hot: tl.constexpr  # no rows of the draft: each draft is certain
-    low: tl.constexpr
-    high: tl.constexpr
-
-
 class Rows(NamedTuple):
-    """Rows of a chain: pointers to the first entries, strides of rows, sizes."""
+    """Rows of a chain: pointers to the first entries, strides of rows, sizes, scales of sigmoids.
+
+    Only of values at run time: constants that are put into a tuple are constants no longer.
+    """
 
     target: tl.tensor
     draft: tl.tensor
@@ -72,26 +66,38 @@ class Rows(NamedTuple):
     gamma: tl.tensor
     size: tl.tensor
     draft_size: tl.tensor
-    form: Form
+    low: tl.tensor
+    span: tl.tensor
 
 
 @jit
 def target_at(
-    rows: Rows, position: tl.tensor, token: tl.tensor, known: tl.tensor, used: tl.tensor
+    rows: Rows,
+    position: tl.tensor,
+    token: tl.tensor,
+    known: tl.tensor,
+    used: tl.tensor,
+    kind: tl.constexpr,
 ) -> tl.tensor:
-    """Probability of tokens by the target's row at a position; see `probability`."""
+    """`probability` of tokens by the target's row at a position, or by one of each."""
     row = rows.target + position.to(tl.int64) * rows.target_row
-    return probability(row, token, known, rows.softmaxes + position * 4, used, rows.form)
+    softmax = rows.softmaxes + position * 4
+    return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
 
 
 @jit
 def draft_at(
-    rows: Rows, position: tl.tensor, token: tl.tensor, known: tl.tensor, used: tl.tensor
+    rows: Rows,
+    position: tl.tensor,
+    token: tl.tensor,
+    known: tl.tensor,
+    used: tl.tensor,
+    kind: tl.constexpr,
 ) -> tl.tensor:
-    """Probability of tokens by the draft's row at a position; see `probability`."""
+    """`probability` of tokens by the draft's row at a position, or by one of each."""
     row = rows.draft + position.to(tl.int64) * rows.draft_row
     softmax = rows.softmaxes + (position + rows.gamma + 1) * 4
-    return probability(row, token, known, softmax, used, rows.form)
+    return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
 
 
 @jit
@@ -101,18 +107,21 @@ def probability(
     known: tl.tensor,
     softmax: tl.tensor,
     used: tl.tensor,
-    form: Form,
+    low: tl.tensor,
+    span: tl.tensor,
+    kind: tl.constexpr,
 ) -> tl.tensor:
     """Probability of tokens in a row, 0 where not known; in float32, or float64 if so stored.
 
+    The row holds "probabilities", "logits" for a softmax, or logits for a "sigmoid" with scales.
     Row and softmax may be one pointer, or one for each token; a softmax not in use is not read.
     """
     # [n]: entries of a row, or one of each of n rows
     value = tl.load(row + token, mask=known, other=0.0)
-    if form.kind == "probabilities":
+    if kind == "probabilities":
         return value if value.dtype == tl.float64 else value.to(tl.float32)
     value = value.to(tl.float32)
-    if form.kind == "logits":
+    if kind == "logits":
         peak = tl.load(softmax, mask=used, other=0.0)  # of softmaxes [4]: scalars, or [n] each
         scale = tl.load(softmax + 1, mask=used, other=0.0)
         inverse = tl.load(softmax + 2, mask=used, other=0.0)
@@ -120,8 +129,8 @@ def probability(
         weight = exp2((value - peak) * scale) * inverse
         prob = tl.where(token.to(tl.float32) == certain, 1.0, weight)
     else:
-        shifted = value - form.low
-        scaled = tl.div_rn(shifted, tl.full(shifted.shape, form.high - form.low, tl.float32))
+        shifted = value - low
+        scaled = tl.div_rn(shifted, tl.full(shifted.shape, span, tl.float32))
         weight = exp2(-(tl.abs(scaled) * _LOG2_E))
         prob = tl.div_rn(tl.where(scaled >= 0, 1.0, weight), weight + 1.0) * _SIGMOID_UNIT
     return tl.where(known, prob, 0.0)

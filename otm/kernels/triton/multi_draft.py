@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from otm.kernels.triton import runtime
-from otm.kernels.triton.distributions import Form, Rows, summarise_logits
+from otm.kernels.triton.distributions import Rows, summarise_logits
 from otm.kernels.triton.draw import first_above, pick_block, write_output
 from otm.kernels.triton.grid_k_seq_steps import FACTORS, add_up_factors
 from otm.kernels.triton.levels_steps import add_to_levels, make_table
@@ -25,7 +25,6 @@ from otm.kernels.triton.levels_steps import node_size as level_node_size
 from otm.kernels.triton.levels_steps import sizes as level_sizes
 from otm.kernels.triton.multi_draft_steps import (
     Chains,
-    Sizes,
     advance,
     at_node,
     drafts_at,
@@ -135,12 +134,12 @@ def add_up(
     agree += sequence * (gamma + 1) * chains
     sums += sequence * gamma * node_size
     position = tl.full((), 0, tl.int64) + position
-    form = Form(kind, False, 0.0, 0.0)
-    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, form)
-    sizes = Sizes(chains, node_size, blocks, levels, width, padded_chains, padded_blocks)
-    all_chains = Chains(rows, tokens, sums, target_chain, draft_chain, sizes)
+    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
+    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
     uniforms += sequence * (gamma * coins + 2)
-    agreed = advance(all_chains, uniforms, agree, coins, position)
+    agreed = advance(
+        several, uniforms, agree, coins, position, kind, levels, width, padded_chains, padded_blocks
+    )
     chain, token = tl.arange(0, padded_chains), block * block_size + tl.arange(0, block_size)
     if block == 0:
         tl.store(agree + position * chains + chain, tl.where(agreed, 1, 0), mask=chain < chains)
@@ -154,12 +153,14 @@ def add_up(
                 )
     _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
     if last:
-        of_row, left = to_draw_from(all_chains, read, position, token, count)
+        of_row, left = to_draw_from(
+            several, read, position, token, count, kind, levels, width, padded_blocks
+        )
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, tl.sum(left, 0))
         tl.store(place + blocks, tl.sum(of_row, 0))
     elif count > 0:
-        target_prob, draft_prob = at_node(all_chains, read, position, token, count > 0)
+        target_prob, draft_prob = at_node(several, read, position, token, count > 0, kind)
         node = sums + position * node_size
         if levels > 0:
             add_to_levels(node, target_prob, draft_prob, levels)
@@ -247,11 +248,11 @@ def draw(
     draft += sequence * draft_sequence
     softmaxes += sequence * chains * (2 * gamma + 1) * 4
     sums += sequence * gamma * node_size
-    form = Form(kind, False, 0.0, 0.0)
-    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, form)
-    sizes = Sizes(chains, node_size, blocks, levels, width, padded_chains, padded_blocks)
-    all_chains = Chains(rows, tokens, sums, target_chain, draft_chain, sizes)
-    of_row, left = to_draw_from(all_chains, read, position, token, count)
+    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
+    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
+    of_row, left = to_draw_from(
+        several, read, position, token, count, kind, levels, width, padded_blocks
+    )
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

@@ -15,27 +15,17 @@ from otm.kernels.triton.runtime import constant, jit, tl
 _UNIT = constant(UNIT)
 
 
-class Sizes(NamedTuple):
-    """Numbers of chains, of blocks, and of what is kept of a node; of levels 0 in grid k-Seq."""
-
-    chains: tl.tensor
-    node_size: tl.tensor
-    blocks: tl.tensor
-    levels: tl.constexpr
-    width: tl.constexpr
-    padded_chains: tl.constexpr
-    padded_blocks: tl.constexpr
-
-
 class Chains(NamedTuple):
-    """The chains of a sequence: rows of the first, drafts, sums of all nodes, strides of chains."""
+    """The chains of a sequence: rows of the first, drafts, sums of all nodes; strides and sizes."""
 
     rows: Rows
     tokens: tl.tensor
     sums: tl.tensor
     target_chain: tl.tensor
     draft_chain: tl.tensor
-    sizes: Sizes
+    chains: tl.tensor
+    node_size: tl.tensor
+    blocks: tl.tensor
 
 
 @jit
@@ -66,7 +56,12 @@ def drafts_at(
 
 @jit
 def at_node(
-    of: Chains, chain: tl.tensor, position: tl.tensor, token: tl.tensor, drafted: tl.tensor
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    token: tl.tensor,
+    drafted: tl.tensor,
+    kind: tl.constexpr,
 ) -> tl.tensor:
     """Probabilities of tokens by target and draft, in float64, 0 outside their rows.
 
@@ -82,58 +77,64 @@ def at_node(
         first.gamma,
         first.size,
         first.draft_size,
-        first.form,
+        first.low,
+        first.span,
     )
     known = (token >= 0) & (token < rows.size)
-    target_prob = target_at(rows, position, token, known, True).to(tl.float64)
+    target_prob = target_at(rows, position, token, known, True, kind).to(tl.float64)
     known = (token >= 0) & (token < tl.where(drafted, rows.draft_size, 0))
-    draft_prob = draft_at(rows, position, token, known, drafted).to(tl.float64)
+    draft_prob = draft_at(rows, position, token, known, drafted, kind).to(tl.float64)
     return target_prob, draft_prob
 
 
 @jit
 def advance(
-    of: Chains, uniforms: tl.tensor, agree: tl.tensor, coins: tl.tensor, position: tl.tensor
+    of: Chains,
+    uniforms: tl.tensor,
+    agree: tl.tensor,
+    coins: tl.tensor,
+    position: tl.tensor,
+    kind: tl.constexpr,
+    levels: tl.constexpr,
+    width: tl.constexpr,
+    padded_chains: tl.constexpr,
+    padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Which chains agree with what is accepted before a position; none if the output has ended.
 
     Pointers are to the first entries of the sequence.
     """
-    rows, sizes = of.rows, of.sizes
-    chain = tl.arange(0, sizes.padded_chains)
+    rows = of.rows
+    chain = tl.arange(0, padded_chains)
     if position == 0:
-        left = chain < sizes.chains
+        left = chain < of.chains
     else:
-        before, inside = position - 1, chain < sizes.chains
-        agreed = tl.load(agree + before * sizes.chains + chain, mask=inside, other=0) > 0
+        before, inside = position - 1, chain < of.chains
+        agreed = tl.load(agree + before * of.chains + chain, mask=inside, other=0) > 0
         token, count, read = drafts_at(
-            of.tokens, agreed, before, rows.gamma, sizes.chains, sizes.padded_chains
+            of.tokens, agreed, before, rows.gamma, of.chains, padded_chains
         )
-        target_prob, draft_prob = at_node(of, read, before, token, count > 0)
-        node = of.sums + before * sizes.node_size
+        target_prob, draft_prob = at_node(of, read, before, token, count > 0, kind)
+        node = of.sums + before * of.node_size
         known = (token >= 0) & (token < rows.size)
         coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
-        if sizes.levels > 0:
-            place = uniforms + before * coins + sizes.chains
+        if levels > 0:
+            place = uniforms + before * coins + of.chains
             for_slot = tl.load(place + chain, mask=known, other=0.0)  # [padded K]
-            slot = choose_slot(
-                node, target_prob, draft_prob, coin, for_slot, sizes.levels, sizes.width
-            )
+            slot = choose_slot(node, target_prob, draft_prob, coin, for_slot, levels, width)
             slot = tl.where(known & (count > 0), slot, -1)
             highest = known & (slot == tl.max(slot, 0))
-            coin = tl.load(place + sizes.chains)  # scalar: of the winner
-            win = won(node, target_prob, draft_prob, sizes.levels, sizes.width)
+            coin = tl.load(place + of.chains)  # scalar: of the winner
+            win = won(node, target_prob, draft_prob, levels, width)
             passes = (coin * win < target_prob) & (draft_prob > 0)
-            index = tl.min(tl.where(highest, chain, sizes.padded_chains), 0)
+            index = tl.min(tl.where(highest, chain, padded_chains), 0)
             accepts = tl.max(tl.where((chain == index) & passes, 1, 0), 0)
-            index = tl.where(accepts > 0, index, sizes.padded_chains)
+            index = tl.where(accepts > 0, index, padded_chains)
         else:
-            low, high, share, _ = find_split(
-                node, count, sizes.chains, sizes.blocks, sizes.padded_blocks
-            )
+            low, high, share, _ = find_split(node, count, of.chains, of.blocks, padded_blocks)
             mean = one_draft(target_prob, draft_prob, low, high, share)
             passes = known & (coin * draft_prob < mean)
-            index = tl.min(tl.where(passes, chain, sizes.padded_chains), 0)
+            index = tl.min(tl.where(passes, chain, padded_chains), 0)
         accepted = tl.max(tl.where(chain == index, token, -1), 0)
         left = (token >= 0) & (token == accepted)
     return left
@@ -141,22 +142,27 @@ def advance(
 
 @jit
 def to_draw_from(
-    of: Chains, chain: tl.tensor, position: tl.tensor, token: tl.tensor, count: tl.tensor
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    token: tl.tensor,
+    count: tl.tensor,
+    kind: tl.constexpr,
+    levels: tl.constexpr,
+    width: tl.constexpr,
+    padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of its residual if there were drafts."""
-    sizes = of.sizes
-    target_prob, draft_prob = at_node(of, chain, position, token, count > 0)
+    target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind)
     of_row = mass(target_prob, _UNIT)
     left = tl.zeros_like(of_row)
     if count > 0:
-        node = of.sums + position * sizes.node_size
-        if sizes.levels > 0:
-            win = won(node, target_prob, draft_prob, sizes.levels, sizes.width)
+        node = of.sums + position * of.node_size
+        if levels > 0:
+            win = won(node, target_prob, draft_prob, levels, width)
             covered = tl.minimum(target_prob, win)
         else:
-            low, high, share, factor = find_split(
-                node, count, sizes.chains, sizes.blocks, sizes.padded_blocks
-            )
+            low, high, share, factor = find_split(node, count, of.chains, of.blocks, padded_blocks)
             covered = factor * one_draft(target_prob, draft_prob, low, high, share)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
     return of_row, left

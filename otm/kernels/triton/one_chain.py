@@ -8,7 +8,7 @@ drafts.  One program of `draw` for each chain picks a block and reads only that 
 
 From probabilities these are two launches, and two rows are read, or each row once; from logits
 four, with two that find the sum of each row.  Sigmoids (`otm.kernels.torch.sigmoid`) need no sum,
-and two launches; each pair of scales compiles once.
+and two launches.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -22,7 +22,6 @@ from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.triton import runtime
 from otm.kernels.triton.block_steps import longest_part, weight_before
 from otm.kernels.triton.distributions import (
-    Form,
     Rows,
     chain_length,
     draft_at,
@@ -50,7 +49,7 @@ def verify_chain(
     scales: tuple[float, float] = (0.0, 0.0),
     workspace: Workspace | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of a kind that `Form` names, with the scales of sigmoids.
+    """Launch the kernels, for rows of a kind that `probability` names.
 
     A workspace of our own is not kept: one kept here would be shared by calls on different
     streams, and torch hands out the same memory again.
@@ -69,10 +68,8 @@ def verify_chain(
         softmaxes = summarise_logits(target, draft, tokens, temperature, work, one_hot=one_hot)
     arguments = (target, draft, tokens, uniforms, softmaxes, sums, accepted, output)
     strides = (*target.stride()[:2], *draft.stride()[:2])
-    shape = (gamma, size, draft.shape[2], blocks)
+    shape = (gamma, size, draft.shape[2], blocks, scales[0], scales[1] - scales[0])
     constants = {
-        "low": scales[0],
-        "high": scales[1],
         "kind": kind,
         "one_hot": one_hot,
         "by_block": by_block,
@@ -87,18 +84,23 @@ def verify_chain(
 
 @jit
 def of_drafts(
-    rows: Rows, tokens: tl.tensor, length: tl.tensor, padded_gamma: tl.constexpr
+    rows: Rows,
+    tokens: tl.tensor,
+    length: tl.tensor,
+    kind: tl.constexpr,
+    one_hot: tl.constexpr,
+    padded_gamma: tl.constexpr,
 ) -> tl.tensor:
     """Probabilities of a chain's drafts in float64, by target and draft, and which are tokens."""
     step = tl.arange(0, padded_gamma)
     drafted = step < length
     token = tl.load(tokens + step, mask=drafted, other=0)  # [padded γ]
     known = drafted & (token < rows.size)
-    target_prob = target_at(rows, step, token, known, drafted).to(tl.float64)
+    target_prob = target_at(rows, step, token, known, drafted, kind).to(tl.float64)
     draft_prob = tl.full((padded_gamma,), 1.0, tl.float64)
-    if not rows.form.one_hot:
+    if not one_hot:
         inside = drafted & (token < rows.draft_size)
-        draft_prob = draft_at(rows, step, token, inside, drafted).to(tl.float64)
+        draft_prob = draft_at(rows, step, token, inside, drafted, kind).to(tl.float64)
     return target_prob, draft_prob, known
 
 
@@ -110,23 +112,25 @@ def masses(
     token: tl.tensor,
     subtract: tl.tensor,
     weight: tl.tensor,
+    kind: tl.constexpr,
+    one_hot: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of max(weight · target − draft, 0).
 
     Where the draft is not to be subtracted nothing of it is read, and the weight, which may be
     None for 1, does not count.
     """
-    prob = target_at(rows, position, token, token < rows.size, True)
+    prob = target_at(rows, position, token, token < rows.size, True, kind)
     of_row = mass(prob, _UNIT)
     left = of_row
     if weight is not None:
         left = mass(prob.to(tl.float64) * tl.where(subtract, weight, 1.0), _UNIT)
-    if rows.form.one_hot:
+    if one_hot:
         drafted = tl.load(tokens + position, mask=subtract, other=-1)  # scalar
         prob = tl.where(token == drafted, 1.0, 0.0)
     else:
         known = token < tl.where(subtract, rows.draft_size, 0)
-        prob = draft_at(rows, position, token, known, subtract)
+        prob = draft_at(rows, position, token, known, subtract, kind)
     return of_row, tl.maximum(left - mass(prob, _UNIT), 0)
 
 
@@ -147,8 +151,8 @@ def add_up(
     size: tl.tensor,
     draft_size: tl.tensor,
     blocks: tl.tensor,
-    low: tl.constexpr,
-    high: tl.constexpr,
+    low: tl.tensor,
+    span: tl.tensor,
     kind: tl.constexpr,
     one_hot: tl.constexpr,
     by_block: tl.constexpr,
@@ -168,9 +172,8 @@ def add_up(
     target += chain * target_chain
     draft += chain * draft_chain
     softmaxes += chain * (2 * gamma + 1) * 4
-    form = Form(kind, one_hot, low, high)
-    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, form)
-    target_prob, draft_prob, known = of_drafts(rows, tokens, length, padded_gamma)
+    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span)
+    target_prob, draft_prob, known = of_drafts(rows, tokens, length, kind, one_hot, padded_gamma)
     place = sums + ((chain * tl.num_programs(1) + row) * 2 * blocks + block)
     weight = None
     if by_block:
@@ -184,7 +187,7 @@ def add_up(
         if block == 0:
             tl.store(accepted + chain, row.to(tl.int64))
     token = block * block_size + tl.arange(0, block_size)
-    of_row, left = masses(rows, tokens, row, token, row < length, weight)
+    of_row, left = masses(rows, tokens, row, token, row < length, weight, kind, one_hot)
     tl.store(place, tl.sum(left, 0))
     tl.store(place + blocks, tl.sum(of_row, 0))
 
@@ -207,8 +210,8 @@ def draw(
     size: tl.tensor,
     draft_size: tl.tensor,
     blocks: tl.tensor,
-    low: tl.constexpr,
-    high: tl.constexpr,
+    low: tl.tensor,
+    span: tl.tensor,
     kind: tl.constexpr,
     one_hot: tl.constexpr,
     by_block: tl.constexpr,
@@ -224,13 +227,12 @@ def draw(
     tokens += chain * gamma
     uniforms += chain * (gamma + 2)
     softmaxes += chain * (2 * gamma + 1) * 4
-    form = Form(kind, one_hot, low, high)
-    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, form)
+    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span)
     length = chain_length(tokens, gamma, padded_gamma)
     weight = None
     if by_block:
         sums += chain * (gamma + 1) * 2 * blocks
-        target_prob, draft_prob, _ = of_drafts(rows, tokens, length, padded_gamma)
+        target_prob, draft_prob, _ = of_drafts(rows, tokens, length, kind, one_hot, padded_gamma)
         count, weight = longest_part(
             target_prob, draft_prob, uniforms, sums, length, blocks, padded_gamma, padded_blocks
         )
@@ -243,6 +245,6 @@ def draw(
     uniform = tl.load(uniforms + tl.where(rejected, gamma, gamma + 1))  # scalar
     block, point, subtract = pick_block(sums, rejected, uniform, blocks, padded_blocks)
     token = block * block_size + tl.arange(0, block_size)
-    _, left = masses(rows, tokens, count, token, subtract, weight)
+    _, left = masses(rows, tokens, count, token, subtract, weight, kind, one_hot)
     drawn = first_above(left, token, point, size)
     write_output(output + chain * (gamma + 1), tokens, count, drawn, gamma, padded_rows)
