@@ -89,8 +89,14 @@ def check_arguments(
             "for the residual, one for the bonus"
         )
     _check_types(target, draft, tokens, uniforms, logits=logits)
-    if not bool(((uniforms >= 0) & (uniforms < 1)).all()):
-        raise InvalidUniformsError("every uniform must lie in [0, 1), which excludes NaN and 1")
+    try:
+        inside = bool(((uniforms >= 0) & (uniforms < 1)).all())
+    except TypeError:  # objects that cannot be compared with numbers
+        inside = False
+    if not inside:
+        raise InvalidUniformsError(
+            "every uniform must be a number in [0, 1), which excludes NaN and 1"
+        )
     temperatures = _check_temperature(library, temperature, len(tokens)) if logits else None
     if several:  # look at all chains as if each had a sequence of its own
         batch, chains = tokens.shape[:2]
@@ -183,10 +189,10 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
         raise InvalidDraftsError(
             f"draft_tokens of type {_type(tokens)}; allowed are {', '.join(sorted(INTEGERS))}"
         )
-    if _type(uniforms) != "float64" and not (exact and all(map(is_real, uniforms.flat))):
+    if _type(uniforms) != "float64" and not exact:
         raise InvalidUniformsError(
-            f"uniforms of type {_type(uniforms)}; they must be drawn as float64 (of fractions any "
-            "numbers will do): 24 bits are too few to locate a token in a large vocabulary"
+            f"uniforms of type {_type(uniforms)}; they must be drawn as float64: 24 bits are too "
+            "few to locate a token in a large vocabulary"
         )
 
 
