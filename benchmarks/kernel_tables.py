@@ -1,4 +1,4 @@
-"""The tables of the kernels: compiled for sm_90, distances of laws, and times on devices.
+"""The tables of the kernels: compiled for sm_90, distances from the target, times.
 
 Times come from each benchmarks/results/kernels-<device>.json; without such a file of a GPU there is
 no table of GPUs.
@@ -16,7 +16,7 @@ PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
 
 def compiled() -> str:
-    """Show the registers of each kernel by type of the laws, the most of its uses."""
+    """Show the registers of each kernel by type of the rows, the most of its uses."""
     found = record("kernels-sm90")
     types: list[str] = []
     by_kernel: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
@@ -52,7 +52,7 @@ def softmax() -> str:
         ]
         for row in found["softmax"]
     ]
-    heading = ["logits", "token of the target's law", "token in the place of a draft"]
+    heading = ["logits", "token of the target's distribution", "token in the place of a draft"]
     return markdown(heading, rows, origin(found, "distances --save"))
 
 
@@ -60,7 +60,7 @@ def sigmoid() -> str:
     found = record("distances")
     by_power = found["sigmoid"]["by power of ten"]
     rows = [[f"±10^{power}", f"{value:.4f}"] for power, value in by_power.items()]
-    rows.append(["the draft's own law", f"{found['sigmoid']['draft law']:.4f}"])
+    rows.append(["the draft's own distribution", f"{found['sigmoid']['draft law']:.4f}"])
     return markdown(["scales a, b", "TV"], rows, origin(found, "distances --save"))
 
 
@@ -123,7 +123,7 @@ def of_device(name: str, found: Any) -> str:
         parts.append(markdown(heading, lines).rstrip())
     left_out = {check["contestant"] for check in found["gate"]["checks"] if not check["passed"]}
     if left_out:
-        parts.append(f"Not timed, as the check of the law failed: {', '.join(sorted(left_out))}.")
+        parts.append(f"Not timed, for a wrong output: {', '.join(sorted(left_out))}.")
     if found["absent"]:
         parts.append(f"Not installed or not working there: {', '.join(found['absent'])}.")
     versions = [

@@ -4,9 +4,9 @@
 
 Five tiers, never mixed: probabilities to tokens, logits to tokens, logits to tokens for one
 sequence, where Hugging Face transformers takes part, and several chains beside one, from
-probabilities and from logits, with the "typical" rejections.  Before a contestant is timed, the law
-of its output is checked.  Other projects are measured where they are installed and reported as
-absent where not.
+probabilities and from logits, with the "typical" rejections.  Before a contestant is timed, the
+distribution of its output is checked.  Other projects are measured where they are installed and
+reported as absent where not.
 
 In the tables "kernel" is the time of a call in the replay of a CUDA graph, without the cost of
 launches; "wall" the time of a call from Python until the device is done, always.  Inputs are
@@ -15,7 +15,7 @@ read and write, intermediate results included (from a cache where they fit, henc
 than a copy); "floor" what no verifier can do without.  "of floor" is the time of a copy of so many
 bytes over the contestant's time.  Two contestants differ in kind: "otm block" has to look at every
 row, and is held to the floor of chain verification all the same; "otm sigmoid" does not follow the
-target's law, and its distance from it is reported in place of the check.  The results go to
+target, and its distance from it is reported in place of the check.  The results go to
 benchmarks/results/kernels-<device>.json.
 """
 
@@ -143,8 +143,8 @@ def load(device: torch.device) -> tuple[dict[Contestant, Entry], dict[str, str]]
 def pass_gate(
     present: dict[Contestant, Entry], plan: Plan, device: torch.device
 ) -> list[dict[str, Any]]:
-    """Check the law of each contestant in each tier, and that a wrong law would be seen."""
-    print(f"\nLaw of the output, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
+    """Check the output of each contestant in each tier, and that a wrong one would be seen."""
+    print(f"\nThe output, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
     rows = []
     for tier in TIERS:
         single = tier == ONE_SEQUENCE
@@ -153,7 +153,7 @@ def pass_gate(
             Entry(gate.slip), logits=False, one_by_one=False, draws=draws, device=device
         )
         if blind.passed:
-            raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong law")
+            raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong distribution")
         for contestant, entry in present.items():
             if tier not in contestant.tiers:
                 continue
@@ -185,7 +185,7 @@ def pass_gate(
 
 
 def distance_of_sigmoid(size: int, device: torch.device) -> float:
-    """Distance of a token by sigmoids from the target's law, where most drafts are accepted."""
+    """Distance of a token by sigmoids from the target, where most drafts are accepted."""
     inputs = make_inputs((1, 1, size), torch.float32, "typical", logits=True, device=device)
     return sigmoid_distance(inputs.target[0, 0], inputs.draft[0, 0])
 
@@ -193,12 +193,12 @@ def distance_of_sigmoid(size: int, device: torch.device) -> float:
 def measure_several(
     plan: Plan, device: torch.device
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Measure several chains, and return the rows and the checks of the laws."""
+    """Measure several chains, and return the rows and the checks of the output."""
     results, checks = [], []
     for tier in several.TIERS:
         dtype = plan.types[-1] if tier == several.LOGITS else TYPES[0]
         present = several.contestants(tier, device)
-        print(f"\nLaw of the output of several chains, before anything is timed: {tier}")
+        print(f"\nThe output of several chains, before anything is timed: {tier}")
         found = [
             {**row, "statistic": finite(row["statistic"])}
             for row in several.pass_gate(tier, present, plan.draws, device)

@@ -56,7 +56,7 @@ def verify_sigmoid(
         a < b.
     backend : {"auto", "torch", "triton"}, optional
         "auto" takes Triton for CUDA tensors where it is installed, and torch for all others; their
-        decisions are the same, bit for bit.  Triton compiles each pair of scales once.
+        decisions are the same, bit for bit.
     validate : bool, optional
         Whether to check all numbers first, which reads every row and waits for the device.
 

@@ -77,7 +77,7 @@ def won(
     count: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
-    """Law of the token that wins."""
+    """Distribution of the token that wins."""
     level, share = place(target_prob, draft_prob, count)
     win = memory + _WIN * width + level
     lower = tl.load(win).to(tl.float64, bitcast=True)  # [n], as the tokens
