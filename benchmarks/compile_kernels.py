@@ -65,6 +65,8 @@ NAMES = {
     torch.float64: "*fp64",
     torch.int64: "*i64",
 }
+COMPILED: dict[tuple[str, bool], dict[str, Any]] = {}
+"""What compiled programs take: several launches have the same one."""
 
 
 class Launch(NamedTuple):
@@ -154,10 +156,10 @@ def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
         value, kind = values[name], "constexpr"
         if isinstance(value, torch.Tensor):
             kind = NAMES[value.dtype]
-        elif launch.kernel.params[index].is_constexpr or value == 1:  # as Triton itself takes a 1
-            constants[(index,)] = value
         elif isinstance(value, float):
             kind = "fp32"
+        elif launch.kernel.params[index].is_constexpr or value == 1:  # as Triton itself takes a 1
+            constants[(index,)] = value
         else:
             kind = "i32" if abs(value) < 2**31 else "i64"
         signature[name] = kind
@@ -165,13 +167,17 @@ def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
     options = {"num_warps": runtime.WARPS, "enable_fp_fusion": fusion}
+    key = (source.hash(), fusion)
+    if key in COMPILED:
+        return COMPILED[key]
     compiled = triton.compile(source, target=TARGET, options=options)
-    return {
+    COMPILED[key] = {
         "kernel": launch.kernel.__name__,
         "threads": 32 * runtime.WARPS,
         **resources(compiled.asm["cubin"]),
         "inexact": inexact(compiled.asm["ptx"]),
     }
+    return COMPILED[key]
 
 
 def inexact(ptx: str) -> list[str]:

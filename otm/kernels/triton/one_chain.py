@@ -167,7 +167,7 @@ def add_up(
     row, block = tl.program_id(1), tl.program_id(2)
     tokens += chain * gamma
     length = chain_length(tokens, gamma, padded_gamma)
-    if row > length:
+    if by_block and row > length:
         return
     target += chain * target_chain
     draft += chain * draft_chain
