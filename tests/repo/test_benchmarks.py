@@ -131,7 +131,7 @@ def test_results_of_a_gpu_appear_on_the_page(
         "| vllm v1 | 5.0, 50% | 90 (call), 50% |",
         "| levels, triton | 60.0, 2.50 accepted |",
         "| k-Seq, torch | failed |",
-        "the law failed: a wrong one.",
+        "Not timed, for a wrong output: a wrong one.",
         "Not installed or not working there: flashinfer.",
         "SYNTHETIC GPU, 2000-01-01, copy rate 4,000 GB/s, torch 0.0, triton 0.1.",
         "(pictures/kernels-synthetic-gpu-chain.svg)",
