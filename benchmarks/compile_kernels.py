@@ -38,7 +38,7 @@ except ImportError as error:
 
 from otm.kernels import verify_logits, verify_probs
 from otm.kernels.registry import uniforms_per_position
-from otm.kernels.triton import block, chain, distributions, multi_draft, runtime
+from otm.kernels.triton import chain, distributions, multi_draft, one_chain, runtime
 from otm.rules import names
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -65,6 +65,8 @@ NAMES = {
     torch.float64: "*fp64",
     torch.int64: "*i64",
 }
+COMPILED: dict[tuple[str, bool], dict[str, Any]] = {}
+"""What compiled programs take: several launches have the same one."""
 
 
 class Launch(NamedTuple):
@@ -84,9 +86,9 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        for module in (block, chain, distributions, multi_draft):
+        for module in (distributions, multi_draft, one_chain):
             stack.enter_context(mock.patch.object(module, "launch", record))
-        for module in (block, chain, multi_draft):
+        for module in (multi_draft, one_chain):
             stack.enter_context(mock.patch.object(module, "check_device"))
         yield launches
 
@@ -127,7 +129,8 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
             verify = partial(verify_logits, rule=rule, temperature=temperature, **options)
             yield f"{rule}, logits, {drafts}", verify, arguments
     arguments = (target, draft, tokens, uniforms)
-    yield "chain, sigmoid, drawn", partial(chain.verify_sigmoids, low=-1e4, high=1e4), arguments
+    sigmoids = partial(chain.verify, kind="sigmoid", scales=(-1e4, 1e4))
+    yield "chain, sigmoid, drawn", sigmoids, arguments
 
     count = min(CHAINS, batch)
     rows = (
@@ -153,22 +156,28 @@ def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
         value, kind = values[name], "constexpr"
         if isinstance(value, torch.Tensor):
             kind = NAMES[value.dtype]
+        elif isinstance(value, float):
+            kind = "fp32"
         elif launch.kernel.params[index].is_constexpr or value == 1:  # as Triton itself takes a 1
             constants[(index,)] = value
         else:
             kind = "i32" if abs(value) < 2**31 else "i64"
         signature[name] = kind
-        if kind != "constexpr" and (isinstance(value, torch.Tensor) or value % 16 == 0):
+        if kind.startswith("*") or (kind in {"i32", "i64"} and value % 16 == 0):
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
     options = {"num_warps": runtime.WARPS, "enable_fp_fusion": fusion}
+    key = (source.hash(), fusion)
+    if key in COMPILED:
+        return COMPILED[key]
     compiled = triton.compile(source, target=TARGET, options=options)
-    return {
+    COMPILED[key] = {
         "kernel": launch.kernel.__name__,
         "threads": 32 * runtime.WARPS,
         **resources(compiled.asm["cubin"]),
         "inexact": inexact(compiled.asm["ptx"]),
     }
+    return COMPILED[key]
 
 
 def inexact(ptx: str) -> list[str]:

@@ -27,7 +27,7 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.coupling import KSeq
 from otm.kernels import sigmoid_distance
-from otm.kernels.numpy.k_seq import find_split
+from otm.kernels.numpy.grid_k_seq import find_split
 from otm.kernels.numpy.levels import STEPS, at_node, winner
 from otm.kernels.torch import softmax
 from otm.kernels.torch.distributions import mass

@@ -142,7 +142,7 @@ def pass_gate(
     present: dict[Contestant, Entry], plan: Plan, device: torch.device
 ) -> list[dict[str, Any]]:
     """Check each contestant's output distribution in each tier, and that an error would show."""
-    print(f"\nLaw of the output, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
+    print(f"\nOutput distribution, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
     rows = []
     for tier in TIERS:
         single = tier == ONE_SEQUENCE
@@ -196,7 +196,7 @@ def measure_several(
     for tier in several.TIERS:
         dtype = plan.types[-1] if tier == several.LOGITS else TYPES[0]
         present = several.contestants(tier, device)
-        print(f"\nLaw of the output of several chains, before anything is timed: {tier}")
+        print(f"\nThe output of several chains, before anything is timed: {tier}")
         found = [
             {**row, "statistic": finite(row["statistic"])}
             for row in several.pass_gate(tier, present, plan.draws, device)

@@ -136,7 +136,7 @@ _LIST = (
     Rule("traversal", "IID", "Weng et al. 2025", verifier="verification.verify_traversal"),
     Rule(
         "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
-        "grid_k_seq.GridKSeq", kernel="k_seq", max_k=64,
+        "grid_k_seq.GridKSeq", kernel="grid_k_seq", max_k=64,
     ),
     Rule(
         "levels", "IID", "docs/theory/levels.md, Theorem 11.2", "levels.LevelsPlan",

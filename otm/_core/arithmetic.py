@@ -18,8 +18,6 @@ import numpy.typing as npt
 Probs: TypeAlias = npt.NDArray[Any]
 """One number a token: float64, or `fractions.Fraction` in an object array."""
 
-Law: TypeAlias = Probs
-
 Number: TypeAlias = float | Fraction
 
 _T = TypeVar("_T")

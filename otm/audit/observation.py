@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number
+from otm._core.arithmetic import Number, Probs
 from otm.audit.adapter import Failure, Instance, Outcome
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
@@ -29,8 +29,8 @@ class WorstPrefix:
 
     prefix: Path  # the tokens output so far
     probability: Number  # probability of the prefix in the output
-    output_probs: Law  # [V]: distribution of the next token in the output
-    target_probs: Law  # [V]: and in the target model
+    output_probs: Probs  # [V]: distribution of the next token in the output
+    target_probs: Probs  # [V]: and in the target model
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +129,9 @@ def distance(a: Mapping[Path, Number], b: Mapping[Path, Number]) -> Number:
     return half
 
 
-def rows_of(model: TableModel, prompt: Path, length: int) -> dict[Path, Law]:
+def rows_of(model: TableModel, prompt: Path, length: int) -> dict[Path, Probs]:
     """Distributions after a prompt and up to so many tokens, each but where a shorter one tells."""
-    rows: dict[Path, Law] = {}
+    rows: dict[Path, Probs] = {}
     for size in range(length):
         for path in itertools.product(range(model.vocabulary), repeat=size):
             probs = model.probs(prompt + path)

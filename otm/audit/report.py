@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from otm._core.arithmetic import Law, Number
+from otm._core.arithmetic import Number, Probs
 from otm._core.interval import Interval
 from otm.audit.adapter import Failure, Instance, Outcome
 from otm.audit.observation import WorstPrefix, rows_of
@@ -262,7 +262,7 @@ def _number(value: Number) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _probs(probs: Law) -> str:
+def _probs(probs: Probs) -> str:
     return "(" + ", ".join(map(_number, probs.tolist())) + ")"
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, read_only, zeros
+from otm._core.arithmetic import Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_positive
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
@@ -59,18 +59,18 @@ class LevelsPlan(ResidualPlan):
         return 2 * self.problem.k + 2
 
     @cached_property
-    def winner_distribution(self) -> Law:
+    def winner_distribution(self) -> Probs:
         """Distribution v' of the draft that wins: array [n]."""
         places, table = self._node
         return read_only(winner(self.problem.draft, places, table))
 
     @cached_property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         """Probability min(1, q/v') of accepting each token when it wins: array [n]."""
         return read_only(acceptance_ratio(self.problem.target, self.winner_distribution))
 
     @cached_property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         """Mass of each token output as an accepted draft: array [n]."""
         return read_only(self.winner_distribution * self.accept_probability)
 
@@ -94,12 +94,12 @@ class LevelsPlan(ResidualPlan):
         token = np.take_along_axis(drafts, best[:, None], axis=1)[:, 0]
         return np.where(uniforms[:, 2 * k] < self.accept_probability[token], best, -1)
 
-    def _acceptance_per_draft(self, drafts: Drafts) -> Law:
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         winning = [winning_probabilities([self._slot_law(x) for x in row]) for row in drafts]
-        law: Law = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
+        law: Probs = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
         return law
 
-    def _slot_law(self, token: int) -> tuple[Ranks, Law]:
+    def _slot_law(self, token: int) -> tuple[Ranks, Probs]:
         """Slots that drafts of a token can take, ascending, with their probabilities."""
         places, table = self._node
         lower, share = int(places.lower[token]), places.share[token]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import (
     Frozen,
-    Law,
+    Probs,
     is_exact,
     power_slopes,
     read_only,
@@ -38,7 +38,7 @@ class SlotTable(Frozen):
     from the rounded table: it is the law of what `slot_of` does, not of what was intended.
     """
 
-    draft: Law  # [m], draft law in the order of ranks
+    draft: Probs  # [m], draft law in the order of ranks
     swaps: Swaps  # the s swaps between slots
 
     @cached_property
@@ -49,7 +49,7 @@ class SlotTable(Frozen):
         return read_only(row)
 
     @cached_property
-    def keys(self) -> Law:
+    def keys(self) -> Probs:
         """Sorted keys (row, cumulative probability up to this move): array [2s]."""
         # one array for all rows: one search finds a slot, however many swaps its token has
         moves = self.swaps.mass.size
@@ -72,7 +72,7 @@ class SlotTable(Frozen):
         moved = (owner == ranks) & (place < keys.size)
         return np.where(moved, np.where(place < moves, high, low), ranks)
 
-    def slot_law(self, rank: int) -> tuple[Ranks, Law]:
+    def slot_law(self, rank: int) -> tuple[Ranks, Probs]:
         """Slots that drafts of one token can take, ascending, with their probabilities."""
         lower = self.row[rank] < self.draft.size
         side, partners = (self._low, self.swaps.high) if lower else (self._high, self.swaps.low)
@@ -83,8 +83,8 @@ class SlotTable(Frozen):
         ascending = np.argsort(slots)
         return slots[ascending], law[ascending]
 
-    def winner_distribution(self, k: int) -> Law:
-        """Law of the token that sits in the highest slot among k drafts: array [m].
+    def winner_distribution(self, k: int) -> Probs:
+        """Probs of the token that sits in the highest slot among k drafts: array [m].
 
         Drafts in the same slot are exchangeable, so that it does not matter which of them wins.
         """
@@ -103,7 +103,7 @@ class SlotTable(Frozen):
         gain -= slope[low]
         upward *= gain
         downward *= gain
-        law: Law = slope * self.draft
+        law: Probs = slope * self.draft
         law += scatter_sum(low, upward, m)
         law -= scatter_sum(high, downward, m)
         return law
@@ -126,9 +126,9 @@ class SlotTable(Frozen):
         """Unit of the cumulative probabilities in keys; fractions need no grid."""
         return 1 if is_exact(self.draft) else 2.0**-self._grid_bits
 
-    def _key(self, rows: Ranks, ends: npt.NDArray[Any]) -> Law:
+    def _key(self, rows: Ranks, ends: npt.NDArray[Any]) -> Probs:
         """Numbers that sort by row first and by a cumulative probability within a row."""
-        key: Law = rows.astype(object) if is_exact(self.draft) else rows << self._grid_bits
+        key: Probs = rows.astype(object) if is_exact(self.draft) else rows << self._grid_bits
         key += ends
         return key
 
@@ -139,10 +139,10 @@ class _Side(Frozen):
 
     owner: Ranks  # [s], rank of the token that makes each move, ascending
     first: Ranks  # where the moves of each owner start
-    ends: Law  # [s], cumulative probability of an owner's moves, < 1: on the grid, or fractions
+    ends: Probs  # [s], cumulative probability of an owner's moves, < 1: on the grid, or fractions
 
     @classmethod
-    def build(cls, draft: Law, owner: Ranks, mass: Law, grid_bits: int) -> _Side:
+    def build(cls, draft: Probs, owner: Ranks, mass: Probs, grid_bits: int) -> _Side:
         starts = np.ones(owner.size, dtype=bool)
         np.not_equal(owner[1:], owner[:-1], out=starts[1:])
         first = np.flatnonzero(starts)
@@ -161,7 +161,7 @@ class _Side(Frozen):
         return cls(owner, read_only(first), read_only(_on_grid(ends, grid_bits)))
 
     @cached_property
-    def steps(self) -> Law:
+    def steps(self) -> Probs:
         """Probability of each move of an owner's draft, in the units of `ends`: array [s]."""
         steps = np.empty_like(self.ends)
         np.subtract(self.ends[1:], self.ends[:-1], out=steps[1:])
@@ -175,14 +175,14 @@ def _on_grid(fractions: npt.NDArray[np.float64], grid_bits: int) -> npt.NDArray[
     return units
 
 
-def winning_probabilities(laws: Sequence[tuple[Ranks, Law]]) -> Law:
+def winning_probabilities(laws: Sequence[tuple[Ranks, Probs]]) -> Probs:
     """Probability that each draft sits in the highest slot, before all equals: k laws → [k].
 
     A law is the slots that a draft can take, ascending, and their probabilities.
     """
     zero = 0 * laws[0][1][:1]
     cumulative = [np.concatenate([zero, np.cumsum(law)]) for _, law in laws]
-    wins: Law = np.resize(zero, len(laws))
+    wins: Probs = np.resize(zero, len(laws))
     for i, (slots, law) in enumerate(laws):
         beaten = law
         for j, (others, _) in enumerate(laws):

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import (
     Frozen,
-    Law,
     Number,
+    Probs,
     at_most_one,
     power_slopes,
     read_only,
@@ -39,21 +39,21 @@ class Swaps(Frozen):
 
     low: npt.NDArray[np.int64]  # [s], rank of the lower token of each swap, s < m
     high: npt.NDArray[np.int64]  # [s], rank of the other; low < high where the mass is positive
-    mass: Law  # [s], mass of each of the two tokens that moves to the other's slot
+    mass: Probs  # [s], mass of each of the two tokens that moves to the other's slot
 
 
-def optimal_win_ratio(problem: Problem) -> Law:
+def optimal_win_ratio(problem: Problem) -> Probs:
     """Ratio r = max(min(q/p, c*), b) of winning to drafting along the order: array [m].
 
     The winning law p·r covers the optimal accepted mass min(q, c* p).
     """
     order, cap = problem.by_ratio, optimal_cap(problem)
-    ratio: Law = np.minimum(order.ratio, np.asarray(cap))
+    ratio: Probs = np.minimum(order.ratio, np.asarray(cap))
     # the floor stays below the cap, so that only tokens with r = q/p are raised
     return raise_to_one(order, ratio, order.target_below, 1 - order.capped_mass(cap))
 
 
-def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number) -> Law:
+def raise_to_one(order: RatioOrder, ratio: Probs, mass_below: Probs, missing: Number) -> Probs:
     """Raise the low end of an ascending ratio r to a floor b ≤ 1, so that Σ p r = 1.
 
     Some draft always wins; the floor makes up for the `missing` 1 − Σ p r that the rule does not
@@ -68,11 +68,11 @@ def raise_to_one(order: RatioOrder, ratio: Law, mass_below: Law, missing: Number
 
     raised = max(1, bisect_right(range(ratio.size), missing, key=gained))
     floor = (missing + mass_below[raised]) / order.draft_below[raised]
-    higher: Law = np.maximum(ratio, np.asarray(at_most_one(floor)))
+    higher: Probs = np.maximum(ratio, np.asarray(at_most_one(floor)))
     return higher
 
 
-def match_swaps(order: RatioOrder, k: int, win_ratio: Law) -> Swaps:
+def match_swaps(order: RatioOrder, k: int, win_ratio: Probs) -> Swaps:
     """Match the tokens that lack winning mass with those that have too much of it.
 
     By cumulative amount, in order (north-west corner rule).  `win_ratio` [m] is the ratio r of

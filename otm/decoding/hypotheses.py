@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, is_exact
+from otm._core.arithmetic import Number, Probs, is_exact
 from otm._core.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
 
@@ -142,7 +142,7 @@ class Block:
         return self._indices[b, tokens[:length]], tokens[length:]
 
 
-def _largest(scores: Law, count: int) -> npt.NDArray[np.int64]:
+def _largest(scores: Probs, count: int) -> npt.NDArray[np.int64]:
     """Places of the largest scores, the largest first; of equal ones the first is larger.
 
     Since hypotheses are laid out in lexicographic order, the first is lexicographically smaller.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Law, as_fraction, is_exact
+from otm._core.arithmetic import Probs, as_fraction, is_exact
 from otm._core.checks import as_array
 from otm._core.numbers import is_real
 from otm._core.text import shown
@@ -20,17 +20,17 @@ LARGEST_COST = 1e200
 """Costs beyond this are refused, before their products can exceed all floats."""
 
 
-def in_unit_interval(values: Any, name: str = "α") -> Law:
+def in_unit_interval(values: Any, name: str = "α") -> Probs:
     """Return numbers in [0, 1], such as acceptance rates."""
     return _as_numbers(values, name, 1, "a number in [0, 1]")
 
 
-def as_costs(values: Any, name: str = "c") -> Law:
+def as_costs(values: Any, name: str = "c") -> Probs:
     """Return costs, relative to a run of the target model."""
     return _as_numbers(values, name, LARGEST_COST, f"a number from 0 to {LARGEST_COST:g}")
 
 
-def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
+def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Probs:
     """Return numbers in [0, most]: floats as float64, fractions and whole numbers as they are."""
     array = as_array(values, name, InvalidParameterError, f"it must be {allowed}, or an array")
     if array.dtype == object and all(map(is_real, array.flat)):
@@ -53,7 +53,7 @@ def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Law:
     return array
 
 
-def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> Law:
+def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> Probs:
     """Return numbers of drafts as int64."""
     allowed = f"an integer from 0 to {LARGEST_GAMMA}"
     array = _as_numbers(values, name, LARGEST_GAMMA, allowed)
@@ -62,7 +62,7 @@ def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> 
     return array.astype(np.int64)
 
 
-def of_one_kind(*arrays: Law) -> tuple[Law, ...]:
+def of_one_kind(*arrays: Probs) -> tuple[Probs, ...]:
     """Broadcast arrays, as fractions if one is so and none holds floats, otherwise as floats."""
     exact = any(map(is_exact, arrays)) and all(array.dtype.kind != "f" for array in arrays)
     try:
@@ -75,7 +75,7 @@ def of_one_kind(*arrays: Law) -> tuple[Law, ...]:
     return tuple(as_kind(array, exact=exact) for array in together)
 
 
-def as_kind(array: Law, *, exact: bool) -> Law:
+def as_kind(array: Probs, *, exact: bool) -> Probs:
     """Return an array in float64, or as fractions over Python's own integers."""
     if not exact:
         return array.astype(np.float64)
@@ -83,7 +83,7 @@ def as_kind(array: Law, *, exact: bool) -> Law:
     return np.array(fractions, dtype=object).reshape(array.shape)
 
 
-def geometric_sum(alpha: Law, terms: Law) -> Law:
+def geometric_sum(alpha: Probs, terms: Probs) -> Probs:
     """Sum of α^i over i < terms (at least 1), both as from `of_one_kind`: [...], [...] → [...]."""
     certain = alpha == 1
     left = np.where(certain, 1, 1 - alpha)

@@ -24,7 +24,7 @@ from importlib import import_module
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number
+from otm._core.arithmetic import Number, Probs
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
 from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
@@ -240,7 +240,7 @@ def _bonus(probs: SparseProbs, uniforms: Randomness) -> int:
     return locate(probs.tokens, probs.probabilities, uniforms(1)[0])
 
 
-def locate(tokens: Tokens, weights: Law, uniform: object) -> int:
+def locate(tokens: Tokens, weights: Probs, uniform: object) -> int:
     """Draw a token by weights along the tokens."""
     return int(tokens[InverseCdf.from_weights(weights).locate(np.array([uniform]))[0]])
 
@@ -339,7 +339,7 @@ class OpenNode:
     def reject(self) -> None:
         """Go on to what is left when the output is neither a draft nor below it."""
         draft = self._draft_probs
-        rest: Law = np.maximum(self.weight * self.left - draft, 0 * draft)
+        rest: Probs = np.maximum(self.weight * self.left - draft, 0 * draft)
         excess: Number = rest.sum()
         if excess > 0:
             self.left = rest / excess

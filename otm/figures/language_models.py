@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.errors import InvalidParameterError
 from otm.models.ngram import Ids, NGramModel
 
@@ -82,8 +82,8 @@ class Corpus:
 class NextTokenLaws(NamedTuple):
     """The two laws [V] of the token at a position of the held-out text."""
 
-    draft: Law
-    target: Law
+    draft: Probs
+    target: Probs
     position: int
 
 

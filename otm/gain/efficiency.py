@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, zeros
+from otm._core.arithmetic import Number, Probs, zeros
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_level
 from otm._core.sparse import align
@@ -230,7 +230,7 @@ def first_step_acceptance(
 
 def tokens_by_rule(
     rule: PlanBuilder, root: DraftNode, target_probs: TargetProbs, depth: int
-) -> Law:
+) -> Probs:
     """Mean number of output tokens of SpecTr's Algorithm 3, given drafts of depth L: [L + 1].
 
     Entry γ is the mean for paths cut to γ drafts; entry 0 is 1.  Fractions if the probs are.
@@ -258,7 +258,7 @@ def tokens_by_rule(
     return np.cumsum(reached)
 
 
-def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) -> Law:
+def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
     """Mean number of output tokens of traversal verification, given drafts of depth L: [L + 1].
 
     Entry γ is the mean for paths cut to γ drafts; the tree is traversed anew for each γ, as what is

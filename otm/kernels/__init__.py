@@ -5,8 +5,8 @@ folders `numpy`, `torch` and `triton` have each rule in a file of the same name,
 the same decisions, bit for bit:
 
 - `chain`, `block`: one chain of drafts;
-- `k_seq`, `levels`: two rules that select among several drafts of a position, and `multi_draft`:
-  SpecTr's recursion over them along K chains;
+- `grid_k_seq`, `levels`: two rules that select among several drafts of a position, and
+  `multi_draft`: SpecTr's recursion over them along K chains;
 - `distributions`: from logits to probabilities, and to whole numbers that are added.
 
 `registry` lists them, `checks` refuses what they cannot take.  docs/add-a-kernel.md adds one.

@@ -7,11 +7,14 @@ entry is therefore told not to.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from otm._core.numbers import is_real
+from otm._core.text import shown
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,
@@ -67,6 +70,15 @@ def check_arguments(
     devices = {name: str(getattr(array, "device", "cpu")) for name, array in arrays.items()}
     if len(set(devices.values())) > 1:
         raise InvalidInputError(f"the arguments are on different devices: {devices}; move them")
+    for name, array in arrays.items():
+        if kind is not np.ndarray and (
+            array.is_meta or array.is_nested or array.layout != library.strided
+        ):
+            raise InvalidInputError(
+                f"{name} is a tensor of layout {array.layout}{' (nested)' * array.is_nested} on "
+                f"device {array.device}; give a dense tensor that holds numbers, as .to_dense() "
+                "makes of a sparse one"
+            )
 
     _check_shapes(target, draft, tokens, several)
     needed = (len(tokens), tokens.shape[-1] * per_position(tokens.shape[1] if several else 1) + 2)
@@ -77,8 +89,14 @@ def check_arguments(
             "for the residual, one for the bonus"
         )
     _check_types(target, draft, tokens, uniforms, logits=logits)
-    if not bool(((uniforms >= 0) & (uniforms < 1)).all()):
-        raise InvalidUniformsError("every uniform must lie in [0, 1), which excludes NaN and 1")
+    try:
+        inside = bool(((uniforms >= 0) & (uniforms < 1)).all())
+    except TypeError:  # objects that cannot be compared with numbers
+        inside = False
+    if not inside:
+        raise InvalidUniformsError(
+            "every uniform must be a number in [0, 1), which excludes NaN and 1"
+        )
     temperatures = _check_temperature(library, temperature, len(tokens)) if logits else None
     if several:  # look at all chains as if each had a sequence of its own
         batch, chains = tokens.shape[:2]
@@ -104,19 +122,24 @@ def _check_numbers(
             f"the end of a chain; these are {int(tokens.min())} to {int(tokens.max())}"
         )
     live = (tokens >= 0).cumprod(1) > 0
-    if temperatures is None:
-        _check_probs(library, target[:, :1], None, "the target's first row")
-        _check_probs(library, target[:, 1:], live, "the target's row after draft")
-        if draft is not None:
-            _check_probs(library, draft, live, "the distribution of draft")
-            _check_possible(library, draft > 0, tokens, live)
+    logits = temperatures is not None
+    check = _check_logits if logits else partial(_check_probs, library)
+    check(target[:, :1], None, "the target's first row")
+    check(target[:, 1:], live, "the target's row after draft")
+    if draft is None:
         return
-    _check_logits(target[:, :1], None, "the target's first row")
-    _check_logits(target[:, 1:], live, "the target's row after draft")
-    if draft is not None:
+    if logits:
         live = live & (temperatures > 0)  # a greedy draft is one-hot, whatever its logits
-        _check_logits(draft, live, "the logits of draft")
-        _check_possible(library, draft > -INFINITY, tokens, live)
+    check(draft, live, "the logits of draft" if logits else "the distribution of draft")
+    drafted = draft[library.arange(chains)[:, None], library.arange(gamma), tokens.clip(0)]
+    wrong = live & ~(drafted > (-INFINITY if logits else 0))
+    if bool(wrong.any()):
+        chain, step = _first(wrong)
+        raise InvalidDraftsError(
+            f"draft {step} of chain {chain} is token {int(tokens[chain, step])}, which has "
+            "probability 0 and cannot have been sampled; pass the distributions that the drafts "
+            "were really sampled from"
+        )
 
 
 def _check_shapes(target: Any, draft: Any, tokens: Any, several: bool) -> None:
@@ -155,11 +178,18 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
             f"target and draft are of type {', '.join(sorted(types))}; allowed are "
             f"{', '.join(sorted(FLOATS))}, and fractions if both are and the arrays are NumPy's"
         )
+    exact = "object" in types
+    entries = (x for rows in (target, draft) if exact and rows is not None for x in rows.flat)
+    for entry in entries:
+        if not is_real(entry):
+            raise InvalidDistributionError(
+                f"target and draft hold {shown(entry)}; of type object they must hold fractions"
+            )
     if _type(tokens) not in INTEGERS:
         raise InvalidDraftsError(
             f"draft_tokens of type {_type(tokens)}; allowed are {', '.join(sorted(INTEGERS))}"
         )
-    if _type(uniforms) != "float64" and types != {"object"}:
+    if _type(uniforms) != "float64" and not exact:
         raise InvalidUniformsError(
             f"uniforms of type {_type(uniforms)}; they must be drawn as float64: 24 bits are too "
             "few to locate a token in a large vocabulary"
@@ -168,7 +198,7 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
 
 def _check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
     """Check the temperatures, and return them as a number or as an array [B, 1]."""
-    number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    number = is_real(temperature)
     if not number and type(temperature).__module__.partition(".")[0] != library.__name__:
         raise InvalidParameterError(
             f"a temperature of type {type(temperature).__name__}; give a number, or an array of "
@@ -209,19 +239,6 @@ def _check_logits(rows: Any, used: Any, name: str) -> None:
     """Refuse rows [C, R, V] of logits that are used but have no softmax."""
     _refuse(~(rows < INFINITY).all(-1), used, name, "holds NaN or +∞")
     _refuse((rows == -INFINITY).all(-1), used, name, "is −∞ everywhere")
-
-
-def _check_possible(library: ModuleType, possible: Any, tokens: Any, live: Any) -> None:
-    """Refuse drafts that cannot have been sampled: possible [C, γ, V'], tokens and live [C, γ]."""
-    chains, steps = library.arange(tokens.shape[0])[:, None], library.arange(tokens.shape[1])
-    wrong = live & ~possible[chains, steps, tokens.clip(0)]
-    if bool(wrong.any()):
-        chain, step = _first(wrong)
-        raise InvalidDraftsError(
-            f"draft {step} of chain {chain} is token {int(tokens[chain, step])}, which has "
-            "probability 0 and cannot have been sampled; pass the distributions that the drafts "
-            "were really sampled from"
-        )
 
 
 def _refuse(wrong: Any, used: Any, name: str, what: str) -> None:

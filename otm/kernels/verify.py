@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from otm._core.numbers import is_real
 from otm.kernels.checks import check_arguments
 from otm.kernels.registry import choose_backend, load, uniforms_per_position
 from otm.kernels.verified import Verified
+from otm.rules import named
 
 if TYPE_CHECKING:
     from otm.kernels.workspace import Workspace
-from otm.rules import named
 
 
 def verify_probs(
@@ -202,10 +203,12 @@ def verify_logits(
     arguments = (target_logits, draft_logits, draft_tokens, uniforms)
     if validate:
         _check(arguments, rule, chosen, logits=True, temperature=temperature)
+    if is_real(temperature):  # torch knows nothing of NumPy's scalars
+        temperature = float(temperature)
     kernel = load(rule, chosen)
     outcome: Verified[Any]
     if chosen == "triton":  # takes the softmax on the way
-        outcome = kernel.verify_from_logits(*arguments, temperature, workspace=workspace)
+        outcome = kernel.verify(*arguments, "logits", temperature=temperature, workspace=workspace)
     else:
         softmax = import_module(f"otm.kernels.{chosen}.distributions").probs_from_logits
         probs = softmax(target_logits, draft_logits, draft_tokens, temperature)

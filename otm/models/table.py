@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, is_exact, read_only
+from otm._core.arithmetic import Probs, is_exact, read_only
 from otm._core.distribution import as_probs, to_exact
 from otm._core.numbers import as_integer, as_vocabulary
 from otm._core.text import shown
@@ -180,7 +180,7 @@ def _check_contexts(table: Any) -> None:
         )
 
 
-def _of_one_kind(rows: dict[tuple[int, ...], Law]) -> dict[tuple[int, ...], Law]:
+def _of_one_kind(rows: dict[tuple[int, ...], Probs]) -> dict[tuple[int, ...], Probs]:
     """Make all rows fractions or all floats; whole numbers, which are floats here, go with both."""
     if not any(map(is_exact, rows.values())):
         return rows

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number, zeros
+from otm._core.arithmetic import Number, Probs, zeros
 from otm.coupling.plan import TransportPlan
 from otm.decoding.drafting import Randomness
 from otm.errors import InvalidParameterError
@@ -143,7 +143,7 @@ def summed(explored: Iterable[Path[Outcome]]) -> dict[Outcome, Fraction]:
 
 def exact_output_distribution(
     plan: TransportPlan, drafts: Iterable[tuple[Sequence[int], Number]] | None = None
-) -> Law:
+) -> Probs:
     """Output distribution of a plan: enumerate the drafts and add up `plan.conditional`.
 
     Parameters
@@ -333,5 +333,5 @@ def _require(condition: bool | np.bool_, message: str) -> None:
         raise AssertionError(message)
 
 
-def _text(probs: Law) -> str:
+def _text(probs: Probs) -> str:
     return "(" + ", ".join(map(str, probs)) + ")"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm._core.distribution import total_variation
 from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
@@ -52,7 +52,7 @@ class Control(NamedTuple):
     """
 
     sampler: Sampler
-    truth: Law | float
+    truth: Probs | float
 
 
 class Verdict(NamedTuple):

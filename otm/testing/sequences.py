@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, Number
+from otm._core.arithmetic import Number, Probs
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import locate_in_rows
 from otm.coupling import TransportPlan
@@ -187,11 +187,11 @@ class ByConditional(TransportPlan):
         """That of the plan itself."""
         return self.plan.acceptance
 
-    def output_distribution(self) -> Law:
+    def output_distribution(self) -> Probs:
         """Give that of the plan itself."""
         return self.plan.output_distribution()
 
-    def _output_given(self, drafts: Drafts) -> Law:
+    def _output_given(self, drafts: Drafts) -> Probs:
         return self.plan.conditional(drafts)
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.errors import InvalidParameterError
 
 LEAST_DELTA = 1e-9
@@ -33,7 +33,7 @@ class Criterion(NamedTuple):
     statistic: Callable[[npt.NDArray[Any]], float]
 
 
-def g_statistic(counts: npt.NDArray[np.int64], probs: Law) -> float:
+def g_statistic(counts: npt.NDArray[np.int64], probs: Probs) -> float:
     """Statistic G = 2 Σ c ln(c / (draws · probs)) of counts: [n], [n] → float.
 
     Infinite if a token of probability 0, or beyond the distribution, was drawn.
@@ -62,7 +62,7 @@ def g_limit(categories: int, level: float) -> float:
     return 2 * m * ratio
 
 
-def criterion_for_distribution(probs: Law, delta: float, level: float) -> Criterion:
+def criterion_for_distribution(probs: Probs, delta: float, level: float) -> Criterion:
     """Likelihood ratio test of a distribution [n] that detects a total variation distance of delta.
 
     At that distance G is about a noncentral χ² with noncentrality at least 4 · draws · delta².

@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from otm._core.arithmetic import Law, Number, is_exact
+from otm._core.arithmetic import Number, Probs, is_exact
 from otm._core.distribution import to_exact
 from otm._core.optional import require
 from otm.drafts import IID, DraftDistribution
@@ -70,7 +70,7 @@ def distributions(
     *,
     exact: bool = False,
     kinds: Sequence[str] = tuple(DISTRIBUTION_KINDS),
-) -> Law:
+) -> Probs:
     """Strategy of probability distributions.
 
     Parameters
@@ -99,7 +99,7 @@ def distributions(
         st.integers(max(min_tokens, min(DISTRIBUTION_KINDS[kind] for kind in kinds)), max_tokens)
     )
     kind = draw(st.sampled_from([kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n]))
-    probs: Law = draw(_DISTRIBUTIONS[kind](n))
+    probs: Probs = draw(_DISTRIBUTIONS[kind](n))
     if exact:
         return probs if is_exact(probs) else to_exact(probs)
     return probs.astype(np.float64)
@@ -113,7 +113,7 @@ def pairs(
     *,
     exact: bool = False,
     kinds: Sequence[str] = tuple(PAIR_KINDS),
-) -> tuple[Law, Law]:
+) -> tuple[Probs, Probs]:
     """Strategy of pairs of a draft and a target distribution on the same vocabulary.
 
     Parameters
@@ -254,18 +254,18 @@ def uniforms(
     return st.one_of(st.sampled_from(inside), interior)
 
 
-def _from_weights(weights: Sequence[int]) -> Law:
+def _from_weights(weights: Sequence[int]) -> Probs:
     """Whole weights as fractions of their sum."""
     return np.array([Fraction(weight, sum(weights)) for weight in weights], dtype=object)
 
 
-def _dense(n: int) -> st.SearchStrategy[Law]:
+def _dense(n: int) -> st.SearchStrategy[Probs]:
     weights = st.one_of(st.integers(1, 9), st.integers(1, 1000))
     return st.lists(weights, min_size=n, max_size=n).map(_from_weights)
 
 
 @st.composite
-def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Law:
+def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Probs:
     """Draw a distribution on n tokens with the given support."""
     probs = np.full(n, Fraction(0), dtype=object)
     probs[list(support)] = draw(_dense(len(support)))
@@ -273,18 +273,18 @@ def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Law:
 
 
 @st.composite
-def _sparse(draw: st.DrawFn, n: int) -> Law:
+def _sparse(draw: st.DrawFn, n: int) -> Probs:
     support = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
-    probs: Law = draw(_probs_on(support, n))
+    probs: Probs = draw(_probs_on(support, n))
     return probs
 
 
-def _one_token(n: int) -> st.SearchStrategy[Law]:
+def _one_token(n: int) -> st.SearchStrategy[Probs]:
     return st.integers(0, n - 1).flatmap(lambda token: _probs_on([token], n))
 
 
 @st.composite
-def _ties(draw: st.DrawFn, n: int) -> Law:
+def _ties(draw: st.DrawFn, n: int) -> Probs:
     """Few different weights, at least two of them equal."""
     weights = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
     i, j = draw(_two_tokens(n))
@@ -293,7 +293,7 @@ def _ties(draw: st.DrawFn, n: int) -> Law:
 
 
 @st.composite
-def _one_ulp(draw: st.DrawFn, n: int) -> Law:
+def _one_ulp(draw: st.DrawFn, n: int) -> Probs:
     probs = draw(_dense(n)).astype(np.float64)
     i, j = draw(_two_tokens(n))
     probs[i] = probs[j] = (probs[i] + probs[j]) / 2
@@ -302,7 +302,7 @@ def _one_ulp(draw: st.DrawFn, n: int) -> Law:
 
 
 @st.composite
-def _subnormal(draw: st.DrawFn, n: int) -> Law:
+def _subnormal(draw: st.DrawFn, n: int) -> Probs:
     probs = draw(_dense(n)).astype(np.float64)
     small = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
     probs[small] = 0
@@ -313,7 +313,7 @@ def _subnormal(draw: st.DrawFn, n: int) -> Law:
 
 
 @st.composite
-def _skewed(draw: st.DrawFn, n: int) -> Law:
+def _skewed(draw: st.DrawFn, n: int) -> Probs:
     """Powers of two, the largest and the smallest at least 2^20 apart."""
     powers = draw(st.lists(st.integers(0, 60), min_size=n, max_size=n))
     i, j = draw(_two_tokens(n))
@@ -326,7 +326,7 @@ def _two_tokens(n: int) -> st.SearchStrategy[list[int]]:
 
 
 @st.composite
-def _moved_by_one_rounding(draw: st.DrawFn, probs: Law) -> Law:
+def _moved_by_one_rounding(draw: st.DrawFn, probs: Probs) -> Probs:
     """Draw a distribution that differs in a single token (floats) or two (fractions)."""
     positive = np.flatnonzero(probs > 0).tolist()
     i = draw(st.sampled_from(positive))
@@ -340,7 +340,7 @@ def _moved_by_one_rounding(draw: st.DrawFn, probs: Law) -> Law:
     return moved
 
 
-_DISTRIBUTIONS: dict[str, Callable[[int], st.SearchStrategy[Law]]] = {
+_DISTRIBUTIONS: dict[str, Callable[[int], st.SearchStrategy[Probs]]] = {
     "dense": _dense,
     "sparse": _sparse,
     "one token": _one_token,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law, is_exact
+from otm._core.arithmetic import Probs, is_exact
 from otm._core.distribution import (
     as_probs_pair,
     as_probs_rows,
@@ -26,7 +26,7 @@ F = Fraction
 HALVES = [0.5, 0.5]
 
 
-def as_probs(values: Any) -> Law:
+def as_probs(values: Any) -> Probs:
     return as_probs_pair(values, values)[0]
 
 
@@ -103,14 +103,14 @@ def test_a_sum_within_the_tolerance_of_the_type_is_normalised(dtype: Any, error:
 
 
 @given(pairs())
-def test_float_laws_stay_what_they_are(pair: tuple[Law, Law]) -> None:
+def test_float_laws_stay_what_they_are(pair: tuple[Probs, Probs]) -> None:
     for law, given_law in zip(as_probs_pair(*pair), pair, strict=True):
         assert abs(law - given_law).max() <= 1e-15
         assert ((law > 0) == (given_law > 0)).all()
 
 
 @given(pairs(exact=True))
-def test_fractions_stay_fractions(pair: tuple[Law, Law]) -> None:
+def test_fractions_stay_fractions(pair: tuple[Probs, Probs]) -> None:
     for law, given_law in zip(as_probs_pair(*pair), pair, strict=True):
         assert is_exact(law)
         assert law.tolist() == given_law.tolist()
@@ -155,7 +155,7 @@ def test_strided_arrays_are_as_contiguous_ones() -> None:
 
 
 @given(st.lists(distributions(3, 3), min_size=1, max_size=4), distributions(3, 3))
-def test_rows_are_normalised_as_single_laws_bit_for_bit(drawn: list[Law], other: Law) -> None:
+def test_rows_are_normalised_as_single_laws_bit_for_bit(drawn: list[Probs], other: Probs) -> None:
     draft, target = as_probs_rows(drawn, other)
     for row, law in enumerate(drawn):
         single = as_probs_pair(law, other)
@@ -173,7 +173,7 @@ def test_long_rows_are_added_as_single_laws(change: Any, dtype: Any) -> None:
 
 
 @given(st.lists(distributions(2, 2, exact=True), min_size=1, max_size=3))
-def test_rows_of_fractions_stay_fractions(drawn: list[Law]) -> None:
+def test_rows_of_fractions_stay_fractions(drawn: list[Probs]) -> None:
     draft, target = as_probs_rows([drawn, drawn], [[1, 0]])  # whole numbers beside fractions
     assert draft.tolist() == [[law.tolist() for law in drawn]] * 2
     assert target.tolist() == [[F(1), F(0)]]
@@ -265,7 +265,7 @@ def test_rows_of_tensors_are_taken_as_their_values() -> None:
 
 
 @given(distributions())
-def test_to_exact_is_the_float_law_over_its_exact_sum(law: Law) -> None:
+def test_to_exact_is_the_float_law_over_its_exact_sum(law: Probs) -> None:
     exact = to_exact(law)
     total = sum(map(F, law.tolist()))
     assert [value * total for value in exact] == [F(value) for value in law.tolist()]
@@ -274,7 +274,7 @@ def test_to_exact_is_the_float_law_over_its_exact_sum(law: Law) -> None:
 
 
 @given(pairs(exact=True))
-def test_total_variation_is_a_distance(pair: tuple[Law, Law]) -> None:
+def test_total_variation_is_a_distance(pair: tuple[Probs, Probs]) -> None:
     a, b = pair
     distance = total_variation(a, b)
     assert distance == 1 - np.minimum(a, b).sum() == total_variation(b, a)

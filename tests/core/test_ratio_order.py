@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm._core.ratio_order import RatioOrder
 from otm.testing.strategies import pairs
 
 F = Fraction
 exact_pairs = pairs(exact=True)
 caps = st.fractions(0, 6, max_denominator=20)
-Pair = tuple[Law, Law]
+Pair = tuple[Probs, Probs]
 
 
 def capped(pair: Pair, cap: Fraction) -> Fraction:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law, is_exact
+from otm._core.arithmetic import Probs, is_exact
 from otm._core.sampling import InverseCdf, locate_in_rows
 from otm.testing import exact_distribution
 from otm.testing.strategies import distributions, uniforms
@@ -19,7 +19,7 @@ LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 
 
 @given(distributions(exact=True))
-def test_the_law_of_locate_is_the_weights(weights: Law) -> None:
+def test_the_law_of_locate_is_the_weights(weights: Probs) -> None:
     cdf = InverseCdf.from_weights(weights)
     located = exact_distribution(lambda u: int(cdf.locate(u)[0]), 1)
     assert all(p > 0 for p in located.values())
@@ -29,14 +29,14 @@ def test_the_law_of_locate_is_the_weights(weights: Law) -> None:
 
 
 @given(distributions(exact=True), st.integers(1, 9))
-def test_weights_need_not_sum_to_one(weights: Law, scale: int) -> None:
+def test_weights_need_not_sum_to_one(weights: Probs, scale: int) -> None:
     cdf = InverseCdf.from_weights(weights * F(scale, 7))
     located = exact_distribution(lambda u: int(cdf.locate(u)[0]), 1)
     assert [located.get(token, 0) for token in range(weights.size)] == weights.tolist()
 
 
 @given(distributions(), st.data())
-def test_a_token_of_weight_zero_is_never_drawn(weights: Law, data: st.DataObject) -> None:
+def test_a_token_of_weight_zero_is_never_drawn(weights: Probs, data: st.DataObject) -> None:
     # Sampling: a zero-weight token is never drawn, on no edge of the distribution either
     cdf = InverseCdf.from_weights(weights)
     uniform = data.draw(uniforms(np.cumsum(weights).tolist()))
@@ -44,7 +44,7 @@ def test_a_token_of_weight_zero_is_never_drawn(weights: Law, data: st.DataObject
 
 
 @given(distributions())
-def test_the_law_of_floats_is_the_weights(weights: Law) -> None:
+def test_the_law_of_floats_is_the_weights(weights: Probs) -> None:
     law = InverseCdf.from_weights(weights).probs(weights.size)
     assert abs(law - weights).max() <= 1e-15
     assert (law[weights == 0] == 0).all()

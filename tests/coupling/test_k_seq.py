@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law, at_least_once
+from otm._core.arithmetic import Probs, at_least_once
 from otm.coupling.k_seq import KSeq
 from otm.errors import InvalidParameterError
 from otm.optimum.cut import minimum_cut
@@ -49,7 +49,7 @@ def test_the_factor_of_uniform_laws(d: int, r: int, k: int) -> None:
 
 
 @given(pairs(kinds=["independent", "overlapping"]))
-def test_the_factor_for_two_drafts_solves_a_quadratic(pair: tuple[Law, Law]) -> None:
+def test_the_factor_for_two_drafts_solves_a_quadratic(pair: tuple[Probs, Probs]) -> None:
     # ρ² − (2 − a) ρ + B = 0 with a = p(q/p > ρ), B = q(q/p ≤ ρ, p > 0), on the piece of ρ
     problem = Problem(*pair, 2)
     assume(np.minimum(*pair).sum() > 1e-9)  # with less, ρβ(ρ) has no digits left

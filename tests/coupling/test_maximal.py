@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm._core.distribution import total_variation
 from otm.coupling.maximal import MaximalCoupling
 from otm.errors import InvalidParameterError
@@ -48,7 +48,7 @@ def test_every_decision_is_that_of_algorithm_1(problem: Problem, data: st.DataOb
 
 
 @given(pairs(exact=True))
-def test_acceptance_is_one_minus_the_distance(pair: tuple[Law, Law]) -> None:
+def test_acceptance_is_one_minus_the_distance(pair: tuple[Probs, Probs]) -> None:
     # Inputs: k = 1 → 1 − TV
     plan = MaximalCoupling(Problem(*pair, 1))
     assert plan.acceptance == 1 - total_variation(*pair)

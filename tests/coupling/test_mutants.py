@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm._core.arithmetic import Law, at_least_once
+from otm._core.arithmetic import Probs, at_least_once
 from otm._core.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
 from otm.coupling.maximal import MaximalCoupling
@@ -29,10 +29,10 @@ class RepeatedAlgorithm1(SequentialPlan):
     """SpecTr, section 4: Algorithm 1's test applied to each draft in turn, with its residual."""
 
     @property
-    def accepted_mass(self) -> Law:
+    def accepted_mass(self) -> Probs:
         one_draft = np.minimum(self.problem.draft, self.problem.target)
         beta = one_draft.sum()
-        mass: Law = one_draft * at_least_once(beta, self.problem.k) / beta
+        mass: Probs = one_draft * at_least_once(beta, self.problem.k) / beta
         return mass
 
     @property
@@ -41,7 +41,7 @@ class RepeatedAlgorithm1(SequentialPlan):
         left = problem.target - np.minimum(problem.draft, problem.target)
         return InverseCdf.from_weights(left)
 
-    def _pass_probability(self, drafts: Any) -> Law:
+    def _pass_probability(self, drafts: Any) -> Probs:
         return acceptance_ratio(self.problem.target, self.problem.draft)[drafts]
 
 
@@ -88,7 +88,7 @@ class UniformResidual(KSeq):
 class SwappedLaws(MaximalCoupling):
     """Draft and target swapped in the test."""
 
-    def _pass_probability(self, drafts: Any) -> Law:
+    def _pass_probability(self, drafts: Any) -> Probs:
         return acceptance_ratio(self.problem.draft, self.problem.target)[drafts]
 
 
@@ -120,7 +120,7 @@ class LastDraftFirst(RecursiveRejection):
 class OneRoundTooFew(RecursiveRejection):
     """The second draft tested against the target of the first."""
 
-    def _pass_probability(self, drafts: Any) -> Law:
+    def _pass_probability(self, drafts: Any) -> Probs:
         return self._accept_probability(0, drafts)
 
 
@@ -134,7 +134,7 @@ class NoSwaps(OptimalPlan):
         return SlotTable(draft, Swaps(none, none, draft[:0]))
 
     @property
-    def winner_distribution(self) -> Law:
+    def winner_distribution(self) -> Probs:
         law = 0 * self.problem.draft
         order = self.problem.by_ratio
         law[order.tokens] = order.draft * optimal_win_ratio(self.problem)
@@ -155,7 +155,7 @@ class AlwaysAccepts(OptimalPlan):
     """The winner output without its coin."""
 
     @property
-    def accept_probability(self) -> Law:
+    def accept_probability(self) -> Probs:
         return 0 * self.problem.draft + 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import otm
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
@@ -187,11 +187,11 @@ def test_what_is_wanted_is_accepted_though_its_mass_underflows() -> None:
     assert ratio.tolist() == [1, 0, 0.5]
 
 
-def large_laws(n: int) -> dict[str, tuple[Law, Law]]:
+def large_laws(n: int) -> dict[str, tuple[Probs, Probs]]:
     """Draft and target laws of language-model size, in pairs that differ in kind."""
     rng = np.random.default_rng(0)
 
-    def normalised(weights: npt.NDArray[np.float64]) -> Law:
+    def normalised(weights: npt.NDArray[np.float64]) -> Probs:
         return weights / weights.sum()
 
     peaked = normalised(rng.permutation(1 / np.arange(1, n + 1) ** 1.5))
@@ -213,8 +213,8 @@ def large_laws(n: int) -> dict[str, tuple[Law, Law]]:
 LARGE = large_laws(20_000)
 
 
-def winning_law_of_the_table(plan: OptimalPlan) -> Law:
-    """Law of the winner from the keys and swaps that `slot_of` searches, and nothing else.
+def winning_law_of_the_table(plan: OptimalPlan) -> Probs:
+    """Probs of the winner from the keys and swaps that `slot_of` searches, and nothing else.
 
     A key is (row << bits) + (cumulative probability in units of 2^−bits).  With m_{i,x} the mass
     of token x in slot i, g_i = Σ_x m_{i,x} and G_i its running sum, token x wins with probability
@@ -242,7 +242,7 @@ def winning_law_of_the_table(plan: OptimalPlan) -> Law:
     law = np.zeros(m, dtype=np.longdouble)
     used = mass > 0
     np.add.at(law, token[used], mass[used] / in_slot[slot[used]] * np.diff(power)[slot[used]])
-    everywhere: Law = np.zeros(plan.problem.n)
+    everywhere: Probs = np.zeros(plan.problem.n)
     everywhere[order.tokens] = law
     return everywhere
 

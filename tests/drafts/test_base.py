@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otm import SparseProbs
-from otm._core.arithmetic import Law, Number
+from otm._core.arithmetic import Number, Probs
 from otm.drafts import (
     IID,
     DraftDistribution,
@@ -306,7 +306,7 @@ def test_tables_that_are_handed_out_cannot_be_changed(kind: str) -> None:
 
 
 @given(distributions(2, 5, exact=True), st.integers(1, 5))
-def test_the_first_of_several_drafts_has_the_law(law: Law, k: int) -> None:
+def test_the_first_of_several_drafts_has_the_law(law: Probs, k: int) -> None:
     """SpecHub and sampling without replacement leave the first draft alone; greedy does not."""
     for drafts in (WithoutReplacement(law, k), HubPairs(law)):
         first = np.array([F(0)] * law.size)

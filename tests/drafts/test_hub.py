@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.drafts import Greedy, HubPairs
 from otm.testing.strategies import distributions
 
@@ -26,7 +26,7 @@ def test_the_paper_s_pairs() -> None:
 
 
 @given(distributions(exact=True))
-def test_as_sets_they_are_greedy(law: Law) -> None:
+def test_as_sets_they_are_greedy(law: Probs) -> None:
     sets: dict[frozenset[int], Fraction] = {}
     for tokens, probability in HubPairs(law).tuples():
         sets[frozenset(tokens)] = sets.get(frozenset(tokens), F(0)) + F(probability)

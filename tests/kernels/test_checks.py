@@ -117,6 +117,52 @@ def test_temperatures_that_are_no_numbers_are_refused() -> None:
         verify_logits(*arguments().values(), temperature=np.array([None, 1]))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("name", arguments())
+@pytest.mark.parametrize("verify", [verify_probs, verify_logits])
+def test_tensors_that_are_not_dense_or_hold_no_numbers_are_refused(name: str, verify: Any) -> None:
+    """Bug: NotImplementedError from inside torch, and "Tensor.item() cannot be called"."""
+    inputs = dict(zip(arguments(), tensors(*arguments().values()), strict=True))
+    changed = [inputs[name].to_sparse(), torch.nested.nested_tensor(list(inputs[name]))]
+    for array in changed:
+        with pytest.raises(InvalidInputError, match=rf"{name} is a tensor .*dense"):
+            verify(*{**inputs, name: array}.values())
+    with pytest.raises(InvalidInputError, match="on device meta; give a dense"):
+        verify(*(x.to("meta") for x in inputs.values()))
+    temperature = torch.ones(2).to_sparse()
+    with pytest.raises(InvalidInputError, match=r"temperature is a tensor .*dense"):
+        verify_logits(*inputs.values(), temperature=temperature)
+
+
+@pytest.mark.parametrize("entry", ["1/4", None, b"0", True])
+def test_objects_that_are_no_numbers_are_refused(entry: Any) -> None:
+    """Bug: a TypeError of Python, which compares a string with 0."""
+    fractions = arguments()
+    fractions["target"] = np.full((2, 3, 4), Fraction(1, 4))
+    fractions["draft"] = np.full((2, 2, 4), Fraction(1, 4))
+    assert verify_probs(*fractions.values()).accepted.tolist() == [2, 1]
+    for name in ("target", "draft", "uniforms"):
+        wrong = fractions[name].astype(object)
+        wrong[0, 0] = entry
+        error, words = InvalidDistributionError, ("must hold fractions", "of type")
+        if name == "uniforms":
+            error, words = InvalidUniformsError, ("must be a number",) * 2
+        for array, message in zip((wrong, fractions[name].astype(str)), words, strict=True):
+            with pytest.raises(error, match=message):
+                verify_probs(*{**fractions, name: array}.values())
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, Fraction])
+def test_temperatures_are_numbers_of_any_type_beside_arrays_and_tensors(kind: Any) -> None:
+    """Bug: a float32 of NumPy is refused beside tensors."""
+    inputs = list(arguments().values())
+    expected = verify_logits(*inputs, temperature=1.0).tokens.tolist()
+    for arrays in (inputs, tensors(*inputs)):
+        for validate in (True, False):
+            outcome = verify_logits(*arrays, temperature=kind(1), validate=validate)
+            assert outcome.tokens.tolist() == expected
+
+
 def test_torch_is_loaded_on_use_and_its_absence_is_explained() -> None:
     code = """
 import sys, otm.kernels

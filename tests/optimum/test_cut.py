@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law, Number, at_least_once
+from otm._core.arithmetic import Number, Probs, at_least_once
 from otm.optimum.cut import minimum_cut, optimal_cap, optimal_value
 from otm.problem import Problem
 from otm.testing.strategies import pairs, problems
@@ -83,20 +83,20 @@ def test_one_token_is_always_accepted() -> None:
 
 
 @given(pairs(exact=True))
-def test_one_draft_is_accepted_but_for_the_distance(pair: tuple[Law, Law]) -> None:
+def test_one_draft_is_accepted_but_for_the_distance(pair: tuple[Probs, Probs]) -> None:
     # Inputs: k = 1 → 1 − TV
     draft, target = pair
     assert alpha(draft, target, 1) == 1 - abs(draft - target).sum() / 2
 
 
 @given(pairs(exact=True), st.integers(1, 4))
-def test_another_draft_never_lowers_alpha(pair: tuple[Law, Law], k: int) -> None:
+def test_another_draft_never_lowers_alpha(pair: tuple[Probs, Probs], k: int) -> None:
     # Inputs: k → k + 1 (SpecTr, Lemma 1, monotonicity)
     assert alpha(*pair, k) <= alpha(*pair, k + 1)
 
 
 @given(pairs())
-def test_many_drafts_reach_what_can_be_drafted(pair: tuple[Law, Law]) -> None:
+def test_many_drafts_reach_what_can_be_drafted(pair: tuple[Probs, Probs]) -> None:
     # SpecTr, Lemma 1, consistency; not for subnormal drafts, which 10^6 draws do not hit
     draft, target = pair
     if draft[draft > 0].min() > 1e-4:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.errors import ProblemTooLargeError
 from otm.optimum.multisets import (
     first_occurrences,
@@ -72,7 +72,7 @@ def test_tokens_count_where_they_first_occur() -> None:
 
 
 @given(distributions(max_tokens=4, exact=True), st.integers(1, 4))
-def test_probabilities_are_those_of_the_sorted_tuples(law: Law, k: int) -> None:
+def test_probabilities_are_those_of_the_sorted_tuples(law: Probs, k: int) -> None:
     # a coefficient k! in place of the multinomial one passes at k = 1 and for equal rows alone
     expected: Counter[tuple[int, ...]] = Counter()
     for drafts in itertools.product(range(law.size), repeat=k):
@@ -84,7 +84,7 @@ def test_probabilities_are_those_of_the_sorted_tuples(law: Law, k: int) -> None:
 
 
 @given(distributions(max_tokens=4), st.integers(1, 4))
-def test_floats_are_accurate_relative_to_each_probability(law: Law, k: int) -> None:
+def test_floats_are_accurate_relative_to_each_probability(law: Probs, k: int) -> None:
     sets = multisets(law.size, k)
     exact = multiset_probabilities(np.array([Fraction(x) for x in law]), sets)
     for found, expected in zip(multiset_probabilities(law, sets), exact, strict=True):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law, Number
+from otm._core.arithmetic import Number, Probs
 from otm._core.distribution import to_exact
 from otm._core.interval import Interval
 from otm.drafts import (
@@ -52,7 +52,7 @@ def closed_forms(law: object, k: int) -> list[DraftDistribution]:
     return [IID(law, k), WithoutReplacement(law, k), Greedy(law, k), HubPairs(law)]
 
 
-def cut_value(drafts: DraftDistribution, target: Law, tokens: list[int]) -> Number:
+def cut_value(drafts: DraftDistribution, target: Probs, tokens: list[int]) -> Number:
     """q(H) + 1 − Pr(S ⊆ H), by enumeration."""
     outside = sum((w for drawn, w in drafts.tuples() if not {*drawn} <= {*tokens}), F(0))
     return sum((target[token] for token in tokens), outside)
@@ -73,7 +73,7 @@ def test_the_closed_forms_are_the_maximum_flow(block: int) -> None:
 
 @settings(max_examples=60)
 @given(pairs(exact=True), st.integers(1, 4))
-def test_the_closed_forms_on_the_laws_that_break_rules(pair: tuple[Law, Law], k: int) -> None:
+def test_the_closed_forms_on_the_laws_that_break_rules(pair: tuple[Probs, Probs], k: int) -> None:
     draft, target = pair
     for drafts in closed_forms(draft, k):
         best = optimal_value(drafts, target)
@@ -81,7 +81,7 @@ def test_the_closed_forms_on_the_laws_that_break_rules(pair: tuple[Law, Law], k:
 
 
 @given(pairs(), st.integers(1, 4))
-def test_floats_agree_with_fractions(pair: tuple[Law, Law], k: int) -> None:
+def test_floats_agree_with_fractions(pair: tuple[Probs, Probs], k: int) -> None:
     draft, target = pair
     exact = Problem(draft, target, 1).to_exact().target
     for drafts in closed_forms(draft, k):
@@ -92,7 +92,7 @@ def test_floats_agree_with_fractions(pair: tuple[Law, Law], k: int) -> None:
 
 
 @given(pairs(exact=True), st.integers(1, 3))
-def test_the_greedy_formula(pair: tuple[Law, Law], k: int) -> None:
+def test_the_greedy_formula(pair: tuple[Probs, Probs], k: int) -> None:
     """α = q(A) + Σ min(q, p̃) beyond A: Hu et al., 2025."""
     draft, target = pair
     drafts = Greedy(draft, k)
@@ -101,13 +101,13 @@ def test_the_greedy_formula(pair: tuple[Law, Law], k: int) -> None:
 
 
 @given(pairs(exact=True))
-def test_hub_pairs_are_worth_what_greedy_pairs_are(pair: tuple[Law, Law]) -> None:
+def test_hub_pairs_are_worth_what_greedy_pairs_are(pair: tuple[Probs, Probs]) -> None:
     draft, target = pair
     assert optimal_value(HubPairs(draft), target) == optimal_value(Greedy(draft, 2), target)
 
 
 @given(pairs(exact=True), st.integers(1, 4))
-def test_repeated_drafts_are_never_better(pair: tuple[Law, Law], k: int) -> None:
+def test_repeated_drafts_are_never_better(pair: tuple[Probs, Probs], k: int) -> None:
     """A theorem: i.i.d. drafts are drafts without replacement of which some were repeated."""
     draft, target = pair
     with_replacement = optimal_value(IID(draft, k), target)
@@ -127,7 +127,7 @@ def test_greedy_drafts_can_be_better_or_worse() -> None:
 
 
 @given(pairs(exact=True))
-def test_one_draft_is_one_draft(pair: tuple[Law, Law]) -> None:
+def test_one_draft_is_one_draft(pair: tuple[Probs, Probs]) -> None:
     draft, target = pair
     expected = np.minimum(draft, target).sum()
     for drafts in (*closed_forms(draft, 1)[:3], Independent([draft])):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm._core.arithmetic import Law, Number
+from otm._core.arithmetic import Number, Probs
 from otm.drafts import DraftDistribution, Independent, Joint
 from otm.errors import InvalidParameterError
 from otm.optimum import other_drafts
@@ -25,7 +25,7 @@ def law(rng: np.random.Generator, n: int) -> list[Fraction]:
     return [F(int(weight), int(weights.sum())) for weight in weights]
 
 
-def instance(seed: int) -> tuple[DraftDistribution, Law]:
+def instance(seed: int) -> tuple[DraftDistribution, Probs]:
     """Make a small exact joint law of either kind without a closed form, and a target."""
     rng = np.random.default_rng(seed)
     n, k = int(rng.integers(2, 6)), int(rng.integers(1, 4))
@@ -38,13 +38,13 @@ def instance(seed: int) -> tuple[DraftDistribution, Law]:
     return Joint(zip([every[i] for i in chosen], weights, strict=True), n), target
 
 
-def cut_value(drafts: DraftDistribution, target: Law, tokens: list[int]) -> Number:
+def cut_value(drafts: DraftDistribution, target: Probs, tokens: list[int]) -> Number:
     """q(H) + 1 − Pr(S ⊆ H), by enumeration."""
     outside = sum((w for drawn, w in drafts.tuples() if not {*drawn} <= {*tokens}), F(0))
     return sum((target[token] for token in tokens), outside)
 
 
-def optimum(drafts: DraftDistribution, target: Law) -> Number:
+def optimum(drafts: DraftDistribution, target: Probs) -> Number:
     """Minimise over all 2^n sets, which shares nothing with the code under test."""
     subsets = itertools.chain.from_iterable(
         itertools.combinations(range(drafts.n), size) for size in range(drafts.n + 1)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import otm.optimum.rows
-from otm._core.arithmetic import SUM_BLOCK, Law
+from otm._core.arithmetic import SUM_BLOCK, Probs
 from otm._core.checks import as_draft_counts
 from otm._core.distribution import as_probs_rows
 from otm._core.ratio_order import RatioOrder
@@ -30,7 +30,7 @@ counts = st.one_of(st.integers(1, 12), st.sampled_from([10**6, LARGEST - 1, LARG
 
 
 @st.composite
-def rows(draw: st.DrawFn, *, exact: bool = False) -> tuple[Law, Law]:
+def rows(draw: st.DrawFn, *, exact: bool = False) -> tuple[Probs, Probs]:
     """Draw pairs of laws of any kind, filled up to one vocabulary with impossible tokens."""
     drawn = draw(st.lists(pairs(exact=exact), min_size=1, max_size=4))
     n = max(law.size for law, _ in drawn) + draw(st.integers(0, 1))
@@ -44,7 +44,7 @@ def rows(draw: st.DrawFn, *, exact: bool = False) -> tuple[Law, Law]:
     return draft, target
 
 
-def one_by_one(draft: Law, target: Law, k: Any) -> tuple[Law, Law]:
+def one_by_one(draft: Probs, target: Probs, k: Any) -> tuple[Probs, Probs]:
     """Return the same by `optimal_value`: the slow version."""
     lead = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1], np.shape(k))
     laws = [np.broadcast_to(law, (*lead, law.shape[-1])) for law in (draft, target)]
@@ -56,7 +56,7 @@ def one_by_one(draft: Law, target: Law, k: Any) -> tuple[Law, Law]:
     return values, sizes
 
 
-def assert_same(draft: Law, target: Law, k: Any) -> None:
+def assert_same(draft: Probs, target: Probs, k: Any) -> None:
     found, expected = optimal_values(draft, target, k), one_by_one(draft, target, k)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.shape == theirs.shape
@@ -64,10 +64,10 @@ def assert_same(draft: Law, target: Law, k: Any) -> None:
         assert ours.tolist() == theirs.tolist()
 
 
-def random_laws(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> Law:
+def random_laws(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> Probs:
     weights = rng.exponential(size=shape) ** 3 * (rng.random(shape) >= zeros)
     weights[..., -1] += 1e-3
-    law: Law = weights / weights.sum(-1, keepdims=True)
+    law: Probs = weights / weights.sum(-1, keepdims=True)
     return law
 
 
@@ -76,7 +76,7 @@ def random_laws(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> La
 
 @given(rows(), st.data())
 def test_floats_are_those_of_single_calls_bit_for_bit(
-    pair: tuple[Law, Law], data: st.DataObject
+    pair: tuple[Probs, Probs], data: st.DataObject
 ) -> None:
     """Catches other sums, other ties and tokens with p = 0 in a prefix."""
     draft, target = pair
@@ -89,7 +89,7 @@ def test_floats_are_those_of_single_calls_bit_for_bit(
 
 @fewer
 @given(rows(exact=True), st.data())
-def test_fractions_are_exact(pair: tuple[Law, Law], data: st.DataObject) -> None:
+def test_fractions_are_exact(pair: tuple[Probs, Probs], data: st.DataObject) -> None:
     draft, target = pair
     size = len(draft)
     few = st.integers(1, 5)
@@ -264,7 +264,7 @@ def arrangements() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("draft", "target", "k"), list(arrangements()))
-def test_memory_is_bounded_however_many_rows(draft: Law, target: Law, k: Any) -> None:
+def test_memory_is_bounded_however_many_rows(draft: Probs, target: Probs, k: Any) -> None:
     """Catches laws that are copied for every row or every k: 10 to 400 MB here."""
     tracemalloc.start()
     values, sizes = optimal_values(draft, target, k)

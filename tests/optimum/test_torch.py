@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from otm import alpha
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,
@@ -49,7 +49,7 @@ def exact_value(draft: list[Fraction], target: list[Fraction], k: int) -> Fracti
 
 
 @given(pairs(), st.lists(st.integers(1, 12), min_size=1, max_size=3))
-def test_values_are_those_of_numpy(pair: tuple[Law, Law], k: list[int]) -> None:
+def test_values_are_those_of_numpy(pair: tuple[Probs, Probs], k: list[int]) -> None:
     """Catches tokens with p = 0 in a cut, and digits lost where α is tiny."""
     draft, target = (law for law in pair)
     problem = Problem(draft, target, 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import Law, is_exact
+from otm._core.arithmetic import Probs, is_exact
 from otm.problem import Problem
 from otm.testing.strategies import (
     DISTRIBUTION_KINDS,
@@ -25,12 +25,12 @@ from otm.testing.strategies import (
 TINY = 2.0**-1022  # the smallest normal float
 
 
-def has_tie(law: Law) -> bool:
+def has_tie(law: Probs) -> bool:
     positive = law[law > 0]
     return len(set(positive)) < positive.size
 
 
-def has_neighbours(law: Law) -> bool:
+def has_neighbours(law: Probs) -> bool:
     """Whether two probabilities are one ulp apart; exact laws were scaled by about one."""
     if not is_exact(law):
         return any(np.nextafter(x, 2) in law for x in law)
@@ -38,7 +38,7 @@ def has_neighbours(law: Law) -> bool:
     return any(0 < gap <= Fraction(1, 2**52) for gap in gaps)
 
 
-IS_OF_KIND: dict[str, Callable[[Law], bool]] = {
+IS_OF_KIND: dict[str, Callable[[Probs], bool]] = {
     "dense": lambda law: law.min() >= 1e-4,
     "sparse": lambda law: law.min() == 0,
     "one token": lambda law: sorted(law)[-1] == 1 and np.count_nonzero(law) == 1,
@@ -49,14 +49,14 @@ IS_OF_KIND: dict[str, Callable[[Law], bool]] = {
 }
 
 
-def is_law(law: Law, *, exact: bool) -> bool:
+def is_law(law: Probs, *, exact: bool) -> bool:
     if exact:
         fractions = all(isinstance(x, Fraction) for x in law)
         return is_exact(law) and fractions and law.min() >= 0 and law.sum() == 1
     return law.dtype == np.float64 and law.min() >= 0 and abs(law.sum() - 1) < 1e-14
 
 
-def support(law: Law) -> set[int]:
+def support(law: Probs) -> set[int]:
     return set(np.flatnonzero(law > 0).tolist())
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Law, read_only
+from otm._core.arithmetic import Probs, read_only
 from otm._core.checks import Drafts
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
@@ -45,7 +45,7 @@ def draw_chain(instance: Instance, source: Randomness) -> Path:
     return drafts
 
 
-def chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Law, Law]:
+def chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Probs, Probs]:
     """Return the target's probs [γ + 1, V] and the draft's [γ, V] along a chain of drafts.
 
     Target row i follows the prompt and i drafts.  Both are copies: a verifier may write into them.
@@ -74,7 +74,7 @@ def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, 
 
 
 @lru_cache(maxsize=4096)
-def _probs(model: TableModel, context: tuple[int, ...], exact: bool) -> Law:
+def _probs(model: TableModel, context: tuple[int, ...], exact: bool) -> Probs:
     probs = model.probs(context)
     return probs if exact else read_only(probs.astype(np.float64))
 
@@ -85,7 +85,7 @@ def _cdf(model: TableModel, context: tuple[int, ...], exact: bool) -> InverseCdf
 
 
 @lru_cache(maxsize=4096)
-def _chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Law, Law]:
+def _chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Probs, Probs]:
     prefixes = [instance.prompt + drafts[:i] for i in range(len(drafts) + 1)]
     target = np.array([_probs(instance.target, prefix, exact) for prefix in prefixes])
     draft = np.array([_probs(instance.draft, prefix, exact) for prefix in prefixes[:-1]])

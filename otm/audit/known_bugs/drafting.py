@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.audit.adapter import Instance, Source
 from otm.audit.known_bugs.steps import (
     Block,
@@ -32,12 +32,12 @@ from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
 
-def _top_half(probs: Law) -> Law:
+def _top_half(probs: Probs) -> Probs:
     kept = np.argsort(-probs, kind="stable")[: (probs.size + 1) // 2]
     return normalised(np.where(np.isin(np.arange(probs.size), kept), probs, 0 * probs))
 
 
-def _rounded(probs: Law) -> Law:
+def _rounded(probs: Probs) -> Probs:
     return normalised(np.array([_two_bits(probability) for probability in probs]))
 
 
@@ -120,7 +120,7 @@ def _same_stream(source: Randomness, gamma: int) -> Iterator[Randomness]:
         yield Source(stream)
 
 
-def _in_quarters(weights: Law, uniform: Any) -> int:
+def _in_quarters(weights: Probs, uniform: Any) -> int:
     quarters = sum(bool(uniform >= Fraction(quarter, 4)) for quarter in (1, 2, 3))
     return draw(weights, Fraction(quarters, 4))
 
@@ -197,23 +197,23 @@ RANDOMNESS = (
 )
 
 
-def _edges_to_the_left(weights: Law, uniform: Any) -> int:
+def _edges_to_the_left(weights: Probs, uniform: Any) -> int:
     return int(np.searchsorted(weights.cumsum(), uniform * weights.sum(), side="left"))
 
 
-def _off_by_one(weights: Law, uniform: Any) -> int:
+def _off_by_one(weights: Probs, uniform: Any) -> int:
     before = weights.cumsum() - weights
     place = np.searchsorted(before, uniform * weights.sum(), side="right")
     return min(int(place), weights.size - 1)
 
 
-def _past_the_end(weights: Law, uniform: Any) -> int:
+def _past_the_end(weights: Probs, uniform: Any) -> int:
     """1/8 stands for what is lost when a long row is summed in single precision."""
     summed = weights.cumsum() * Fraction(7, 8)
     return int(np.searchsorted(summed, uniform * weights.sum(), side="right"))
 
 
-def _padded_tail(weights: Law, uniform: Any) -> int:
+def _padded_tail(weights: Probs, uniform: Any) -> int:
     """Let the last token alone stand for the last tile, most of which is padding."""
     return draw(weights, uniform) if weights[-1] else weights.size
 
@@ -275,7 +275,7 @@ BLOCKS = (
 )
 
 
-def _without_replacement(draft: Law, uniforms: Any) -> list[int]:
+def _without_replacement(draft: Probs, uniforms: Any) -> list[int]:
     left, tokens = draft, []
     for uniform in uniforms:
         tokens.append(draw(left, uniform))

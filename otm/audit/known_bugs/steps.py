@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from otm._core.arithmetic import Law, zeros
+from otm._core.arithmetic import Probs, zeros
 from otm._core.sampling import InverseCdf
 from otm.audit.adapter import Adapter, Instance
 from otm.decoding.drafting import Randomness
@@ -77,61 +77,61 @@ class Rows(NamedTuple):
     """What a verifier of one chain sees."""
 
     tokens: Path  # γ drafts
-    draft: list[Law]  # γ distributions [V] that the drafts are said to be drawn from
-    target: list[Law]  # γ + 1 distributions [V]
+    draft: list[Probs]  # γ distributions [V] that the drafts are said to be drawn from
+    target: list[Probs]  # γ + 1 distributions [V]
 
 
-def draw(weights: Law, uniform: Any) -> int:
+def draw(weights: Probs, uniform: Any) -> int:
     """Draw a token from weights, by inverse cumulative distribution."""
     return int(InverseCdf.from_weights(weights).locate(np.array([uniform]))[0])
 
 
-def excess(target: Law, draft: Law) -> Law:
+def excess(target: Probs, draft: Probs) -> Probs:
     """Return what one distribution has more than another: max(target − draft, 0)."""
-    weights: Law = np.maximum(target - draft, 0 * target)
+    weights: Probs = np.maximum(target - draft, 0 * target)
     return weights
 
 
-def left_over(target: Law, draft: Law) -> Law:
+def left_over(target: Probs, draft: Probs) -> Probs:
     """Weights of the token in place of a rejected draft; empty after wrong steps alone."""
     rest = excess(target, draft)
     return rest if rest.any() else target
 
 
-def normalised(weights: Law) -> Law:
+def normalised(weights: Probs) -> Probs:
     """Divide weights by their sum."""
-    probs: Law = weights / weights.sum()
+    probs: Probs = weights / weights.sum()
     return probs
 
 
-def likeliest(probs: Law) -> Law:
+def likeliest(probs: Probs) -> Probs:
     """Put everything on the token of the largest probability."""
     return one_hot(int(probs.argmax()), probs)
 
 
-def one_hot(x: int, like: Law) -> Law:
+def one_hot(x: int, like: Probs) -> Probs:
     """Distribution of a token that is certain."""
     probs = zeros(like.size, like)
     probs[x] = probs[x] + 1
     return probs
 
 
-def unchanged(probs: Law) -> Law:
+def unchanged(probs: Probs) -> Probs:
     """Return a distribution as it is."""
     return probs
 
 
-def accepts(coin: Any, draft: Law, target: Law, x: int) -> Any:
+def accepts(coin: Any, draft: Probs, target: Probs, x: int) -> Any:
     """Whether draft x is accepted."""
     return coin * draft[x] < target[x]
 
 
-def residual(rows: Rows, i: int) -> Law:
+def residual(rows: Rows, i: int) -> Probs:
     """Weights of the token in place of draft i."""
     return left_over(rows.target[i], rows.draft[i])
 
 
-def bonus(rows: Rows) -> Law:
+def bonus(rows: Rows) -> Probs:
     """Weights of the token that follows when all drafts are accepted."""
     return rows.target[len(rows.tokens)]
 
@@ -142,14 +142,15 @@ class Chain(Adapter):
 
     name: str = "chain verification"
     uniforms: Callable[[Uniforms], Uniforms] = lambda uniforms: uniforms  # how they are used
-    drawn: Callable[[Law], Law] = unchanged  # what drafts are drawn from, from the draft model's
-    stated: Callable[[Law], Law] = unchanged  # what the verifier is told of it
-    aim: Callable[[Law], Law] = unchanged  # what it is told of the target
+    # what drafts are drawn from, from the draft model's
+    drawn: Callable[[Probs], Probs] = unchanged
+    stated: Callable[[Probs], Probs] = unchanged  # what the verifier is told of it
+    aim: Callable[[Probs], Probs] = unchanged  # what it is told of the target
     shown: Callable[[Instance, Rows], Rows] = lambda _, rows: rows  # which rows it is shown
-    accepts: Callable[[Any, Law, Law, int], Any] = accepts
-    residual: Callable[[Rows, int], Law] = residual
-    bonus: Callable[[Rows], Law] = bonus
-    draw_last: Callable[[Law, Any], int] = draw
+    accepts: Callable[[Any, Probs, Probs, int], Any] = accepts
+    residual: Callable[[Rows, int], Probs] = residual
+    bonus: Callable[[Rows], Probs] = bonus
+    draw_last: Callable[[Probs, Any], int] = draw
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft γ tokens and verify them."""
@@ -191,7 +192,7 @@ class Block(Chain):
     name: str = "block verification"
     passes: Callable[[Rows, int, Any], Any] = passes
     # weights of the token behind i accepted drafts of more
-    left: Callable[[Rows, int, Any], Law] = lambda rows, i, weight: left_over(
+    left: Callable[[Rows, int, Any], Probs] = lambda rows, i, weight: left_over(
         weight * rows.target[i], rows.draft[i]
     )
 
@@ -231,7 +232,7 @@ class Loop(Chain):
         return tokens
 
 
-def draw_siblings(draft: Law, uniforms: Any) -> list[int]:
+def draw_siblings(draft: Probs, uniforms: Any) -> list[int]:
     """Draw the drafts of a node."""
     return [draw(draft, uniform) for uniform in uniforms]
 
@@ -242,10 +243,12 @@ class Siblings(Adapter):
 
     name: str = "recursive rejection"
     max_tokens = 2
-    drafts: Callable[[Law, Any], list[int]] = draw_siblings
+    drafts: Callable[[Probs, Any], list[int]] = draw_siblings
     coins: Callable[[Randomness, int], Any] = lambda source, k: source(k)
     # the distribution to aim at when a draft is rejected
-    left: Callable[[Law, Law], Law] = lambda target, draft: normalised(left_over(target, draft))
+    left: Callable[[Probs, Probs], Probs] = lambda target, draft: normalised(
+        left_over(target, draft)
+    )
 
     def supports(self, instance: Instance) -> bool:
         """Whether there are several drafts."""

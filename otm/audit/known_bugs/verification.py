@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.known_bugs.steps import (
     Chain,
@@ -34,8 +34,8 @@ def _two_coins(uniforms: Uniforms) -> Uniforms:
     return uniforms._replace(coins=list(zip(uniforms.coins, more, strict=True)))
 
 
-def _without(x: int, weights: Law) -> Law:
-    left: Law = np.where(np.arange(weights.size) == x, 0 * weights, weights)
+def _without(x: int, weights: Probs) -> Probs:
+    left: Probs = np.where(np.arange(weights.size) == x, 0 * weights, weights)
     return left if left.any() else weights
 
 
@@ -129,22 +129,22 @@ ACCEPTANCE = (
 )
 
 
-def _not_normalised(weights: Law, uniform: Any) -> int:
+def _not_normalised(weights: Probs, uniform: Any) -> int:
     place = np.searchsorted(weights.cumsum(), uniform, side="right")
     return min(int(place), weights.size - 1)
 
 
-def _softmax(rows: Rows, i: int) -> Law:
+def _softmax(rows: Rows, i: int) -> Probs:
     return np.array([Fraction(math.exp(r)) for r in normalised(residual(rows, i))])
 
 
-def _uniform(rows: Rows, i: int) -> Law:
+def _uniform(rows: Rows, i: int) -> Probs:
     """1/4 stands for the smallest number of half precision."""
     rest = residual(rows, i)
     return rest if (4 * rest >= 1).any() else 0 * rest + 1
 
 
-def _without_last(probs: Law) -> Law:
+def _without_last(probs: Probs) -> Probs:
     return normalised(_without(probs.size - 1, probs)) if probs[:-1].any() else one_hot(0, probs)
 
 
@@ -260,7 +260,7 @@ BONUS = (
 )
 
 
-def _equality(name: str, drawn: Callable[[Law], Law]) -> Chain:
+def _equality(name: str, drawn: Callable[[Probs], Probs]) -> Chain:
     """Sample a token from the target, and accept the draft if it is this token."""
     return Chain(
         name,

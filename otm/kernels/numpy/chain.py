@@ -6,13 +6,14 @@ arrays of `fractions.Fraction` the same code is exact.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.numpy.distributions import extend, locate, mass, one_hot
+from otm.kernels.numpy.distributions import collect, extend, locate, mass, one_hot
 from otm.kernels.verified import Verified
 
 
@@ -65,12 +66,6 @@ def one_by_one(
     uniforms: npt.NDArray[Any],
 ) -> Verified[npt.NDArray[np.int64]]:
     """Verify one sequence after another by a function that returns the tokens of one."""
-    batch, gamma = draft_tokens.shape
-    tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
-    accepted = np.zeros(batch, dtype=np.int64)
-    for b in range(batch):
-        draft = None if draft_probs is None else draft_probs[b]
-        output = verify_one(target_probs[b], draft, draft_tokens[b], uniforms[b])
-        tokens[b, : len(output)] = output
-        accepted[b] = len(output) - 1
-    return Verified(tokens, accepted)
+    drafts = itertools.repeat(None) if draft_probs is None else draft_probs
+    outputs = map(verify_one, target_probs, drafts, draft_tokens, uniforms)
+    return collect(list(outputs), draft_tokens.shape[1])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from otm.kernels.verified import Verified
 
 UNIT = 2.0**61
 """Probabilities are added as whole numbers of this many parts.
@@ -60,6 +63,14 @@ def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
     if masses.dtype != object:
         point = min(int(point), cumulative[-1] - 1)  # the product can round up to the total
     return int(np.searchsorted(cumulative, point, side="right"))
+
+
+def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np.int64]]:
+    """Collect the tokens of each sequence, of which the last follows the accepted drafts."""
+    tokens = np.full((len(outputs), gamma + 1), -1, dtype=np.int64)
+    for row, output in zip(tokens, outputs, strict=True):
+        row[: len(output)] = output
+    return Verified(tokens, np.array([len(output) - 1 for output in outputs], dtype=np.int64))
 
 
 def _softmax(logits: npt.NDArray[Any], temperature: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

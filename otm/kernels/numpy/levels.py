@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.kernels.numpy.distributions import mass
-from otm.kernels.numpy.k_seq import at_least_once
+from otm.kernels.numpy.grid_k_seq import at_least_once
 from otm.kernels.numpy.multi_draft import verify_chains
 from otm.kernels.verified import Verified
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.numpy.distributions import extend, locate, mass
+from otm.kernels.numpy.distributions import collect, extend, locate, mass
 from otm.kernels.verified import Verified
 
 Select = Callable[..., tuple[int, npt.NDArray[Any]]]
@@ -34,16 +34,11 @@ def verify_chains(
     The rule of a position sees the drafts of those chains that begin with the accepted tokens
     (SpecTr, Theorem 2).  For K = 1 this is chain verification.
     """
-    batch, _, gamma = draft_tokens.shape
-    tokens = np.full((batch, gamma + 1), -1, dtype=np.int64)
-    accepted = np.zeros(batch, dtype=np.int64)
-    chain = np.zeros(batch, dtype=np.int64)
-    for b in range(batch):
-        arguments = (target_probs[b], draft_probs[b], draft_tokens[b], uniforms[b])
-        output, chain[b] = _verify_one(select, *arguments)
-        tokens[b, : len(output)] = output
-        accepted[b] = len(output) - 1
-    return Verified(tokens, accepted, chain)
+    arguments = zip(target_probs, draft_probs, draft_tokens, uniforms, strict=True)
+    outputs = [_verify_one(select, *each) for each in arguments]
+    chain = np.array([first for _, first in outputs], dtype=np.int64)
+    tokens = [output for output, _ in outputs]
+    return collect(tokens, draft_tokens.shape[2])._replace(chain=chain)
 
 
 def _verify_one(

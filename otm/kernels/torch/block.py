@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.torch.distributions import at, extend, join_output, locate, mass
+from otm.kernels.torch.distributions import at, draft_mass, join_output, locate, mass
 from otm.kernels.verified import Verified
 
 
@@ -30,7 +30,8 @@ def verify(
         residual = torch.zeros_like(row)
         if i < gamma:
             residual = mass(weight[:, None] * target_probs[:, i].double())
-            residual = (residual - _draft_mass(draft_probs, drafts, i, size)).clamp(min=0)
+            draft_row = None if draft_probs is None else draft_probs[:, i]
+            residual = (residual - draft_mass(draft_row, drafts[:, i], size)).clamp(min=0)
             residual = residual.where((i < length)[:, None], 0)
         if i > 0:
             coin, excess = uniforms[:, i - 1], residual.sum(1).double() / UNIT
@@ -49,10 +50,3 @@ def verify(
     rejected = accepted < length
     token = locate(masses, torch.where(rejected, uniforms[:, gamma], uniforms[:, gamma + 1]))
     return Verified(join_output(drafts, accepted, token), accepted)
-
-
-def _draft_mass(draft_probs: Tensor | None, drafts: Tensor, i: int, size: int) -> Tensor:
-    """Masses of what draft i was sampled from, on the target's vocabulary: [B, V]."""
-    if draft_probs is None:
-        return (torch.arange(size, device=drafts.device) == drafts[:, i, None]) * int(UNIT)
-    return extend(mass(draft_probs[:, i]), size)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.torch.distributions import at, extend, join_output, locate, mass
+from otm.kernels.torch.distributions import at, draft_mass, join_output, locate, mass
 from otm.kernels.verified import Verified
 
 
@@ -33,12 +32,8 @@ def verify(
     masses = mass(target_probs[sequences, accepted])  # [B, V]
     if gamma:
         last = accepted.clamp(max=gamma - 1)
-        if draft_probs is None:
-            vocabulary = torch.arange(size, device=target_probs.device)
-            subtracted = (vocabulary == drafts[sequences, last, None]) * int(UNIT)
-        else:
-            subtracted = extend(mass(draft_probs[sequences, last]), size)
-        residual = (masses - subtracted).clamp(min=0)
+        row = None if draft_probs is None else draft_probs[sequences, last]
+        residual = (masses - draft_mass(row, drafts[sequences, last], size)).clamp(min=0)
         masses = torch.where(rejected[:, None] & residual.any(1, keepdim=True), residual, masses)
     token = locate(masses, torch.where(rejected, uniforms[:, gamma], uniforms[:, gamma + 1]))
     return Verified(join_output(drafts, accepted, token), accepted)

@@ -54,6 +54,13 @@ def mass(probs: Tensor) -> Tensor:
     return (wide * UNIT).long()
 
 
+def draft_mass(row: Tensor | None, token: Tensor, size: int) -> Tensor:
+    """Masses of what drafts were drawn from, one-hot without a row: [B, V'], [B] → [B, V]."""
+    if row is None:
+        return (torch.arange(size, device=token.device) == token[:, None]) * int(UNIT)
+    return extend(mass(row), size)
+
+
 def locate(masses: Tensor, uniform: Tensor) -> Tensor:
     """First token at which the cumulative mass exceeds uniform · total: [B, V], [B] → [B]."""
     cumulative = masses.cumsum(1)

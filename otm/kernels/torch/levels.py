@@ -13,7 +13,7 @@ from torch import Tensor
 
 from otm.kernels.numpy.levels import LEAST_RATIO, STEPS
 from otm.kernels.torch.distributions import mass
-from otm.kernels.torch.k_seq import at_least_once
+from otm.kernels.torch.grid_k_seq import at_least_once
 from otm.kernels.torch.multi_draft import Choice, verify_chains
 from otm.kernels.verified import Verified
 

@@ -56,7 +56,7 @@ def verify_sigmoid(
         a < b.
     backend : {"auto", "torch", "triton"}, optional
         "auto" takes Triton for CUDA tensors where it is installed, and torch for all others; their
-        decisions are the same, bit for bit.  Triton compiles each pair of scales once.
+        decisions are the same, bit for bit.
     validate : bool, optional
         Whether to check all numbers first, which reads every row and waits for the device.
 
@@ -107,9 +107,9 @@ def verify_sigmoid(
     if validate:
         check_arguments(torch, *arguments, logits=True)
     if chosen == "triton":
-        from otm.kernels.triton.chain import verify_sigmoids
+        from otm.kernels.triton.chain import verify
 
-        return verify_sigmoids(*arguments, float(low), float(high))
+        return verify(*arguments, "sigmoid", scales=(float(low), float(high)))
     target, draft = (sigmoid(x, low, high) for x in (target_logits, draft_logits))
     return chain.verify(target, draft, draft_tokens, uniforms)
 

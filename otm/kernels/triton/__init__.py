@@ -5,9 +5,10 @@ Nothing waits for the device, nothing depends on the order in which programs run
 the batch, and all can be captured in a CUDA graph.  From logits the softmax is that of
 `otm.kernels.torch.softmax`, in float32, taken on the way.
 
-`chain`, `block` and, for several chains, `multi_draft` launch the kernels; `k_seq` and `levels` are
-the steps of a rule at one node inside them.  `distributions` makes probabilities of the entries of
-a row, `draw` tokens of probabilities; `runtime` is what all need of Triton.
+`one_chain` and `multi_draft` have the kernels and launch them; `chain`, `block`, `grid_k_seq` and
+`levels` name what each rule takes of them, and the files ending in `_steps` are its steps inside
+them.  `distributions` makes probabilities of the entries of a row, `draw` tokens of masses;
+`runtime` is what all need of Triton.
 """
 
 from otm.kernels import torch  # noqa: F401  # says so if torch is missing

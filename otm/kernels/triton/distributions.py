@@ -9,6 +9,8 @@ that find it.  All of it repeats `otm.kernels.torch.softmax`, step by step.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -50,6 +52,54 @@ def exp2(exponent: tl.tensor) -> tl.tensor:
     return tl.where(counts, power * scale, 0.0)
 
 
+class Rows(NamedTuple):
+    """Rows of a chain: pointers to the first entries, strides of rows, sizes, scales of sigmoids.
+
+    Only of values at run time: constants that are put into a tuple are constants no longer.
+    """
+
+    target: tl.tensor
+    draft: tl.tensor
+    softmaxes: tl.tensor
+    target_row: tl.tensor
+    draft_row: tl.tensor
+    gamma: tl.tensor
+    size: tl.tensor
+    draft_size: tl.tensor
+    low: tl.tensor
+    span: tl.tensor
+
+
+@jit
+def target_at(
+    rows: Rows,
+    position: tl.tensor,
+    token: tl.tensor,
+    known: tl.tensor,
+    used: tl.tensor,
+    kind: tl.constexpr,
+) -> tl.tensor:
+    """`probability` of tokens by the target's row at a position, or by one of each."""
+    row = rows.target + position.to(tl.int64) * rows.target_row
+    softmax = rows.softmaxes + position * 4
+    return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
+
+
+@jit
+def draft_at(
+    rows: Rows,
+    position: tl.tensor,
+    token: tl.tensor,
+    known: tl.tensor,
+    used: tl.tensor,
+    kind: tl.constexpr,
+) -> tl.tensor:
+    """`probability` of tokens by the draft's row at a position, or by one of each."""
+    row = rows.draft + position.to(tl.int64) * rows.draft_row
+    softmax = rows.softmaxes + (position + rows.gamma + 1) * 4
+    return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
+
+
 @jit
 def probability(
     row: tl.tensor,
@@ -57,12 +107,13 @@ def probability(
     known: tl.tensor,
     softmax: tl.tensor,
     used: tl.tensor,
-    low: tl.constexpr,
-    high: tl.constexpr,
+    low: tl.tensor,
+    span: tl.tensor,
     kind: tl.constexpr,
 ) -> tl.tensor:
     """Probability of tokens in a row, 0 where not known; in float32, or float64 if so stored.
 
+    The row holds "probabilities", "logits" for a softmax, or logits for a "sigmoid" with scales.
     Row and softmax may be one pointer, or one for each token; a softmax not in use is not read.
     """
     # [n]: entries of a row, or one of each of n rows
@@ -79,7 +130,7 @@ def probability(
         prob = tl.where(token.to(tl.float32) == certain, 1.0, weight)
     else:
         shifted = value - low
-        scaled = tl.div_rn(shifted, tl.full(shifted.shape, high - low, tl.float32))
+        scaled = tl.div_rn(shifted, tl.full(shifted.shape, span, tl.float32))
         weight = exp2(-(tl.abs(scaled) * _LOG2_E))
         prob = tl.div_rn(tl.where(scaled >= 0, 1.0, weight), weight + 1.0) * _SIGMOID_UNIT
     return tl.where(known, prob, 0.0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.numpy.levels import LEAST_RATIO, STEPS, ratio_grid
 from otm.kernels.triton.distributions import mass
-from otm.kernels.triton.k_seq_steps import at_least_once
+from otm.kernels.triton.grid_k_seq_steps import at_least_once
 from otm.kernels.triton.runtime import constant, jit, padded, tl
 
 _UNIT = constant(UNIT)
@@ -77,7 +77,7 @@ def won(
     count: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
-    """Law of the token that wins."""
+    """Distribution of the token that wins."""
     level, share = place(target_prob, draft_prob, count)
     win = memory + _WIN * width + level
     lower = tl.load(win).to(tl.float64, bitcast=True)  # [n], as the tokens

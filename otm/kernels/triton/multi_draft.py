@@ -9,18 +9,29 @@ launches draw one token, as in chain verification.  A sequence whose output has 
 reading.
 """
 
+# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
 from otm.kernels.triton import runtime
-from otm.kernels.triton.distributions import summarise_logits
-from otm.kernels.triton.k_seq_steps import FACTORS
+from otm.kernels.triton.distributions import Rows, summarise_logits
+from otm.kernels.triton.draw import first_above, pick_block, write_output
+from otm.kernels.triton.grid_k_seq_steps import FACTORS, add_up_factors
+from otm.kernels.triton.levels_steps import add_to_levels, make_table
 from otm.kernels.triton.levels_steps import node_size as level_node_size
 from otm.kernels.triton.levels_steps import sizes as level_sizes
-from otm.kernels.triton.multi_draft_kernels import add_up, draw, make_tables
-from otm.kernels.triton.runtime import check_device, launch, lay_out, padded
+from otm.kernels.triton.multi_draft_steps import (
+    Chains,
+    advance,
+    at_node,
+    drafts_at,
+    first_of,
+    to_draw_from,
+)
+from otm.kernels.triton.runtime import check_device, jit, launch, lay_out, padded, tl
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 
@@ -30,11 +41,11 @@ def verify_chains(
     draft: Tensor,
     tokens: Tensor,
     uniforms: Tensor,
-    kind: str,
+    kind: str = "probabilities",
     *,
     by_levels: bool,
     temperature: float | Tensor = 1.0,
-    workspace: Workspace | None,
+    workspace: Workspace | None = None,
 ) -> Verified[Tensor]:
     """Launch the kernels, for rows of "probabilities" or "logits", by levels or by k-Seq."""
     check_device(target)
@@ -76,3 +87,175 @@ def verify_chains(
     rest = (*result, *strides, *shape, blocks)
     launch(draw, (batch,), *arguments, *rest, **constants, padded_rows=padded(gamma + 1))
     return result
+
+
+@jit
+def add_up(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    uniforms: tl.tensor,
+    softmaxes: tl.tensor,
+    agree: tl.tensor,
+    sums: tl.tensor,
+    last_sums: tl.tensor,
+    target_sequence: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    node_size: tl.tensor,
+    coins: tl.tensor,
+    position: tl.tensor,
+    last: tl.constexpr,
+    kind: tl.constexpr,
+    levels: tl.constexpr,
+    width: tl.constexpr,
+    padded_chains: tl.constexpr,
+    padded_blocks: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Find which chains agree before a position, and add up a block of its softmaxes for them.
+
+    The last position is the one after all drafts: there the block is added up of what the next
+    token is drawn from, wherever the output ended.
+    """
+    sequence = tl.program_id(0).to(tl.int64)
+    block, blocks = tl.program_id(1), tl.num_programs(1)
+    target += sequence * target_sequence
+    draft += sequence * draft_sequence
+    tokens += sequence * chains * gamma
+    softmaxes += sequence * chains * (2 * gamma + 1) * 4
+    agree += sequence * (gamma + 1) * chains
+    sums += sequence * gamma * node_size
+    position = tl.full((), 0, tl.int64) + position
+    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
+    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
+    uniforms += sequence * (gamma * coins + 2)
+    agreed = advance(
+        several, uniforms, agree, coins, position, kind, levels, width, padded_chains, padded_blocks
+    )
+    chain, token = tl.arange(0, padded_chains), block * block_size + tl.arange(0, block_size)
+    if block == 0:
+        tl.store(agree + position * chains + chain, tl.where(agreed, 1, 0), mask=chain < chains)
+    if last:
+        for back in range(gamma):  # at position 0 all chains agree
+            if tl.max(tl.where(agreed, 1, 0), 0) == 0:
+                position = tl.full((), 0, tl.int64) + gamma - 1 - back
+                agreed = (
+                    # [padded K]
+                    tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
+                )
+    _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
+    if last:
+        of_row, left = to_draw_from(
+            several, read, position, token, count, kind, levels, width, padded_blocks
+        )
+        place = last_sums + sequence * 2 * blocks + block
+        tl.store(place, tl.sum(left, 0))
+        tl.store(place + blocks, tl.sum(of_row, 0))
+    elif count > 0:
+        target_prob, draft_prob = at_node(several, read, position, token, count > 0, kind)
+        node = sums + position * node_size
+        if levels > 0:
+            add_to_levels(node, target_prob, draft_prob, levels)
+        else:
+            add_up_factors(node + block, target_prob, draft_prob, chains, blocks)
+
+
+@jit
+def make_tables(
+    tokens: tl.tensor,
+    agree: tl.tensor,
+    sums: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    node_size: tl.tensor,
+    position: tl.tensor,
+    levels: tl.constexpr,
+    width: tl.constexpr,
+    padded_chains: tl.constexpr,
+) -> None:
+    """Make the table of a position from the histogram of its levels."""
+    sequence = tl.program_id(0).to(tl.int64)
+    position = tl.full((), 0, tl.int64) + position
+    chain = tl.arange(0, padded_chains)
+    place = agree + (sequence * (gamma + 1) + position) * chains + chain
+    agreed = tl.load(place, mask=chain < chains, other=0) > 0  # [padded K]
+    tokens += sequence * chains * gamma
+    _, count, _ = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
+    if count > 0:
+        make_table(sums + (sequence * gamma + position) * node_size, count, levels, width)
+
+
+@jit
+def draw(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    uniforms: tl.tensor,
+    softmaxes: tl.tensor,
+    agree: tl.tensor,
+    sums: tl.tensor,
+    last_sums: tl.tensor,
+    output: tl.tensor,
+    accepted: tl.tensor,
+    first_chain: tl.tensor,
+    target_sequence: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    node_size: tl.tensor,
+    coins: tl.tensor,
+    blocks: tl.tensor,
+    kind: tl.constexpr,
+    levels: tl.constexpr,
+    width: tl.constexpr,
+    padded_chains: tl.constexpr,
+    padded_rows: tl.constexpr,
+    padded_blocks: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Draw the token that follows the accepted drafts, and write a sequence's output."""
+    sequence = tl.program_id(0).to(tl.int64)
+    tokens += sequence * chains * gamma
+    agree += sequence * (gamma + 1) * chains
+    last_sums += sequence * 2 * blocks
+    chain, inside = tl.arange(0, padded_chains), tl.arange(0, padded_chains) < chains
+    position = tl.full((), 0, tl.int64)
+    for i in range(1, gamma + 1):
+        agreeing = tl.load(agree + i * chains + chain, mask=inside, other=0)  # [padded K]
+        position += tl.max(agreeing, 0)
+    agreed = tl.load(agree + position * chains + chain, mask=inside, other=0) > 0  # [padded K]
+    _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
+    rejected = count > 0
+    uniforms += sequence * (gamma * coins + 2) + gamma * coins
+    uniform = tl.load(uniforms + tl.where(rejected, 0, 1))  # scalar
+    block, point, subtract = pick_block(last_sums, rejected, uniform, blocks, padded_blocks)
+    token = block * block_size + tl.arange(0, block_size)
+    target += sequence * target_sequence
+    draft += sequence * draft_sequence
+    softmaxes += sequence * chains * (2 * gamma + 1) * 4
+    sums += sequence * gamma * node_size
+    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
+    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
+    of_row, left = to_draw_from(
+        several, read, position, token, count, kind, levels, width, padded_blocks
+    )
+    drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
+    first = first_of(agreed, chains, padded_chains)
+    tl.store(accepted + sequence, position)
+    tl.store(first_chain + sequence, first)
+    output += sequence * (gamma + 1)
+    write_output(output, tokens + first * gamma, position, drawn, gamma, padded_rows)

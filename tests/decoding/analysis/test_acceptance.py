@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from otm._core.arithmetic import Law
+from otm._core.arithmetic import Probs
 from otm.coupling import MaximalCoupling
 from otm.decoding import (
     acceptance_from_divergence,
@@ -21,7 +21,7 @@ F = Fraction
 
 
 @given(pairs(exact=True))
-def test_the_divergence_by_its_definition(pair: tuple[Law, Law]) -> None:
+def test_the_divergence_by_its_definition(pair: tuple[Probs, Probs]) -> None:
     """Definition 3.2, Lemma 3.3, Corollary 3.4; catches a sum that is not halved."""
     p, q = pair
     divergence = lk_divergence(p, q)
@@ -34,7 +34,7 @@ def test_the_divergence_by_its_definition(pair: tuple[Law, Law]) -> None:
 
 
 @given(pairs(exact=True))
-def test_acceptance_is_that_of_algorithm_1(pair: tuple[Law, Law]) -> None:
+def test_acceptance_is_that_of_algorithm_1(pair: tuple[Probs, Probs]) -> None:
     """Theorem 3.5: the probability that u < q(x)/p(x) for x drawn from the draft law."""
     p, q = pair
     beta = acceptance_from_divergence(lk_divergence(p, q))
@@ -43,7 +43,7 @@ def test_acceptance_is_that_of_algorithm_1(pair: tuple[Law, Law]) -> None:
 
 
 @given(pairs())
-def test_the_divergence_of_floats(pair: tuple[Law, Law]) -> None:
+def test_the_divergence_of_floats(pair: tuple[Probs, Probs]) -> None:
     """Catches 1 − Σ min, which has no digits left for laws that are nearly equal."""
     exact = lk_divergence(*([F(x) for x in law] for law in pair))
     assume(exact == 0 or exact > 1e-15)  # below, the division of a law by its sum decides

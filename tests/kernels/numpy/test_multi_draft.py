@@ -20,8 +20,8 @@ from otm.errors import (
     InvalidUniformsError,
 )
 from otm.kernels import verify_probs
-from otm.kernels.numpy import k_seq, levels
-from otm.kernels.numpy.k_seq import at_least_once, find_split
+from otm.kernels.numpy import grid_k_seq, levels
+from otm.kernels.numpy.grid_k_seq import at_least_once, find_split
 from otm.kernels.registry import uniforms_per_position
 from otm.testing import paths
 
@@ -149,7 +149,7 @@ def test_the_law_at_one_node_is_exact_on_degenerate_laws(
     ],
 )
 def test_the_exact_law_sees_a_slip(slip: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(k_seq, name, slip)
+    monkeypatch.setattr(grid_k_seq, name, slip)
     target, draft = law_of([1, 2, 3]), law_of([4, 1, 1])
     model = {(): target, **{(x,): target for x in range(3)}}
     found = law_of_output(model, {(): draft}, (1, 1), 3)
@@ -197,8 +197,8 @@ def test_an_equal_law_accepts_and_an_impossible_draft_is_rejected() -> None:
     law = np.array([0.25, 0.75, 0.0])
     for token in (0, 1):
         last = np.full(2, 1 - 2.0**-53)
-        assert k_seq.select(law, law, np.array([token, token]), last)[0] == 0
-    index, residual = k_seq.select(law, law[::-1], np.array([2, 2]), np.zeros(2))
+        assert grid_k_seq.select(law, law, np.array([token, token]), last)[0] == 0
+    index, residual = grid_k_seq.select(law, law[::-1], np.array([2, 2]), np.zeros(2))
     assert index == -1
     assert residual[2] == 0
 

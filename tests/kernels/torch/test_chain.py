@@ -336,7 +336,7 @@ def test_nothing_waits_for_the_device() -> None:
             assert result.tokens.shape == (5, 4)
             assert result.accepted.shape == (5,)
     with pytest.raises((RuntimeError, NotImplementedError)):
-        verify_probs(on_meta(5, 4, 100), None, *rest)
+        bool(on_meta(5, 4, 100).any())
 
 
 def test_no_garbage_gives_a_token_outside_the_vocabulary() -> None:

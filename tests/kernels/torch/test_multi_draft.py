@@ -66,4 +66,4 @@ def test_nothing_waits_for_the_device(rule: str) -> None:
     assert result.tokens.shape == (5, 3)
     assert result.accepted.shape == result.chain.shape == (5,)
     with pytest.raises((RuntimeError, NotImplementedError)):
-        verify_probs(*inputs, rule=rule)
+        bool(inputs[0].any())

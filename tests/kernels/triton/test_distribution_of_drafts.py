@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
 from otm.kernels.numpy.levels import STEPS  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
-from otm.kernels.torch import k_seq, levels, softmax  # noqa: E402
+from otm.kernels.torch import grid_k_seq, levels, softmax  # noqa: E402
 from otm.kernels.torch.distributions import mass  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
@@ -46,7 +46,7 @@ class Node(NamedTuple):
 def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     """Law of k-Seq on float32 laws [V], with drafts from another one."""
     of_target, of_draft = target.double()[None], draft.double()[None]
-    split = k_seq.find_split(of_target, of_draft, torch.tensor([[count]]), count)
+    split = grid_k_seq.find_split(of_target, of_draft, torch.tensor([[count]]), count)
     mean = split.one_draft(of_target, of_draft)
     residual = (mass(target) - mass(split.factor * mean)[0]).clamp(min=0)
     chance = (mean / of_draft)[0].clamp(max=1)

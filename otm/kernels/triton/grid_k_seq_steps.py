@@ -1,9 +1,9 @@
-"""k-Seq at one node inside Triton kernels: each step of `otm.kernels.torch.k_seq`."""
+"""k-Seq at one node inside Triton kernels: each step of `otm.kernels.torch.grid_k_seq`."""
 
 from __future__ import annotations
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.numpy.k_seq import INTERVALS, SHARES
+from otm.kernels.numpy.grid_k_seq import INTERVALS, SHARES
 from otm.kernels.triton.distributions import mass
 from otm.kernels.triton.runtime import constant, jit, padded, tl
 

@@ -1,4 +1,4 @@
-"""k-Seq on a grid at one node, batched: the decisions of `otm.kernels.numpy.k_seq`, bit for bit."""
+"""Grid k-Seq at one node, batched: the decisions of `otm.kernels.numpy.grid_k_seq`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.numpy.k_seq import INTERVALS, SHARES
+from otm.kernels.numpy.grid_k_seq import INTERVALS, SHARES
 from otm.kernels.torch.distributions import mass
 from otm.kernels.torch.multi_draft import Choice, verify_chains
 from otm.kernels.verified import Verified
 
 
 class Split(NamedTuple):
-    """`otm.kernels.numpy.k_seq.Split` of B nodes: float64 Tensors [B, 1]."""
+    """`otm.kernels.numpy.grid_k_seq.Split` of B nodes: float64 Tensors [B, 1]."""
 
     low: Tensor
     high: Tensor

@@ -1,0 +1,10 @@
+"""k-Seq on a grid as Triton kernels: the decisions of `otm.kernels.torch.grid_k_seq`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from otm.kernels.triton.multi_draft import verify_chains
+
+verify = partial(verify_chains, by_levels=False)
+"""Verify K chains, selecting among the drafts of a position by k-Seq on a grid."""

@@ -1,0 +1,250 @@
+"""The kernels for one chain: chain verification in one pass, and block verification.
+
+The vocabulary is cut into blocks.  In chain verification every program of `add_up` looks at one
+block of one chain: it finds the first rejected draft itself, from the probabilities of the drafts
+alone, and adds up what its block has of the row there.  In block verification it looks at one block
+of one row, and adds up what would have to be drawn from there; `draw` then tests all parts of the
+drafts.  One program of `draw` for each chain picks a block and reads only that block again.
+
+From probabilities these are two launches, and two rows are read, or each row once; from logits
+four, with two that find the sum of each row.  Sigmoids (`otm.kernels.torch.sigmoid`) need no sum,
+and two launches.
+"""
+
+# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otm.kernels.numpy.distributions import UNIT
+from otm.kernels.triton import runtime
+from otm.kernels.triton.block_steps import longest_part, weight_before
+from otm.kernels.triton.distributions import (
+    Rows,
+    chain_length,
+    draft_at,
+    mass,
+    summarise_logits,
+    target_at,
+)
+from otm.kernels.triton.draw import first_above, pick_block, write_output
+from otm.kernels.triton.runtime import check_device, constant, jit, launch, lay_out, padded, tl
+from otm.kernels.verified import Verified
+from otm.kernels.workspace import Workspace
+
+_UNIT = constant(UNIT)
+
+
+def verify_chain(
+    target: Tensor,
+    draft: Tensor | None,
+    tokens: Tensor,
+    uniforms: Tensor,
+    kind: str = "probabilities",
+    *,
+    by_block: bool,
+    temperature: float | Tensor = 1.0,
+    scales: tuple[float, float] = (0.0, 0.0),
+    workspace: Workspace | None = None,
+) -> Verified[Tensor]:
+    """Launch the kernels, for rows of a kind that `probability` names.
+
+    A workspace of our own is not kept: one kept here would be shared by calls on different
+    streams, and torch hands out the same memory again.
+    """
+    check_device(target)
+    work = Workspace() if workspace is None else workspace
+    batch, gamma = tokens.shape
+    size, device, one_hot = target.shape[2], target.device, draft is None
+    target, draft, tokens, uniforms = lay_out(work, target, draft, tokens, uniforms)
+    blocks, rows = -(-size // runtime.BLOCK), gamma + 1 if by_block else 1
+    output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=device)
+    accepted = torch.empty(batch, dtype=torch.int64, device=device)
+    sums = work.take("sums", (batch, rows, 2, blocks), torch.int64, device)
+    softmaxes = sums
+    if kind == "logits":
+        softmaxes = summarise_logits(target, draft, tokens, temperature, work, one_hot=one_hot)
+    arguments = (target, draft, tokens, uniforms, softmaxes, sums, accepted, output)
+    strides = (*target.stride()[:2], *draft.stride()[:2])
+    shape = (gamma, size, draft.shape[2], blocks, scales[0], scales[1] - scales[0])
+    constants = {
+        "kind": kind,
+        "one_hot": one_hot,
+        "by_block": by_block,
+        "padded_gamma": padded(gamma),
+        "block_size": runtime.BLOCK,
+    }
+    launch(add_up, (batch, rows, blocks), *arguments[:-1], *strides, *shape, **constants)
+    constants |= {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks)}
+    launch(draw, (batch,), *arguments, *strides, *shape, **constants)
+    return Verified(output, accepted)
+
+
+@jit
+def of_drafts(
+    rows: Rows,
+    tokens: tl.tensor,
+    length: tl.tensor,
+    kind: tl.constexpr,
+    one_hot: tl.constexpr,
+    padded_gamma: tl.constexpr,
+) -> tl.tensor:
+    """Probabilities of a chain's drafts in float64, by target and draft, and which are tokens."""
+    step = tl.arange(0, padded_gamma)
+    drafted = step < length
+    token = tl.load(tokens + step, mask=drafted, other=0)  # [padded γ]
+    known = drafted & (token < rows.size)
+    target_prob = target_at(rows, step, token, known, drafted, kind).to(tl.float64)
+    draft_prob = tl.full((padded_gamma,), 1.0, tl.float64)
+    if not one_hot:
+        inside = drafted & (token < rows.draft_size)
+        draft_prob = draft_at(rows, step, token, inside, drafted, kind).to(tl.float64)
+    return target_prob, draft_prob, known
+
+
+@jit
+def masses(
+    rows: Rows,
+    tokens: tl.tensor,
+    position: tl.tensor,
+    token: tl.tensor,
+    subtract: tl.tensor,
+    weight: tl.tensor,
+    kind: tl.constexpr,
+    one_hot: tl.constexpr,
+) -> tl.tensor:
+    """Masses of the target's row at a position, and of max(weight · target − draft, 0).
+
+    Where the draft is not to be subtracted nothing of it is read, and the weight, which may be
+    None for 1, does not count.
+    """
+    prob = target_at(rows, position, token, token < rows.size, True, kind)
+    of_row = mass(prob, _UNIT)
+    left = of_row
+    if weight is not None:
+        left = mass(prob.to(tl.float64) * tl.where(subtract, weight, 1.0), _UNIT)
+    if one_hot:
+        drafted = tl.load(tokens + position, mask=subtract, other=-1)  # scalar
+        prob = tl.where(token == drafted, 1.0, 0.0)
+    else:
+        known = token < tl.where(subtract, rows.draft_size, 0)
+        prob = draft_at(rows, position, token, known, subtract, kind)
+    return of_row, tl.maximum(left - mass(prob, _UNIT), 0)
+
+
+@jit
+def add_up(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    uniforms: tl.tensor,
+    softmaxes: tl.tensor,
+    sums: tl.tensor,
+    accepted: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    blocks: tl.tensor,
+    low: tl.tensor,
+    span: tl.tensor,
+    kind: tl.constexpr,
+    one_hot: tl.constexpr,
+    by_block: tl.constexpr,
+    padded_gamma: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Add up the masses of a block of a row: of what is left after the draft, and of the row.
+
+    The row is that of the first rejected draft, or the one after all drafts; by block, any.
+    """
+    chain = tl.program_id(0).to(tl.int64)
+    row, block = tl.program_id(1), tl.program_id(2)
+    tokens += chain * gamma
+    length = chain_length(tokens, gamma, padded_gamma)
+    if by_block and row > length:
+        return
+    target += chain * target_chain
+    draft += chain * draft_chain
+    softmaxes += chain * (2 * gamma + 1) * 4
+    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span)
+    target_prob, draft_prob, known = of_drafts(rows, tokens, length, kind, one_hot, padded_gamma)
+    place = sums + ((chain * tl.num_programs(1) + row) * 2 * blocks + block)
+    weight = None
+    if by_block:
+        weight = weight_before(target_prob, draft_prob, row, padded_gamma)
+    else:
+        step = tl.arange(0, padded_gamma)
+        # [padded γ]
+        coin = tl.load(uniforms + chain * (gamma + 2) + step, mask=step < length, other=0.0)
+        passes = known & (coin * draft_prob < target_prob)
+        row = tl.min(tl.where(passes, padded_gamma, step), 0)
+        if block == 0:
+            tl.store(accepted + chain, row.to(tl.int64))
+    token = block * block_size + tl.arange(0, block_size)
+    of_row, left = masses(rows, tokens, row, token, row < length, weight, kind, one_hot)
+    tl.store(place, tl.sum(left, 0))
+    tl.store(place + blocks, tl.sum(of_row, 0))
+
+
+@jit
+def draw(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    uniforms: tl.tensor,
+    softmaxes: tl.tensor,
+    sums: tl.tensor,
+    accepted: tl.tensor,
+    output: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    blocks: tl.tensor,
+    low: tl.tensor,
+    span: tl.tensor,
+    kind: tl.constexpr,
+    one_hot: tl.constexpr,
+    by_block: tl.constexpr,
+    padded_gamma: tl.constexpr,
+    padded_rows: tl.constexpr,
+    padded_blocks: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Draw the token that follows the accepted drafts, and write a chain's output."""
+    chain = tl.program_id(0).to(tl.int64)
+    target += chain * target_chain
+    draft += chain * draft_chain
+    tokens += chain * gamma
+    uniforms += chain * (gamma + 2)
+    softmaxes += chain * (2 * gamma + 1) * 4
+    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span)
+    length = chain_length(tokens, gamma, padded_gamma)
+    weight = None
+    if by_block:
+        sums += chain * (gamma + 1) * 2 * blocks
+        target_prob, draft_prob, _ = of_drafts(rows, tokens, length, kind, one_hot, padded_gamma)
+        count, weight = longest_part(
+            target_prob, draft_prob, uniforms, sums, length, blocks, padded_gamma, padded_blocks
+        )
+        tl.store(accepted + chain, count.to(tl.int64))
+        sums += count * 2 * blocks
+    else:
+        sums += chain * 2 * blocks
+        count = tl.load(accepted + chain)  # scalar
+    rejected = count < length
+    uniform = tl.load(uniforms + tl.where(rejected, gamma, gamma + 1))  # scalar
+    block, point, subtract = pick_block(sums, rejected, uniform, blocks, padded_blocks)
+    token = block * block_size + tl.arange(0, block_size)
+    _, left = masses(rows, tokens, count, token, subtract, weight, kind, one_hot)
+    drawn = first_above(left, token, point, size)
+    write_output(output + chain * (gamma + 1), tokens, count, drawn, gamma, padded_rows)
