@@ -1,4 +1,4 @@
-"""The command `otm`: solve, audit, report, decode and draw from a shell.
+"""The command `otm`: solve, audit, report and decode from a shell.
 
 Importing this loads neither typer nor rich; `main` does.  Each command is in a file of its own,
 `distributions` reads what `solve` is given, `output` writes the results (tables on a terminal,

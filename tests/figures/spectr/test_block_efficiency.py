@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
+from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from figures.spectr import block_efficiency
+from figures.spectr.steps_given_text import expected_steps, survivors, survivors_along
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
 from otm.decoding import DraftNode, autoregressive, spectr
 from otm.errors import InvalidParameterError
-from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
-from otm.figures.spectr import table_4
-from otm.figures.spectr.steps_given_text import expected_steps, survivors, survivors_along
 from otm.gain.expected_tokens import tokens_by_rule
 from otm.gain.paired_means import clustered_mean
 from otm.models import TableModel, load
@@ -113,7 +113,7 @@ def test_steps_are_those_of_loops_with_memory():
 
 def test_table_4_on_a_few_texts():
     """Bug: K = 1 is not speculative decoding, a curve has another's rule, K or L, or a seed."""
-    table = table_4.data(prompts=2, tokens=7, seeds=2)
+    table = block_efficiency.table_4(prompts=2, tokens=7, seeds=2)
     assert table.where(algorithm="baseline")["mean"].tolist() == [1.0]
     steps = table["steps"][1:].reshape(3, 3, 2, 4)  # draft model, rule, L, K
     assert table.rows[1][:6] == ("small", "17k", "speculative", K_SEQ, 1, 4)
@@ -121,7 +121,7 @@ def test_table_4_on_a_few_texts():
     np.testing.assert_allclose(np.ptp(steps[..., 0], axis=1), 0, atol=1e-9)
     assert (np.diff(steps, axis=3) < 0).all()  # more drafts take fewer steps
     assert (steps[:, :, 1] < steps[:, :, 0]).all()  # and so do longer ones
-    rules = dict(zip(table_4.RULES, np.moveaxis(steps, 1, 0), strict=True))
+    rules = dict(zip(block_efficiency.RULES, np.moveaxis(steps, 1, 0), strict=True))
     assert (rules[OPTIMUM] <= rules[K_SEQ] + 1e-9).all()
     assert (rules[K_SEQ] <= rules[MULTI_ROUND] + 1e-9).all()
     for cells in list(table.records())[1:]:
@@ -138,11 +138,14 @@ def chance_of_last(name, text):
 
 def test_k_1_of_table_4_is_computed_from_speculative_decoding():
     """Bug: the models' laws belong to other tokens than those of the text."""
-    given = table_4.prompts_of_text(1, table_4.PROMPT_LENGTH)
-    texts = table_4.texts_of_target(given, 10, seed=0)
+    given = block_efficiency.prompts_of_text(1, block_efficiency.PROMPT_LENGTH)
+    texts = block_efficiency.texts_of_target(given, 10, seed=0)
     offered, wanted = (
         np.array(
-            [chance_of_last(name, texts[:, : table_4.PROMPT_LENGTH + t]) for t in range(1, 11)]
+            [
+                chance_of_last(name, texts[:, : block_efficiency.PROMPT_LENGTH + t])
+                for t in range(1, 11)
+            ]
         )
         for name in ("medium", "target")
     )
@@ -155,13 +158,13 @@ def test_k_1_of_table_4_is_computed_from_speculative_decoding():
             at[i + 1] += going * (1 - accepted[i])
             going *= accepted[i]
         at[t + 5 if t + 5 < 14 else 13] += going if t + 4 < 10 else 0
-    steps = table_4.steps_of_texts(texts)["medium", K_SEQ, 4, 1]
+    steps = block_efficiency.steps_of_texts(texts)["medium", K_SEQ, 4, 1]
     assert steps[0] == pytest.approx(at[:10].sum(), rel=1e-4)  # the models compute in float32
 
 
 def test_several_texts_of_a_prompt_are_one_cluster() -> None:
     """Bug: texts that repeat each other, or count as prompts: intervals that are too short."""
-    table = table_4.data(prompts=1, tokens=5, seeds=2, texts=2)
+    table = block_efficiency.table_4(prompts=1, tokens=5, seeds=2, texts=2)
     rows = list(table.records())
     assert rows[0]["steps"] == 2 * 2 * 5
     for row in rows[1:]:
@@ -171,7 +174,7 @@ def test_several_texts_of_a_prompt_are_one_cluster() -> None:
         values = 5 / np.array(of_seeds)
         reach = 12.706204736174698 * values.std(ddof=1) / 2**0.5
         assert row["low"] == pytest.approx(5 / (values.mean() + reach), rel=1e-9)
-    once = table_4.data(prompts=1, tokens=5, seeds=2)
+    once = block_efficiency.table_4(prompts=1, tokens=5, seeds=2)
     assert any(
         float(row["steps"]) != 2 * float(other["steps"])
         for row, other in zip(rows[1:], list(once.records())[1:], strict=True)
