@@ -12,7 +12,8 @@ from figures.progress import progress
 from figures.registry import experiment
 from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from figures.shipped_pairs import DRAFTS, SIZES, probs_at, prompts_of_text, texts_of_target
-from figures.spectr.steps_given_text import expected_steps, survivors_along
+from figures.spectr.steps_given_text import expected_steps
+from figures.spectr.survivors_along import survivors_along
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, blank_figure
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection

@@ -11,15 +11,13 @@ to chance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection, TransportPlan
-from otm.coupling.build import PlanBuilder
 from otm.errors import InvalidParameterError
-from otm.problem import Problem
 
 Floats = npt.NDArray[np.float64]
 Polynomial = npt.NDArray[np.complex128]
@@ -62,42 +60,53 @@ def survivors(plan: TransportPlan, token: int) -> Floats:
             "worked out for KSeq, RecursiveRejection and OptimalPlan"
         )
     k = plan.problem.k
-    z = np.exp(2j * np.pi * np.arange(k + 1) / (k + 1))
+    z = roots_of_unity(k)
     if isinstance(plan, OptimalPlan):
         masses = _highest_slot(plan, token, z)
-    elif isinstance(plan, KSeq):
-        one_draft = plan.problem.draft * plan.accept_probability
-        passed = np.array([[one_draft[token], one_draft.sum()]])
-        masses = _first_that_passes(plan, np.repeat(passed, k, axis=0), token, z)
     else:
-        assert isinstance(plan, RecursiveRejection)
-        passed = np.zeros((k, 2))  # nothing in rounds that are never reached
-        for i, (cap, mass) in enumerate(plan.rounds):
-            wanted = np.maximum(plan.problem.target - cap * plan.problem.draft, 0) / mass
-            of_round = np.minimum(wanted, plan.problem.draft)
-            passed[i] = of_round[token], of_round.sum()
-        masses = _first_that_passes(plan, passed, token, z)
+        rounds = np.zeros((1, k, 2))  # nothing in rounds that are never reached
+        for i, passing in enumerate(_passing(plan)):
+            rounds[0, i] = passing[token], passing.sum()
+        p, q = (probs[token : token + 1] for probs in (plan.problem.draft, plan.problem.target))
+        masses = first_that_passes(rounds, p, q, z)[0]
     distribution: Floats = np.fft.fft(masses).real / ((k + 1) * plan.problem.target[token])
     return distribution
 
 
-def _first_that_passes(
-    plan: KSeq | RecursiveRejection, passed: Floats, token: int, z: Polynomial
-) -> Polynomial:
-    """Masses of a token that is the first draft to pass, or is drawn from the residual.
+def roots_of_unity(k: int) -> Polynomial:
+    """Where polynomials of degree k are evaluated: k + 1 numbers, the first of them 1."""
+    roots: Polynomial = np.exp(2j * np.pi * np.arange(k + 1) / (k + 1))
+    return roots
 
-    `passed` has, for each draft, the probability to be this token and pass, and to pass at all.
+
+def _passing(plan: TransportPlan) -> Iterator[Floats]:
+    """Probability of each token [V] to be a draft and pass, for one draft after another."""
+    draft, target = plan.problem.draft, plan.problem.target
+    if isinstance(plan, KSeq):
+        yield from [draft * plan.accept_probability] * plan.problem.k
+    elif isinstance(plan, RecursiveRejection):
+        for cap, mass in plan.rounds:
+            yield np.minimum(np.maximum(target - cap * draft, 0) / mass, draft)
+
+
+def first_that_passes(rounds: Floats, p: Floats, q: Floats, z: Polynomial) -> Polynomial:
+    """Masses [T, k + 1] of tokens that are the first draft to pass, or are drawn from the residual.
+
+    For each of T tokens, of probabilities p and q, `rounds` [T, k, 2] has for each draft the
+    probability to be this token and pass, and to pass at all.
     """
-    p, k = plan.problem.draft[token], len(passed)
-    failed = p - passed[:, :1]
-    goes_on = 1 - passed[:, 1:] - failed + failed * z  # [k, k + 1]
-    tested = np.cumprod(np.concatenate([np.ones((1, k + 1)), goes_on]), axis=0)
-    untested = (1 - p + p * z) ** np.arange(k - 1, -1, -1)[:, None]
-    masses: Polynomial = (tested[:-1] * passed[:, :1] * z * untested).sum(0)
-    accepted, left = masses[0], tested[-1, 0]  # at z = 1
-    if left.real > 0:
-        masses += tested[-1] * (plan.problem.target[token] - accepted) / left
-    return masses
+    k = rounds.shape[1]
+    own, passing = rounds[..., :1], rounds[..., 1:]
+    failed = p[:, None, None] - own
+    goes_on = 1 - passing - failed + failed * z  # [T, k, k + 1]
+    start = np.ones((len(p), 1, k + 1))
+    tested = np.cumprod(np.concatenate([start, goes_on], axis=1), axis=1)
+    each = (1 - p)[:, None, None] + p[:, None, None] * z
+    untested = each ** np.arange(k - 1, -1, -1)[:, None]
+    masses: Polynomial = (tested[:, :-1] * own * z * untested).sum(1)
+    accepted, left = masses[:, :1].real, tested[:, -1, :1].real  # at z = 1
+    drawn = np.where(left > 0, q[:, None] - accepted, 0) / np.where(left > 0, left, 1)
+    return masses + tested[:, -1] * drawn
 
 
 def _highest_slot(plan: OptimalPlan, token: int, z: Polynomial) -> Polynomial:
@@ -121,36 +130,6 @@ def _highest_slot(plan: OptimalPlan, token: int, z: Polynomial) -> Polynomial:
         wins: Polynomial = sum(lower**i * not_higher ** (k - 1 - i) for i in range(k))
         masses += plan.accept_probability[token] * (p * distribution @ wins) * z
     return masses
-
-
-def survivors_along(
-    rules: Sequence[PlanBuilder], draft: Floats, target: Floats, tokens: Sequence[int], most: int
-) -> Floats:
-    """Distribution of `survivors` at each token of a text, for each rule and number of drafts.
-
-    Parameters
-    ----------
-    rules : sequence of callable
-        From a problem to a plan: `KSeq`, `RecursiveRejection` or `OptimalPlan`.
-    draft, target : float64 array [T, V]
-        The distributions of the tokens.
-    tokens : sequence of T int
-        The text.
-    most : int
-        Largest number of drafts K.
-
-    Returns
-    -------
-    float64 array [rules, T, K + 1, K + 1]
-        Entry [i, t, m, j] is the probability that j of m drafts are equal to the token.
-    """
-    found = np.zeros((len(rules), len(tokens), most + 1, most + 1))
-    for t, token in enumerate(tokens):
-        for m in range(1, most + 1):
-            problem = Problem(draft[t], target[t], m)
-            for i, rule in enumerate(rules):
-                found[i, t, m, : m + 1] = survivors(rule(problem), token)
-    return found
 
 
 def expected_steps(moves: Floats, k: int, gamma: int) -> Floats:

@@ -7,7 +7,8 @@ import pytest
 
 from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from figures.spectr import block_efficiency
-from figures.spectr.steps_given_text import expected_steps, survivors, survivors_along
+from figures.spectr.steps_given_text import expected_steps, survivors
+from figures.spectr.survivors_along import survivors_along
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
 from otm.decoding import DraftNode, autoregressive, spectr
@@ -49,6 +50,25 @@ def test_survivors_of_another_rule_are_refused():
     """Bug: a rule that nobody worked out is taken for one of the three."""
     with pytest.raises(InvalidParameterError, match="NonIterativeRejection"):
         survivors(NonIterativeRejection(Problem([0.5, 0.5], [0.5, 0.5], 2)), 0)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("n", "concentration"), [(2, 1.0), (3, 0.05), (40, 0.3), (256, 0.03)])
+def test_survivors_along_a_text_are_those_of_each_token(rule, n, concentration):
+    """Bug: rows that are mixed up, or a slot, swap or round that the fast version leaves out."""
+    rng = np.random.default_rng(n)
+    draft, target = rng.dirichlet(np.full(n, concentration), (2, 12))
+    draft[0], draft[1, 0], target[2] = target[0], 0, np.full(n, 1 / n)
+    draft[1] /= draft[1].sum()
+    tokens = [int(rng.choice(n, p=probs)) for probs in target]
+    tokens[1] = 0
+    along = survivors_along([rule], draft, target, tokens, 5)[0]
+    for t, token in enumerate(tokens):
+        if target[t, token] < 1e-6:
+            continue  # a quotient of roundings
+        for m in range(1, 6):
+            one = survivors(rule(Problem(draft[t], target[t], m)), token)
+            np.testing.assert_allclose(along[t, m, : m + 1], one, rtol=0, atol=1e-9)
 
 
 def steps_over_all_texts(rule, laws, k, gamma, tokens):
