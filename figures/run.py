@@ -16,7 +16,7 @@ from typing import NamedTuple
 from figures.gallery import write_gallery
 from figures.output import digest_for, write
 from figures.progress import bar, in_a_row_of_its_own
-from figures.registry import FIGURES, load
+from figures.registry import FIGURES, Kind, load
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -109,8 +109,8 @@ def write_all(
     KeyboardInterrupt
         At Ctrl-C; the processes are ended, and say nothing.  So they are if this is closed early.
     """
-    # what takes minutes goes first, so that no core is idle at the end
-    order = sorted(names, key=lambda name: load(name).full is None)
+    # what takes longest goes first, so that no core is idle at the end
+    order = sorted(names, key=_haste)
     context = multiprocessing.get_context("spawn")
     row = (context.Value("i", 0), context.RLock())
     workers = min(jobs, len(order))
@@ -143,6 +143,12 @@ def write_all(
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _haste(name: str) -> tuple[bool, bool]:
+    """Sort figures that have a longer version first, then all that run models."""
+    figure = load(name)
+    return figure.full is None, figure.kind != Kind.EXPERIMENT
 
 
 def _timed(name: str, folder: Path, results: Path, full: bool, digest: str | None) -> Done:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _METADATA: dict[str, dict[str, None]] = {
-    "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
 }
-"""No dates and no versions, by kind of picture."""
+"""No dates and no versions, by kind of picture; each layout starts from that of the one before."""
 
 PICTURES = tuple(_METADATA)
 """Suffixes of the kinds of pictures."""
