@@ -75,11 +75,12 @@ def _entry(name: str, folder: Path) -> dict[str, Any]:
     }
     if entry["drawn"]:
         table = Table.read(folder / f"{name}.csv")
-        entry["source"] = read_json(folder / f"{name}.json")
+        origin = folder / f"{name}.json"
+        entry["source"] = read_json(origin)
         if not isinstance(entry["source"], dict):
             raise InvalidInputError(
-                f"{file_label(folder / name)}.json does not say where the data come from; remove "
-                "it, and draw the figure again"
+                f"{file_label(origin)} does not say where the data come from; remove it, and draw "
+                "the figure again"
             )
         entry["heading"] = table.names
         entry["rows"] = [[_shown(cell) for cell in row] for row in table.rows[:MOST_ROWS]]
