@@ -15,7 +15,7 @@ help: ## list the targets
 
 .PHONY: figures
 figures: $(VENV)/.installed-figures ## draw the figures into figures/ (some: ONLY="name ...", finer: FULL=1)
-	$(BIN)/python -m otm.figures $(if $(FULL),--full) $(ONLY)
+	$(BIN)/python -m figures $(if $(FULL),--full) $(ONLY)
 
 .PHONY: test
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")

@@ -134,8 +134,8 @@ def of_device(name: str, found: Any) -> str:
     where = ", ".join([found["device"], found["date"], rate, *versions])
     parts.append(f"`python -m benchmarks.kernels`; {where}.")
     for suffix, chains in (("chain", "one chain"), ("chains", "several chains")):
-        if (PICTURES / f"{name}-{suffix}.svg").exists():
-            parts.append(f"![Times of {chains} on {found['device']}](pictures/{name}-{suffix}.svg)")
+        if (PICTURES / f"{name}-{suffix}.png").exists():
+            parts.append(f"![Times of {chains} on {found['device']}](pictures/{name}-{suffix}.png)")
     return "\n\n".join(parts) + "\n"
 
 

@@ -29,8 +29,8 @@ from benchmarks.loops.latencies import relative_latencies
 from benchmarks.loops.models import deepened
 from benchmarks.loops.turns import Way, in_turns, ratio
 from benchmarks.machine import machine
+from figures.shipped_pairs import DRAFTS, prompts_of_text, shipped_probs
 from otm.decoding import Generation, SamplingParameters, autoregressive, spectr, speculative
-from otm.figures.shipped_pairs import DRAFTS, prompts_of_text, shipped_laws
 from otm.gain import measure_latency
 from otm.gain.paired_means import clustered_mean
 from otm.models import GPT, load
@@ -149,7 +149,7 @@ def acceptance_rates(prompts: int, tokens: int) -> dict[tuple[str, int], dict[st
     """
     rates = {}
     for temperature in TEMPERATURES:
-        probs, of_prompt = shipped_laws(
+        probs, of_prompt = shipped_probs(
             (*DRAFTS, "target"), prompts=prompts, tokens=tokens, temperature=temperature
         )
         for name in DRAFTS:

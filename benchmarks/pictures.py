@@ -2,7 +2,7 @@
 
     python -m benchmarks.pictures
 
-Every benchmarks/results/kernels-<device>.json of a GPU makes two pictures, as SVG and PNG: for one
+Every benchmarks/results/kernels-<device>.json of a GPU makes two pictures (PNG): for one
 chain, the time of each contestant beside that of a copy of the bytes that must be read; for several
 chains, their accepted drafts and their time.  Without such results nothing is drawn, and
 older pictures stay.  `python -m benchmarks.tables` then puts them on the page.
@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import kernel_tables
 from benchmarks.kernel_tables import gpu_records, panels
-from otm._core.drawing import COLOURS, journal_style
+from figures.drawing.style import save_pictures
+from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw"]
-
-MARKERS = ("o", "s", "^", "D", "v")
-WIDTH = 6.5  # inches
-METADATA: dict[str, dict[str, Any]] = {
-    "svg": {"Date": None, "Creator": None},
-    "png": {"Software": None},
-}
 
 
 def draw() -> list[str]:
@@ -36,17 +30,13 @@ def draw() -> list[str]:
                 if figure is None:
                     continue
                 kernel_tables.PICTURES.mkdir(parents=True, exist_ok=True)
-                for kind, metadata in METADATA.items():
-                    path = kernel_tables.PICTURES / f"{name}-{suffix}.{kind}"
-                    figure.savefig(path, metadata=metadata)
-                    files.append(path.name)
+                drawn = save_pictures(figure, kernel_tables.PICTURES, f"{name}-{suffix}", ["png"])
+                files += [file.name for file in drawn]
     return files
 
 
 def one_chain(found: Any) -> "Figure | None":
     """Draw the time of each contestant, a panel for each tier and type; lines are the copies."""
-    from matplotlib.figure import Figure
-
     shown = {
         title: [row for row in rows if row.get("kernel s")]
         for title, rows in panels(found).items()
@@ -61,7 +51,7 @@ def one_chain(found: Any) -> "Figure | None":
     }
     batches = sorted({row["B"] for rows in shown.values() for row in rows})
     heights = [len(found) + 1.5 for found in names.values()]
-    figure = Figure(figsize=(WIDTH, 0.2 * sum(heights) + 0.9), layout="constrained")
+    figure = blank_figure(0.2 * sum(heights) + 0.9, wide=True)
     grid = figure.subplots(len(shown), sharex=True, squeeze=False, height_ratios=heights)
     for axes, (title, rows) in zip(grid[:, 0], shown.items(), strict=True):
         for batch, colour, marker in zip(batches, COLOURS, MARKERS, strict=False):
@@ -91,14 +81,12 @@ def one_chain(found: Any) -> "Figure | None":
 
 def several_chains(found: Any) -> "Figure | None":
     """Draw accepted drafts against time: lines are verifiers, points numbers of chains."""
-    from matplotlib.figure import Figure
-
     rows = [row for rows in panels(found).values() for row in rows if "times one chain" in row]
     if not rows:
         return None
     largest = max(row["B"] for row in rows)
     rows = [row for row in rows if row["B"] == largest]
-    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    figure = blank_figure(3.2, wide=True)
     axes = figure.subplots()
     names = dict.fromkeys(row["contestant"] for row in rows)
     for index, name in enumerate(names):

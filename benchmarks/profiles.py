@@ -14,7 +14,7 @@ The output distribution of "baseline" and "exact" is checked first.  Seconds are
 call until the device is done; chains are cut from a pool, which may stay in a cache as logits do
 that were just computed.  On a CPU one thread of torch is used, and the figures say nothing about a
 GPU.  With --save the results go to benchmarks/results/profiles-<device>.json, of a CPU to
-profiles-cpu.json; the tables and figures of `otm.figures.wagner` are made from these files.
+profiles-cpu.json; the tables and figures of `figures.wagner` are made from these files.
 """
 
 import os

@@ -20,9 +20,9 @@ from tqdm import tqdm
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import pair_of_laws, settle_allocator
+from figures.language_models import next_token_probs
 from otm import Problem
 from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement, TransportPlan
-from otm.figures.language_models import next_token_laws
 
 RESULTS = Path(__file__).parent / "results" / "rules.json"
 DRAFTS = (1, 2, 4, 8)
@@ -36,7 +36,7 @@ def acceptance(contexts: int) -> dict[str, dict[int, float]]:
     """Mean acceptance probability by rule and number of drafts that it takes."""
     values: dict[str, dict[int, list[float]]] = {name: {k: [] for k in DRAFTS} for name in PLANS}
     rng = np.random.default_rng(SEED)
-    for draft, target, _ in tqdm(next_token_laws(contexts, SEED), total=contexts, disable=None):
+    for draft, target, _ in tqdm(next_token_probs(contexts, SEED), total=contexts, disable=None):
         for k in DRAFTS:
             problem = Problem(draft, target, k)
             for name, rule in PLANS.items():

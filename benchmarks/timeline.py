@@ -26,8 +26,8 @@ import numpy.typing as npt
 from benchmarks.command import command, keep, options_of
 from benchmarks.loops.models import VOCABULARY, random_pair
 from benchmarks.machine import machine
+from figures.shipped_pairs import SIZES, prompts_of_text
 from otm.decoding import Generation, SamplingParameters, autoregressive, speculative
-from otm.figures.shipped_pairs import SIZES, prompts_of_text
 from otm.models import GPT, LanguageModel, Session, load
 
 RESULTS = Path(__file__).parent / "results" / "timeline.json"

@@ -10,7 +10,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-sys.path.insert(0, str(Path(__file__).parent))  # for gallery.py
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # gallery, figures
 
 project = "OTM"
 copyright = "The OTM authors"

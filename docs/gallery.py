@@ -1,10 +1,11 @@
 """The directive ``figure-gallery``: thumbnails of a paper's figures, each leading to all about it.
 
-The committed folder ``figures/`` has a page with captions, pictures, data and where they come from.
-It is copied into the site as it is, and nothing is computed.
+The folder ``figures/`` has a committed page with captions, pictures, data and where they come from.
+It is copied into the site with what it shows, and nothing is computed.
 """
 
 import shutil
+import sys
 from html import escape
 from pathlib import Path
 
@@ -14,10 +15,10 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.osutil import relative_uri
 
-from otm.figures.captions import caption_of
-from otm.figures.registry import FIGURES, load
+from figures.registry import FIGURES, load
 
-DRAWN = Path(__file__).resolve().parents[1] / "figures"
+FOLDER = Path(__file__).resolve().parents[1] / "figures"
+DRAWN = FOLDER / "drawn"
 THUMBNAIL = (480, 320)  # pixels, at most: two for each that a card has
 
 
@@ -32,13 +33,14 @@ class FigureGallery(SphinxDirective):
         if not names:
             raise self.error(f"no figure's name starts with {self.arguments[0]}_")
         for name in names:
-            self.env.note_dependency(str(load(name).__file__))
+            module = sys.modules[load(name).compute.__module__]
+            self.env.note_dependency(str(module.__file__))
             self.env.note_dependency(str(DRAWN / f"{name}.png"))
         page = self.env.app.builder.get_target_uri(self.env.docname)
         folder = relative_uri(page, "figures/")
         cards = [_card(name, folder) for name in names if _is_drawn(name)]
         grid = f'<div class="figure-gallery">\n{"".join(cards)}</div>'
-        missing = "; ".join(caption_of(name).title for name in names if not _is_drawn(name))
+        missing = "; ".join(load(name).title for name in names if not _is_drawn(name))
         said = [nodes.paragraph("", f"Not drawn yet: {missing}.")] if missing else []
         return [nodes.raw("", grid, format="html"), *said]
 
@@ -48,21 +50,22 @@ def _is_drawn(name: str) -> bool:
 
 
 def _card(name: str, folder: str) -> str:
-    kind = load(name).KIND
+    kind = load(name).kind
     return (
         f'<a href="{folder}index.html#{name}">'
         f'<img src="{folder}thumbnails/{name}.png" alt="" loading="lazy">'
-        f'<span class="kind {kind}">{kind}</span> {escape(caption_of(name).title)}</a>\n'
+        f'<span class="kind {kind}">{kind}</span> {escape(load(name).title)}</a>\n'
     )
 
 
 def _copy_figures(app: Sphinx, failure: Exception | None) -> None:
-    """Copy the folder of the figures without its cache, and add the thumbnails."""
+    """Copy the page of the figures, their pictures and data, and add the thumbnails."""
     if failure or app.builder.format != "html" or not DRAWN.is_dir():
         return
     copy = app.outdir / "figures"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(DRAWN, copy, ignore=shutil.ignore_patterns(".*"))
+    shutil.copytree(DRAWN, copy / "drawn", ignore=shutil.ignore_patterns(".*", "*.pdf", "*.svg"))
+    shutil.copy(FOLDER / "index.html", copy)
     (copy / "thumbnails").mkdir()
     for name in filter(_is_drawn, FIGURES):
         with Image.open(DRAWN / f"{name}.png") as picture:

@@ -17,8 +17,9 @@ USES = {"check_installed", "is_installed", "not_installed", "optional", "require
 
 
 def calls() -> Iterator[tuple[str, list[ast.expr]]]:
-    """Functions that are called by name anywhere in the package, with their arguments."""
-    for path in Path(otm.__file__).parent.rglob("*.py"):
+    """Functions that are called by name in the package and its figures, with their arguments."""
+    package = Path(otm.__file__).parent
+    for path in (*package.rglob("*.py"), *(package.parent / "figures").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 yield ast.unparse(node.func), node.args

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from figures.shipped_pairs import prompts_of_text
 from otm.decoding import ModelDrafter, spectr
-from otm.figures.shipped_pairs import prompts_of_text
 from otm.gain import block_efficiency, contexts_from, first_step_acceptance, record
 from otm.models import load
 

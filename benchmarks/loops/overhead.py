@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.loops.models import VOCABULARY, random_pair
+from figures.shipped_pairs import prompts_of_text
 from otm.decoding import Generation, SamplingParameters, spectr, speculative
-from otm.figures.shipped_pairs import prompts_of_text
 from otm.models import LanguageModel, load
 
 __all__ = ["overhead", "overhead_of_random_pair", "overhead_of_shipped_pair"]

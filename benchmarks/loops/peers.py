@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks.loops.as_gpt_neox import as_gpt_neox
 from benchmarks.loops.models import VOCABULARY
+from figures.shipped_pairs import prompts_of_text
 from otm.decoding import SamplingParameters, speculative
 from otm.decoding.policies import huggingface_heuristic
-from otm.figures.shipped_pairs import prompts_of_text
 from otm.models import load
 
 __all__ = ["against_transformers"]

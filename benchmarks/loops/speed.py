@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
+from figures.shipped_pairs import prompts_of_text
 from otm.decoding import Generation, autoregressive, spectr, speculative, walltime_improvement
-from otm.figures.shipped_pairs import prompts_of_text
 from otm.gain import measure_latency
 from otm.models import load
 

@@ -13,7 +13,7 @@ from benchmarks.chain.inputs import Inputs
 from benchmarks.loops.models import VOCABULARY, random_pair
 from benchmarks.verification.methods import entries
 from benchmarks.verification.texts import FIRST_GAMMA, next_gamma
-from otm.figures.shipped_pairs import prompts_of_text
+from figures.shipped_pairs import prompts_of_text
 from otm.models import GPT, load
 
 __all__ = ["loops"]

@@ -1,11 +1,10 @@
-"""A digest of everything that the data of a figure depend on.
+"""A digest of everything that numbers depend on.
 
-The digest covers the code of the figure's module and of all modules of this package that it
-imports, directly or not, the data files of the package, and the versions of Python and of the
-packages that compute.  Left out is what only draws: functions of figures that are named `draw` or
-`draw_…`, the modules of `otm.figures.drawing`, docstrings and comments; and the list of figures.
-So a changed colour or one more figure recomputes nothing, and a changed solver recomputes all that
-rests on it.
+The digest covers the code of a module and of all modules of its package and of this one that it
+imports, directly or not, the data files of this package, and the versions of Python and of the
+packages that compute.  Left out are docstrings and comments, and what only draws: outside of this
+package, functions that are named `draw` or `draw_…`, and the modules that the caller names.  So a
+changed colour recomputes nothing, and a changed solver recomputes all that rests on it.
 """
 
 from __future__ import annotations
@@ -20,20 +19,16 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 PACKAGES = ("numpy", "scipy", "highspy", "torch")
-"""Packages that the data of figures are computed with."""
-
-_WITHOUT_NUMBERS = (
-    "otm._core.drawing",
-    "otm.figures.drawing",
-    "otm.figures.progress",
-    "otm.figures.registry",
-)
+"""Packages that numbers are computed with."""
 
 
-def digest_of(module: str) -> str:
-    """Digest of what a module, given by its full name, computes from: 64 hexadecimal digits."""
+def digest_of(module: str, drawing: tuple[str, ...] = ()) -> str:
+    """Digest of what a module, by its full name, computes from: 64 hexadecimal digits.
+
+    `drawing` names the modules and packages that compute no numbers.
+    """
     whole = hashlib.sha256()
-    for name in sorted(_needed(module)):
+    for name in sorted(_needed(module, ("otm._core.drawing", *drawing))):
         whole.update(f"{name}\n{_code(name)[0]}\n".encode())
     whole.update(bytes.fromhex(data_files()))
     whole.update(repr(sorted(versions().items())).encode())
@@ -52,12 +47,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _needed(module: str) -> set[str]:
-    """Names of the module and of all that it imports of this package."""
+def _needed(module: str, drawing: tuple[str, ...]) -> set[str]:
+    """Names of the module and of all that it imports of its package and of this one."""
     found, waiting = set[str](), [module]
     while waiting:
         name = waiting.pop()
-        if name in found or name.startswith(_WITHOUT_NUMBERS):
+        if name in found or name.startswith(drawing):
             continue
         found.add(name)
         waiting += _code(name)[1]
@@ -68,13 +63,14 @@ def _needed(module: str) -> set[str]:
 def _code(module: str) -> tuple[str, tuple[str, ...]]:
     """Code of a module without what only draws or explains, and the modules that it imports."""
     tree = ast.parse(_file_of(module).read_text(encoding="utf-8"))
-    if module.startswith("otm.figures."):  # elsewhere one draws tokens
+    package = module.partition(".")[0]
+    if package != "otm":  # which draws tokens
         tree.body = [
             node
             for node in tree.body
             if not (isinstance(node, ast.FunctionDef) and f"{node.name}_".startswith("draw_"))
         ]
-    imported = dict.fromkeys(name for name in _imports(tree) if _file_of(name).is_file())
+    imported = dict.fromkeys(name for name in _imports(tree, package) if _file_of(name).is_file())
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
@@ -82,8 +78,8 @@ def _code(module: str) -> tuple[str, tuple[str, ...]]:
     return ast.dump(tree), tuple(imported)
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """Names that may be modules of this package: what is imported, and packages around it."""
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
+    """Names that may be modules of two packages: what is imported, and packages around it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -93,7 +89,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             continue
         for name in names:
             parts = name.split(".")
-            if parts[0] == "otm":
+            if parts[0] in ("otm", package):
                 yield from (".".join(parts[: i + 1]) for i in range(len(parts)))
 
 
@@ -102,7 +98,8 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _file_of(module: str) -> Traversable:
-    path = files("otm").joinpath(*module.split(".")[1:])
+    package, *parts = module.split(".")
+    path = files(package).joinpath(*parts)
     return path / "__init__.py" if path.is_dir() else path.parent / f"{path.name}.py"  # type: ignore[attr-defined]
 
 

@@ -43,7 +43,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     return run(arguments)
 
 
-def status_of(work: Callable[[], int | None]) -> int:
+def status_of(work: Callable[[], int | None], program: str = "otm") -> int:
     """Return the exit status of `work`, None being 0; errors become one line, bugs a traceback too.
 
     A closed pipe is status 0: its reader has seen enough.
@@ -57,27 +57,29 @@ def status_of(work: Callable[[], int | None]) -> int:
         status = work() or 0
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+        return _complain(program, "interrupted", INTERRUPTED)
     except BrokenPipeError:  # nor will Python flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     except OTMError as error:  # before Python's, from which some of them derive
-        return _complain(str(error), BAD_INPUT)
+        return _complain(program, str(error), BAD_INPUT)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{place}{error.strerror or error}", BAD_INPUT)
+        return _complain(program, f"{place}{error.strerror or error}", BAD_INPUT)
     except MemoryError:
-        return _complain("there is not enough memory", BAD_INPUT)
+        return _complain(program, "there is not enough memory", BAD_INPUT)
     except Exception as error:
         traceback.print_exc()
         name = type(error).__name__
-        return _complain(f"internal error: {name}: {error}; please report it", INTERNAL_ERROR)
+        return _complain(
+            program, f"internal error: {name}: {error}; please report it", INTERNAL_ERROR
+        )
     return status
 
 
-def _complain(message: str, status: int) -> int:
+def _complain(program: str, message: str, status: int) -> int:
     """Write one line, whatever the name of a file or another package's message holds."""
     line = " ".join(message.split())
     line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
-    print(f"otm: {line}", file=sys.stderr)
+    print(f"{program}: {line}", file=sys.stderr)
     return status

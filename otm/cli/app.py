@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from otm.cli import audit, decode, figures, report, solve, status_of
+from otm.cli import audit, decode, report, solve, status_of
 from otm.errors import InvalidInputError
 
-HELP = "Lossless speculative decoding: solve, audit, report, decode, draw."
+HELP = "Lossless speculative decoding: solve, audit, report, decode."
 STATUS = (
     "Exit status: 0 if all went well, 2 if the command line or its input is wrong, 70 after a "
     "bug of OTM, 130 after Ctrl-C; `otm audit --help` has more."
@@ -76,4 +76,3 @@ _add(solve.solve)
 _add(audit.audit)
 _add(report.report)
 _add(decode.decode)
-_add(figures.figures)

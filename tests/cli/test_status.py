@@ -27,7 +27,7 @@ def test_help_goes_to_the_output_and_a_bare_command_is_an_error(
     text = capsys.readouterr().out
     assert main([]) == 2
     assert capsys.readouterr().out == text
-    for command in ("solve", "audit", "report", "decode", "figures"):
+    for command in ("solve", "audit", "report", "decode"):
         assert command in text
         assert main([command, "--help"]) == 0
         assert "--json" in capsys.readouterr().out
@@ -96,7 +96,7 @@ def test_whoever_stops_reading_is_no_error() -> None:
     os.close(read)
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     done = subprocess.run(
-        [*OTM, "figures", "--list"],
+        [*OTM, *SOLVE],
         stdout=write,
         stderr=subprocess.PIPE,
         check=False,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from otm.figures.table import Table
+from figures.table import Table
 
-FOLDER = Path(__file__).parents[2] / "figures"
+FOLDER = Path(__file__).parents[2] / "figures" / "drawn"
 
 
 @pytest.fixture(scope="session")

@@ -10,16 +10,16 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from otm.errors import InvalidParameterError
-from otm.figures.language_models import (
+from figures.language_models import (
     UNKNOWN,
     Corpus,
     fit,
     load_corpus,
-    next_token_laws,
+    next_token_probs,
     perplexity,
     tokenise,
 )
+from otm.errors import InvalidParameterError
 from otm.models.ngram import NGramModel
 
 DATA = files("otm.models") / "data"
@@ -88,7 +88,7 @@ def test_split_is_deterministic(corpus: Corpus) -> None:
 
 def test_laws_of_the_real_text_are_laws() -> None:
     """Bug: discounted mass lost or given out twice, negative probabilities, unseen contexts."""
-    for draft, target, position in next_token_laws(200, seed=1):
+    for draft, target, position in next_token_probs(200, seed=1):
         for law in (draft, target):
             assert law.dtype == np.float64
             assert law.min() > 0, f"position {position}"
@@ -100,7 +100,7 @@ def test_laws_belong_to_their_position(
 ) -> None:
     """Bug: a history that includes the token to be predicted, or that ends one token early."""
     draft_model, target_model = models
-    for draft, target, position in next_token_laws(20, seed=2):
+    for draft, target, position in next_token_probs(20, seed=2):
         before = [int(corpus.held_out[position - 2]), int(corpus.held_out[position - 1])]
         np.testing.assert_array_equal(draft, draft_model.batch_probs(before[1:]))
         np.testing.assert_array_equal(target, target_model.batch_probs(before))
@@ -110,12 +110,12 @@ def test_positions_are_evenly_spread_and_set_by_the_seed(corpus: Corpus) -> None
     """Bug: a seed that is ignored, positions that repeat, bunch up or leave the text."""
     available = corpus.held_out.size - 2
     for contexts in (1, 7, 100):
-        positions = [at.position for at in next_token_laws(contexts, seed=3)]
-        assert positions == [at.position for at in next_token_laws(contexts, seed=3)]
+        positions = [at.position for at in next_token_probs(contexts, seed=3)]
+        assert positions == [at.position for at in next_token_probs(contexts, seed=3)]
         assert len(positions) == contexts
         assert 2 <= positions[0] <= positions[-1] < corpus.held_out.size
         assert set(np.diff(positions)) <= {available // contexts, -(-available // contexts)}
-    assert len({next(next_token_laws(7, seed)).position for seed in range(10)}) > 5
+    assert len({next(next_token_probs(7, seed)).position for seed in range(10)}) > 5
 
 
 def test_target_predicts_held_out_text_better_than_draft(
@@ -130,7 +130,7 @@ def test_target_predicts_held_out_text_better_than_draft(
 def test_an_impossible_number_of_contexts_is_refused(contexts: int) -> None:
     """Bug: an empty or repeating list of positions goes into a figure."""
     with pytest.raises(InvalidParameterError, match="held-out text has 1 to"):
-        next_token_laws(contexts, seed=0)
+        next_token_probs(contexts, seed=0)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, math.nan])

@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 from matplotlib.transforms import Bbox
 
+from figures.drawing.style import save_pictures
+from figures.drawing.tables import comparison_figure, table_figure
+from figures.registry import FIGURES, load
+from figures.table import Comparison, Table, comparison_table
 from otm._core.drawing import COLUMN_WIDTH, PAGE_WIDTH, journal_style
-from otm.figures.drawing.tables import comparison_figure, table_figure
-from otm.figures.printed import Comparison, comparison_table
-from otm.figures.registry import FIGURES, load
-from otm.figures.table import Table
 
-FOLDER = Path(__file__).parents[2] / "figures"
+FOLDER = Path(__file__).parents[2] / "figures" / "drawn"
 
 Committed = Callable[[str], Table]
 
@@ -124,13 +124,28 @@ def test_the_picture_is_the_one_that_was_looked_at(
 ) -> None:
     """Bug: a change of style or layout that nobody saw; `make figures` draws all of them anew."""
     need_pinned("matplotlib")
-    figure = drawn(name, committed)
-    with journal_style():
-        figure.savefig(tmp_path / "now.png")
+    save_pictures(drawn(name, committed), tmp_path, "now", ["png"])
     found = compare_images(
         str(FOLDER / f"{name}.png"), str(tmp_path / "now.png"), LARGEST_DIFFERENCE
     )
     assert found is None, found
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_pictures_for_print_hold_no_dates_and_embedded_fonts(
+    name: str, committed: Committed, tmp_path: Path
+) -> None:
+    """Bug: a date or a program's version in the metadata; Type 3 fonts, which print badly."""
+    save_pictures(drawn(name, committed), tmp_path, name, ["pdf", "svg"])
+    pdf = (tmp_path / f"{name}.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF-")
+    assert b"/CreationDate" not in pdf
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+    svg = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+    assert "<svg " in svg
+    assert "<dc:date>" not in svg
+    assert "<text" not in svg
 
 
 def test_a_moved_label_is_another_picture(tmp_path: Path) -> None:

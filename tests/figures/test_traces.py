@@ -11,27 +11,24 @@ import pytest
 pytest.importorskip("torch")
 
 from benchmarks.timeline import Call, TimedModel, decode
+from figures.iterations import ACCEPTED, CONTEXT, NOT_REACHED, REJECTED, TARGET
+from figures.leviathan import traces
+from figures.spectr import iterations
+from figures.table import Table
 from otm.decoding import Generation, Step, autoregressive, speculative
-from otm.figures.iterations import ACCEPTED, CONTEXT, NOT_JUDGED, REJECTED, TARGET
-from otm.figures.leviathan import figure_1 as leviathan_figure_1
-from otm.figures.leviathan import figure_5 as leviathan_figure_5
-from otm.figures.spectr import figure_1 as spectr_figure_1
-from otm.figures.spectr import figure_2 as spectr_figure_2
-from otm.figures.spectr import figure_3 as spectr_figure_3
-from otm.figures.table import Table
 from otm.models import TableModel
 
-DRAFT_ORDER = {ACCEPTED: 0, REJECTED: 1, NOT_JUDGED: 2}
+DRAFT_ORDER = {ACCEPTED: 0, REJECTED: 1, NOT_REACHED: 2}
 
 
 @pytest.fixture(scope="module")
 def trace() -> tuple[Table, Generation]:
-    return leviathan_figure_1.data(40), leviathan_figure_1.generation(40)
+    return traces.figure_1(40), traces.generation(40)
 
 
 @pytest.fixture(scope="module")
 def chains() -> tuple[Table, Step]:
-    return spectr_figure_2.data(), spectr_figure_2.iteration()[1]
+    return iterations.figure_2(), iterations.chains()[1]
 
 
 def tokens_of(table: Table, *kinds: str) -> list[int]:
@@ -58,7 +55,7 @@ def test_drafts_behind_a_rejected_one_are_not_judged(
     trace: tuple[Table, Generation], chains: tuple[Table, Step]
 ) -> None:
     """Bug: a draft behind a rejected one that happens to agree is shown as accepted."""
-    for table in (trace[0], chains[0], spectr_figure_1.data()):
+    for table in (trace[0], chains[0], iterations.figure_1()):
         for line in dict.fromkeys(table["line"].tolist()):
             kinds = table.where(line=line)["kind"].tolist()
             drafts = [DRAFT_ORDER[kind] for kind in kinds if kind in DRAFT_ORDER]
@@ -75,10 +72,13 @@ def test_texts_are_the_tokens(trace: tuple[Table, Generation]) -> None:
         assert ast.literal_eval(f"b{text}") == bytes([token])
 
 
-@pytest.mark.parametrize("figure", [spectr_figure_1, spectr_figure_2])
-def test_an_iteration_shows_all_its_drafts_and_its_output(figure: Any) -> None:
+@pytest.mark.parametrize(
+    ("figure", "iteration"),
+    [(iterations.figure_1, iterations.chain), (iterations.figure_2, iterations.chains)],
+)
+def test_an_iteration_shows_all_its_drafts_and_its_output(figure: Any, iteration: Any) -> None:
     """Bug: a draft left out, the output of another step, or a step that shows no rejection."""
-    table, (generation, step) = figure.data(), figure.iteration()
+    table, (generation, step) = figure(), iteration()
     lines = list(dict.fromkeys(table["line"].tolist()))
     found = {line: tuple(table.where(line=line)["token"].tolist()) for line in lines}
     assert [found[line] for line in lines if line.startswith("draft")] == list(step.drafts)
@@ -91,7 +91,7 @@ def test_an_iteration_shows_all_its_drafts_and_its_output(figure: Any) -> None:
 def test_a_draft_stays_while_it_agrees_with_the_selection(chains: tuple[Table, Step]) -> None:
     """Bug: drafts dropped too late, or counted by what they became and not by their beginning."""
     step = chains[1]
-    table = spectr_figure_3.data()
+    table = iterations.figure_3()
     for i, selected in enumerate(step.output, start=1):
         now = table.where(step=i)
         judged = [row for row in now.rows if row[-1] in (ACCEPTED, REJECTED)]
@@ -100,13 +100,13 @@ def test_a_draft_stays_while_it_agrees_with_the_selection(chains: tuple[Table, S
         assert sorted(token for *_, token, _, n, _ in judged for _ in range(n)) == sorted(offered)
         chosen = [row[3] for row in now.rows if row[-1] in (ACCEPTED, TARGET)]
         assert chosen == [selected], "one token a step"
-    assert sum(row[5] for row in table.where(step=1).rows) == spectr_figure_2.DRAFTS
+    assert sum(row[5] for row in table.where(step=1).rows) == iterations.DRAFTS
 
 
 def test_the_tree_has_one_node_for_each_beginning(chains: tuple[Table, Step]) -> None:
     """Bug: equal tokens behind different beginnings merged, or a node hung below another parent."""
     step = chains[1]
-    table = spectr_figure_3.data()
+    table = iterations.figure_3()
     paths: dict[int, tuple[int, ...]] = {0: ()}
     for level, node, parent, token, _, drafts, kind in sorted(table.rows):
         paths[node] = (*paths[parent], token)
@@ -133,10 +133,10 @@ def record() -> dict[str, Any]:
 
 def test_calls_do_not_overlap(record: dict[str, Any]) -> None:
     """Bug: seconds for milliseconds, another origin of time, or a call timed inside of another."""
-    table = leviathan_figure_5.data([record])
+    table = traces.figure_5([record])
     for gamma in (GAMMA, 0):
         way = table.where(gamma=gamma)
-        (whole,) = way.where(call=leviathan_figure_5.WHOLE).rows
+        (whole,) = way.where(call=traces.WHOLE).rows
         calls = [row for row in way.rows if row != whole]
         times = np.array([row[3:5] for row in calls]).ravel()
         assert (np.diff(times) >= 0).all()
@@ -152,7 +152,7 @@ def test_each_block_is_gamma_drafts_and_one_run_of_the_target(record: dict[str, 
         GAMMA: speculative(*models, [[0, 1, 0]], gamma=GAMMA, **options),
         0: autoregressive(models[0], [[0, 1, 0]], **options),
     }
-    table = leviathan_figure_5.data([record])
+    table = traces.figure_5([record])
     for gamma, generation in made.items():
         way = table.where(gamma=gamma)
         expected = []
@@ -163,7 +163,7 @@ def test_each_block_is_gamma_drafts_and_one_run_of_the_target(record: dict[str, 
         assert all(step.drafted == gamma for step in generation.steps[:-GAMMA])
         prompts = [row[2] for row in way.rows if row[2].endswith("prompt")]
         assert prompts == ["draft, prompt", "target, prompt"][gamma == 0 :]
-        (whole,) = way.where(call=leviathan_figure_5.WHOLE).rows
+        (whole,) = way.where(call=traces.WHOLE).rows
         assert whole[5] == TOKENS
 
 

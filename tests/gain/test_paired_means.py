@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from figures.wagner.profiles import reduction
 from otm.errors import InvalidParameterError, UnknownMethodError
-from otm.figures.wagner.profiles import reduction
 from otm.gain.paired_means import PairedMeans, Prompts, Setup, clustered_mean, ratio_of_totals
 
 

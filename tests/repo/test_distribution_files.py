@@ -116,7 +116,6 @@ def test_what_is_needed_by_what_is_not_code_is_in_the_wheel() -> None:
         *(f"otm/models/gpt/weights/{name}.safetensors" for name in (
             "large", "medium", "small", "target",
         )),
-        "otm/figures/gallery.html",
         "otm/gain/page.html",
     }  # fmt: skip
 

@@ -88,7 +88,10 @@ def test_citations_are_in_the_bibliography(page: Path) -> None:
 
 def test_citations_of_docstrings_are_in_the_bibliography() -> None:
     found = {
-        key for file in ROOT.glob("otm/**/*.py") for key in unknown_citations(file.read_text())
+        key
+        for folder in ("otm", "figures")
+        for file in ROOT.glob(f"{folder}/**/*.py")
+        for key in unknown_citations(file.read_text())
     }
     assert found == set()
     assert len(BIBLIOGRAPHY) == len(set(BIBLIOGRAPHY))

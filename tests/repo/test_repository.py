@@ -75,7 +75,8 @@ def test_the_changelog_starts_with_the_version_of_the_package() -> None:
 def test_every_extra_that_a_message_names_exists() -> None:
     named = {
         (extra.strip(), path.relative_to(ROOT).as_posix())
-        for path in [*ROOT.glob("otm/**/*.py"), *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+        for place in ("otm/**/*.py", "figures/**/*.py", "*.md", "docs/**/*.md")
+        for path in ROOT.glob(place)
         for extras in re.findall(r"\botm\[([\w, -]+)\]", path.read_text(encoding="utf-8"))
         for extra in extras.split(",")
     }

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from otm.coupling import KSeq
-from otm.figures.beyond import acceptance_by_rule, gain_by_ratio, lossy_frontier, solve_time
-from otm.figures.rules import K_SEQ, OPTIMUM, acceptance
-from otm.figures.shipped_pairs import (
+from figures.beyond import acceptance_by_rule, gain_by_ratio, lossy_frontier, solve_time
+from figures.rules import K_SEQ, OPTIMUM, acceptance
+from figures.shipped_pairs import (
     DRAFTS,
     logits_at,
     prompts_of_text,
-    shipped_laws,
+    shipped_probs,
     texts_of_target,
 )
-from otm.figures.table import Table
+from figures.table import Table
+from otm.coupling import KSeq
 from otm.optimum.cut import optimal_cap
 from otm.optimum.lenience import acceptance_at_distance
 from otm.problem import Problem
@@ -25,22 +25,22 @@ PROMPTS = 3
 
 @pytest.fixture(scope="module")
 def by_rule() -> Table:
-    return acceptance_by_rule.data(PROMPTS, every=40)
+    return acceptance_by_rule.acceptance_by_rule(PROMPTS, every=40)
 
 
 @pytest.fixture(scope="module")
 def frontier() -> Table:
-    return lossy_frontier.data(PROMPTS, every=40)
+    return lossy_frontier.lossy_frontier(PROMPTS, every=40)
 
 
 @pytest.fixture(scope="module")
 def by_ratio() -> Table:
-    return gain_by_ratio.data(PROMPTS, every=20)
+    return gain_by_ratio.gain_by_ratio(PROMPTS, every=20)
 
 
 def problems(pair: str, tokens: int, every: int, k: int) -> list[Problem]:
     """Problems at the contexts of a figure."""
-    laws, _ = shipped_laws((pair, "target"), prompts=PROMPTS, tokens=tokens, every=every)
+    laws, _ = shipped_probs((pair, "target"), prompts=PROMPTS, tokens=tokens, every=every)
     return [
         Problem(draft, target, k) for draft, target in zip(laws[pair], laws["target"], strict=True)
     ]
@@ -95,7 +95,7 @@ def test_no_lossy_rule_is_above_the_frontier(frontier: Table) -> None:
     """Bug: an acceptance that counts what is not a draft, or a distance that is too small."""
     lossy_settings = [row for row in frontier.rows if row[1] != lossy_frontier.FRONTIER]
     cells = [(row[1], row[2], row[3], row[9]) for row in lossy_settings]
-    assert {name for name, *_ in cells} == {*lossy_frontier.KNOBS, lossy_frontier.SIGMOIDS}
+    assert {name for name, *_ in cells} == {*lossy_frontier.FAMILIES, lossy_frontier.SIGMOIDS}
     for name, setting, accepted, highest in cells:
         assert float(accepted) <= float(highest) + 1e-9, (name, setting)
 
@@ -104,7 +104,7 @@ def test_no_lossy_rule_is_above_the_frontier_of_any_context() -> None:
     """Bug: a violation in one context that the mean over contexts hides."""
     for k in lossy_frontier.NUMBERS:
         for problem in problems(lossy_frontier.PAIR, 4, 2, k):
-            for name, knob in lossy_frontier.KNOBS.items():
+            for name, knob in lossy_frontier.FAMILIES.items():
                 for setting in knob.settings[::2]:
                     accepted, distance = knob.point(problem, setting)
                     best = acceptance_at_distance(problem, distance)
@@ -195,7 +195,7 @@ def test_solve_times_are_those_of_the_record() -> None:
         "cpu": "Some Processor",
         "cores": 2,
     }
-    table = solve_time.data([content])
+    table = solve_time.solve_time([content])
     assert table.where(n=10)["largest"].tolist() == ["yes", "yes"]
     assert table.where(n=20).rows[0][3:6] == ("", "out of time", "no")
     assert table.where(outcome="solved")["seconds"].astype(float).tolist() == [0.5, 0.25]

@@ -7,19 +7,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from figures.beyond import real_text
+from figures.beyond.real_text import batch_means_interval
+from figures.language_models import next_token_probs
+from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from figures.table import Table
 from otm.errors import InvalidParameterError
-from otm.figures.batch_means import batch_means_interval
-from otm.figures.beyond import real_text
-from otm.figures.language_models import next_token_laws
-from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
-from otm.figures.table import Table
 
 CONTEXTS = 24
 
 
 @pytest.fixture(scope="module")
 def table() -> Table:
-    return real_text.data(CONTEXTS)
+    return real_text.real_text(CONTEXTS)
 
 
 def means(table: Table, rule: str, quantity: str = "acceptance") -> np.ndarray:
@@ -39,7 +39,7 @@ def test_every_rule_has_every_number_of_drafts(table: Table) -> None:
 
 def test_one_draft_is_the_maximal_coupling(table: Table) -> None:
     """Bug: any rule's k off by one; with one draft all of them accept Σ min(p, q)."""
-    overlaps = [np.minimum(d, t).sum() for d, t, _ in next_token_laws(CONTEXTS, real_text.SEED)]
+    overlaps = [np.minimum(d, t).sum() for d, t, _ in next_token_probs(CONTEXTS, real_text.SEED)]
     for rule in real_text.RULES:
         assert means(table, rule)[0] == pytest.approx(np.mean(overlaps), abs=1e-12), rule
 
@@ -79,18 +79,16 @@ def test_intervals_contain_their_means(table: Table) -> None:
 
 def test_the_same_call_gives_the_same_table(table: Table) -> None:
     """Bug: positions or intervals that depend on a hidden random state."""
-    assert real_text.data(CONTEXTS) == table
+    assert real_text.real_text(CONTEXTS) == table
 
 
-def test_the_full_version_takes_every_position(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_full_version_takes_every_position() -> None:
     """Bug: the history before the first position is counted as a position, or the last is lost."""
-    asked: list[int] = []
-    monkeypatch.setattr(real_text, "data", asked.append)
-    real_text.full_data()
-    [contexts] = asked
-    assert sum(1 for _ in next_token_laws(contexts, seed=0)) == contexts
+    assert real_text.real_text.full is not None
+    [contexts] = real_text.real_text.full().values()
+    assert sum(1 for _ in next_token_probs(contexts, seed=0)) == contexts
     with pytest.raises(InvalidParameterError):
-        next_token_laws(contexts + 1, seed=0)
+        next_token_probs(contexts + 1, seed=0)
 
 
 def autoregressive(rng: np.random.Generator, correlation: float, n: int) -> np.ndarray:

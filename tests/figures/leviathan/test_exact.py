@@ -9,17 +9,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from otm.decoding.analysis import single_draft_improvement
-from otm.figures.leviathan import (
-    figure_2,
-    figure_3,
-    figure_4,
+from figures.leviathan.curves import figure_2, figure_3, figure_4
+from figures.leviathan.printed import (
+    improvement_comparison,
+    improvement_range,
     numbers_in_text,
     table_1,
     table_4,
 )
-from otm.figures.leviathan.rounded_inputs import improvement_comparison, improvement_range
-from otm.figures.table import Table
+from figures.table import Table
+from otm.decoding.analysis import single_draft_improvement
 
 HALF_DIGIT = Fraction(1, 200)
 """What two printed decimals leave open."""
@@ -46,22 +45,22 @@ def verdicts(table: Table) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def curves_2() -> Table:
-    return figure_2.data()
+    return figure_2()
 
 
 @pytest.fixture(scope="module")
 def curves_3() -> Table:
-    return figure_3.data()
+    return figure_3()
 
 
 @pytest.fixture(scope="module")
 def curves_4() -> Table:
-    return figure_4.data()
+    return figure_4()
 
 
 @pytest.fixture(scope="module")
 def in_text() -> Table:
-    return numbers_in_text.data()
+    return numbers_in_text()
 
 
 def test_expected_tokens_are_the_geometric_sum(curves_2: Table) -> None:
@@ -151,7 +150,7 @@ def test_the_dots_of_figure_4_are_on_its_grid(curves_4: Table) -> None:
 
 def test_table_1_agrees_in_all_twelve_numbers() -> None:
     """Bug: operations and speed swapped, a number misread from the paper."""
-    table = table_1.data()
+    table = table_1()
     printed = [1.53, 1.96, 1.58, 2.53, 1.23, 2.44, 1.63, 3.69, 1.11, 2.71, 1.60, 6.86]
     assert table["printed"].tolist() == printed
     assert set(table["decimals"]) == {2}
@@ -177,7 +176,7 @@ TABLE_4 = (
 
 def test_table_4_is_theorem_3_8_row_by_row() -> None:
     """Bug: γ, α or c of another row."""
-    for row, (item, gamma, alpha, cost, printed) in zip(table_4.data().rows, TABLE_4, strict=True):
+    for row, (item, gamma, alpha, cost, printed) in zip(table_4().rows, TABLE_4, strict=True):
         assert str(row[0]).startswith(f"{item} (γ = {gamma}, ")
         assert row[1:3] == (printed, 1)
         exact = improvement(Fraction(alpha), gamma, Fraction(cost))
@@ -186,7 +185,7 @@ def test_table_4_is_theorem_3_8_row_by_row() -> None:
 
 def test_table_4_differs_in_these_three_rows() -> None:
     """Bug: a new difference, or one that was explained and is gone."""
-    table = table_4.data()
+    table = table_4()
     differing = {
         item.partition(" (")[0]: reason
         for item, verdict, reason in zip(

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from otm.figures.leviathan import table_2, table_4_measured
-from otm.figures.spectr import table_1
-from otm.figures.spectr import table_2 as spectr_table_2
-from otm.figures.spectr import table_3 as spectr_table_3
+from figures.leviathan.measured import table_2, table_4_measured
+from figures.spectr.measured import table_1
+from figures.spectr.measured import table_2 as spectr_table_2
+from figures.spectr.measured import table_3 as spectr_table_3
 
 
 def estimate(mean):
@@ -63,7 +63,7 @@ def records():
 
 def test_spectr_table_1_has_both_quantities_of_both_pairs(records):
     """Bug: speed stands where block efficiency should, or beside another row of the paper."""
-    table = table_1.data(records)
+    table = table_1(records)
     row = next(table.where(pair="deepened", algorithm="SpecTr").records())
     assert (row["K"], row["L"], row["block_efficiency"], row["speed"]) == (8, 4, 4.0, 6.0)
     assert (row["speed_low"], row["speed_high"]) == (5.75, 6.5)
@@ -80,7 +80,7 @@ def test_latencies_are_those_of_the_model_by_length_and_batch(
     records, figure, model, share, printed
 ):
     """Bug: the draft's table shows the target, or length and batch change places."""
-    table = figure.data(records)
+    table = figure(records)
     assert set(table["model"]) == {model}
     assert len(table.rows) == 16
     cell = table.where(pair="deepened", length=4, batch=8)
@@ -92,7 +92,7 @@ def test_latencies_are_those_of_the_model_by_length_and_batch(
 
 def test_leviathan_table_2_keeps_every_setup(records):
     """Bug: a setup is lost, or its speed goes to another γ or target."""
-    table = table_2.data(records)
+    table = table_2(records)
     assert len(table.rows) == 16
     (row,) = table.where(target="deepened", draft="large", temperature=1, gamma=3).rows
     assert row == ("deepened", "large", "164k", 1, 3, 0.5, 0.25, 1.0, 6.0, 5.75, 6.5)
@@ -100,11 +100,11 @@ def test_leviathan_table_2_keeps_every_setup(records):
 
 def test_leviathan_table_4_expects_what_theorem_3_8_says(records):
     """Bug: γ + 1 and γ are mixed up, or the cost of judging is added and not put in place of 1."""
-    table = table_4_measured.data(records)
+    table = table_4_measured(records)
     cell = table.where(target="deepened", draft="small", temperature=0, gamma=3)
     tokens = 1 + 0.5 + 0.25 + 0.125
     assert cell["EXP"][0] == pytest.approx(tokens / (3 * 0.5 + 1))
-    assert cell["EXP with judging"][0] == pytest.approx(tokens / (3 * 0.5 + 1.5))
+    assert cell["EXP with verification"][0] == pytest.approx(tokens / (3 * 0.5 + 1.5))
     assert cell["EMP"].tolist() == [6.0]
 
 
@@ -114,6 +114,6 @@ def test_leviathan_table_4_expects_what_theorem_3_8_says(records):
 def test_figures_of_records_can_be_drawn_and_read_back(records, figure):
     """Bug: drawing needs a cell that the table does not have once it was written as CSV."""
     pytest.importorskip("matplotlib")
-    table = figure.data(records)
+    table = figure(records)
     figure.draw(type(table).from_csv(table.to_csv()))
-    assert figure.RECORDED == "papers"
+    assert figure.record == "papers"

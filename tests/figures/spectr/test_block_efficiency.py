@@ -5,13 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
+from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from figures.spectr import block_efficiency
+from figures.spectr.steps_given_text import expected_steps, survivors
+from figures.spectr.survivors_along import survivors_along
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
 from otm.decoding import DraftNode, autoregressive, spectr
 from otm.errors import InvalidParameterError
-from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
-from otm.figures.spectr import table_4
-from otm.figures.spectr.steps_given_text import expected_steps, survivors, survivors_along
 from otm.gain.efficiency import tokens_by_rule
 from otm.gain.paired_means import clustered_mean
 from otm.models import TableModel, load
@@ -49,6 +50,25 @@ def test_survivors_of_another_rule_are_refused():
     """Bug: a rule that nobody worked out is taken for one of the three."""
     with pytest.raises(InvalidParameterError, match="NonIterativeRejection"):
         survivors(NonIterativeRejection(Problem([0.5, 0.5], [0.5, 0.5], 2)), 0)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("n", "concentration"), [(2, 1.0), (3, 0.05), (40, 0.3), (256, 0.03)])
+def test_survivors_along_a_text_are_those_of_each_token(rule, n, concentration):
+    """Bug: rows that are mixed up, or a slot, swap or round that the fast version leaves out."""
+    rng = np.random.default_rng(n)
+    draft, target = rng.dirichlet(np.full(n, concentration), (2, 12))
+    draft[0], draft[1, 0], target[2] = target[0], 0, np.full(n, 1 / n)
+    draft[1] /= draft[1].sum()
+    tokens = [int(rng.choice(n, p=probs)) for probs in target]
+    tokens[1] = 0
+    along = survivors_along([rule], draft, target, tokens, 5)[0]
+    for t, token in enumerate(tokens):
+        if target[t, token] < 1e-6:
+            continue  # a quotient of roundings
+        for m in range(1, 6):
+            one = survivors(rule(Problem(draft[t], target[t], m)), token)
+            np.testing.assert_allclose(along[t, m, : m + 1], one, rtol=0, atol=1e-9)
 
 
 def steps_over_all_texts(rule, laws, k, gamma, tokens):
@@ -113,7 +133,7 @@ def test_steps_are_those_of_loops_with_memory():
 
 def test_table_4_on_a_few_texts():
     """Bug: K = 1 is not speculative decoding, a curve has another's rule, K or L, or a seed."""
-    table = table_4.data(prompts=2, tokens=7, seeds=2)
+    table = block_efficiency.table_4(prompts=2, tokens=7, seeds=2)
     assert table.where(algorithm="baseline")["mean"].tolist() == [1.0]
     steps = table["steps"][1:].reshape(3, 3, 2, 4)  # draft model, rule, L, K
     assert table.rows[1][:6] == ("small", "17k", "speculative", K_SEQ, 1, 4)
@@ -121,7 +141,7 @@ def test_table_4_on_a_few_texts():
     np.testing.assert_allclose(np.ptp(steps[..., 0], axis=1), 0, atol=1e-9)
     assert (np.diff(steps, axis=3) < 0).all()  # more drafts take fewer steps
     assert (steps[:, :, 1] < steps[:, :, 0]).all()  # and so do longer ones
-    rules = dict(zip(table_4.RULES, np.moveaxis(steps, 1, 0), strict=True))
+    rules = dict(zip(block_efficiency.RULES, np.moveaxis(steps, 1, 0), strict=True))
     assert (rules[OPTIMUM] <= rules[K_SEQ] + 1e-9).all()
     assert (rules[K_SEQ] <= rules[MULTI_ROUND] + 1e-9).all()
     for cells in list(table.records())[1:]:
@@ -138,11 +158,14 @@ def chance_of_last(name, text):
 
 def test_k_1_of_table_4_is_computed_from_speculative_decoding():
     """Bug: the models' laws belong to other tokens than those of the text."""
-    given = table_4.prompts_of_text(1, table_4.PROMPT_LENGTH)
-    texts = table_4.texts_of_target(given, 10, seed=0)
+    given = block_efficiency.prompts_of_text(1, block_efficiency.PROMPT_LENGTH)
+    texts = block_efficiency.texts_of_target(given, 10, seed=0)
     offered, wanted = (
         np.array(
-            [chance_of_last(name, texts[:, : table_4.PROMPT_LENGTH + t]) for t in range(1, 11)]
+            [
+                chance_of_last(name, texts[:, : block_efficiency.PROMPT_LENGTH + t])
+                for t in range(1, 11)
+            ]
         )
         for name in ("medium", "target")
     )
@@ -155,13 +178,13 @@ def test_k_1_of_table_4_is_computed_from_speculative_decoding():
             at[i + 1] += going * (1 - accepted[i])
             going *= accepted[i]
         at[t + 5 if t + 5 < 14 else 13] += going if t + 4 < 10 else 0
-    steps = table_4.steps_of_texts(texts)["medium", K_SEQ, 4, 1]
+    steps = block_efficiency.steps_of_texts(texts)["medium", K_SEQ, 4, 1]
     assert steps[0] == pytest.approx(at[:10].sum(), rel=1e-4)  # the models compute in float32
 
 
 def test_several_texts_of_a_prompt_are_one_cluster() -> None:
     """Bug: texts that repeat each other, or count as prompts: intervals that are too short."""
-    table = table_4.data(prompts=1, tokens=5, seeds=2, texts=2)
+    table = block_efficiency.table_4(prompts=1, tokens=5, seeds=2, texts=2)
     rows = list(table.records())
     assert rows[0]["steps"] == 2 * 2 * 5
     for row in rows[1:]:
@@ -171,7 +194,7 @@ def test_several_texts_of_a_prompt_are_one_cluster() -> None:
         values = 5 / np.array(of_seeds)
         reach = 12.706204736174698 * values.std(ddof=1) / 2**0.5
         assert row["low"] == pytest.approx(5 / (values.mean() + reach), rel=1e-9)
-    once = table_4.data(prompts=1, tokens=5, seeds=2)
+    once = block_efficiency.table_4(prompts=1, tokens=5, seeds=2)
     assert any(
         float(row["steps"]) != 2 * float(other["steps"])
         for row, other in zip(rows[1:], list(once.records())[1:], strict=True)

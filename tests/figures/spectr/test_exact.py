@@ -8,26 +8,27 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from otm.figures.registry import load
-from otm.figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
-from otm.figures.table import Table
+from figures.registry import load
+from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from figures.spectr.acceptance import SUPPORTS
+from figures.table import Table
 
 TOLERANCE = 1e-12
 
 
 @pytest.fixture(scope="module")
 def figure_4() -> Table:
-    return load("spectr_figure_4").data()
+    return load("spectr_figure_4")()
 
 
 @pytest.fixture(scope="module")
 def figure_5() -> Table:
-    return load("spectr_figure_5").data()
+    return load("spectr_figure_5")()
 
 
 @pytest.fixture(scope="module")
 def figure_6() -> Table:
-    return load("spectr_figure_6").data()
+    return load("spectr_figure_6")()
 
 
 def equation_10(b: float, k: int) -> Fraction:
@@ -118,7 +119,7 @@ def test_what_the_paper_says_about_figure_4(figure_4: Table) -> None:
 def test_uniform_laws_have_their_closed_form_under_both_rules(figure_5: Table) -> None:
     """Bug: a support off by one token, or a k-Seq below the optimum that it attains here."""
     assert {(rule, d) for d, rule, _, _ in figure_5.rows} == {
-        (rule, d) for rule in (OPTIMUM, K_SEQ) for d in load("spectr_figure_5").SUPPORTS
+        (rule, d) for rule in (OPTIMUM, K_SEQ) for d in SUPPORTS
     }
     for d, rule, k, value in figure_5.rows:
         assert 120 % int(d) == 0

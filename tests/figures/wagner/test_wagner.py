@@ -19,30 +19,27 @@ from benchmarks.verification.loops import Loop  # noqa: E402
 from benchmarks.verification.memory import peak_bytes  # noqa: E402
 from benchmarks.verification.methods import step_by_step  # noqa: E402
 from benchmarks.verification.texts import next_gamma, text_of  # noqa: E402
-from otm.figures.shipped_pairs import prompts_of_text  # noqa: E402
-from otm.figures.table import Table  # noqa: E402
-from otm.figures.wagner import (  # noqa: E402
-    figure_3,
-    figure_4,
-    figure_5,
-    profiles,
-    table_1,
-    table_2,
-    table_3,
-    table_4,
-    table_5,
-    table_6,
-    table_7,
-    table_8,
-)
-from otm.figures.wagner.outputs import (  # noqa: E402
+from figures.shipped_pairs import prompts_of_text  # noqa: E402
+from figures.table import Table  # noqa: E402
+from figures.wagner import acceptance, profiles, scales, texts  # noqa: E402
+from figures.wagner.acceptance import table_8  # noqa: E402
+from figures.wagner.chains import figure_3, figure_4, figure_5, table_3  # noqa: E402
+from figures.wagner.outputs import (  # noqa: E402
     SOFTMAX,
     distance,
     logits_at_contexts,
     outputs,
     weights,
 )
-from otm.figures.wagner.scales import ALL_ACCEPTED, NO_LAW, POWERS, name_of  # noqa: E402
+from figures.wagner.scales import (  # noqa: E402
+    ALL_ACCEPTED,
+    NOT_FINITE,
+    POWERS,
+    name_of,
+    table_2,
+    table_7,
+)
+from figures.wagner.texts import table_1, table_4, table_5, table_6  # noqa: E402
 from otm.kernels.torch import sigmoid  # noqa: E402
 from otm.models import load  # noqa: E402
 
@@ -59,7 +56,7 @@ def logits() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def table_of_all_pairs() -> Table:
-    return table_7.data(PROMPTS, TOKENS)
+    return table_7(PROMPTS, TOKENS)
 
 
 def softmax(scores: list[float]) -> list[float]:
@@ -93,8 +90,8 @@ def test_output_laws_follow_their_definition(logits: dict[str, Any], scale: floa
         rows = (logits[name][context].tolist() for name in ("target", "small"))
         accepted, law = by_definition(*rows, scale)
         assert found.accepted[context] == pytest.approx(accepted, abs=1e-12)
-        np.testing.assert_allclose(found.law[context], law, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.law.sum(1), 1, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found.token[context], law, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.token.sum(1), 1, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.after.sum(1), 1, rtol=0, atol=1e-12)
 
 
@@ -107,7 +104,7 @@ def test_output_laws_are_those_of_the_kernels(logits: dict[str, Any], scale: flo
     for context in range(0, PROMPTS * TOKENS, 9):
         rows = (torch.from_numpy(logits[name][context]) for name in ("target", "small"))
         law = sigmoid.output_distribution(*rows, (-scale, scale)).numpy()
-        assert abs(found.law[context] - law).sum() / 2 < 1e-5
+        assert abs(found.token[context] - law).sum() / 2 < 1e-5
 
 
 def test_large_scales_accept_everything(logits: dict[str, Any]) -> None:
@@ -119,7 +116,7 @@ def test_large_scales_accept_everything(logits: dict[str, Any]) -> None:
         found = outputs(drawn, *used)
         acceptance.append(found.accepted.mean())
         reach = 40 / scale  # a ratio of sigmoids is as close to 1 as logits are to each other
-        assert (abs(distance(found.law, exact) - distance(drawn, exact)) <= reach).all()
+        assert (abs(distance(found.token, exact) - distance(drawn, exact)) <= reach).all()
     assert all(later > earlier for earlier, later in pairwise(acceptance))
     assert acceptance[-1] == pytest.approx(1, abs=1e-6)
 
@@ -136,7 +133,7 @@ def test_softmax_loses_nothing(table_of_all_pairs: Table, logits: dict[str, Any]
 
 def test_half_precision_has_no_law_at_the_largest_scales(table_of_all_pairs: Table) -> None:
     """Bug: NaN passed on as a number; or a breakdown in float32, where the paper has none."""
-    lost = table_of_all_pairs.where(state=NO_LAW)
+    lost = table_of_all_pairs.where(state=NOT_FINITE)
     assert set(zip(lost["type"], lost["scale"], strict=True)) == {("float16", name_of(1e5))}
     assert len(lost.rows) == 3
     assert set(lost["TV"]) == {""}
@@ -150,7 +147,7 @@ def test_half_precision_has_no_law_at_the_largest_scales(table_of_all_pairs: Tab
 def test_scales_hardly_matter(table_of_all_pairs: Table) -> None:
     """Bug: rows of another pair, type or scale; every row lies within its interval's ends."""
     for draft in ("small", "medium", "large"):
-        found = table_of_all_pairs.where(draft=draft, type="float32", state="law")
+        found = table_of_all_pairs.where(draft=draft, type="float32", state="finite")
         limit = found.where(scale=ALL_ACCEPTED)
         for power in POWERS:
             row = found.where(scale=name_of(10.0**power))
@@ -160,17 +157,17 @@ def test_scales_hardly_matter(table_of_all_pairs: Table) -> None:
 
 def test_table_2_is_one_pair_of_table_7(table_of_all_pairs: Table) -> None:
     """Bug: the two tables take other contexts."""
-    assert table_2.data(PROMPTS, TOKENS) == table_of_all_pairs.where(draft=table_2.DRAFT)
+    assert table_2(PROMPTS, TOKENS) == table_of_all_pairs.where(draft=scales.DRAFT)
 
 
 def test_baseline_and_exact_accept_alike() -> None:
     """Bug: chains, uniforms or positions that differ between the methods; a rate above one."""
     prompts, windows = 4, 2
-    table = table_8.data(prompts, windows)
+    table = table_8(prompts, windows)
     assert set(table["gamma"]) == {3, 5, 10, 15}
     for draft in ("small", "medium", "large"):
-        for gamma in table_8.GAMMAS:
-            of = {m: table.where(draft=draft, gamma=gamma, method=m) for m in table_8.METHODS}
+        for gamma in acceptance.GAMMAS:
+            of = {m: table.where(draft=draft, gamma=gamma, method=m) for m in acceptance.METHODS}
             assert of["baseline"].rows[0][3:] == of["exact"].rows[0][3:]
             assert of["sigmoid"]["rate"][0] > of["exact"]["rate"][0]
             assert of["sigmoid"]["TV"][0] > 0.05
@@ -181,20 +178,22 @@ def test_baseline_and_exact_accept_alike() -> None:
 def test_acceptance_rates_are_expectations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a coin for the wrong draft.  Given the chains, E[accepted] = Σ_i Π_{j ≤ i} a_j."""
     seen: list[tuple[Any, Any, Any]] = []
-    chains = table_8._chains
-    monkeypatch.setattr(table_8, "_chains", lambda *given: seen.append(chains(*given)) or seen[-1])
-    table = table_8.data(4, 2)
-    for name, (tokens, wanted, offered) in zip(table_8.DRAFTS, seen, strict=True):
+    chains = acceptance._chains
+    monkeypatch.setattr(
+        acceptance, "_chains", lambda *given: seen.append(chains(*given)) or seen[-1]
+    )
+    table = table_8(4, 2)
+    for name, (tokens, wanted, offered) in zip(acceptance.DRAFTS, seen, strict=True):
         laws = [
             np.exp(z - np.logaddexp.reduce(z, axis=2, keepdims=True)) for z in (wanted, offered)
         ]
         at = [np.take_along_axis(x[:, :15], tokens[..., None], 2)[..., 0] for x in laws]
         through = np.minimum(1, at[0] / at[1]).cumprod(1)
-        for gamma in table_8.GAMMAS:
+        for gamma in acceptance.GAMMAS:
             expected = through[:, :gamma].sum(1)
             # Var = Σ_i (2i − 1) P(N ≥ i) − E², by chain; a mean of COINS draws of each
             second = ((2 * np.arange(1, gamma + 1) - 1) * through[:, :gamma]).sum(1)
-            error = math.sqrt((second - expected**2).sum() / table_8.COINS) / len(tokens)
+            error = math.sqrt((second - expected**2).sum() / acceptance.COINS) / len(tokens)
             found = table.where(draft=name, gamma=gamma, method="exact")["rate"][0] * gamma
             assert abs(found - expected.mean()) < 5 * error + 1e-12
 
@@ -248,38 +247,38 @@ PROCESSOR = hand_made("CPU", "cpu", 100.0)
 def test_a_processor_is_shown_only_without_a_gpu() -> None:
     """Bug: times of a CPU in a table that is read as one of a GPU."""
     for module in MEASURED:
-        assert set(module.data([PROCESSOR])["device"]) == {"CPU"}
-        assert set(module.data([PROCESSOR, ONE])["device"]) == {"GPU one"}
+        assert set(module([PROCESSOR])["device"]) == {"CPU"}
+        assert set(module([PROCESSOR, ONE])["device"]) == {"GPU one"}
 
 
 def test_table_4_shows_the_second_device() -> None:
     """Bug: the first device shown twice without saying so."""
-    alone = table_4.data([PROCESSOR, ONE])
-    assert set(alone["which"]) == {table_4.ONLY}
-    both = table_4.data([PROCESSOR, ONE, OTHER])
-    assert set(both["which"]) == {table_4.SECOND}
+    alone = table_4([PROCESSOR, ONE])
+    assert set(alone["which"]) == {texts.ONLY}
+    both = table_4([PROCESSOR, ONE, OTHER])
+    assert set(both["which"]) == {texts.SECOND}
     assert set(both["device"]) == {"GPU two"}
-    assert set(table_1.data([PROCESSOR, ONE, OTHER])["device"]) == {"GPU one"}
+    assert set(table_1([PROCESSOR, ONE, OTHER])["device"]) == {"GPU one"}
 
 
 def test_arithmetic_of_the_tables() -> None:
     """Bug: reductions of another method; γ for tokens; milliseconds for seconds."""
-    one = table_1.data([ONE]).where(method="exact")
+    one = table_1([ONE]).where(method="exact")
     assert one["reduction"][0] == pytest.approx(50)
     assert one["s"][0] == pytest.approx(3)
     assert one["accepted"][0] == pytest.approx(7 / 14)
-    step = table_6.data([ONE]).where(method="sigmoid")
+    step = table_6([ONE]).where(method="sigmoid")
     assert step["s"][0] == pytest.approx(0.5)
     assert step["sd"][0] == pytest.approx(0.25)
     assert step["reduction"][0] == pytest.approx(75)
-    loop = table_5.data([ONE]).where(method="exact")
+    loop = table_5([ONE]).where(method="exact")
     assert loop["reduction"][0] == pytest.approx(100 * (1 - 3.5 / 4))
     assert loop["tokens"][0] == 20
 
 
 def test_bandwidth_is_bytes_over_time() -> None:
     """Bug: bytes needed in place of those moved where these are known, or the other way."""
-    table = table_3.data([ONE])
+    table = table_3([ONE])
     assert set(table["V"]) == {1000}
     baseline, exact = (table.where(model="Qwen", method=m) for m in ("baseline", "exact"))
     assert baseline["GB/s"][0] == pytest.approx(8e-3 / 5)
@@ -292,7 +291,7 @@ def test_bandwidth_is_bytes_over_time() -> None:
 
 def test_curves_have_their_models() -> None:
     """Bug: times where memory is asked for, or the models of another figure."""
-    times, memory, speech = (m.data([ONE]) for m in (figure_3, figure_4, figure_5))
+    times, memory, speech = (m([ONE]) for m in (figure_3, figure_4, figure_5))
     assert set(memory["model"]) | set(speech["model"]) == set(times["model"])
     found = times.where(model="Gemma", method="exact", gamma=4)
     assert (found["low"][0], found["s"][0], found["high"][0]) == (1.0, 2.0, 4.0)
@@ -313,7 +312,7 @@ def test_the_benchmark_writes_what_the_figures_read() -> None:
     record = benchmark.run(TINY, CPU)
     assert record["gate"]["passed"] == ["baseline", "exact"]
     for module in MEASURED:
-        table = module.data([record])
+        table = module([record])
         assert Table.from_csv(table.to_csv()) == table
     for row in record["texts"]:
         assert sum(row["accepted"]) + len(row["s"]) <= TINY.texts * 8

@@ -1,0 +1,69 @@
+"""How selection rules and curves are marked in every figure, and how pictures are saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from otm._core.drawing import journal_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_METADATA: dict[str, dict[str, None]] = {
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+"""No dates and no versions, by kind of picture; each layout starts from that of the one before."""
+
+PICTURES = tuple(_METADATA)
+"""Suffixes of the kinds of pictures."""
+
+RULE_LINES: dict[str, dict[str, Any]] = {
+    OPTIMUM: {"linestyle": "-", "marker": "o", "markersize": 2.4},
+    K_SEQ: {"linestyle": "--", "marker": "s", "markersize": 4, "markerfacecolor": "none"},
+    MULTI_ROUND: {"linestyle": ":", "marker": "^", "markersize": 5.5, "markerfacecolor": "none"},
+}
+"""How the line of each rule is drawn in every figure; colours are left to the figure."""
+
+RULE_LABELS = {OPTIMUM: "OTM-$k$", K_SEQ: "$k$-Seq", MULTI_ROUND: "recursive rejection"}
+
+
+def label_point(
+    axes: Axes, point: tuple[float, float], text: str, colour: str, side: Literal["left", "right"]
+) -> None:
+    """Write the name of a curve beside one of its points."""
+    axes.annotate(
+        text,
+        point,
+        xytext=(-5 if side == "left" else 8, 0),
+        textcoords="offset points",
+        horizontalalignment="right" if side == "left" else "left",
+        verticalalignment="center",
+        fontsize=8,
+        color=colour,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+    )
+
+
+def rule_legend(axes: Axes, rules: Sequence[str]) -> None:
+    """Say which kind of line is which rule, where the colours mean something else."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color="#444444", **RULE_LINES[rule]) for rule in rules]
+    axes.legend(handles, [RULE_LABELS[rule] for rule in rules], loc="lower right")
+
+
+def save_pictures(
+    figure: Figure, folder: Path, name: str, suffixes: Sequence[str] = PICTURES
+) -> list[Path]:
+    """Write a drawing as pictures of some kinds, and return their files."""
+    files = [folder / f"{name}.{suffix}" for suffix in suffixes]
+    with journal_style():
+        for suffix, file in zip(suffixes, files, strict=True):
+            figure.savefig(file, metadata=_METADATA[suffix])
+    return files

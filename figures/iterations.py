@@ -1,0 +1,84 @@
+"""What became of every token of a run of the target: the rows of the figures that show traces.
+
+An iteration is a `Step`.  A draft is accepted while it agrees with what the target selects,
+rejected where it does not, and nobody looks at what stands behind that.
+"""
+
+from __future__ import annotations
+
+from figures.table import Cell, Table
+from otm.decoding import Generation, Step
+from otm.decoding.reading import Path
+
+CONTEXT = "context"
+ACCEPTED = "accepted"
+REJECTED = "rejected"
+NOT_REACHED = "not verified"
+TARGET = "target"
+PROMPT = "And it came to pass"
+
+
+def context_of(generation: Generation, step: Step) -> Path:
+    """Tokens that a step goes on from, the prompt's included."""
+    b = step.sequence
+    return (generation.prompts[b] + generation.sequences[b])[: step.position]
+
+
+def fates(path: Path, step: Step) -> list[str]:
+    """Say of each draft of a path what became of it.
+
+    Parameters
+    ----------
+    path : tuple of int
+        One of the paths of the step.
+    step : Step
+        Whose output no end token or function has cut off.
+
+    Examples
+    --------
+    >>> from otm.decoding import Seconds
+    >>> drafts, seconds = ((7, 8, 9), (7, 5, 5)), Seconds(0, 0, 0)
+    >>> step = Step(0, 0, 1, 3, drafts, (7, 8, 4), 2, None, seconds)
+    >>> [fates(path, step) for path in drafts]
+    [['accepted', 'accepted', 'rejected'], ['accepted', 'rejected', 'not verified']]
+    """
+    kinds: list[str] = []
+    for i in range(len(path)):
+        if path[: i + 1] == step.output[: step.accepted][: i + 1]:
+            kinds.append(ACCEPTED)
+        else:
+            kinds.append(NOT_REACHED if REJECTED in kinds else REJECTED)
+    return kinds
+
+
+def token_rows(
+    line: Cell, position: int, tokens: Path, kinds: list[str]
+) -> list[tuple[Cell, Cell, Cell, Cell, Cell]]:
+    """Make the rows (line, position, kind, token, text) of tokens that follow each other."""
+    return [
+        (line, position + i, kind, token, quoted(token))
+        for i, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
+    ]
+
+
+def quoted(token: int) -> str:
+    r"""Write a byte as Python does, in quotes, so that no digit is taken for a number.
+
+    Examples
+    --------
+    >>> print(quoted(55), quoted(10))
+    '7' '\n'
+    """
+    return repr(bytes([token]))[1:]
+
+
+def rows_of_iteration(generation: Generation, step: Step) -> Table:
+    """List the tokens of one step: its context, each of its drafts, and its output."""
+    context, own = context_of(generation, step), step.output[step.accepted :]
+    rows = token_rows("context", 0, context, [CONTEXT] * len(context))
+    for number, path in enumerate(step.drafts, start=1):
+        name = f"draft {number}" if len(step.drafts) > 1 else "draft"
+        rows += token_rows(name, step.position, path, fates(path, step))
+    kinds = [ACCEPTED] * step.accepted + [TARGET] * len(own)
+    rows += token_rows("output", step.position, step.output, kinds)
+    return Table(("line", "position", "kind", "token", "text"), tuple(rows))

@@ -1,0 +1,122 @@
+"""Files of a figure, byte for byte the same whenever its data are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from figures.drawing.style import PICTURES, save_pictures
+from figures.records import records_of, where
+from figures.registry import DataFigure, Kind, load, module_name
+from figures.table import Table
+from otm._core.digest import data_files, digest_of, versions
+from otm._core.files.paths import write_whole
+from otm.errors import InvalidInputError
+
+COMMITTED = ("csv", "json", "png")
+"""The data, where they come from, and the picture; PDF and SVG are made when needed."""
+
+SUFFIXES = ("csv", "json", *PICTURES)
+"""Of the files of a figure."""
+
+CACHE = ".cache"
+"""Folder, in that of the figures, of data that need not be computed again."""
+
+_ONLY_DRAW = ("figures.drawing", "figures.progress", "figures.registry")
+
+
+def digest_for(name: str) -> str | None:
+    """Digest of the code that a figure is computed by; None if it shows a record."""
+    return None if load(name).record else digest_of(module_name(name), _ONLY_DRAW)
+
+
+def write(
+    name: str, folder: Path, results: Path, *, full: bool = False, digest: str | None = None
+) -> str:
+    """Compute and draw a figure, and write its CSV, JSON, PNG, PDF and SVG.
+
+    Data that were computed before from the same code and the same files are taken from the folder's
+    cache.  Of a figure of measurements that were never made nothing is written.
+
+    Parameters
+    ----------
+    name : str
+        A figure of `figures.registry.FIGURES`.
+    folder : Path
+        Where to write; made if it does not exist.
+    results : Path
+        Where the benchmarks' records are.
+    full : bool, optional
+        Compute the longer version of the data, if the figure has one.
+    digest : str, optional
+        From `digest_for`, before the figure's code was loaded; that of the files as they are now if
+        left out.
+
+    Returns
+    -------
+    str
+        "computed", "cached", "measured" (read from a record) or "not measured".
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no figure of this name.
+    MissingDependencyError
+        If a package that the figure needs is not installed.
+    """
+    figure = load(name)
+    source: dict[str, Any] = {"figure": name, "kind": str(figure.kind)}
+    if figure.record:
+        records = records_of(results, figure.record)
+        if not records:
+            return "not measured"
+        contents = [record.content for record in records]
+        table, state = figure(contents), "measured"
+        source["command"] = figure.command
+        source["measured on"] = [where(content) for content in contents]
+        source["records"] = {f"{record.name}.json": record.digest for record in records}
+        source["versions"] = {
+            package: version
+            for content in contents
+            for package, version in {
+                "python": content.get("python"),
+                **content.get("versions", {}),
+            }.items()
+            if version
+        }
+    else:
+        longer = full and figure.full is not None
+        digest = digest or digest_for(name) or ""
+        stem = f"{name}-full" if longer else name
+        table, state = _data(figure, folder / CACHE, stem, digest, longer=longer)
+        source["command"] = f"python -m figures {name}{' --full' if longer else ''}"
+        if figure.kind == Kind.EXPERIMENT:
+            source["texts and weights"] = data_files()
+        source["versions"] = versions()
+        if figure.seed is not None:
+            source["seed"] = figure.seed
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / f"{name}.csv", table.to_csv().encode())
+    text = json.dumps(source, indent=1, ensure_ascii=False) + "\n"
+    write_whole(folder / f"{name}.json", text.encode())
+    save_pictures(figure.draw(table), folder, name)
+    return state
+
+
+def _data(
+    figure: DataFigure, cache: Path, stem: str, digest: str, *, longer: bool
+) -> tuple[Table, str]:
+    """Take the data from the cache, or compute them and leave them there."""
+    file = cache / f"{stem}.{digest[:32]}.csv"
+    if file.is_file():
+        try:
+            return Table.read(file), "cached"
+        except InvalidInputError:
+            pass  # damaged since: computed again
+    table = figure(**figure.full()) if longer and figure.full else figure()
+    cache.mkdir(parents=True, exist_ok=True)
+    for old in cache.glob(f"{stem}.*.csv"):
+        old.unlink(missing_ok=True)  # another process may have been faster
+    write_whole(file, table.to_csv().encode())
+    return table, "computed"

@@ -1,0 +1,185 @@
+"""Many figures, side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from figures.gallery import write_gallery
+from figures.output import digest_for, write
+from figures.progress import bar, in_a_row_of_its_own
+from figures.registry import FIGURES, Kind, load
+from otm.errors import InvalidParameterError, ProblemTooLargeError
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Done(NamedTuple):
+    """A figure that is finished, its state from `figures.output.write`, and how long it took."""
+
+    name: str
+    state: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.name:<28} {self.state:<12} {self.seconds:6.1f} s"
+
+
+def draw_all(
+    names: Sequence[str],
+    folder: Path,
+    results: Path,
+    *,
+    full: bool,
+    jobs: int | None,
+    tell: Callable[[Done], None],
+) -> Path:
+    """Write figures, or all of them if none is named, and the page that shows them.
+
+    Parameters
+    ----------
+    names, results, full
+        As for `write_all`.
+    folder : Path
+        Of the page, made if it does not exist; the figures go into the folder `drawn` in it.
+    jobs : int or None
+        Number of processes; None for one a core.
+    tell : callable
+        Called with each figure that is finished.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no figure of a name; nothing is written then.
+    InvalidParameterError
+        If the number of processes is below 1.
+    """
+    if jobs is not None and jobs < 1:
+        raise InvalidParameterError(f"{jobs} processes; at least one is needed")
+    for name in names:
+        load(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = list(dict.fromkeys(names or FIGURES))
+    workers = jobs or os.cpu_count() or 1
+    with closing(write_all(chosen, folder / "drawn", results, full=full, jobs=workers)) as finished:
+        for done in finished:
+            tell(done)
+    return write_gallery(folder)
+
+
+def write_all(
+    names: Sequence[str], folder: Path, results: Path, *, full: bool = False, jobs: int = 1
+) -> Generator[Done]:
+    """Write figures in so many processes, and yield each as it is finished.
+
+    Every process computes with one thread: sums of floats are then added in the same order on every
+    machine, and processes do not fight over cores.  Digests are those of the code when this begins,
+    which is no later than it is loaded: data are never kept under a digest of newer code.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Figures of `figures.registry.FIGURES`.
+    folder, results : Path
+        Where to write, and where the benchmarks' records are.
+    full : bool, optional
+        Compute the longer versions of the data.
+    jobs : int, optional
+        Number of processes.
+
+    Raises
+    ------
+    OTMError
+        The first that a figure raises; those that have not begun are not begun any more.
+    ProblemTooLargeError
+        If a process ends without a result.
+    KeyboardInterrupt
+        At Ctrl-C; the processes are ended, and say nothing.  So they are if this is closed early.
+    """
+    # what takes longest goes first, so that no core is idle at the end
+    order = sorted(names, key=_haste)
+    context = multiprocessing.get_context("spawn")
+    row = (context.Value("i", 0), context.RLock())
+    workers = min(jobs, len(order))
+    digests = {name: digest_for(name) for name in order}
+    others = multiprocessing.active_children()
+    with (
+        _one_thread_each(),
+        ProcessPoolExecutor(workers, context, in_a_row_of_its_own, row) as pool,
+        bar(total=len(order), desc="figures", unit="figure") as shown,
+    ):
+        try:
+            with _deaf_to_interrupts():
+                running = [
+                    pool.submit(_timed, name, folder, results, full, digests[name])
+                    for name in order
+                ]
+            for future in as_completed(running):
+                done = future.result()
+                shown.update()
+                with shown.external_write_mode():
+                    yield done
+        except (KeyboardInterrupt, GeneratorExit):  # the latter if it reached the caller's code
+            for process in set(multiprocessing.active_children()) - set(others):
+                process.terminate()
+            raise
+        except BrokenExecutor:
+            raise ProblemTooLargeError(
+                "a process was ended from outside, as systems do that run out of memory; data that "
+                "were finished are kept: go on with fewer --jobs"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _haste(name: str) -> tuple[bool, bool]:
+    """Sort figures that have a longer version first, then all that run models."""
+    figure = load(name)
+    return figure.full is None, figure.kind != Kind.EXPERIMENT
+
+
+def _timed(name: str, folder: Path, results: Path, full: bool, digest: str | None) -> Done:
+    start = time.perf_counter()
+    state = write(name, folder, results, full=full, digest=digest)
+    return Done(name, state, time.perf_counter() - start)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let processes that are started meanwhile ignore Ctrl-C: this one ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only there can it be set, and only there does Ctrl-C arrive
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Set what processes that are started meanwhile read when they load NumPy or torch."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

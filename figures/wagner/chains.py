@@ -1,0 +1,248 @@
+"""Wagner et al.'s Figures 3 to 5 and Table 3: verification of one chain of drafts, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from figures.drawing.tables import table_figure
+from figures.table import Cell, Table
+from figures.wagner.profiles import METHODS, device_note, devices, measured, method_rows
+from otm._core.drawing import COLOURS, blank_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LINES: dict[str, dict[str, Any]] = {
+    "baseline": {"linestyle": "-", "marker": "o", "markersize": 2.4, "color": COLOURS[0]},
+    "exact": {"linestyle": "--", "marker": "s", "markersize": 3.2, "color": COLOURS[1]},
+    "sigmoid": {"linestyle": ":", "marker": "^", "markersize": 3.6, "color": COLOURS[2]},
+}
+"""By method."""
+
+
+def curves(records: list[dict[str, Any]], models: Sequence[str], entry: str) -> Table:
+    """Take an entry of all chains of the first device, with its quartiles if it is the time."""
+    device = devices(records)[0]
+    rows: list[tuple[Cell, ...]] = []
+    for row in device.record["chains"]:
+        if row["model"] not in models:
+            continue
+        low, high = row["quartiles s"] if entry == "s" else (row[entry], row[entry])
+        rows.append(
+            (
+                device.name,
+                device.kind,
+                device.record["memory counted by"] if entry == "peak bytes" else "wall clock",
+                row["model"],
+                row["V"],
+                row["method"],
+                row["gamma"],
+                row[entry],
+                low,
+                high,
+                row["input bytes"],
+            )
+        )
+    names = ("device", "kind", "measured by", "model", "V", "method", "gamma", entry)
+    return Table((*names, "low", "high", "input bytes"), tuple(rows))
+
+
+def draw_panel(axes: Axes, table: Table, entry: str, unit: float) -> None:
+    """Draw the methods for one model, with the quartiles as a band."""
+    for method in METHODS:
+        curve = table.where(method=method)
+        line = LINES[method]
+        axes.plot(curve["gamma"], curve[entry] / unit, **line, label=method)
+        axes.fill_between(
+            curve["gamma"],
+            curve["low"] / unit,
+            curve["high"] / unit,
+            color=line["color"],
+            alpha=0.15,
+            linewidth=0,
+        )
+    axes.set_title(f"{table['model'][0]}, $V$ = {int(table['V'][0]):,}", fontsize=9)
+    axes.set_xticks((1, 5, 10, 15, 20))
+
+
+MODELS_3 = ("Llama2", "Whisper", "Qwen", "Gemma")
+"""By the size of the vocabulary."""
+
+
+@measured
+def figure_3(records: list[dict[str, Any]]) -> Table:
+    """Wagner et al.'s Figure 3: time of verification per step for γ = 1 to 20.
+
+    One chain from float32 logits that are drawn, with vocabularies as large as the paper's
+    models have them; medians, with quartiles as bands.  All methods verify the same chains.  On
+    a GPU "exact" and "sigmoid" are our Triton kernels, and the paper's curves are flat in γ; on
+    a CPU they are the plain versions that these are checked against, and all rows cost time.
+    """
+    return curves(records, MODELS_3, "s")
+
+
+@figure_3.drawing
+def draw_figure_3(table: Table) -> Figure:
+    """Draw one panel a model."""
+    figure = blank_figure(height=4.4, wide=True)
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    for axes, model in zip(panels.flat, MODELS_3, strict=True):
+        draw_panel(axes, table.where(model=model), "s", 1e-3)
+        axes.set_yscale("log")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("time of a step, ms")
+    for axes in panels[1]:
+        axes.set_xlabel("number of drafts $\\gamma$")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.suptitle(device_note(table), fontsize=8)
+    return figure
+
+
+MODELS_4 = ("Llama2", "Qwen", "Gemma")
+MIB = 2.0**20
+
+
+@measured
+def figure_4(records: list[dict[str, Any]]) -> Table:
+    """Wagner et al.'s Figure 4: peak memory of verification for γ = 1 to 20, language models.
+
+    Bytes that a call needs at its peak beside its logits, whose own size is the grey line; the
+    paper's peaks hold the models too, beside which the differences of a few rows vanish.  On a
+    GPU they are counted by torch's allocator.  On a CPU the allocations of the plain versions
+    are counted, which work in float64 and whole numbers, so that they need more than the
+    step-by-step baseline.
+    """
+    return curves(records, MODELS_4, "peak bytes")
+
+
+@figure_4.drawing
+def draw_figure_4(table: Table) -> Figure:
+    """Draw one panel a model."""
+    return draw_memory(table, MODELS_4)
+
+
+def draw_memory(table: Table, models: tuple[str, ...]) -> Figure:
+    """Draw peaks, one panel a model."""
+    wide = len(models) > 1
+    figure = blank_figure(height=2.9, wide=wide)
+    panels = figure.subplots(1, len(models), squeeze=False)[0]
+    for axes, model in zip(panels, models, strict=True):
+        of_model = table.where(model=model)
+        draw_panel(axes, of_model, "peak bytes", MIB)
+        logits = of_model.where(method="baseline")
+        axes.plot(
+            logits["gamma"],
+            logits["input bytes"] / MIB,
+            color="#777777",
+            linewidth=0.8,
+            label="the logits themselves",
+        )
+        axes.set_xlabel("number of drafts $\\gamma$")
+        axes.set_ylim(bottom=0)
+    panels[0].set_ylabel("memory at the peak, MiB")
+    columns = 4 if wide else 2
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=columns)
+    note = device_note(table)
+    figure.suptitle(note if wide else note.replace(": ", ":\n"), fontsize=8)
+    return figure
+
+
+MODELS_5 = ("Whisper",)
+
+
+@measured
+def figure_5(records: list[dict[str, Any]]) -> Table:
+    """Wagner et al.'s Figure 5: peak memory of verification for γ = 1 to 20, Whisper's vocabulary.
+
+    As Figure 4, for the 51,864 tokens of the paper's speech models.
+    """
+    return curves(records, MODELS_5, "peak bytes")
+
+
+@figure_5.drawing
+def draw_figure_5(table: Table) -> Figure:
+    """Draw one panel."""
+    return draw_memory(table, MODELS_5)
+
+
+GAMMA = 5
+
+BANDWIDTHS = {
+    "Whisper": ("9.32 to 13.98", "11.18 to 14.16", "16.06 to 16.33"),
+    "Llama2": ("20.18 to 24.56", "24.08 to 27.70", "30.52 to 31.39"),
+    "Qwen": ("44.99 (7B)", "31.65 (7B)", "52.14 (7B)"),
+    "Gemma": ("53.69 (7B)", "38.51 (7B)", "62.99 (7B)"),
+}
+"""By model and method, in GB/s."""
+
+
+@measured
+def table_3(records: list[dict[str, Any]]) -> Table:
+    """Wagner et al.'s Table 3: realised bandwidth of each method at γ = 5.
+
+    Bytes over time, beside the rate of a plain copy on the same device.  Moved is what the
+    operations of torch read and write, intermediate tensors included; of a Triton kernel it
+    cannot be seen from outside, and the bytes that the method cannot do without (needed) stand
+    for it.  What stays in caches counts too, so that more than a copy may be moved.  With
+    softmax all rows are needed once and one pair again; with sigmoids one pair.  The paper
+    counts the sectors moved on an A100, with its models.  A high bandwidth is no merit by
+    itself: who moves less may be faster at a lower one.
+    """
+    device = devices(records)[0]
+    rate = float(device.record["copy bytes/s"])
+    rows: list[tuple[Cell, ...]] = []
+    for row in device.record["chains"]:
+        if row["gamma"] != GAMMA:
+            continue
+        needed, moved = float(row["needed bytes"]), row["moved bytes"]
+        realised = (needed if moved is None else float(moved)) / row["s"]
+        rows.append(
+            (
+                device.name,
+                device.kind,
+                row["model"],
+                row["V"],
+                row["method"],
+                needed,
+                "" if moved is None else int(moved),
+                float(row["s"]),
+                realised / 1e9,
+                realised / rate,
+                rate / 1e9,
+                BANDWIDTHS[row["model"]][METHODS.index(row["method"])],
+            )
+        )
+    names = ("device", "kind", "model", "V", "method", "needed bytes", "moved bytes", "s")
+    return Table((*names, "GB/s", "of copy", "copy GB/s", "paper GB/s"), tuple(rows))
+
+
+@table_3.drawing
+def draw_table_3(table: Table) -> Figure:
+    """Draw one row for each model and method."""
+
+    def cells(row: dict[str, Cell], first: bool) -> list[str]:
+        moved = row["moved bytes"]
+        return [
+            str(row["model"]) if first else "",
+            str(row["method"]),
+            f"{float(row['needed bytes']) / 1e6:.2f}",
+            f"{float(moved) / 1e6:.2f}" if moved != "" else "–",
+            f"{1e3 * float(row['s']):.3f}",
+            f"{float(row['GB/s']):.2f}",
+            f"{100 * float(row['of copy']):.1f}",
+            str(row["paper GB/s"]),
+        ]
+
+    rows, groups = method_rows(table, cells)
+    heading = ["", "method", "needed,\nMB", "moved,\nMB", "time,\nms", "realised,\nGB/s"]
+    copy = f"A copy reads and writes {float(table['copy GB/s'][0]):.1f} GB/s."
+    return table_figure(
+        [*heading, "of a\ncopy, %", "in the paper,\nGB/s"],
+        rows,
+        left=2,
+        groups=groups,
+        note=f"{device_note(table)}\n{copy}",
+    )

@@ -1,0 +1,92 @@
+"""What the tables and figures of measurements share: which device, and how times are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+from figures.registry import measurement
+from figures.table import Cell, Table
+from otm.gain.paired_means import Estimate, ratio_of_totals
+
+measured = measurement(record="profiles-*", command="python -m benchmarks.profiles --save")
+"""Decorator of the figures of these measurements."""
+BASELINE, EXACT, SIGMOID = METHODS = ("baseline", "exact", "sigmoid")
+
+
+class Device(NamedTuple):
+    """One record of the benchmark: the device's name, its kind ("cuda" or "cpu"), the times."""
+
+    name: str
+    kind: str
+    record: dict[str, Any]
+
+
+def devices(records: Sequence[dict[str, Any]]) -> list[Device]:
+    """Take the GPUs, or all devices if there is none: a CPU says nothing about them."""
+    every = [Device(record["device"], record["kind"], record) for record in records]
+    return [device for device in every if device.kind != "cpu"] or every
+
+
+def device_note(table: Table) -> str:
+    """Say below a table or above a figure on what it was measured, a line for each device."""
+    places = dict.fromkeys(zip(table["device"].tolist(), table["kind"].tolist(), strict=True))
+    return "\n".join(
+        name if kind != "cpu" else f"{name}: says nothing about a GPU" for name, kind in places
+    )
+
+
+def compared(
+    rows: Sequence[dict[str, Any]], key: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Go through rows of a record by model or pair, then by method; each with its baseline."""
+    place = {(row[key], row["method"]): row for row in rows}
+    for name in dict.fromkeys(row[key] for row in rows):
+        for method in METHODS:
+            yield place[name, method], place[name, BASELINE]
+
+
+def reduction(seconds: npt.ArrayLike, baseline: npt.ArrayLike, level: float = 0.95) -> Estimate:
+    """Relative reduction of the total time in per cent, with an interval over texts.
+
+    It is one minus a ratio of totals, of the same texts, at least two.
+
+    Examples
+    --------
+    >>> print(reduction([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]))
+    50.000 ± 0.000
+    """
+    ratio = ratio_of_totals(seconds, baseline, level=level)
+    return Estimate(*(100 * (1 - end) for end in (ratio.mean, ratio.high, ratio.low)))
+
+
+def method_rows(
+    table: Table, cells: Callable[[dict[str, Cell], bool], list[str]]
+) -> tuple[list[list[str]], list[int]]:
+    """Write a row for each of a table, and say where a group of methods begins.
+
+    `cells` returns the texts of a row, and learns whether it is the first of its group.
+    """
+    rows, groups = [], []
+    for index, row in enumerate(table.records()):
+        first = row["method"] == BASELINE
+        if first and index:
+            groups.append(index)
+        rows.append(cells(row, first))
+    return rows, groups
+
+
+def reduction_of(row: dict[str, Cell]) -> str:
+    """Write the reduction of a row with half of its interval; the baseline has none."""
+    if row["method"] == BASELINE:
+        return ""
+    mean, high = float(row["reduction"]), float(row["high"])
+    return percent(mean, high - mean)
+
+
+def percent(number: float, reach: float | None = None) -> str:
+    """Write a reduction in per cent, with a minus sign of print."""
+    text = f"{number:.1f}" if reach is None else f"{number:.1f} ± {reach:.1f}"
+    return text.replace("-", "−")

@@ -1,0 +1,254 @@
+"""Wagner et al.'s Tables 1, 4, 5 and 6: verification over whole texts, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from figures.drawing.tables import table_figure
+from figures.table import Cell, Table
+from figures.wagner.profiles import (
+    EXACT,
+    SIGMOID,
+    Device,
+    compared,
+    device_note,
+    devices,
+    measured,
+    method_rows,
+    percent,
+    reduction,
+    reduction_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Ranges = Mapping[tuple[str, str], str]
+"""What the paper reports, by model and method."""
+
+
+def texts(shown: Sequence[Device], printed: Ranges) -> Table:
+    """Compare the total times over all texts; printed ranges beside them."""
+    rows: list[tuple[Cell, ...]] = []
+    for device in shown:
+        for row, baseline in compared(device.record["texts"], "model"):
+            rows.append(
+                (
+                    device.name,
+                    device.kind,
+                    row["model"],
+                    row["V"],
+                    row["method"],
+                    len(row["text s"]),
+                    len(row["s"]),
+                    float(sum(row["accepted"]) / sum(row["gammas"])),
+                    float(np.sum(row["text s"])),
+                    *_less(row, baseline),
+                    printed.get((row["model"], row["method"]), ""),
+                )
+            )
+    names = ("device", "kind", "model", "V", "method", "texts", "steps", "accepted", "s")
+    return Table((*names, "reduction", "low", "high", "paper"), tuple(rows))
+
+
+def _less(row: dict[str, Any], baseline: dict[str, Any]) -> tuple[Cell, ...]:
+    """Mean and interval of the reduction by a method; the baseline has none."""
+    if row is baseline:
+        return "", "", ""
+    return tuple(reduction(row["text s"], baseline["text s"]))
+
+
+def draw_texts(table: Table, note: str = "") -> Figure:
+    """Draw one row for each model and method."""
+
+    def cells(row: dict[str, Cell], first: bool) -> list[str]:
+        return [
+            str(row["model"]) if first else "",
+            f"{row['V']:,}" if first else "",
+            str(row["method"]),
+            str(row["steps"]),
+            f"{float(row['accepted']):.2f}",
+            f"{1e3 * float(row['s']):,.1f}",
+            reduction_of(row),
+            str(row["paper"]),
+        ]
+
+    rows, groups = method_rows(table, cells)
+    heading = ["", "$V$", "method", "steps", "drafts\naccepted", "time,\nms", "reduction,\n%"]
+    return table_figure(
+        [*heading, "in the\npaper, %"],
+        rows,
+        left=3,
+        groups=groups,
+        note="\n".join(part for part in (device_note(table), note) if part),
+    )
+
+
+PAPER_1 = {
+    ("Whisper", EXACT): "8.7 to 12.5",
+    ("Whisper", SIGMOID): "71.9 to 84.0",
+    **{(model, EXACT): "5.7 to 11.1" for model in ("Llama2", "Qwen", "Gemma")},
+    **{(model, SIGMOID): "37 to 93.6" for model in ("Llama2", "Qwen", "Gemma")},
+}
+"""Section 4.2; 37 is in the abstract."""
+
+
+@measured
+def table_1(records: list[dict[str, Any]]) -> Table:
+    """Wagner et al.'s Table 1: time in verification over whole texts, relative to the baseline.
+
+    Verification alone, of one chain from float32 logits: the logits are drawn, with
+    vocabularies as large as the paper's models have them, and γ follows the heuristic of
+    transformers.  A method that accepts more takes fewer steps with more drafts each.  On a GPU
+    "exact" and "sigmoid" are our Triton kernels; on a CPU they are the plain versions that
+    these are checked against, in whole numbers and float64, and slower than the steps of torch
+    that they are compared with.  Of the paper's cells only the ranges in its text are at hand.
+    ± is half of the 95 % interval over texts; word error rates and ROUGE are the business of
+    Tables 2 and 7.
+    """
+    return texts(devices(records)[:1], PAPER_1)
+
+
+@table_1.drawing
+def draw_table_1(table: Table) -> Figure:
+    """Draw one row for each model and method."""
+    return draw_texts(table)
+
+
+PAPER_4 = {
+    ("Whisper", EXACT): "5.7 to 12.6",
+    ("Whisper", SIGMOID): "62.0 to 82.5",
+    ("Qwen", EXACT): "5.0 (1.8B)",
+    ("Qwen", SIGMOID): "76.8 (1.8B)",
+}
+
+ONLY, SECOND = "the only one", "the second one"
+
+
+@measured
+def table_4(records: list[dict[str, Any]]) -> Table:
+    """Wagner et al.'s Table 4: time in verification on a second device.
+
+    As Table 1.  The paper's second device is an RTX 2080 Ti; ours is the second GPU, or the
+    second device where no GPU was measured.  As long as a single device has been measured, it
+    is shown again, which the note below the table says.
+    """
+    every = devices(records)
+    table = texts(every[1:2] or every, PAPER_4)
+    which = SECOND if len(every) > 1 else ONLY
+    return Table((*table.names, "which"), tuple((*row, which) for row in table.rows))
+
+
+@table_4.drawing
+def draw_table_4(table: Table) -> Figure:
+    """Draw one row for each model and method."""
+    alone = table["which"][0] == ONLY
+    return draw_texts(
+        table,
+        "A second device has not been measured: these are the times of Table 1." if alone else "",
+    )
+
+
+PARTS = ("draft", "target", "verification")
+
+
+@measured
+def table_5(records: list[dict[str, Any]]) -> Table:
+    """Wagner et al.'s Table 5: wall-clock time of whole decoding loops.
+
+    Drafting, reading by the target and verification, with γ by the heuristic of transformers:
+    our shipped byte-level pair, and a pair with random weights whose 50,257 tokens are about as
+    many as Whisper's.  Where verification is a small part of a loop, little can be won by its
+    speed.  Steps are fewer with sigmoids because nearly every draft is accepted, at the price
+    of another distribution (Tables 2 and 7).  On a CPU "exact" and "sigmoid" are the plain
+    versions that our kernels are checked against.  The cells of the paper's table are not at
+    hand.  ± is half of the 95 % interval over texts.
+    """
+    device = devices(records)[0]
+    rows: list[tuple[Cell, ...]] = [
+        (
+            device.name,
+            device.kind,
+            row["pair"],
+            row["V"],
+            row["method"],
+            row["tokens"] * len(row["text s"]),
+            row["steps"],
+            *(float(row[f"{part} s"]) for part in PARTS),
+            float(np.sum(row["text s"])),
+            *_less(row, baseline),
+        )
+        for row, baseline in compared(device.record["loops"], "pair")
+    ]
+    names = ("device", "kind", "pair", "V", "method", "tokens", "steps")
+    parts = tuple(f"{part} s" for part in PARTS)
+    return Table((*names, *parts, "s", "reduction", "low", "high"), tuple(rows))
+
+
+@table_5.drawing
+def draw_table_5(table: Table) -> Figure:
+    """Draw one row for each pair and method, with milliseconds a token."""
+
+    def cells(row: dict[str, Cell], first: bool) -> list[str]:
+        tokens = float(row["tokens"])
+        return [
+            str(row["pair"]) if first else "",
+            str(row["method"]),
+            f"{tokens / float(row['steps']):.2f}",
+            *(f"{1e3 * float(row[f'{part} s']) / tokens:.3f}" for part in PARTS),
+            f"{1e3 * float(row['s']) / tokens:.3f}",
+            reduction_of(row),
+        ]
+
+    rows, groups = method_rows(table, cells)
+    heading = ["", "method", "tokens\na step", *(f"{part},\nms a token" for part in PARTS)]
+    return table_figure(
+        [*heading, "all,\nms a token", "reduction,\n%"],
+        rows,
+        left=2,
+        groups=groups,
+        note=device_note(table),
+    )
+
+
+@measured
+def table_6(records: list[dict[str, Any]]) -> Table:
+    """Wagner et al.'s Table 6: time in verification per decoding step.
+
+    Mean and standard deviation over all steps of the texts of Table 1.  A step of the sigmoid
+    method has more drafts, because it accepts nearly all of them and γ then grows; Figure 3 has
+    the times at equal γ.  On a CPU "exact" and "sigmoid" are the plain versions that our
+    kernels are checked against.  The cells of the paper's table are not at hand; its text says
+    that both are always faster.
+    """
+    device = devices(records)[0]
+    rows: list[tuple[Cell, ...]] = []
+    for row, baseline in compared(device.record["texts"], "model"):
+        mean, spread = float(np.mean(row["s"])), float(np.std(row["s"], ddof=1))
+        setup = (device.name, device.kind, row["model"], row["V"], row["method"])
+        less = 100 * (1 - mean / float(np.mean(baseline["s"])))
+        rows.append((*setup, float(np.mean(row["gammas"])), mean, spread, less))
+    names = ("device", "kind", "model", "V", "method", "gamma", "s", "sd", "reduction")
+    return Table(names, tuple(rows))
+
+
+@table_6.drawing
+def draw_table_6(table: Table) -> Figure:
+    """Draw one row for each model and method."""
+
+    def cells(row: dict[str, Cell], first: bool) -> list[str]:
+        return [
+            str(row["model"]) if first else "",
+            f"{row['V']:,}" if first else "",
+            str(row["method"]),
+            f"{float(row['gamma']):.1f}",
+            f"{1e3 * float(row['s']):.3f} ± {1e3 * float(row['sd']):.3f}",
+            "" if first else percent(float(row["reduction"])),
+        ]
+
+    rows, groups = method_rows(table, cells)
+    heading = ["", "$V$", "method", "mean $\\gamma$", "ms a step", "reduction, %"]
+    return table_figure(heading, rows, left=3, groups=groups, note=device_note(table))

@@ -1,1 +1,0 @@
-"""The figures: data and drawing apart, one file a figure, written by ``python -m otm.figures``."""
