@@ -27,6 +27,13 @@ LARGEST_DIFFERENCE = 6.0
 """Root mean square difference of two pictures, of 255: text a line lower gives more."""
 
 
+@pytest.fixture(scope="module", params=FIGURES)
+def name(request: pytest.FixtureRequest) -> str:
+    """Name a figure; the tests of one figure come together, so that it is drawn once."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
 def drawn(name: str, committed: Committed) -> Figure:
     figure: Figure = load(name).draw(committed(name))
     figure.set_dpi(300)  # letters are set to whole pixels: coarse ones would overlap
@@ -72,17 +79,14 @@ def check_boxes(figure: Figure) -> None:
             assert not overlap, f"{text!r} on {other!r}"
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_nothing_is_cut_off_and_no_text_lies_on_text(name: str, committed: Committed) -> None:
+def test_nothing_is_cut_off_and_no_text_lies_on_text(drawn: Figure) -> None:
     """Bug: labels that leave the page or run into each other."""
-    check_boxes(drawn(name, committed))
+    check_boxes(drawn)
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_no_legend_and_no_note_covers_a_point(name: str, committed: Committed) -> None:
+def test_no_legend_and_no_note_covers_a_point(drawn: Figure) -> None:
     """Bug: a legend over the curve that it explains."""
-    figure = drawn(name, committed)
-    for axes in figure.axes:
+    for axes in drawn.axes:
         lines = [line for line in axes.lines if line.get_transform() == axes.transData]
         if not lines or not axes.axison:
             continue
@@ -93,16 +97,14 @@ def test_no_legend_and_no_note_covers_a_point(name: str, committed: Committed) -
             assert not covered, f"{text!r} covers {covered[0]}"
 
 
-@pytest.mark.parametrize("name", FIGURES)
 def test_axes_are_named_and_the_figure_is_as_wide_as_a_column_or_a_page(
-    name: str, committed: Committed
+    drawn: Figure,
 ) -> None:
     """Bug: an axis without a name; a figure or a font that a journal would have to change."""
-    figure = drawn(name, committed)
-    width = figure.get_size_inches()[0]
+    width = drawn.get_size_inches()[0]
     assert min(abs(width - COLUMN_WIDTH), abs(width - PAGE_WIDTH)) < 1e-9
-    assert figure.get_size_inches()[1] <= 9
-    plots = [axes for axes in figure.axes if axes.axison]
+    assert drawn.get_size_inches()[1] <= 9
+    plots = [axes for axes in drawn.axes if axes.axison]
     for axes in plots:
         row = [other for other in plots if abs(other.bbox.y0 - axes.bbox.y0) < 2]
         sharing = axes.get_shared_y_axes().get_siblings(axes)
@@ -110,33 +112,31 @@ def test_axes_are_named_and_the_figure_is_as_wide_as_a_column_or_a_page(
         named = lanes or any(other.get_ylabel() for other in [*row, *sharing])
         assert named or not axes.yaxis.get_visible()
     if plots:
-        named = [axes.get_xlabel() for axes in plots] + [figure._supxlabel]
+        named = [axes.get_xlabel() for axes in plots] + [drawn._supxlabel]
         assert any(named)
-    texts = list(figure.texts)
-    for axes in figure.axes:
+    texts = list(drawn.texts)
+    for axes in drawn.axes:
         texts += [*axes.texts, *axes.get_xticklabels(), *axes.get_yticklabels()]
     assert min((text.get_fontsize() for text in texts if text.get_text()), default=8) >= 7.9
 
 
-@pytest.mark.parametrize("name", FIGURES)
 def test_the_picture_is_the_one_that_was_looked_at(
-    name: str, committed: Committed, need_pinned: Callable[[str], None], tmp_path: Path
+    name: str, drawn: Figure, need_pinned: Callable[[str], None], tmp_path: Path
 ) -> None:
     """Bug: a change of style or layout that nobody saw; `make figures` draws all of them anew."""
     need_pinned("matplotlib")
-    save_pictures(drawn(name, committed), tmp_path, "now", ["png"])
+    save_pictures(drawn, tmp_path, "now", ["png"])
     found = compare_images(
         str(FOLDER / f"{name}.png"), str(tmp_path / "now.png"), LARGEST_DIFFERENCE
     )
     assert found is None, found
 
 
-@pytest.mark.parametrize("name", FIGURES)
 def test_pictures_for_print_hold_no_dates_and_embedded_fonts(
-    name: str, committed: Committed, tmp_path: Path
+    name: str, drawn: Figure, tmp_path: Path
 ) -> None:
     """Bug: a date or a program's version in the metadata; Type 3 fonts, which print badly."""
-    save_pictures(drawn(name, committed), tmp_path, name, ["pdf", "svg"])
+    save_pictures(drawn, tmp_path, name, ["pdf", "svg"])
     pdf = (tmp_path / f"{name}.pdf").read_bytes()
     assert pdf.startswith(b"%PDF-")
     assert b"/CreationDate" not in pdf
