@@ -1,6 +1,6 @@
 """Compile every Triton kernel for sm_90, which needs no GPU: registers, spills, shared memory.
 
-    python -m benchmarks.compile_kernels [--quick] [--output FILE]
+    python -m benchmarks.compile_kernels [--uses NAME ...] [--output FILE]
 
 The verifiers are called on tensors without memory (torch's device "meta").  The programs that they
 would launch are compiled instead, with the types, constants and alignments that a launch would
@@ -46,15 +46,6 @@ RESULTS = Path(__file__).parent / "results" / "kernels-sm90.json"
 SHAPE = (8, 4, 128_256)  # B, γ and V
 CHAINS = 4  # K
 SMALLEST = (1, 1, 1)  # sizes of 1 become constants, which the interpreter does not show
-QUICK = {
-    "chain, probabilities, drawn, fp32, V = 128,256",
-    "block, logits, one-hot, bf16, V = 128,256",
-    "block, logits, drawn, fp32, V = 1",
-    "grid k-Seq, probabilities, drawn, fp32, V = 128,256",
-    "levels, probabilities, drawn, fp32, V = 128,256",
-    "grid k-Seq, logits, drawn, bf16, V = 128,256",
-    "levels, logits, drawn, bf16, V = 128,256",
-}
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 FLOAT_OPERATION = re.compile(r"^\s+(?:@\S+\s+)?([a-z]\w*(?:\.\w+)*\.f(?:16|32|64))\s", re.MULTILINE)
 INEXACT = re.compile(r"^(fma|mad)\.|\.(approx|full|ftz)\b")
@@ -93,13 +84,13 @@ def recorded() -> Iterator[list[Launch]]:
         yield launches
 
 
-def specialisations(quick: bool) -> Iterator[tuple[str, list[Launch]]]:
-    """Yield the uses of the verifiers by name, each with its launches."""
+def specialisations(only: list[str] | None) -> Iterator[tuple[str, list[Launch]]]:
+    """Yield the uses of the verifiers by name, all or only these, each with its launches."""
     for shape, types in ((SHAPE, tuple(TYPES)), (SMALLEST, ("fp32",))):
         for name in types:
             for use, verify, arguments in uses(shape, TYPES[name]):
                 full_name = f"{use}, {name}, V = {shape[2]:,}"
-                if quick and full_name not in QUICK:
+                if only is not None and full_name not in only:
                     continue
                 with recorded() as launches:
                     verify(*arguments)
@@ -191,7 +182,7 @@ def inexact(ptx: str) -> list[str]:
 
 def check(rows: list[dict[str, Any]], fused: dict[str, Any]) -> None:
     """Fail if a kernel is inexact, or if the check would not see that one is."""
-    if not any(name.startswith("fma.") for name in fused["inexact"]):
+    if fused and not any(name.startswith("fma.") for name in fused["inexact"]):
         raise SystemExit(f"the check is blind: with fusion {fused['kernel']} has no fma")
     wrong = [row for row in rows if row["inexact"]]
     for row in wrong:
@@ -219,12 +210,12 @@ def resources(cubin: bytes) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="each kernel once, results not kept")
+    parser.add_argument("--uses", nargs="+", metavar="NAME", help="only these, results not kept")
     parser.add_argument("--output", type=Path, help="file to keep the results in")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     fused: dict[str, Any] = {}
-    for use, launches in specialisations(options.quick):
+    for use, launches in specialisations(options.uses):
         print(use)
         for launch in launches:
             row = compile_launch(launch)
@@ -235,7 +226,7 @@ def main() -> None:
             if launch.kernel.__name__ == "make_tables" and not fused:
                 fused = compile_launch(launch, fusion=True)
     check(rows, fused)
-    path = options.output or (None if options.quick else RESULTS)
+    path = options.output or (None if options.uses else RESULTS)
     if path:
         record = {
             "target": "sm_90",
