@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -116,16 +117,16 @@ class ModelPair:
             Logits of both models.
         """
         names = "the draft model's logits", "the target model's logits"
-        read = -1
-        for start, stop in bounds:
-            w = int(np.searchsorted(self.starts, start, side="right")) - 1
-            if w != read:
-                read = w
-                draft, target = self._logits(self.draft, w), self._logits(self.target, w)
-            rows = slice(start - int(self.starts[w]), stop - int(self.starts[w]))
-            tokens = self.windows[w][1:][rows] if self.sampled else None
-            scores = draft[rows], target[rows]
-            yield Pairs(*scores, tokens, start, stop, "logits", names, ("<f4", "<f4"))
+        for w, inside in itertools.groupby(bounds, self._window_of):
+            draft, target = self._logits(self.draft, w), self._logits(self.target, w)
+            for start, stop in inside:
+                rows = slice(start - int(self.starts[w]), stop - int(self.starts[w]))
+                tokens = self.windows[w][1:][rows] if self.sampled else None
+                scores = draft[rows], target[rows]
+                yield Pairs(*scores, tokens, start, stop, "logits", names, ("<f4", "<f4"))
+
+    def _window_of(self, block: Bounds) -> int:
+        return int(np.searchsorted(self.starts, block[0], side="right")) - 1
 
     def _logits(self, model: Any, window: int) -> npt.NDArray[Any]:
         import torch
