@@ -23,6 +23,7 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.gain.pairs import Pairs
 from otm.gain.sources import Bounds, Ints, split
+from otm.models.huggingface.model import HuggingFaceModel
 
 LONGEST_TEXT = 2**28
 
@@ -129,13 +130,9 @@ class ModelPair:
         return int(np.searchsorted(self.starts, block[0], side="right")) - 1
 
     def _logits(self, model: Any, window: int) -> npt.NDArray[Any]:
-        import torch
-
-        device = model.get_input_embeddings().weight.device
-        tokens = torch.as_tensor(self.windows[window][None, :-1], device=device)
-        with torch.inference_mode():
-            scores = model(input_ids=tokens, use_cache=False).logits[0, :, : self.vocabulary]
-        logits: npt.NDArray[Any] = scores.float().cpu().numpy()
+        session = HuggingFaceModel(model, vocabulary=self.vocabulary, cache=False).start(1)
+        scores = session.append(self.windows[window][None, :-1])
+        logits: npt.NDArray[Any] = scores[0].float().cpu().numpy()
         return logits
 
 

@@ -159,39 +159,31 @@ def measure_pair(
     "acceptance" [rules, K], "optimum" [K], "lossy" [settings, 2, K] (acceptance, total variation);
     with the ratio p/q of the output token "accepted" [capped rules, K], how likely it is a draft.
     """
-    order = RatioOrder(draft, target)
-    lenient = [each for each in settings.lossy_settings if isinstance(each, Lenience)]
-    leniences = [setting.lenience for setting in lenient]
-    optimum, values = by_cut(order, settings.ks, leniences, with_cap=ratio is not None)
-    others = {"k-Seq": by_division_factor, "recursive rejection": by_rounds}
-    capped = {
-        name: rule(order, settings.ks) for name, rule in others.items() if name in settings.rules
-    }
-    rules = {"optimal": optimum, **capped}
-    measured = {
-        "acceptance": np.array(
-            [
-                rules[name].probability
-                if name in rules
-                else [float(PLANS[name](Problem(draft, target, k)).acceptance) for k in settings.ks]
-                for name in settings.rules
-            ]
-        ),
-        "optimum": optimum.probability,
-        "lossy": np.empty((len(settings.lossy_settings), 2, len(settings.ks))),
-    }
-    of_lenience = dict(zip(lenient, values, strict=True))
+    order, ks = RatioOrder(draft, target), settings.ks
+    leniences = [each.lenience for each in settings.lossy_settings if isinstance(each, Lenience)]
+    optimum, lenient = by_cut(order, ks, leniences, with_cap=ratio is not None)
+    rules = {"optimal": optimum}
+    for name, rule in (("k-Seq", by_division_factor), ("recursive rejection", by_rounds)):
+        if name in settings.rules:
+            rules[name] = rule(order, ks)
+    acceptance = np.empty((len(settings.rules), len(ks)))
+    for r, name in enumerate(settings.rules):
+        if name in rules:
+            acceptance[r] = rules[name].probability
+        else:
+            acceptance[r] = [float(PLANS[name](Problem(draft, target, k)).acceptance) for k in ks]
+    lossy = np.empty((len(settings.lossy_settings), 2, len(ks)))
+    of_lenience = dict(zip(leniences, lenient, strict=True))
     for j, setting in enumerate(settings.lossy_settings):
-        measured["lossy"][j] = (
-            typical(draft, target, settings.ks, setting)
-            if isinstance(setting, Typical)
-            else (of_lenience[setting], of_lenience[setting] - optimum.probability)
-        )
+        if isinstance(setting, Typical):
+            lossy[j] = typical(draft, target, ks, setting)
+        else:
+            accepted = of_lenience[setting.lenience]
+            lossy[j] = accepted, accepted - optimum.probability
+    measured = {"acceptance": acceptance, "optimum": optimum.probability, "lossy": lossy}
     if ratio is not None:
-        cap = np.empty((len(settings.capped_rules), len(settings.ks)))
-        for r, name in enumerate(settings.capped_rules):
-            cap[r] = rules[name].cap
-        measured["accepted"] = np.minimum(cap * ratio, 1)
+        caps = [rules[name].cap for name in settings.capped_rules]
+        measured["accepted"] = np.minimum(np.reshape(caps, (-1, len(ks))) * ratio, 1)
     return measured
 
 
