@@ -195,8 +195,8 @@ def summarise(
             )
             chains = tokens[..., 1].reshape(len(tokens), -1)
             fewest = {
-                (Setup(*setup), sampling): sums
-                for (sampling, *setup), sums in zip(ways, chains.T, strict=True)
+                (Setup(rule, k, gamma), sampling): sums
+                for (sampling, rule, k, gamma), sums in zip(ways, chains.T, strict=True)
             }
             tables["latency"] = latency
             tables["recommendation"] = ranked(fewest, latency, prompts)
