@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ MANIFEST = "manifest.json"
 MAX_WORKERS = 2**15
 """More processes than machines can start; beyond it joblib fails in words of its own."""
 
-DIGEST = "sha256"
+DIGEST = "sha1"
 """Name, in the file of a block, of the digest of its arrays."""
 
 _PARTS = {"code": "code: another version of OTM, Python or a package"}
@@ -88,8 +87,11 @@ def measure_all(
                 parts[i] = part
                 if progress is not None:
                     progress(len(parts), len(bounds))
+        except OTMError:
+            raise
         except Exception as error:
-            if not _lost_worker(error):
+            package = type(error).__module__.partition(".")[0]
+            if not isinstance(error, BrokenExecutor) and package not in _CLUSTERS:
                 raise
             raise ProblemTooLargeError(
                 "a worker was ended from outside, as systems do that run out of memory; what was "
@@ -103,17 +105,10 @@ def measure_all(
                 with contextlib.suppress(OSError):  # up to the first that another process uses
                     for place in made:
                         place.rmdir() if place.is_dir() else place.unlink()
-    joined = {}
-    for name in list(parts[0]):  # blocks are let go as they are copied
-        joined[name] = np.concatenate([parts[i].pop(name) for i in range(len(bounds))])
-    return joined
-
-
-def _lost_worker(error: Exception) -> bool:
-    """Whether a worker ended without a result; each kind of pool has an error of its own."""
-    package = type(error).__module__.partition(".")[0]
-    of_cluster = package in _CLUSTERS and not isinstance(error, OTMError)
-    return isinstance(error, BrokenExecutor) or of_cluster
+    return {  # blocks are let go as they are copied
+        name: np.concatenate([parts[i].pop(name) for i in range(len(bounds))])
+        for name in list(parts[0])
+    }
 
 
 def _measure(number: int, block: Block, settings: Settings) -> tuple[int, Measured]:
@@ -127,7 +122,7 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
     """
     text = json.dumps(key, indent=1)
     manifest = folder / MANIFEST
-    try:
+    with writing(folder):
         made = [place for place in (folder, *folder.parents) if not place.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         if not manifest.exists():
@@ -135,8 +130,6 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
                 old.unlink()
             write_whole(manifest, text.encode())
             return [manifest, *made]
-    except OSError as error:
-        raise cannot_write(folder, error) from None
     stored, expected = read_json(manifest), json.loads(text)
     if stored != expected:
         there = stored if isinstance(stored, dict) else {}
@@ -149,9 +142,14 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
     return []
 
 
-def cannot_write(folder: Path, error: OSError) -> InvalidInputError:
-    """Make the error about a folder that cannot be written to."""
-    return InvalidInputError(f"the folder {_shown(folder)} cannot be written to: {error.strerror}")
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Refuse a folder that cannot be written to."""
+    try:
+        yield
+    except OSError as error:
+        why = f"cannot be written to: {error.strerror}"
+        raise InvalidInputError(f"the folder {_shown(folder)} {why}") from None
 
 
 def _shown(folder: Path) -> str:
@@ -162,10 +160,8 @@ def _shown(folder: Path) -> str:
 def _save(path: Path, part: Measured) -> None:
     content = io.BytesIO()
     np.savez(content, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
-    try:
+    with writing(path.parent):
         write_whole(path, content.getvalue())
-    except OSError as error:
-        raise cannot_write(path.parent, error) from None
 
 
 def _load(path: Path, bounds: Bounds) -> Measured | None:
@@ -182,9 +178,6 @@ def _load(path: Path, bounds: Bounds) -> Measured | None:
 
 
 def _digest(part: Measured) -> npt.NDArray[np.uint8]:
-    """SHA-256 of names, types, shapes and numbers."""
-    whole = hashlib.sha256()
-    for name, array in sorted(part.items()):
-        whole.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        whole.update(np.ascontiguousarray(array).tobytes())
-    return np.frombuffer(whole.digest(), dtype=np.uint8)
+    """SHA-1 of names, types, shapes and numbers."""
+    digest: str = require("joblib").hash(part, hash_name="sha1")
+    return np.frombuffer(bytes.fromhex(digest), dtype=np.uint8)

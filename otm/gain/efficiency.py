@@ -290,9 +290,8 @@ def _widths(recordings: Sequence[Recording]) -> list[int]:
     widths: defaultdict[int, int] = defaultdict(int)
     for recording in recordings:
         for node in recording.tree.nodes():
-            if node.children:
-                widths[len(node.path)] = max(widths[len(node.path)], len(node.children))
-    return [widths[level] for level in sorted(widths)]
+            widths[len(node.path)] = max(widths[len(node.path)], len(node.children))
+    return [width for _, width in sorted(widths.items()) if width > 0]
 
 
 def _prompts(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.gain.pairs import Pairs
 from otm.gain.sources import Bounds, Ints, split
+from otm.models.huggingface.model import HuggingFaceModel
 
 LONGEST_TEXT = 2**28
 
@@ -116,25 +118,21 @@ class ModelPair:
             Logits of both models.
         """
         names = "the draft model's logits", "the target model's logits"
-        read = -1
-        for start, stop in bounds:
-            w = int(np.searchsorted(self.starts, start, side="right")) - 1
-            if w != read:
-                read = w
-                draft, target = self._logits(self.draft, w), self._logits(self.target, w)
-            rows = slice(start - int(self.starts[w]), stop - int(self.starts[w]))
-            tokens = self.windows[w][1:][rows] if self.sampled else None
-            scores = draft[rows], target[rows]
-            yield Pairs(*scores, tokens, start, stop, "logits", names, ("<f4", "<f4"))
+        for w, inside in itertools.groupby(bounds, self._window_of):
+            draft, target = self._logits(self.draft, w), self._logits(self.target, w)
+            for start, stop in inside:
+                rows = slice(start - int(self.starts[w]), stop - int(self.starts[w]))
+                tokens = self.windows[w][1:][rows] if self.sampled else None
+                scores = draft[rows], target[rows]
+                yield Pairs(*scores, tokens, start, stop, "logits", names, ("<f4", "<f4"))
+
+    def _window_of(self, block: Bounds) -> int:
+        return int(np.searchsorted(self.starts, block[0], side="right")) - 1
 
     def _logits(self, model: Any, window: int) -> npt.NDArray[Any]:
-        import torch
-
-        device = model.get_input_embeddings().weight.device
-        tokens = torch.as_tensor(self.windows[window][None, :-1], device=device)
-        with torch.inference_mode():
-            scores = model(input_ids=tokens, use_cache=False).logits[0, :, : self.vocabulary]
-        logits: npt.NDArray[Any] = scores.float().cpu().numpy()
+        session = HuggingFaceModel(model, vocabulary=self.vocabulary, cache=False).start(1)
+        scores = session.append(self.windows[window][None, :-1])
+        logits: npt.NDArray[Any] = scores[0].float().cpu().numpy()
         return logits
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import read_only
 from otm._core.numbers import as_level
 from otm._core.text import text_table
 from otm.decoding.drafting import Branching
@@ -74,28 +72,16 @@ class Estimate(NamedTuple):
         return f"{self.mean:.3f} ± {self.high - self.mean:.3f}" if known else f"{self.mean:.3f}"
 
 
-@dataclass(frozen=True, eq=False)
 class Prompts:
     """How N positions belong to P prompts, and the estimates that follow from sums over prompts."""
 
-    of_position: npt.NDArray[np.int64]  # [N]: the prompt of each position
-    level: float = 0.95  # probability that an interval covers its mean, nearly
-
-    @cached_property
-    def index(self) -> npt.NDArray[np.int64]:
-        """Prompts numbered from 0, in the order of their numbers: array [N]."""
-        return read_only(np.unique(self.of_position, return_inverse=True)[1].astype(np.int64))
-
-    @cached_property
-    def sizes(self) -> Floats:
-        """Number of positions of each prompt: array [P]."""
-        return read_only(np.bincount(self.index).astype(np.float64))
-
-    @cached_property
-    def places(self) -> list[npt.NDArray[np.int64]]:
-        """Positions of each prompt, in their order."""
-        ends = np.cumsum(np.bincount(self.index))
-        return np.split(np.argsort(self.index, kind="stable"), ends[:-1])
+    def __init__(self, of_position: npt.ArrayLike, level: float = 0.95) -> None:
+        _, index, sizes = np.unique(of_position, return_inverse=True, return_counts=True)
+        self.level = level  # probability that an interval covers its mean, nearly
+        self.index = index  # [N]: the prompt of each position, counted from 0
+        self.sizes = sizes.astype(np.float64)  # [P]: number of positions of each
+        # positions of each prompt, in their order
+        self.places = np.split(np.argsort(index, kind="stable"), np.cumsum(sizes)[:-1])
 
     def sums(self, values: Floats) -> Floats:
         """Add over the positions of each prompt: [N, ...] → [P, ...]."""

@@ -84,7 +84,7 @@ class Pairs:
             of_row = []
             for sampling in settings.draft_samplings:
                 draft = self._probs(0, row, drafts[row], sampling)
-                ratio = None if self.tokens is None else self._ratio_of_token(draft, target, row)
+                ratio = self._ratio_of_token(draft, target, row)
                 of_row.append(measure_pair(draft, target, settings, ratio))
             positions.append(of_row)
         return {
@@ -92,9 +92,10 @@ class Pairs:
             for name in positions[0][0]
         }
 
-    def _ratio_of_token(self, draft: Floats, target: Floats, row: int) -> float:
-        """Ratio p/q of the token that the target drew."""
-        assert self.tokens is not None
+    def _ratio_of_token(self, draft: Floats, target: Floats, row: int) -> float | None:
+        """Ratio p/q of the token that the target drew, if it is known."""
+        if self.tokens is None:
+            return None
         token = int(self.tokens[row])
         if not 0 <= token < target.size or target[token] == 0:
             raise InvalidInputError(
@@ -108,17 +109,9 @@ class Pairs:
         self, which: Literal[0, 1], row: int, stored: npt.NDArray[Any], sampling: SamplingParameters
     ) -> Floats:
         """Check the scores of one row, and return the distribution that is sampled from."""
-        with np.errstate(invalid="ignore"):  # a signalling NaN is refused below, without a warning
-            scores = stored.astype(np.float64)
         try:
-            if self.kind != "logits":
-                with np.errstate(invalid="ignore"):
-                    scores = self._as_log(scores, which)
-            elif _looks_like_probabilities(scores):
-                raise InvalidDistributionError(
-                    "the numbers lie in [0, 1] and sum to one, as probabilities do; give their "
-                    'kind, by `kind` or --kind, as "probabilities"'
-                )
+            with np.errstate(invalid="ignore"):  # NaN is refused below, without a warning
+                scores = self._as_logits(stored.astype(np.float64), which)
             probs: Floats = sampling(scores)
         except InvalidDistributionError as error:
             raise InvalidInputError(
@@ -126,10 +119,18 @@ class Pairs:
             ) from None
         return probs
 
-    def _as_log(self, scores: Floats, which: Literal[0, 1]) -> Floats:
-        """Check that these are what they are said to be; return their logarithms."""
+    def _as_logits(self, scores: Floats, which: Literal[0, 1]) -> Floats:
+        """Check that these are what they are said to be; return them, or their logarithms."""
         from scipy.special import logsumexp
 
+        if self.kind == "logits":
+            within = scores.size > 2 and scores.min() >= 0 and scores.max() < 1
+            if within and abs(scores.sum() - 1) <= SUM_TOLERANCE["f2"]:
+                raise InvalidDistributionError(
+                    "the numbers lie in [0, 1] and sum to one, as probabilities do; give their "
+                    'kind, by `kind` or --kind, as "probabilities"'
+                )
+            return scores
         dtype = self.dtypes[which].lstrip("<>|=")
         if self.kind == "probabilities":
             total, allowed = scores.sum(), SUM_TOLERANCE.get(dtype, CLOSEST)
@@ -150,15 +151,6 @@ class Pairs:
         return scores
 
 
-def _looks_like_probabilities(scores: Floats) -> bool:
-    return bool(
-        scores.size > 2
-        and scores.min() >= 0
-        and scores.max() < 1
-        and abs(scores.sum() - 1) <= SUM_TOLERANCE["f2"]
-    )
-
-
 def measure_pair(
     draft: Floats, target: Floats, settings: Settings, ratio: float | None = None
 ) -> Measured:
@@ -167,39 +159,31 @@ def measure_pair(
     "acceptance" [rules, K], "optimum" [K], "lossy" [settings, 2, K] (acceptance, total variation);
     with the ratio p/q of the output token "accepted" [capped rules, K], how likely it is a draft.
     """
-    order = RatioOrder(draft, target)
-    lenient = [each for each in settings.lossy_settings if isinstance(each, Lenience)]
-    leniences = [setting.lenience for setting in lenient]
-    optimum, values = by_cut(order, settings.ks, leniences, with_cap=ratio is not None)
+    order, ks = RatioOrder(draft, target), settings.ks
+    leniences = [each.lenience for each in settings.lossy_settings if isinstance(each, Lenience)]
+    optimum, lenient = by_cut(order, ks, leniences, with_cap=ratio is not None)
     rules = {"optimal": optimum}
-    if "k-Seq" in settings.rules:
-        rules["k-Seq"] = by_division_factor(order, settings.ks)
-    if "recursive rejection" in settings.rules:
-        rules["recursive rejection"] = by_rounds(order, settings.ks)
-    measured = {
-        "acceptance": np.array(
-            [
-                rules[name].probability
-                if name in rules
-                else [float(PLANS[name](Problem(draft, target, k)).acceptance) for k in settings.ks]
-                for name in settings.rules
-            ]
-        ),
-        "optimum": optimum.probability,
-        "lossy": np.empty((len(settings.lossy_settings), 2, len(settings.ks))),
-    }
-    of_lenience = dict(zip(lenient, values, strict=True))
+    for name, rule in (("k-Seq", by_division_factor), ("recursive rejection", by_rounds)):
+        if name in settings.rules:
+            rules[name] = rule(order, ks)
+    acceptance = np.empty((len(settings.rules), len(ks)))
+    for r, name in enumerate(settings.rules):
+        if name in rules:
+            acceptance[r] = rules[name].probability
+        else:
+            acceptance[r] = [float(PLANS[name](Problem(draft, target, k)).acceptance) for k in ks]
+    lossy = np.empty((len(settings.lossy_settings), 2, len(ks)))
+    of_lenience = dict(zip(leniences, lenient, strict=True))
     for j, setting in enumerate(settings.lossy_settings):
-        measured["lossy"][j] = (
-            typical(draft, target, settings.ks, setting)
-            if isinstance(setting, Typical)
-            else (of_lenience[setting], of_lenience[setting] - optimum.probability)
-        )
+        if isinstance(setting, Typical):
+            lossy[j] = typical(draft, target, ks, setting)
+        else:
+            accepted = of_lenience[setting.lenience]
+            lossy[j] = accepted, accepted - optimum.probability
+    measured = {"acceptance": acceptance, "optimum": optimum.probability, "lossy": lossy}
     if ratio is not None:
-        cap = np.reshape(
-            [rules[name].cap for name in settings.capped_rules], (-1, len(settings.ks))
-        )
-        measured["accepted"] = np.minimum(cap * ratio, 1)
+        caps = [rules[name].cap for name in settings.capped_rules]
+        measured["accepted"] = np.minimum(np.reshape(caps, (-1, len(ks))) * ratio, 1)
     return measured
 
 

@@ -245,10 +245,15 @@ def recommend(
     compared = named_rules(rules, WITH_TRAVERSAL)
     of_target = sampling or SamplingParameters()
     temperatures = [of_target.temperature] if draft_temperatures is None else draft_temperatures
-    samplings = [
-        _draft_sampling(of_target, temperature, truncation)
-        for temperature, truncation in itertools.product(temperatures, draft_truncations)
-    ]
+    samplings = []
+    for temperature, truncation in itertools.product(temperatures, draft_truncations):
+        unknown = set(truncation) - {"top_k", "top_p", "min_p"}
+        if unknown:
+            raise InvalidParameterError(
+                f"a draft truncation with {shown(unknown.pop())}; it may have 'top_k', 'top_p' "
+                "and 'min_p'"
+            )
+        samplings.append(replace(of_target, temperature=temperature, **truncation))
     if not (chosen_ks and chosen_gammas and compared and samplings):
         raise InvalidParameterError(
             "there is nothing to compare; give at least one rule, K, γ, draft temperature and "
@@ -265,19 +270,6 @@ def recommend(
         for setup, values in means.values.items():
             tokens[setup, draft_sampling] = prompts.sums(values)
     return ranked(tokens, latency, prompts)
-
-
-def _draft_sampling(
-    target: SamplingParameters, temperature: float, truncation: Mapping[str, Any]
-) -> SamplingParameters:
-    """Return how the draft model is sampled: as the target, but for what is given."""
-    unknown = set(truncation) - {"top_k", "top_p", "min_p"}
-    if unknown:
-        raise InvalidParameterError(
-            f"a draft truncation with {shown(unknown.pop())}; it may have 'top_k', 'top_p' and "
-            "'min_p'"
-        )
-    return replace(target, temperature=temperature, **truncation)
 
 
 def _text(sampling: SamplingParameters) -> str:

@@ -25,7 +25,7 @@ from otm._core.optional import check_installed
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
-from otm.gain.blocks import Progress, cannot_write, measure_all
+from otm.gain.blocks import Progress, measure_all, writing
 from otm.gain.latency import Latency
 from otm.gain.settings import Settings
 from otm.gain.sources import Source
@@ -139,11 +139,9 @@ def report(
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
     summary = summarise(source, measured, chosen, lengths, latency, level=level)
     text = json.dumps(summary.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
-    try:
+    with writing(folder):
         write_whole(folder / "report.json", f"{text}\n".encode())
         write_whole(folder / "report.html", page(summary).encode())
-    except OSError as error:
-        raise cannot_write(folder, error) from None
     return summary
 
 

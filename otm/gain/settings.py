@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
@@ -45,8 +45,7 @@ class Lenience:
     lenience: float
 
     def __post_init__(self) -> None:
-        lenience = as_real(self.lenience, "lenience", above=0, most=1)
-        object.__setattr__(self, "lenience", lenience)
+        vars(self)["lenience"] = as_real(self.lenience, "lenience", above=0, most=1)
 
     def __str__(self) -> str:
         return f"lenience {self.lenience!r}"
@@ -77,7 +76,7 @@ class Typical:
 
     def __post_init__(self) -> None:
         for name, value in list(vars(self).items()):
-            object.__setattr__(self, name, as_real(value, name, least=0))
+            vars(self)[name] = as_real(value, name, least=0)
 
     def __str__(self) -> str:
         return f"typical acceptance ε {self.epsilon!r}, δ {self.delta!r}"
@@ -147,14 +146,12 @@ class Settings:
                 )
         temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)
         samplings = [replace(self.sampling, temperature=t) for t in temperatures]  # checks them
-        checked = {
-            "ks": ks,
-            "rules": dict.fromkeys(self.rules),
-            "draft_temperatures": dict.fromkeys(each.temperature for each in samplings),
-            "lossy_settings": self.lossy_settings,
-        }
-        for name, entries in checked.items():
-            object.__setattr__(self, name, tuple(entries))
+        vars(self).update(
+            ks=tuple(ks),
+            rules=tuple(dict.fromkeys(self.rules)),
+            draft_temperatures=tuple(dict.fromkeys(each.temperature for each in samplings)),
+            lossy_settings=tuple(self.lossy_settings),
+        )
 
     @property
     def draft_samplings(self) -> tuple[SamplingParameters, ...]:
@@ -169,12 +166,4 @@ class Settings:
     @property
     def key(self) -> dict[str, Any]:
         """All of it as JSON; equal for equal settings."""
-        return {
-            "ks": list(self.ks),
-            "rules": list(self.rules),
-            "sampling": vars(self.sampling),
-            "draft temperatures": list(self.draft_temperatures),
-            "lossy_settings": [
-                [type(setting).__name__, *vars(setting).values()] for setting in self.lossy_settings
-            ],
-        }
+        return asdict(self)

@@ -238,6 +238,8 @@ def from_files(
             "arrays"
         )
     for rows in (of_draft, of_target):
+        if rows.kind != "f":
+            raise InvalidInputError(f"{rows.description} holds whole numbers; scores are floats")
         if 0 in rows.shape:
             missing = "rows" if rows.shape[0] == 0 else "tokens"
             raise InvalidInputError(
@@ -249,9 +251,6 @@ def from_files(
             f"{of_draft.description} has the shape {of_draft.shape} and {of_target.description} "
             f"{of_target.shape}; {kind} must be [N, V], a row for each position, in both alike"
         )
-    for rows in (of_draft, of_target):
-        if rows.kind != "f":
-            raise InvalidInputError(f"{rows.description} holds whole numbers; scores are floats")
     positions = of_draft.shape[0]
     if positions > MAX_ROWS:  # a small archive can promise any number of zeros
         raise InvalidInputError(

@@ -125,8 +125,6 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """All of it for `json.dump`; ends of intervals that are not known are null."""
-        named = ("source", "positions", "prompts", "prompts_known", "tokens_known", "level")
-        tables = ("acceptance", "differences", "bounds", "block_efficiency", "lossy")
         candidates = () if self.recommendation is None else self.recommendation.candidates
         ways = [
             {
@@ -138,13 +136,16 @@ class Summary:
             }
             for candidate in candidates
         ]
-        return {
-            **{name: getattr(self, name) for name in named},
+        values = {
+            **vars(self),
             "settings": self.settings.key,
-            **{name: _without_infinities(getattr(self, name)) for name in tables},
             "latency": None if self.latency is None else asdict(self.latency),
             "costs": self.costs or None,
-            "recommendation": _without_infinities(ways),
+            "recommendation": ways,
+        }
+        return {
+            name: _without_infinities(value) if isinstance(value, list) else value
+            for name, value in values.items()
         }
 
 
@@ -181,17 +182,21 @@ def summarise(
         named: Axes = {"setting": [str(setting) for setting in settings.lossy_settings]}
         tables["lossy"] = _rows(prompts, temperatures | named | ks, columns)
     if settings.capped_rules and "acceptance" in measured:
-        tokens = _tokens(measured, settings, gammas, prompts)
+        places = [settings.rules.index(rule) for rule in settings.capped_rules]
+        accepted = measured.get("accepted", measured["acceptance"][:, :, places])
+        # sums whose means are tokens of a step: [P, D, capped rules, K, gammas, 2]
+        tokens = prompts.per(steps_of_prompts(accepted, gammas, prompts))
         capped: Axes = {"rule": settings.capped_rules, "K": settings.ks, "gamma": gammas}
         ends = {"chains": tokens[..., 1], "tree": tokens[..., 0]}
         tables["block_efficiency"] = _rows(prompts, temperatures | capped, ends)
         if latency is not None:
+            ways = itertools.product(
+                settings.draft_samplings, settings.capped_rules, settings.ks, gammas
+            )
+            chains = tokens[..., 1].reshape(len(tokens), -1)
             fewest = {
-                (Setup(rule, k, gamma), sampling): tokens[:, d, r, i, g, 1]
-                for d, sampling in enumerate(settings.draft_samplings)
-                for r, rule in enumerate(settings.capped_rules)
-                for i, k in enumerate(settings.ks)
-                for g, gamma in enumerate(gammas)
+                (Setup(rule, k, gamma), sampling): sums
+                for (sampling, rule, k, gamma), sums in zip(ways, chains.T, strict=True)
             }
             tables["latency"] = latency
             tables["recommendation"] = ranked(fewest, latency, prompts)
@@ -223,17 +228,6 @@ def _differences(sums: Floats, settings: Settings, prompts: Prompts) -> list[Row
         {"of": f"{at} {row['draft temperature']:g}", "less": f"{at} {main:g}", **row}
         for row in by_temperature
     ]
-
-
-def _tokens(
-    measured: Measured, settings: Settings, gammas: Sequence[int], prompts: Prompts
-) -> Floats:
-    """Return sums whose means are tokens of a step: [P, D, capped rules, K, gammas, 2]."""
-    accepted = measured.get("accepted")
-    if accepted is None:
-        places = [settings.rules.index(rule) for rule in settings.capped_rules]
-        accepted = measured["acceptance"][:, :, places]
-    return prompts.per(steps_of_prompts(accepted, gammas, prompts))
 
 
 def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:

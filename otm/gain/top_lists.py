@@ -19,14 +19,14 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError, OTMError
 from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
-from otm.gain.sources import Bounds, Ints, digest
+from otm.gain.sources import Bounds, Ints, digest, split
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs, as_size, as_slack
 
 LONGEST_LINE = 2**22
 """Most bytes of a line, which is read as a whole."""
 
-POSITIONS = 512
-"""Lines of a block."""
+LINE_BYTES = 2**15
+"""More than most lines have: 512 of them are a block."""
 
 NAMES = ("draft", "target")
 
@@ -107,9 +107,8 @@ class TopLogprobs:
 
     @property
     def bounds(self) -> list[Bounds]:
-        """Blocks of `POSITIONS` lines."""
-        count = self.prompts.size
-        return [(i, min(i + POSITIONS, count)) for i in range(0, count, POSITIONS)]
+        """Blocks of lines."""
+        return split(self.prompts.size, LINE_BYTES)
 
     @property
     def key(self) -> dict[str, Any]:
