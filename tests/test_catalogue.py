@@ -243,12 +243,12 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
     },
     "files and command line": {
         "pickles are refused": [
-            "test_files.py::test_hostile_files_are_refused_in_one_line",
+            "core/test_files.py::test_hostile_files_are_refused_in_one_line",
             "cli/test_distributions.py::test_pickles_in_archives_are_refused",
             "models/test_gpt_files.py::test_files_that_are_no_models_are_refused_in_one_line",
         ],
         "JSON with NaN or a key twice: one line, no traceback": [
-            "test_files.py::test_json_that_readers_take_in_different_ways_is_refused",
+            "core/test_files.py::test_json_that_readers_take_in_different_ways_is_refused",
             "cli/test_distributions.py::test_a_bad_file_is_refused_in_one_line",
         ],
         "names in archives that lead elsewhere write nothing": [
@@ -259,7 +259,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             "test_certificate.py::test_no_edit_of_a_document_crashes_the_checker_or_proves_what_is_false",
         ],
         "what damage a file has is said in an error of this package": [
-            "test_files.py::test_whatever_is_damaged_nothing_foreign_is_raised",
+            "core/test_files.py::test_whatever_is_damaged_nothing_foreign_is_raised",
         ],
     },
 }
