@@ -105,7 +105,7 @@ def decode(
     draft = ("small" if with_torch else "ngram-3") if draft is None else draft
     models = _load(target), _load(draft)
     # the bytes that were typed, UTF-8 or not
-    prompts, _ = check_task(*models, [list(os.fsencode(prompt))], max_tokens)
+    prompts, _ = check_task(*models, [list(os.fsencode(prompt))], max_tokens, LanguageModel)
     rules, counts, sampling = rule or RULES, k or CHAINS, SamplingParameters(temperature)
     ways = _ways(models, prompts, rules, counts, gamma=gamma, sampling=sampling, seed=seed)
     if not json:

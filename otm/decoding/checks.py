@@ -105,8 +105,8 @@ def check_options(options: Iterable[str], known: Iterable[str]) -> None:
         )
 
 
-def check_models(target: Any, drafter: Any) -> None:
-    """Refuse what is no model or no drafter, and a drafter for another vocabulary."""
+def check_models(target: Any, drafter: Any, kind: type = Drafter) -> None:
+    """Refuse what is no model or no drafter of this kind, and a drafter for another vocabulary."""
     if not isinstance(target, LanguageModel):
         raise InvalidInputError(
             f"the target is a {type(target).__name__}; give a LanguageModel, such as "
@@ -114,7 +114,7 @@ def check_models(target: Any, drafter: Any) -> None:
         )
     if drafter is None:
         return
-    check_draft(drafter, LanguageModel, Drafter)
+    check_draft(drafter, kind)
     if drafter.vocabulary not in (None, target.vocabulary):
         raise InvalidInputError(
             f"the draft model has a vocabulary of {drafter.vocabulary} tokens, the target model "
@@ -127,14 +127,19 @@ def check_draft(draft: Any, *kinds: type) -> None:
     """Refuse what is none of these kinds of drafters and draft models."""
     if not isinstance(draft, kinds):
         allowed = " or a ".join(kind.__name__ for kind in kinds)
-        raise InvalidInputError(f"the draft is a {type(draft).__name__}; give a {allowed}")
+        name, example = "draft", ""
+        if kinds == (Drafter,):
+            name, example = "drafter", ", such as ModelDrafter(model)"
+        raise InvalidInputError(
+            f"the {name} is a {type(draft).__name__}; give a {allowed}{example}"
+        )
 
 
 def check_task(
-    target: Any, drafter: Any, prompts: Any, max_tokens: Any
+    target: Any, drafter: Any, prompts: Any, max_tokens: Any, kind: type = Drafter
 ) -> tuple[tuple[Context, ...], int]:
     """Return prompts and the most new tokens; refuse models and contexts that do not fit."""
-    check_models(target, drafter)
+    check_models(target, drafter, kind)
     contexts = as_prompts(prompts, target.vocabulary)
     limit = as_positive(max_tokens, "max_tokens")
     longest = max(map(len, contexts))

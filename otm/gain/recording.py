@@ -15,7 +15,7 @@ from typing import Any
 from otm._core.numbers import as_positive
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
-from otm.decoding.checks import as_paths, as_prompts, as_sources, check_models
+from otm.decoding.checks import as_paths, as_prompts, as_sources, check_draft, check_models
 from otm.decoding.drafting import Branching, Drafter, DraftNode, children_at
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
@@ -120,11 +120,7 @@ def record(
     """
     depth, together = as_gamma(depth), as_positive(batch, "batch")
     check_models(target, drafter)
-    if not isinstance(drafter, Drafter):
-        raise InvalidInputError(
-            f"the drafter is a {type(drafter).__name__}; give a Drafter, such as "
-            "ModelDrafter(model)"
-        )
+    check_draft(drafter, Drafter)
     reader = Reader(target, sampling)
     groups = _as_groups(contexts, target.vocabulary)
     longest = max(len(context) for group in groups for context in group)
