@@ -142,16 +142,20 @@ def check_task(
     check_models(target, drafter, kind)
     contexts = as_prompts(prompts, target.vocabulary)
     limit = as_positive(max_tokens, "max_tokens")
-    longest = max(map(len, contexts))
-    for name, model in ("target", target), ("draft", drafter):
-        most = getattr(model, "context_length", None)
-        if most is not None and longest + limit > most:
-            raise InvalidInputError(
-                f"a prompt of {longest} tokens and max_tokens = {shown(limit)} new ones do not fit "
-                f"the {name} model, which takes {most} tokens; shorten the prompt, or let "
-                f"max_tokens be at most {max(most - longest, 0)}"
-            )
+    check_length(target, drafter, max(map(len, contexts)), limit, "max_tokens")
     return contexts, limit
+
+
+def check_length(target: Any, drafter: Any, length: int, more: int, name: str) -> None:
+    """Refuse contexts that do not fit the models with so many more tokens, counted by `name`."""
+    for part, model in {"target": target, "draft": drafter}.items():
+        most = getattr(model, "context_length", None)  # None without a drafter
+        if most is not None and length + more > most:
+            raise InvalidInputError(
+                f"a context of {length} tokens and {shown(more)} more do not fit the {part} model, "
+                f"which takes {most} tokens; shorten it, or let {name} be at most "
+                f"{max(most - length, 0)}"
+            )
 
 
 def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Path]]:
