@@ -18,7 +18,7 @@ import typer
 from otm._core.numbers import check_name
 from otm._core.optional import is_installed
 from otm._core.text import text_table
-from otm.cli.output import print_json, working
+from otm.cli.output import JsonOption, print_json, working
 from otm.decoding import (
     Generation,
     SamplingParameters,
@@ -27,6 +27,7 @@ from otm.decoding import (
     spectr,
     speculative,
     trace_legend,
+    tree_rules,
 )
 from otm.decoding.checks import check_task
 from otm.errors import InvalidInputError
@@ -65,18 +66,12 @@ def decode(
     max_tokens: Annotated[int, typer.Option(help="Most new tokens.")] = 96,
     gamma: Annotated[int, typer.Option(help="Drafts of a path.")] = 4,
     k: Annotated[
-        list[int] | None,
-        typer.Option(
-            "-k", "--k", help="Number of SpecTr's chains; may be repeated.  [default: 1, 4, 8]"
-        ),
-    ] = None,
+        list[int], typer.Option("-k", "--k", help="Number of SpecTr's chains; may be repeated.")
+    ] = CHAINS,
     rule: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Rule of SpecTr, one of {', '.join(names('verifier', several=True))}; may be "
-            f"repeated.  [default: {', '.join(RULES)}]"
-        ),
-    ] = None,
+        list[str],
+        typer.Option(help=f"Rule of SpecTr, one of {', '.join(tree_rules())}; may be repeated."),
+    ] = RULES,
     temperature: Annotated[float, typer.Option(help="Temperature of the sampling.")] = 1.0,
     target: Annotated[
         str | None, typer.Option(help="Target model.  [default: target; without torch ngram-5]")
@@ -91,7 +86,7 @@ def decode(
             "--colour/--no-colour", help="Use colours; else on a terminal, unless NO_COLOR is set."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Decode a prompt with and without drafts; show what was accepted, and what it saves.
 
@@ -105,12 +100,12 @@ def decode(
     draft = ("small" if with_torch else "ngram-3") if draft is None else draft
     models = _load(target), _load(draft)
     # the bytes that were typed, UTF-8 or not
-    prompts, _ = check_task(*models, [list(os.fsencode(prompt))], max_tokens)
-    rules, counts, sampling = rule or RULES, k or CHAINS, SamplingParameters(temperature)
-    ways = _ways(models, prompts, rules, counts, gamma=gamma, sampling=sampling, seed=seed)
+    prompts, _ = check_task(*models, [list(os.fsencode(prompt))], max_tokens, LanguageModel)
+    sampling = SamplingParameters(temperature)
+    ways = _ways(models, prompts, rule, k, gamma=gamma, sampling=sampling, seed=seed)
     if not json:
-        print(f"target: {target}, draft: {draft}, γ = {gamma}, ", end="")
-        print(f"temperature {temperature:g}, seed {seed}", flush=True)
+        settings = f"γ = {gamma}, temperature {temperature:g}, seed {seed}"
+        print(f"target: {target}, draft: {draft}, {settings}", flush=True)
     generations = {}
     for name, way in ways.items():
         with working(f"decoding: {name}"):
@@ -122,8 +117,8 @@ def decode(
     colour = wants_colour(sys.stdout) if colour is None else colour
     print(trace_legend(colour=colour))
     _print_trace("speculative, chain", generations, None, colour)
-    if several := [count for count in counts if count > 1]:
-        _print_trace(_spectr(rules[0], several[0]), generations, STEPS_SHOWN, colour)
+    if several := [count for count in k if count > 1]:
+        _print_trace(_spectr(rule[0], several[0]), generations, STEPS_SHOWN, colour)
     print(f"\n{statistics(generations)}\n")
     print("One generation of each, at one seed: another seed gives other numbers.")
     if target in NGRAMS:

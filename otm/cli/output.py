@@ -68,8 +68,7 @@ def _print_rich_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD if columns else None, show_header=bool(columns))
-    for index in range(len(rows[0]) if rows else 0):
-        heading = columns[index] if columns else ""
+    for index, heading in enumerate(columns or [""] * len(rows[0])):
         table.add_column(heading, style="bold" if index == 0 else None, overflow="fold")
     for row in rows:
         table.add_row(*row)

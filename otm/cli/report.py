@@ -158,16 +158,14 @@ def _latency(option: str) -> Latency:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress | None]:
+def _progress() -> Iterator[Progress]:
     """Show on a terminal how many blocks are finished."""
-    if not sys.stderr.isatty():
-        yield None
-        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), "blocks", TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    quiet = not sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
         task = bar.add_task("positions", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 
-from otm.decoding.checks import as_paths
+from otm.decoding.checks import as_paths, check_draft
 from otm.decoding.drafting import Drafter, DraftNode, Randomness, extend
 from otm.decoding.reading import Context, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -36,7 +36,7 @@ class AcceleratedDrafter(Drafter):
     Raises
     ------
     InvalidInputError
-        If the inner drafter is for another vocabulary.
+        If the inner drafter is none, or for another vocabulary.
 
     Notes
     -----
@@ -71,6 +71,7 @@ class AcceleratedDrafter(Drafter):
         verifier: Verifier = verify_chain,
         sampling: SamplingParameters | None = None,
     ) -> None:
+        check_draft(inner_drafter, Drafter)
         if inner_drafter.vocabulary not in (None, model.vocabulary):
             raise InvalidInputError(
                 f"the inner drafter has a vocabulary of {inner_drafter.vocabulary} tokens, the "

@@ -233,7 +233,7 @@ def _search(
     """Search with a speculative beam, or without drafts."""
     begun = time.perf_counter()
     partner = None if draft is None else draft.model
-    given, limit = check_task(target.model, partner, prompts, max_tokens)
+    given, limit = check_task(target.model, partner, prompts, max_tokens, LanguageModel)
     ends = as_end(eos_token_id, target.model.vocabulary)
     w, u = as_positive(width, "width"), as_positive(draft_width, "draft_width")
     most = as_gamma(gamma)

@@ -105,8 +105,8 @@ def check_options(options: Iterable[str], known: Iterable[str]) -> None:
         )
 
 
-def check_models(target: Any, drafter: Any) -> None:
-    """Refuse what is no model or no drafter, and a drafter for another vocabulary."""
+def check_models(target: Any, drafter: Any, kind: type = Drafter) -> None:
+    """Refuse what is no model or no drafter of this kind, and a drafter for another vocabulary."""
     if not isinstance(target, LanguageModel):
         raise InvalidInputError(
             f"the target is a {type(target).__name__}; give a LanguageModel, such as "
@@ -114,7 +114,7 @@ def check_models(target: Any, drafter: Any) -> None:
         )
     if drafter is None:
         return
-    check_draft(drafter, LanguageModel, Drafter)
+    check_draft(drafter, kind)
     if drafter.vocabulary not in (None, target.vocabulary):
         raise InvalidInputError(
             f"the draft model has a vocabulary of {drafter.vocabulary} tokens, the target model "
@@ -127,26 +127,35 @@ def check_draft(draft: Any, *kinds: type) -> None:
     """Refuse what is none of these kinds of drafters and draft models."""
     if not isinstance(draft, kinds):
         allowed = " or a ".join(kind.__name__ for kind in kinds)
-        raise InvalidInputError(f"the draft is a {type(draft).__name__}; give a {allowed}")
+        name, example = "draft", ""
+        if kinds == (Drafter,):
+            name, example = "drafter", ", such as ModelDrafter(model)"
+        raise InvalidInputError(
+            f"the {name} is a {type(draft).__name__}; give a {allowed}{example}"
+        )
 
 
 def check_task(
-    target: Any, drafter: Any, prompts: Any, max_tokens: Any
+    target: Any, drafter: Any, prompts: Any, max_tokens: Any, kind: type = Drafter
 ) -> tuple[tuple[Context, ...], int]:
     """Return prompts and the most new tokens; refuse models and contexts that do not fit."""
-    check_models(target, drafter)
+    check_models(target, drafter, kind)
     contexts = as_prompts(prompts, target.vocabulary)
     limit = as_positive(max_tokens, "max_tokens")
-    longest = max(map(len, contexts))
-    for name, model in ("target", target), ("draft", drafter):
-        most = getattr(model, "context_length", None)
-        if most is not None and longest + limit > most:
-            raise InvalidInputError(
-                f"a prompt of {longest} tokens and max_tokens = {shown(limit)} new ones do not fit "
-                f"the {name} model, which takes {most} tokens; shorten the prompt, or let "
-                f"max_tokens be at most {max(most - longest, 0)}"
-            )
+    check_length(target, drafter, max(map(len, contexts)), limit, "max_tokens")
     return contexts, limit
+
+
+def check_length(target: Any, drafter: Any, length: int, more: int, name: str) -> None:
+    """Refuse contexts that do not fit the models with so many more tokens, counted by `name`."""
+    for part, model in {"target": target, "draft": drafter}.items():
+        most = getattr(model, "context_length", None)  # None without a drafter
+        if most is not None and length + more > most:
+            raise InvalidInputError(
+                f"a context of {length} tokens and {shown(more)} more do not fit the {part} model, "
+                f"which takes {most} tokens; shorten it, or let {name} be at most "
+                f"{max(most - length, 0)}"
+            )
 
 
 def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Path]]:

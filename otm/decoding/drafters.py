@@ -108,8 +108,6 @@ class PromptLookup(Drafter):
 
     def _copy(self, context: Context, depth: int) -> list[int]:
         """Return `depth` tokens, fewer above the limit, or none at all."""
-        if depth == 0:
-            return []
         ids = np.array(context, dtype=np.int64)
         ends = _ends_of_matches(ids, self.max_ngram)
         if ends.size == 0:

@@ -104,8 +104,8 @@ def stream(
     Raises
     ------
     InvalidInputError
-        If a prompt is empty or holds no tokens, a model cannot take prompt and new tokens, or the
-        vocabularies differ.
+        If the drafter is none, a prompt is empty or holds no tokens, a model cannot take prompt and
+        new tokens, or the vocabularies differ.
     InvalidParameterError
         If γ or an option is outside its range.
     InvalidDistributionError

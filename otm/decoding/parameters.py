@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Probs, as_fraction, is_exact
+from otm._core.arithmetic import Probs, as_fractions, is_exact
 from otm._core.checks import as_array
 from otm._core.numbers import is_real
 from otm._core.text import shown
@@ -77,10 +77,7 @@ def of_one_kind(*arrays: Probs) -> tuple[Probs, ...]:
 
 def as_kind(array: Probs, *, exact: bool) -> Probs:
     """Return an array in float64, or as fractions over Python's own integers."""
-    if not exact:
-        return array.astype(np.float64)
-    fractions = [as_fraction(value) for value in array.flat]
-    return np.array(fractions, dtype=object).reshape(array.shape)
+    return as_fractions(array) if exact else array.astype(np.float64)
 
 
 def geometric_sum(alpha: Probs, terms: Probs) -> Probs:

@@ -65,18 +65,20 @@ class Reader:
         if self._session is None or parents is None:
             self._session = self._begin(contexts)
             parents = range(len(contexts))
+        session = self._session
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
         held = [len(row.context) + len(row.path) for row in self._rows]
         if kept != held or sources != list(range(len(held))):
-            self._timed(self._session.keep, np.array(sources, np.int64), np.array(kept, np.int64))
+            self._timed(session.keep, np.array(sources, np.int64), np.array(kept, np.int64))
         if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):  # not just one left unread
-            self._timed(self._session.read, _tokens(rows, kept, starts))
+            self._timed(session.read, _tokens(rows, kept, starts))
             self.calls += 1
             kept = starts
         tokens = _tokens(rows, kept, [None] * len(rows))
         scores: Any = None
         if tokens.size:
-            scores = self._timed(self._scores, tokens)
+            # until the scores are on the host
+            scores = self._timed(lambda: to_host(session.append(tokens), widen=False))
             self._check_shape(scores, tokens.shape)
             self.calls += 1
         self._rows = rows
@@ -101,11 +103,6 @@ class Reader:
         answer = ask(*arguments)
         self.seconds += time.perf_counter() - begun
         return answer
-
-    def _scores(self, tokens: npt.NDArray[np.int64]) -> Any:
-        """Append tokens, and wait for the device until the scores are on the host."""
-        assert self._session is not None
-        return to_host(self._session.append(tokens), widen=False)
 
     def _check_shape(self, scores: Any, tokens: tuple[int, ...]) -> None:
         shape = (*tokens, self.model.vocabulary)

@@ -45,16 +45,10 @@ LEAST_CONTEXT = 10
 """Characters of the context that are shown even if the line becomes too long."""
 
 
-class _Part(NamedTuple):
-    """A piece of a line."""
-
-    text: str
-    kind: _Kind
-
-    def shown(self, colour: bool) -> str:
-        """Write with its marks, and in its colour."""
-        marked = self.kind.before + self.text + self.kind.after if self.text else ""
-        return f"\x1b[{self.kind.colour}m{marked}\x1b[0m" if colour and marked else marked
+def _marked(text: str, kind: _Kind, colour: bool) -> str:
+    """Write a text with its marks, and in its colour."""
+    marked = kind.before + text + kind.after if text else ""
+    return f"\x1b[{kind.colour}m{marked}\x1b[0m" if colour and marked else marked
 
 
 def render_trace(
@@ -112,6 +106,10 @@ def render_trace(
        2 acbbbbb|[aa]+b+
        3 acbbbbbb|b+b+
     """
+
+    def written(parts: Iterable[tuple[Path, _Kind]], colour: bool = colour) -> str:
+        return "".join(_marked(_printable(decode(part)), kind, colour) for part, kind in parts)
+
     so_far = [tuple(prompt) for prompt in prompts]
     for step in steps:
         if step.sequence >= len(so_far):
@@ -122,38 +120,33 @@ def render_trace(
         before = so_far[step.sequence]
         so_far[step.sequence] = before + step.output
         name = f"{step.sequence}:{step.call}" if len(so_far) > 1 else f"{step.call}"
-        parts = _output_parts(step, decode)
-        space = width - LABEL - 1 - sum(len(part.shown(colour=False)) for part in parts)
+        parts = _output_parts(step)
+        space = width - LABEL - 1 - len(written(parts, colour=False))
         context = _ending(_printable(decode(before)), max(space, LEAST_CONTEXT))
-        line = [_Part(context, CONTEXT), *parts]
-        yield f"{name:>{LABEL - 1}} " + "".join(part.shown(colour) for part in line)
+        yield f"{name:>{LABEL - 1}} " + _marked(context, CONTEXT, colour) + written(parts)
         if len(step.drafts) > 1:
-            indent = " " * (LABEL + len(line[0].shown(colour=False)))
+            indent = " " * (LABEL + len(_marked(context, CONTEXT, colour=False)))
             for path in step.drafts:
-                yield indent + "".join(part.shown(colour) for part in _draft(path, step, decode))
+                yield indent + written(_draft_parts(path, step))
 
 
-def _output_parts(step: Step, decode: Decode) -> list[_Part]:
-    """Write the accepted drafts, of a single chain the rejected ones too, and the last token."""
+def _output_parts(step: Step) -> list[tuple[Path, _Kind]]:
+    """List the accepted drafts, of a single chain the rejected ones too, and the last token."""
     accepted, last = step.output[: step.accepted], step.output[step.accepted :]
-    parts = [_Part(_printable(decode(accepted)), ACCEPTED)]
+    drafts = [(accepted, ACCEPTED)]
     if len(step.drafts) == 1:
-        parts = _draft(step.drafts[0], step, decode)
-    return [*parts, _Part(_printable(decode(last)), TARGETS)]
+        drafts = _draft_parts(step.drafts[0], step)
+    return [*drafts, (last, TARGETS)]
 
 
-def _draft(path: Path, step: Step, decode: Decode) -> list[_Part]:
+def _draft_parts(path: Path, step: Step) -> list[tuple[Path, _Kind]]:
     """Split a path into what was accepted of it and what was not.
 
     Drafts behind an end token are neither: nobody knows what would have become of them.
     """
-    accepted = step.output[: step.accepted]
-    agreed = common_length(path, accepted)
+    agreed = common_length(path, step.output[: step.accepted])
     rest = () if agreed == len(step.output) else path[agreed:]
-    return [
-        _Part(_printable(decode(path[:agreed])), ACCEPTED),
-        _Part(_printable(decode(rest)), REJECTED),
-    ]
+    return [(path[:agreed], ACCEPTED), (rest, REJECTED)]
 
 
 def trace_legend(*, colour: bool = False) -> str:
@@ -174,13 +167,13 @@ def trace_legend(*, colour: bool = False) -> str:
     >>> trace_legend()
     'text so far|accepted drafts[rejected drafts]+token of the target+'
     """
-    parts = [
-        _Part("text so far", CONTEXT),
-        _Part("accepted drafts", ACCEPTED),
-        _Part("rejected drafts", REJECTED),
-        _Part("token of the target", TARGETS),
-    ]
-    return "".join(part.shown(colour) for part in parts)
+    parts = {
+        "text so far": CONTEXT,
+        "accepted drafts": ACCEPTED,
+        "rejected drafts": REJECTED,
+        "token of the target": TARGETS,
+    }
+    return "".join(_marked(text, kind, colour) for text, kind in parts.items())
 
 
 def _printable(text: str) -> str:

@@ -24,10 +24,10 @@ from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
 from otm._core.tensors import to_host
 from otm._core.text import shown
+from otm.decoding.checks import check_length
 from otm.decoding.parameters import LARGEST_GAMMA, as_costs
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.recording import check_length
 from otm.models.base import LanguageModel, Session
 
 

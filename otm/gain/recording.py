@@ -15,7 +15,14 @@ from typing import Any
 from otm._core.numbers import as_positive
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
-from otm.decoding.checks import as_paths, as_prompts, as_sources, check_models
+from otm.decoding.checks import (
+    as_paths,
+    as_prompts,
+    as_sources,
+    check_draft,
+    check_length,
+    check_models,
+)
 from otm.decoding.drafting import Branching, Drafter, DraftNode, children_at
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
@@ -120,11 +127,7 @@ def record(
     """
     depth, together = as_gamma(depth), as_positive(batch, "batch")
     check_models(target, drafter)
-    if not isinstance(drafter, Drafter):
-        raise InvalidInputError(
-            f"the drafter is a {type(drafter).__name__}; give a Drafter, such as "
-            "ModelDrafter(model)"
-        )
+    check_draft(drafter, Drafter)
     reader = Reader(target, sampling)
     groups = _as_groups(contexts, target.vocabulary)
     longest = max(len(context) for group in groups for context in group)
@@ -220,17 +223,3 @@ def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
             "sequences of tokens: a single context is [[context]]"
         )
     return [as_prompts(group, vocabulary) if group else () for group in groups]
-
-
-def check_length(
-    target: LanguageModel, draft: LanguageModel | Drafter, length: int, more: int, name: str
-) -> None:
-    """Refuse contexts that do not fit the models with so many more tokens, counted by `name`."""
-    for part, model in {"target": target, "draft": draft}.items():
-        limit = model.context_length
-        if limit is not None and length + more > limit:
-            raise InvalidInputError(
-                f"a context of {length} tokens and {more} more do not fit the {part} model, which "
-                f"takes {limit} tokens; shorten it, or let {name} be at most "
-                f"{max(limit - length, 0)}"
-            )

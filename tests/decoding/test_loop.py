@@ -12,6 +12,7 @@ import pytest
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, LenientPlan, OptimalPlan, RecursiveRejection
 from otm.decoding import (
+    AcceleratedDrafter,
     Drafter,
     DraftNode,
     Generation,
@@ -482,6 +483,15 @@ def test_what_is_no_model_is_refused() -> None:
         speculative(GOOD, ModelDrafter(GOOD), [[0]], draft_sampling=SamplingParameters())
     with pytest.raises(InvalidParameterError, match="a name, one of optimal, k-Seq"):
         spectr(GOOD, GOOD, [[0]], rule=None)  # type: ignore[arg-type]
+
+
+def test_a_model_in_place_of_a_drafter_is_refused() -> None:
+    """Bug: an AttributeError, since a model counts no seconds."""
+    wrapped = r"the drafter is a _Logits; give a Drafter, such as ModelDrafter\(model\)"
+    with pytest.raises(InvalidInputError, match=wrapped):
+        stream(GOOD, [[0]], GOOD)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=wrapped):
+        AcceleratedDrafter(GOOD, GOOD)  # type: ignore[arg-type]
 
 
 def test_a_shorter_path_that_is_accepted_whole_is_no_rejection() -> None:

@@ -68,23 +68,21 @@ def as_sources(
     model: Any, assistant: Any, input_ids: Any, inputs_tensor: Any, given: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Return what target and assistant translate, None for those that have no encoder."""
-    if not assistant.config.is_encoder_decoder:
-        for_assistant = None
-    elif not model.config.is_encoder_decoder:
-        raise InvalidParameterError(
-            "the assistant is an encoder–decoder model and the target is not; take one of its kind"
-        )
-    else:
-        copies = len(input_ids) // len(inputs_tensor)  # num_return_sequences
-        for_assistant = {assistant.main_input_name: inputs_tensor.repeat_interleave(copies, dim=0)}
     if not model.config.is_encoder_decoder:
+        if assistant.config.is_encoder_decoder:
+            raise InvalidParameterError(
+                "the assistant is an encoder–decoder model and the target is not; take one of its "
+                "kind"
+            )
         return None, None
-    for_target = {"encoder_outputs": given["encoder_outputs"]}
-    if given.get("attention_mask") is not None:
-        for_target["attention_mask"] = given["attention_mask"]
-        if for_assistant is not None:
-            for_assistant["attention_mask"] = given["attention_mask"]
-    return for_target, for_assistant
+    mask = given.get("attention_mask")
+    of_mask = {} if mask is None else {"attention_mask": mask}
+    for_target = {"encoder_outputs": given["encoder_outputs"]} | of_mask
+    if not assistant.config.is_encoder_decoder:
+        return for_target, None
+    copies = len(input_ids) // len(inputs_tensor)  # num_return_sequences
+    repeated = inputs_tensor.repeat_interleave(copies, dim=0)
+    return for_target, {assistant.main_input_name: repeated} | of_mask
 
 
 def as_sampling(config: Any, processors: Sequence[Any]) -> SamplingParameters:

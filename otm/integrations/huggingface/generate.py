@@ -252,9 +252,8 @@ def patch_generate(model: Any, assistant: Any = None, **options: Any) -> Iterato
     try:
         yield model
     finally:
-        if own is None:
-            del model.generate
-        else:
+        del model.generate
+        if own is not None:
             model.generate = own
 
 

@@ -10,8 +10,7 @@ from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
-from otm.models.huggingface.cache import new_cache
-from otm.models.huggingface.session import CachedSession, RereadingSession, Sources
+from otm.models.huggingface.session import CachedSession, RereadingSession, Sources, new_cache
 
 LIMITS = "max_position_embeddings", "max_target_positions"
 """What configurations call the most tokens of a row."""

@@ -11,10 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from otm.errors import InvalidInputError
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import Rows, Session, TokenRows, check_length
-from otm.models.cached_rows import CachedRows, Indices
-from otm.models.huggingface.cache import new_cache, window
+from otm.models.cached_rows import CachedRows, Indices, LayerStorage, window
+
+STORED = "DynamicLayer", "DynamicSlidingWindowLayer"
+"""Layers of transformers that hold keys and values of each token, and nothing else."""
+
+IDLE = "DummyLayer"
+"""Layers that hold nothing, such as those that use the keys of others."""
 
 
 class Sources:
@@ -207,3 +212,29 @@ class RereadingSession(HuggingFaceSession, TokenRows):
         """Rewind."""
         TokenRows.keep(self, rows, lengths)
         self._owners = self._owners[rows]
+
+
+def new_cache(model: Any) -> tuple[Any, list[LayerStorage]]:
+    """Return a cache and its layers that store something; refuse layers that cannot be rewound."""
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
+    name = type(model).__name__
+    if "past_key_values" not in inspect.signature(model.forward).parameters:
+        raise InvalidParameterError(
+            f"{name} takes no cache of keys and values; give cache=False, which reads all tokens "
+            "again in each step"
+        )
+    cache: Any = DynamicCache(config=model.config)
+    kinds = [type(layer).__name__ for layer in cache.layers]
+    odd = sorted({kind for kind in kinds if kind not in (*STORED, IDLE)})
+    if getattr(model, "_is_stateful", False) or odd or not kinds:
+        raise InvalidParameterError(
+            f"{name} keeps {' and '.join(odd) or 'a state of its own'}, which cannot be rewound to "
+            "fewer tokens; give cache=False, which reads all tokens again in each step"
+        )
+    layer = type("StoredLayer", (LayerStorage, DynamicLayer), {})
+    cache.layers = [
+        held if kind == IDLE else layer() for kind, held in zip(kinds, cache.layers, strict=True)
+    ]
+    return cache, [held for held in cache.layers if isinstance(held, LayerStorage)]
