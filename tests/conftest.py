@@ -10,6 +10,8 @@ from pathlib import Path
 
 # Triton reads this once, when it is first imported: the kernels then run without a GPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
+# torch reads this when it is first imported: pytest-xdist has a worker for each core already.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings

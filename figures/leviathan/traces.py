@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from figures.drawing.traces import draw_label, draw_legend, draw_text, text_page
@@ -44,6 +45,7 @@ def figure_1(tokens: int = TOKENS) -> Table:
     return Table(("line", "position", "kind", "token", "text"), tuple(rows))
 
 
+@cache
 def generation(tokens: int = TOKENS) -> Generation:
     """Decode what the figure shows."""
     models = load("target"), load("medium")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from figures.drawing.traces import (
@@ -50,6 +51,7 @@ def figure_1() -> Table:
     return rows_of_iteration(*chain())
 
 
+@cache
 def chain() -> tuple[Generation, Step]:
     """Decode, and choose the step that the figure shows."""
     models = load("target"), load("medium")
@@ -81,6 +83,7 @@ def figure_2() -> Table:
     return rows_of_iteration(*chains())
 
 
+@cache
 def chains() -> tuple[Generation, Step]:
     """Decode, and choose the step that the figure shows."""
     models = load("target"), load("medium")

@@ -50,6 +50,7 @@ def survivors(plan: TransportPlan, token: int) -> Floats:
 
     Examples
     --------
+    >>> from otm import Problem
     >>> plan = KSeq(Problem([0.75, 0.25], [0.25, 0.75], k=2))
     >>> survivors(plan, 0).round(3), survivors(plan, 1).round(3)
     (array([0.   , 0.157, 0.843]), array([0.469, 0.448, 0.083]))
