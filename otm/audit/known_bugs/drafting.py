@@ -22,7 +22,6 @@ from otm.audit.known_bugs.steps import (
     KnownBug,
     Loop,
     Siblings,
-    draw,
     draw_siblings,
     likeliest,
     normalised,
@@ -30,6 +29,7 @@ from otm.audit.known_bugs.steps import (
 )
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
+from otm.kernels.numpy.distributions import locate
 
 
 def _top_half(probs: Probs) -> Probs:
@@ -122,23 +122,18 @@ def _same_stream(source: Randomness, gamma: int) -> Iterator[Randomness]:
 
 def _in_quarters(weights: Probs, uniform: Any) -> int:
     quarters = sum(bool(uniform >= Fraction(quarter, 4)) for quarter in (1, 2, 3))
-    return draw(weights, Fraction(quarters, 4))
+    return locate(weights, Fraction(quarters, 4))
 
 
 RANDOMNESS = (
     KnownBug(
-        Chain(
-            "coin draws the residual", uniforms=lambda u: u._replace(last=[*u.coins, u.last[-1]])
-        ),
+        Chain("coin draws the residual", uniforms=lambda u: u._replace(residual=u.coins)),
         mistake="shared coin",
         summary="The coin that rejected a draft also draws the token that replaces it.",
         threads=("vllm-project/vllm-ascend #16370",),
     ),
     KnownBug(
-        Chain(
-            "draft's noise draws the residual",
-            uniforms=lambda u: u._replace(last=[*u.drafts, u.last[-1]]),
-        ),
+        Chain("draft's noise draws the residual", uniforms=lambda u: u._replace(residual=u.drafts)),
         mistake="drafts and residual share a stream",
         summary="The noise that drew a draft also draws the token that replaces it.",
         threads=("vllm-project/vllm #54282", "vllm-project/vllm #47386"),
@@ -168,8 +163,8 @@ RANDOMNESS = (
     KnownBug(
         Chain(
             "seeded before each use",
-            uniforms=lambda used: used._replace(
-                coins=used.drafts, last=[used.drafts[0]] * len(used.last)
+            uniforms=lambda u: u._replace(
+                coins=u.drafts, residual=[u.drafts[0]] * len(u.coins), bonus=u.drafts[0]
             ),
         ),
         mistake="re-seeding inside the loop",
@@ -215,7 +210,7 @@ def _past_the_end(weights: Probs, uniform: Any) -> int:
 
 def _padded_tail(weights: Probs, uniform: Any) -> int:
     """Let the last token alone stand for the last tile, most of which is padding."""
-    return draw(weights, uniform) if weights[-1] else weights.size
+    return locate(weights, uniform) if weights[-1] else weights.size
 
 
 LOCATING = (
@@ -278,7 +273,7 @@ BLOCKS = (
 def _without_replacement(draft: Probs, uniforms: Any) -> list[int]:
     left, tokens = draft, []
     for uniform in uniforms:
-        tokens.append(draw(left, uniform))
+        tokens.append(locate(left, uniform))
         left = np.where(np.arange(draft.size) == tokens[-1], 0 * draft, left)
         left = left if left.any() else draft
     return tokens

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Probs
+from otm._core.distribution import residual_weights
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.known_bugs.steps import (
     Chain,
@@ -17,16 +18,13 @@ from otm.audit.known_bugs.steps import (
     Rows,
     Uniforms,
     accepts,
-    draw,
-    excess,
-    left_over,
     likeliest,
     normalised,
-    one_hot,
     residual,
     unchanged,
 )
 from otm.decoding.reading import Path
+from otm.kernels.numpy.distributions import locate, one_hot
 
 
 def _two_coins(uniforms: Uniforms) -> Uniforms:
@@ -37,6 +35,10 @@ def _two_coins(uniforms: Uniforms) -> Uniforms:
 def _without(x: int, weights: Probs) -> Probs:
     left: Probs = np.where(np.arange(weights.size) == x, 0 * weights, weights)
     return left if left.any() else weights
+
+
+def _without_draft(rows: Rows, i: int) -> Probs:
+    return _without(rows.tokens[i], rows.target[i])
 
 
 ACCEPTANCE = (
@@ -52,7 +54,7 @@ ACCEPTANCE = (
         Chain(
             "draft and target swapped",
             accepts=lambda coin, draft, target, x: coin * target[x] < draft[x],
-            residual=lambda rows, i: left_over(rows.draft[i], rows.target[i]),
+            residual=lambda rows, i: residual_weights(rows.draft[i], rows.target[i]),
         ),
         mistake="draft and target swapped",
         summary="The ratio and the residual take the draft distribution for the target's.",
@@ -84,9 +86,7 @@ ACCEPTANCE = (
         Chain(
             "acceptance thresholds",  # 1/2 stands for the threshold of a single token and of a sum
             accepts=lambda coin, draft, target, x: 2 * target[x] >= 1 or coin < 2 * target[x],
-            residual=lambda rows, i: excess(
-                rows.target[i], one_hot(rows.tokens[i], rows.target[i])
-            ),
+            residual=_without_draft,
         ),
         mistake="lossy acceptance",
         summary="Thresholds below one raise the target probabilities that drafts are accepted by.",
@@ -119,7 +119,7 @@ ACCEPTANCE = (
         Chain(
             "target row overwritten",
             accepts=lambda coin, draft, target, x: False,  # coin < 0, which replaced t(x)
-            residual=lambda rows, i: _without(rows.tokens[i], rows.target[i]),
+            residual=_without_draft,
         ),
         mistake="target distribution overwritten",
         summary="The residual is computed in place, before the coin is compared with the target's "
@@ -152,7 +152,7 @@ RESIDUAL = (
     KnownBug(
         Chain(
             "residual of the next row",
-            residual=lambda rows, i: left_over(rows.target[i + 1], rows.draft[i]),
+            residual=lambda rows, i: residual_weights(rows.target[i + 1], rows.draft[i]),
         ),
         mistake="residual of the wrong row",
         summary="The residual takes the target's distribution at the position after the rejected "
@@ -220,7 +220,7 @@ class _EndDrawnAgain(Chain):
         end = rows.target[0].size - 1
         if tokens[:-1] != rows.tokens or tokens[-2:-1] != (end,):
             return tokens
-        return (*tokens[:-2], draw(rows.target[len(tokens) - 2], uniforms.last[0]))
+        return (*tokens[:-2], locate(rows.target[len(tokens) - 2], uniforms.bonus))
 
 
 def _padded(instance: Instance, rows: Rows) -> Rows:
@@ -264,9 +264,9 @@ def _equality(name: str, drawn: Callable[[Probs], Probs]) -> Chain:
     """Sample a token from the target, and accept the draft if it is this token."""
     return Chain(
         name,
-        uniforms=lambda used: used._replace(last=[*used.coins, used.last[-1]]),
+        uniforms=lambda used: used._replace(residual=used.coins),
         drawn=drawn,
-        accepts=lambda coin, draft, target, x: draw(target, coin) == x,
+        accepts=lambda coin, draft, target, x: locate(target, coin) == x,
         residual=lambda rows, i: rows.target[i],  # the same uniform draws the same token again
     )
 
@@ -277,7 +277,7 @@ SUSPECTED: tuple[Adapter, ...] = (
     Chain(
         "sampled drafts judged as certain",
         accepts=lambda coin, draft, target, x: coin < target[x],
-        residual=lambda rows, i: excess(rows.target[i], one_hot(rows.tokens[i], rows.target[i])),
+        residual=_without_draft,
     ),
 )
 """They reject more drafts than they need to, but output the target's distribution.
