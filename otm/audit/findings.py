@@ -14,7 +14,6 @@ from otm.audit.exact import by_paths
 from otm.audit.known_bugs import KNOWN_BUGS
 from otm.audit.observation import Observation, UnsuitedError, distance
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Diagnosis, Report
-from otm.audit.sampling import Sampler
 from otm.decoding.reading import Path
 from otm.errors import ProblemTooLargeError
 
@@ -30,16 +29,6 @@ def same_distribution(tolerance: float) -> Same:
         off = distance(seen.continued(length), known.continued(length))
         near = float(off) <= seen.error + known.error + (tolerance if seen.error else 0)
         return near and seen.impossible_outcomes() == known.impossible_outcomes()
-
-    return same
-
-
-def fitting(sampler: Sampler) -> Same:
-    """Compare frequencies with a distribution by the test that compares them with the target."""
-
-    def same(seen: Observation, known: Observation) -> bool:
-        failing = any(isinstance(outcome, Failure) for outcome in known.probs)
-        return not failing and seen.length == known.length and sampler.fits(seen, known.sequences)
 
     return same
 

@@ -135,11 +135,9 @@ def smallest_instance(
         """Try an instance, each one once and not too many of them."""
         if not adapter.supports(instance):
             return False
-        tables = [
-            {path: list(map(str, row)) for path, row in rows_of(model, instance.prompt, 2).items()}
-            for model in (instance.target, instance.draft)
-        ]
-        key = repr((instance.gamma, instance.k, tables))
+        models = instance.target, instance.draft
+        rows = [rows_of(model, instance.prompt, 2) for model in models]
+        key = repr((instance.gamma, instance.k, rows))
         if key not in known and len(known) < examples + MAX_SHRINKING:
             known[key] = deviates(instance)
         return known.get(key, False)

@@ -7,14 +7,13 @@ that share what they must not.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Probs
+from otm._core.arithmetic import Probs, as_fractions
 from otm.audit.adapter import Instance, Source
 from otm.audit.known_bugs.steps import (
     Block,
@@ -38,15 +37,9 @@ def _top_half(probs: Probs) -> Probs:
 
 
 def _rounded(probs: Probs) -> Probs:
-    return normalised(np.array([_two_bits(probability) for probability in probs]))
-
-
-def _two_bits(number: Fraction) -> Fraction:
     """Round to two significant bits, of which bfloat16 has eight."""
-    if number <= 0:
-        return 0 * number
-    unit = Fraction(2) ** (math.floor(math.log2(number)) - 1)
-    return round(number / unit) * unit
+    parts, exponents = np.frexp(probs.astype(np.float64))
+    return normalised(as_fractions(np.ldexp(np.round(4 * parts), exponents)))
 
 
 DRAFTING = (
@@ -70,8 +63,7 @@ DRAFTING = (
     KnownBug(
         Chain("temperature of the drafts alone", drawn=lambda probs: normalised(probs**2)),
         mistake="one-sided temperature",
-        summary="Drafts are sampled at a temperature that is missing from the draft distribution "
-        "they are verified by.",
+        summary="Drafts are sampled at a temperature that their stated distribution lacks.",
     ),
     KnownBug(
         # the target at temperature 1, where 2 was asked for
@@ -83,8 +75,7 @@ DRAFTING = (
     KnownBug(
         Chain("drafts sampled in low precision", drawn=_rounded),
         mistake="low precision",
-        summary="Drafts are sampled from a distribution in half precision, and verified by the "
-        "same distribution in single precision.",
+        summary="Drafts are sampled in half precision, and verified in single precision.",
         threads=("deepseek-ai/DeepSpec #31",),
     ),
     KnownBug(
@@ -93,8 +84,7 @@ DRAFTING = (
             drawn=lambda probs: np.roll(probs, 1),  # token x of the draft is x + 1 of the target
         ),
         mistake="draft distribution in other token ids",
-        summary="Draft tokens are translated to the target's ids, the distribution they were drawn "
-        "from is not.",
+        summary="Draft tokens are translated to the target's ids, their distribution is not.",
         threads=("alibaba/rtp-llm #1295", "alibaba/rtp-llm #1311"),
     ),
     KnownBug(
@@ -103,8 +93,7 @@ DRAFTING = (
             shown=lambda _, rows: rows._replace(draft=[*rows.draft[:1], *rows.draft[:-1]]),
         ),
         mistake="draft not sampled from its stated distribution",
-        summary="From the second draft on, drafts are verified by the draft distribution at the "
-        "position before.",
+        summary="From the second on, a draft is verified by the draft row of the position before.",
     ),
     KnownBug(
         Chain("draft law taken as uniform", stated=lambda probs: (0 * probs + 1) / probs.size),
@@ -229,8 +218,7 @@ LOCATING = (
     KnownBug(
         Chain("uniform beyond the last edge", draw_last=_past_the_end),
         mistake="token outside the vocabulary",
-        summary="The rounded sum of a row stays below one, and a uniform beyond it gives an index "
-        "past the end.",
+        summary="A rounded row sums to less than one; a larger uniform gives an index beyond it.",
         threads=("NVIDIA/TensorRT-LLM #19485",),
     ),
     KnownBug(
@@ -254,8 +242,7 @@ BLOCKS = (
             left=lambda rows, i, weight: residual(rows, i),
         ),
         mistake="blocks verified token by token",
-        summary="A block is accepted with the probability ratio of its tokens, and continued by "
-        "the residual of a single one.",
+        summary="A block is accepted by its ratio and continued by the residual of a single token.",
         threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
     ),
     KnownBug(

@@ -45,8 +45,7 @@ ACCEPTANCE = (
     KnownBug(
         Chain("u ≤ ratio", accepts=lambda coin, draft, target, x: coin * draft[x] <= target[x]),
         mistake="u <= ratio",
-        summary="A draft is accepted if u ≤ t(x)/d(x), so that u = 0 accepts what the target never "
-        "produces.",
+        summary="A draft is accepted if u ≤ t(x)/d(x): u = 0 accepts what the target never gives.",
         threads=("sgl-project/sglang #35771", "vllm-project/vllm-ascend #11985"),
         isolated=True,
     ),
@@ -78,8 +77,7 @@ ACCEPTANCE = (
             ),
         ),
         mistake="two chances for a draft",
-        summary="A draft that equals a token sampled from the target is accepted before the ratio "
-        "test, which then gives it a second chance.",
+        summary="A draft equal to a token sampled from the target passes: it has a second chance.",
         threads=("alibaba/rtp-llm #521", "alibaba/rtp-llm #1295"),
     ),
     KnownBug(
@@ -99,8 +97,7 @@ ACCEPTANCE = (
             residual=lambda rows, i: likeliest(rows.target[i]),
         ),
         mistake="lossy acceptance",
-        summary="A draft is accepted if the target gives it enough probability, and otherwise "
-        "replaced by the likeliest token.",
+        summary="A draft that is likely enough is accepted; the likeliest token replaces others.",
         threads=("vllm-project/vllm #5015", "vllm-project/vllm #5131"),
     ),
     KnownBug(
@@ -111,8 +108,7 @@ ACCEPTANCE = (
             ),
         ),
         mistake="low precision",
-        summary="A small draft probability is rounded to zero, the ratio is infinite, and the "
-        "draft is accepted whatever the coin says.",
+        summary="A small draft probability is rounded to zero, and the draft is always accepted.",
         threads=("lablup/mlxcel #992",),
     ),
     KnownBug(
@@ -122,8 +118,7 @@ ACCEPTANCE = (
             residual=_without_draft,
         ),
         mistake="target distribution overwritten",
-        summary="The residual is computed in place, before the coin is compared with the target's "
-        "probability of the draft, which is then 0.",
+        summary="The residual overwrites the target row before the coin is compared with it.",
         threads=("vllm-project/vllm-ascend #2881",),
     ),
 )
@@ -155,8 +150,7 @@ RESIDUAL = (
             residual=lambda rows, i: residual_weights(rows.target[i + 1], rows.draft[i]),
         ),
         mistake="residual of the wrong row",
-        summary="The residual takes the target's distribution at the position after the rejected "
-        "draft.",
+        summary="The residual takes the target row at the position after the rejected draft.",
     ),
     KnownBug(
         Chain("no residual", residual=lambda rows, i: rows.target[i]),
@@ -180,8 +174,7 @@ RESIDUAL = (
     KnownBug(
         Chain("residual not normalised", draw_last=_not_normalised),
         mistake="unnormalised residual",
-        summary="The residual is not divided by its sum, and what is missing falls on the last "
-        "token.",
+        summary="The residual is not divided by its sum; the last token gets what is missing.",
     ),
     KnownBug(
         Chain("softmax of the residual", residual=_softmax),
@@ -192,8 +185,7 @@ RESIDUAL = (
     KnownBug(
         Chain("uniform where the residual is empty", residual=_uniform),
         mistake="empty residual",
-        summary="Where draft and target are too close for their precision, 0/0 is replaced by the "
-        "uniform distribution.",
+        summary="Where rounding leaves the residual empty, 0/0 becomes the uniform distribution.",
         threads=("jaymody/speculative-sampling #5", "duoan/TorchCode #16"),
     ),
     KnownBug(
@@ -217,7 +209,7 @@ def _bonus_from_the_draft(instance: Instance, rows: Rows) -> Rows:
 class _EndDrawnAgain(Chain):
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
         tokens = super().verify(rows, uniforms)
-        end = rows.target[0].size - 1
+        end = rows.target[0].size - 1  # stands for the end token
         if tokens[:-1] != rows.tokens or tokens[-2:-1] != (end,):
             return tokens
         return (*tokens[:-2], locate(rows.target[len(tokens) - 2], uniforms.bonus))
@@ -239,22 +231,19 @@ BONUS = (
     KnownBug(
         Chain("bonus of the row before", bonus=lambda rows: rows.target[len(rows.tokens) - 1]),
         mistake="bonus from the wrong position",
-        summary="The bonus is drawn from the target's distribution at the last draft's own "
-        "position, as by a cache that lacks this draft.",
+        summary="The bonus is drawn from the row of the last draft, as if a cache lacked it.",
         threads=("vllm-project/vllm #9730",),
     ),
     KnownBug(
         _EndDrawnAgain("accepted end token drawn again"),
         mistake="end of the sequence",
-        summary="An end token, here the last of the vocabulary, that ends drafts which are all "
-        "accepted is replaced by another sample of the target.",
+        summary="An end token that ends accepted drafts is replaced by a new sample of the target.",
         threads=("huggingface/transformers #28508",),
     ),
     KnownBug(
         Chain("padding accepted", shown=_padded),
         mistake="padding accepted",
-        summary="A chain that ends early is padded with −1, and the padding is verified like a "
-        "draft and accepted.",
+        summary="A chain that ends early is padded with −1, which is verified and accepted.",
         threads=("flashinfer-ai/flashinfer #879", "vllm-project/vllm #46533"),
     ),
 )
