@@ -65,6 +65,16 @@ class KnownBug:
         return f"{self.name}: {self.summary}{where}"
 
 
+class Steps(Adapter):
+    """A verifier in steps, each of which may be wrong."""
+
+    def as_bug(
+        self, mistake: str, summary: str, threads: tuple[str, ...] = (), *, isolated: bool = False
+    ) -> KnownBug:
+        """Say what is wrong with it."""
+        return KnownBug(self, mistake, summary, threads, isolated)
+
+
 class Uniforms(NamedTuple):
     """Where the randomness of one run is used."""
 
@@ -115,7 +125,7 @@ def bonus(rows: Rows) -> Probs:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain(Adapter):
+class Chain(Steps):
     """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps."""
 
     name: str = "chain verification"
@@ -218,7 +228,7 @@ def draw_siblings(draft: Probs, uniforms: Any) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Siblings(Adapter):
+class Siblings(Steps):
     """Recursive rejection of k drafts of the next token, with a bonus, in steps."""
 
     name: str = "recursive rejection"
