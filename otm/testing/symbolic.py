@@ -160,7 +160,7 @@ class Region:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class SymbolicUniform:  # noqa: PLW1641  which hashes as little as it has a value
+class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
     """A uniform on [0, 1), up to an affine map, that only comparisons make more definite.
 
     It can be added to and multiplied by integers and fractions, and compared with numbers and with

@@ -103,7 +103,7 @@ def all_chains(model: TableModel, k: int, gamma: int) -> Iterator[tuple[Number, 
 
 
 def mean_tokens(
-    rule: type[TransportPlan] | None, target: TableModel, draft: TableModel, k: int, gamma: int
+    rule: PlanBuilder | None, target: TableModel, draft: TableModel, k: int, gamma: int
 ) -> npt.NDArray[Any]:
     """Mean over all drafts of the mean given the drafts, for each γ."""
 

@@ -158,8 +158,8 @@ class Loop(_Plain):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode up to the limit."""
-        options = {"gamma": instance.gamma, "max_tokens": self.max_tokens}
-        options |= {"uniforms": source} if self.repeatable else self._random(source, 0)
+        randomness = {"uniforms": source} if self.repeatable else self._random(source, 0)
+        options = {"gamma": instance.gamma, "max_tokens": self.max_tokens, **randomness}
         models = models_for(instance, source)
         return as_tokens(self.function(*models, instance.prompt, **options))
 
