@@ -15,7 +15,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -98,6 +98,8 @@ class Adapter(ABC):
         by fractions), so that every path of its comparisons can be followed.
     max_tokens : int or None
         Most tokens that a run returns; None for `Instance.gamma` + 1.
+    several : bool
+        Whether it takes any number k of chains, rather than one.
 
     Examples
     --------
@@ -116,6 +118,7 @@ class Adapter(ABC):
     repeatable: bool = True
     exact: bool = True
     max_tokens: int | None = None
+    several: bool = False
 
     @abstractmethod
     def output(self, instance: Instance, source: Randomness) -> Path:
@@ -137,14 +140,14 @@ class Adapter(ABC):
         """
 
     def supports(self, instance: Instance) -> bool:
-        """Whether it can run on an instance; if not said otherwise, where k = 1.
+        """Whether it can run on an instance; if not said otherwise, where k = 1 or for `several`.
 
         Parameters
         ----------
         instance : Instance
             The models, γ and k.
         """
-        return instance.k == 1
+        return self.several or instance.k == 1
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
         """Run many times; for a verifier that does so faster than one after another.
@@ -259,18 +262,16 @@ def undisturbed(seed: int) -> Iterator[None]:
     it does after 0/0 shows in its output.
     """
     torch = sys.modules.get("torch")
+    restored = torch.random.fork_rng(devices=[]) if torch is not None else nullcontext()
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    of_torch = torch.get_rng_state() if torch is not None else None
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    if torch is not None:
-        torch.default_generator.manual_seed(seed % 2**63)
     try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
+        with warnings.catch_warnings(), np.errstate(all="ignore"), restored:
             warnings.simplefilter("ignore")
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            if torch is not None:
+                torch.default_generator.manual_seed(seed % 2**63)
             yield
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)  # noqa: NPY002
-        if torch is not None:
-            torch.set_rng_state(of_torch)

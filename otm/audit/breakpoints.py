@@ -136,8 +136,6 @@ class _Pieces:
         """Divide all pieces along one uniform."""
         cuts = self._cuts(place)
         counts = np.array([len(c) + 1 for c in cuts])
-        if counts.max() > MAX_PIECES:
-            raise UnsuitedError(f"its output has more than {MAX_PIECES} steps in one uniform")
         self.error += float((self.weights * (counts - 1)).sum()) * RESOLUTION
         self.points, self._low, self._high = (
             np.repeat(edges, counts, axis=0) for edges in (self.points, self._low, self._high)
@@ -172,11 +170,11 @@ class _Pieces:
                 return list(map(sorted, cuts))
             piece, low, high = piece[open_], low[open_], high[open_]
             below, above = below[open_], above[open_]
-            if max(map(len, cuts)) > MAX_PIECES:
-                raise UnsuitedError(f"its output has more than {MAX_PIECES} steps in one uniform")
             left, right = self._bisect(place, piece, low, high, (below, above))
             for i, cut in zip(piece.tolist(), right.tolist(), strict=True):
                 cuts[i].append(cut)
+            if max(map(len, cuts)) >= MAX_PIECES:
+                raise UnsuitedError(f"its output has more than {MAX_PIECES} steps in one uniform")
             before, after = self._at(piece, left, place), self._at(piece, right, place)
             piece = np.concatenate([piece, piece])
             low, high = np.concatenate([low, right]), np.concatenate([left, high])

@@ -14,7 +14,7 @@ from otm._core.optional import check_installed
 from otm.audit import breakpoints, exact
 from otm.audit.adapter import Adapter, Instance, undisturbed
 from otm.audit.adapters.plain import as_adapter
-from otm.audit.findings import Findings, fitting, same_distribution
+from otm.audit.findings import Findings, same_distribution
 from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
 from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.report import Report
@@ -83,7 +83,7 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
         [sample.observation for sample in samples],
         [sample.observation for sample in samples if sample.rejected],
         smallest=None,
-        same=fitting(sampler),
+        same=sampler.fits,
         radius=max(sample.radius for sample in samples),
         false_alarms=effort.false_alarms,
         delta=delta,

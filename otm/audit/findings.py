@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from otm._core.arithmetic import Number
 from otm._core.interval import Interval
 from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
 from otm.audit.exact import by_paths
 from otm.audit.known_bugs import KNOWN_BUGS
 from otm.audit.observation import Observation, UnsuitedError, distance
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Diagnosis, Report
-from otm.audit.sampling import Sampler
-from otm.decoding.reading import Path
 from otm.errors import ProblemTooLargeError
 
 Same = Callable[[Observation, Observation], bool]
@@ -30,16 +28,6 @@ def same_distribution(tolerance: float) -> Same:
         off = distance(seen.continued(length), known.continued(length))
         near = float(off) <= seen.error + known.error + (tolerance if seen.error else 0)
         return near and seen.impossible_outcomes() == known.impossible_outcomes()
-
-    return same
-
-
-def fitting(sampler: Sampler) -> Same:
-    """Compare frequencies with a distribution by the test that compares them with the target."""
-
-    def same(seen: Observation, known: Observation) -> bool:
-        failing = any(isinstance(outcome, Failure) for outcome in known.probs)
-        return not failing and seen.length == known.length and sampler.fits(seen, known.sequences)
 
     return same
 
@@ -144,26 +132,16 @@ def _size(instance: Instance) -> tuple[int, int, int]:
 def _counterexample(adapter: Adapter, seen: Observation) -> Counterexample:
     output = seen.likeliest_excess() if seen.impossible is None else seen.impossible
     uniforms = seen.examples.get(output)
+    drafted, drafts = getattr(adapter, "drafted", None), None
+    if drafted is not None and uniforms is not None:
+        with suppress(*CRASHES):  # of a verifier that crashes before it has drafts
+            drafts = drafted(seen.instance, Source(np.array(uniforms)))
     return Counterexample(
         seen.instance,
         seen.tv_distance,
         output,
         seen.probs[output],
         impossible=seen.impossible is not None,
-        drafts=_drafts(adapter, seen.instance, uniforms),
+        drafts=drafts,
         uniforms=uniforms,
     )
-
-
-def _drafts(
-    adapter: Adapter, instance: Instance, uniforms: tuple[Number, ...] | None
-) -> Path | None:
-    """Drafts of a run, if the verifier tells them."""
-    drafted = getattr(adapter, "drafted", None)
-    if drafted is None or uniforms is None:
-        return None
-    try:
-        drafts: Path = drafted(instance, Source(np.array(uniforms)))
-    except CRASHES:  # of a verifier that crashes before it has drafts
-        return None
-    return drafts

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from random import Random
 
+from otm._core.arithmetic import as_fractions
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.observation import rows_of
 from otm.decoding.reading import Path
@@ -17,12 +17,7 @@ Rows = Sequence[int] | Mapping[tuple[int, ...], Sequence[int]]
 def _model(rows: Rows) -> TableModel:
     """Table of whole weights, as fractions of their sums; one row stands for every context."""
     table = rows if isinstance(rows, Mapping) else {(): rows}
-    return TableModel(
-        {
-            context: [Fraction(weight, sum(weights)) for weight in weights]
-            for context, weights in table.items()
-        }
-    )
+    return TableModel({after: as_fractions(row) / sum(row) for after, row in table.items()})
 
 
 def _pair(target: Rows, draft: Rows, gamma: int = 1, k: int = 1) -> Instance:
@@ -140,11 +135,9 @@ def smallest_instance(
         """Try an instance, each one once and not too many of them."""
         if not adapter.supports(instance):
             return False
-        tables = [
-            {path: list(map(str, row)) for path, row in rows_of(model, instance.prompt, 2).items()}
-            for model in (instance.target, instance.draft)
-        ]
-        key = repr((instance.gamma, instance.k, tables))
+        models = instance.target, instance.draft
+        rows = [rows_of(model, instance.prompt, 2) for model in models]
+        key = repr((instance.gamma, instance.k, rows))
         if key not in known and len(known) < examples + MAX_SHRINKING:
             known[key] = deviates(instance)
         return known.get(key, False)

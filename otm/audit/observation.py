@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -102,23 +102,21 @@ class Observation:
 
     def worst_prefix(self) -> WorstPrefix | None:
         """Prefix after which the next token is farthest off, weighted by its probability."""
-        best: tuple[float, WorstPrefix] | None = None
-        masses: dict[Path, Number] = {}
+        masses: dict[Path, Any] = defaultdict(int)
         for path, probability in self.sequences.items():
             for end in range(self.length + 1):
-                masses[path[:end]] = masses.get(path[:end], 0) + probability
-        vocabulary = self.instance.vocabulary
+                masses[path[:end]] += probability
+        worst, farthest = None, self.error
         for prefix in sorted(masses, key=len):
             weight = masses[prefix]
-            if len(prefix) == self.length or weight <= 0:
-                continue
-            after = [masses.get((*prefix, token), 0) / weight for token in range(vocabulary)]
-            probs = np.array(after, dtype=object if isinstance(weight, Fraction) else float)
-            target = self.instance.target.probs(self.instance.prompt + prefix)
-            off = float(weight * abs(probs - target).sum() / 2)
-            if best is None or off > best[0]:
-                best = off, WorstPrefix(prefix, weight, probs, target)
-        return best[1] if best is not None and best[0] > self.error else None
+            if len(prefix) < self.length and weight > 0:
+                after = [masses[*prefix, x] / weight for x in range(self.instance.vocabulary)]
+                probs = np.array(after, dtype=object if isinstance(weight, Fraction) else float)
+                target = self.instance.target.probs(self.instance.prompt + prefix)
+                off = float(weight * abs(probs - target).sum() / 2)
+                if off > farthest:
+                    worst, farthest = WorstPrefix(prefix, weight, probs, target), off
+        return worst
 
 
 def distance(a: Mapping[Path, Number], b: Mapping[Path, Number]) -> Number:

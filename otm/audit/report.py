@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from otm._core.arithmetic import Number, Probs
 from otm._core.interval import Interval
@@ -223,39 +226,33 @@ class Report:
         """
         example, worst = self.counterexample, self.worst_prefix
         shape = zip(("vocabulary", "gamma", "k"), self.largest_instance, strict=True)
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {
+        return vars(self) | {
             "why_not_exact": list(self.why_not_exact),
             "tv_distance": float(self.tv_distance),
             "tv_interval": [float(self.tv_interval.lower), float(self.tv_interval.upper)],
             "largest_instance": dict(shape),
-            "worst_prefix": worst
-            and {
-                "prefix": list(worst.prefix),
-                "probability": str(worst.probability),
-                "output_probs": list(map(str, worst.output_probs)),
-                "target_probs": list(map(str, worst.target_probs)),
-            },
-            "counterexample": example
-            and {
-                "gamma": example.instance.gamma,
-                "k": example.instance.k,
-                "prompt": list(example.instance.prompt),
-                "target": _rows(example.instance.target, example.instance),
-                "draft": _rows(example.instance.draft, example.instance),
-                "tv_distance": str(example.tv_distance),
-                "output": example.output.text
-                if isinstance(example.output, Failure)
-                else list(example.output),
-                "probability": str(example.probability),
-                "impossible": example.impossible,
-                "drafts": None if example.drafts is None else list(example.drafts),
-                "uniforms": None if example.uniforms is None else list(map(str, example.uniforms)),
-            },
-            "diagnoses": [
-                asdict(diagnosis) | {"threads": list(diagnosis.threads)}
-                for diagnosis in self.diagnoses
-            ],
+            "worst_prefix": worst and _plain(vars(worst)),
+            "counterexample": example and _plain(_parts(example.instance) | vars(example)),
+            "diagnoses": [_plain(vars(diagnosis)) for diagnosis in self.diagnoses],
         }
+
+
+def _parts(instance: Instance) -> dict[str, Any]:
+    """Write out an instance in a counterexample, which then needs no object for it."""
+    models = {"target": instance.target, "draft": instance.draft}
+    rows = {name: list(_rows(model, instance).items()) for name, model in models.items()}
+    return {"gamma": instance.gamma, "k": instance.k, "prompt": instance.prompt, **rows}
+
+
+def _plain(value: Any) -> Any:
+    """Turn parts of a report into what JSON has; probabilities and uniforms become strings."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items() if name != "instance"}
+    if isinstance(value, tuple | list | np.ndarray):
+        return [_plain(part) for part in value]
+    if isinstance(value, Failure):
+        return value.text
+    return str(value) if isinstance(value, float | Fraction) else value
 
 
 def _number(value: Number) -> str:
@@ -271,12 +268,11 @@ def _tokens(path: Path) -> str:
 
 
 def _table(model: TableModel, instance: Instance) -> str:
-    rows = rows_of(model, instance.prompt, instance.gamma + 1).items()
     return "; ".join(
-        f"after {_tokens(path)} {_probs(probs)}" if path else _probs(probs) for path, probs in rows
+        f"after {_tokens(path)} {_probs(probs)}" if path else _probs(probs)
+        for path, probs in _rows(model, instance).items()
     )
 
 
-def _rows(model: TableModel, instance: Instance) -> list[list[Any]]:
-    rows = rows_of(model, instance.prompt, instance.gamma + 1)
-    return [[list(path), list(map(str, probs))] for path, probs in rows.items()]
+def _rows(model: TableModel, instance: Instance) -> dict[Path, Probs]:
+    return rows_of(model, instance.prompt, instance.gamma + 1)

@@ -76,12 +76,14 @@ class Sampler:
             self.delta * math.sqrt(max(criterion.draws / draws, 1)),
         )
 
-    def fits(self, observation: Observation, probs: dict[Path, Number]) -> bool:
-        """Whether the runs of an observation fit a distribution of continued sequences."""
-        places = {path: i for i, path in enumerate(probs)}
-        expected = np.array([float(p) for p in probs.values()])
-        counts = observation.counts or Counter()
-        drawn = self._continued(counts, observation.instance, places, observation.length)
+    def fits(self, seen: Observation, known: Observation) -> bool:
+        """Whether runs fit a known distribution, by the test that compares them with the target."""
+        failing = any(isinstance(outcome, Failure) for outcome in known.probs)
+        if failing or seen.length != known.length:
+            return False
+        places = {path: i for i, path in enumerate(known.sequences)}
+        expected = np.array([float(p) for p in known.sequences.values()])
+        drawn = self._continued(seen.counts or Counter(), seen.instance, places, seen.length)
         criterion = _criterion(max(expected.size, 2), self.delta, self.level)
         return g_statistic(drawn, np.append(expected, 0)) <= criterion.limit
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-import numpy as np
-
+from otm._core.arithmetic import as_fractions
 from otm._core.numbers import check_name
 from otm.problem import Problem
 
@@ -51,7 +48,6 @@ def instance(name: str, *, exact: bool = True) -> Problem:
     array([0.75, 0.25])
     """
     *weights, k = INSTANCES[check_name("instance", name, INSTANCES)]
-    draft, target = ([Fraction(w, sum(row)) for w in row] for row in weights)
-    if exact:
-        return Problem(draft, target, k)
-    return Problem(np.array(draft, np.float64), np.array(target, np.float64), k)
+    draft, target = (as_fractions(row) / sum(row) for row in weights)
+    problem = Problem(draft, target, k)
+    return problem if exact else problem.to_floats()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs
 from otm._core.distribution import total_variation
-from otm._core.text import shown
+from otm._core.numbers import as_level, as_positive
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.testing.statistics import (
     Criterion,
@@ -124,14 +124,8 @@ class Budget:
     _names: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 < self.false_alarms < 1:
-            raise InvalidParameterError(
-                f"false_alarms = {shown(self.false_alarms)}; it is a probability in (0, 1)"
-            )
-        if not self.capacity >= 1:
-            raise InvalidParameterError(
-                f"capacity = {shown(self.capacity)}; at least one check is needed"
-            )
+        as_level(self.false_alarms, "false_alarms")
+        as_positive(self.capacity, "capacity")
 
     @property
     def checks(self) -> int:

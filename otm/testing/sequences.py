@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import locate_in_rows
 from otm.coupling import TransportPlan
-from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.drafts import DraftDistribution
 from otm.models import TableModel
-from otm.problem import Problem
 from otm.testing.exact import paths_of_source, summed
 
 
@@ -154,45 +149,13 @@ def continued_distribution(
     return dict(whole)
 
 
-@dataclass(frozen=True, eq=False)
-class ByConditional(TransportPlan):
-    """A plan that draws from its own `conditional` with one uniform: far fewer paths to follow.
+def by_conditional(rule: type[TransportPlan]) -> type[TransportPlan]:
+    """Let a rule draw from its own `conditional` with one uniform: far fewer paths to follow.
 
     That `select` has it is tested where the rules are.
     """
 
-    plan: TransportPlan
+    def select(plan: TransportPlan, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        return locate_in_rows(plan.conditional(drafts), uniforms[:, 0])
 
-    @classmethod
-    def of(cls, rule: PlanBuilder) -> PlanBuilder:
-        """Turn a rule into one of such plans."""
-
-        def build(problem: Problem) -> TransportPlan:
-            return cls(problem, rule(problem))
-
-        return build
-
-    @property
-    def drafts(self) -> DraftDistribution:
-        """Those of the plan itself."""
-        return self.plan.drafts
-
-    @property
-    def uniforms_per_selection(self) -> int:
-        """One."""
-        return 1
-
-    @property
-    def acceptance(self) -> Number:
-        """That of the plan itself."""
-        return self.plan.acceptance
-
-    def output_distribution(self) -> Probs:
-        """Give that of the plan itself."""
-        return self.plan.output_distribution()
-
-    def _output_given(self, drafts: Drafts) -> Probs:
-        return self.plan.conditional(drafts)
-
-    def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        return locate_in_rows(self.plan.conditional(drafts), uniforms[:, 0])
+    return type(rule.__name__, (rule,), {"_select": select, "uniforms_per_selection": 1})

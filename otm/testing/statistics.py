@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Probs
+from otm._core.numbers import as_real
 from otm.errors import InvalidParameterError
 
 LEAST_DELTA = 1e-9
@@ -145,8 +146,4 @@ def criterion_for_mean(
 
 
 def _check_delta(delta: float, largest: float) -> None:
-    if not LEAST_DELTA <= delta <= largest:
-        raise InvalidParameterError(
-            f"delta = {delta}; the deviation to see must be at least {LEAST_DELTA:g} and at most "
-            f"{largest:g}"
-        )
+    as_real(delta, "delta", least=LEAST_DELTA, most=largest, advice="the deviation to be seen")

@@ -145,13 +145,10 @@ def pairs(
         probs = draw(distributions(n, n, exact=exact))
         return probs, probs.copy() if kind == "equal" else draw(_moved_by_one_rounding(probs))
     order = draw(st.permutations(range(n)))
-    if kind == "disjoint":
-        first = draw(st.integers(1, n - 1))
-        supports = order[:first], order[first:]
-    else:
-        first = draw(st.integers(1, n - 2))
-        shared = draw(st.integers(1, n - 1 - first))
-        supports = order[: first + shared], order[first:]
+    overlapping = kind == "overlapping"
+    first = draw(st.integers(1, n - 1 - overlapping))
+    shared = draw(st.integers(1, n - 1 - first)) if overlapping else 0
+    supports = order[: first + shared], order[first:]
     draft, target = (draw(_probs_on(support, n)) for support in supports)
     return (draft, target) if exact else (draft.astype(np.float64), target.astype(np.float64))
 

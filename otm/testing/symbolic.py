@@ -10,6 +10,7 @@ import itertools
 import math
 import numbers
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -158,7 +159,8 @@ class Region:
         return True
 
 
-class SymbolicUniform:
+@dataclass(eq=False, repr=False, slots=True)
+class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
     """A uniform on [0, 1), up to an affine map, that only comparisons make more definite.
 
     It can be added to and multiplied by integers and fractions, and compared with numbers and with
@@ -184,20 +186,10 @@ class SymbolicUniform:
     2 * u[0] + 1
     """
 
-    __slots__ = ("number", "region", "scale", "shift")
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        region: Region,
-        number: int,
-        scale: Fraction = Fraction(1),
-        shift: Fraction = Fraction(0),
-    ) -> None:
-        self.region = region
-        self.number = number
-        self.scale = scale
-        self.shift = shift
+    region: Region
+    number: int
+    scale: Fraction = Fraction(1)
+    shift: Fraction = Fraction(0)
 
     def __repr__(self) -> str:
         return f"{self.scale} * u[{self.number}] + {self.shift}"

@@ -14,7 +14,7 @@ import pytest
 
 from otm._core.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
-from otm.coupling.build import PLANS, PlanBuilder, build_plan
+from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.plan import TransportPlan
 from otm.decoding import autoregressive, spectr, speculative, stream
 from otm.decoding.drafting import Branching, DraftNode, ModelDrafter, Randomness
@@ -29,7 +29,7 @@ from otm.decoding.verification import (
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing.sequences import (
-    ByConditional,
+    by_conditional,
     continued_distribution,
     output_distribution_of,
     sequence_distribution,
@@ -114,9 +114,13 @@ def test_spectr_with_the_rules_own_uniforms(
 
 
 @pytest.mark.parametrize("branching", [2, (1, 2)], ids=str)
-@pytest.mark.parametrize("name", ["optimal", "recursive rejection"])
-def test_spectr_with_the_rules_conditional_laws(name: str, branching: Branching) -> None:
-    verify = spectr_verifier(ByConditional.of(PLANS[name]))
+@pytest.mark.parametrize(
+    "rule", [OptimalPlan, RecursiveRejection], ids=["optimal", "recursive rejection"]
+)
+def test_spectr_with_the_rules_conditional_laws(
+    rule: type[TransportPlan], branching: Branching
+) -> None:
+    verify = spectr_verifier(by_conditional(rule))
     assert_step_lossless(2, 2, branching, verify, seed=9)
 
 
@@ -160,7 +164,7 @@ def _spectr(target: TableModel, draft: TableModel, uniforms: Randomness) -> Path
         [PROMPT],
         k=2,
         gamma=1,
-        rule=ByConditional.of(OptimalPlan),
+        rule=by_conditional(OptimalPlan),
         max_tokens=3,
         eos_token_id=1,
         uniforms=[uniforms],

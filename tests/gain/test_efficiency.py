@@ -23,6 +23,7 @@ from otm.coupling import (
     RecursiveRejectionWithoutReplacement,
 )
 from otm.coupling.build import PlanBuilder
+from otm.coupling.plan import TransportPlan
 from otm.decoding import (
     DraftNode,
     ModelDrafter,
@@ -47,10 +48,10 @@ from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing import BUDGET, Control
 from otm.testing.monte_carlo import Sampler
-from otm.testing.sequences import ByConditional, output_distribution_of
+from otm.testing.sequences import by_conditional, output_distribution_of
 
 PROMPT = (0,)
-RULES: dict[str, PlanBuilder | None] = {
+RULES: dict[str, type[TransportPlan] | None] = {
     "k-Seq": KSeq,
     "optimal": OptimalPlan,
     "recursive rejection": RecursiveRejection,
@@ -64,10 +65,14 @@ def models(seed: int) -> tuple[TableModel, TableModel]:
 
 
 def mean_tokens_of_loop(
-    rule: PlanBuilder | None, target: TableModel, draft: TableModel, k: Branching, gamma: int
+    rule: type[TransportPlan] | None,
+    target: TableModel,
+    draft: TableModel,
+    k: Branching,
+    gamma: int,
 ) -> Fraction:
     """Mean length of the first output, along every path of the loop's comparisons."""
-    verify = verify_traversal if rule is None else spectr_verifier(ByConditional.of(rule))
+    verify = verify_traversal if rule is None else spectr_verifier(by_conditional(rule))
 
     def output(uniforms: Randomness) -> Path:
         drafter = ModelDrafter(draft, k)

@@ -123,14 +123,10 @@ class Batched(Adapter):
 
     verify: BatchVerifier
     name: str
-    uniforms: Callable[[int, int], int]  # from γ and K to the number m for one run
+    uniforms: Callable[[int, int], int] = lambda gamma, k: 1  # number m for one run
     several: bool = False
     exact: bool = False
     repeatable: bool = True
-
-    def supports(self, instance: Instance) -> bool:
-        """Any number of chains if it is for several, and otherwise one."""
-        return self.several or instance.k == 1
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft, then verify."""
@@ -190,8 +186,8 @@ class SelectionRule(Adapter):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft, then select."""
-        plan, drafts, cdf = self._plan(instance, is_exact(source))
-        drawn = drafts[cdf.locate(source(1))[0]]
+        drawn = self.drafted(instance, source)
+        plan, _, _ = self._plan(instance, is_exact(source))
         return (int(plan.select(drawn, source(plan.uniforms_per_selection)).token),)
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Path]:

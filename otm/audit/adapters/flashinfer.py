@@ -51,9 +51,4 @@ def chain_speculative_sampling(device: str = "cuda") -> Adapter:
         )
         return output.tolist()
 
-    return Batched(
-        verify,
-        "FlashInfer, chain_speculative_sampling",
-        uniforms=lambda gamma, k: 1,
-        repeatable=False,
-    )
+    return Batched(verify, "FlashInfer, chain_speculative_sampling", repeatable=False)

@@ -63,12 +63,7 @@ def speculative_sampling() -> Adapter:
             outputs.append(valid[0].tolist())
         return outputs
 
-    return Batched(
-        verify,
-        "transformers, _speculative_sampling",
-        uniforms=lambda gamma, k: 1,
-        repeatable=False,
-    )
+    return Batched(verify, "transformers, _speculative_sampling", repeatable=False)
 
 
 def generate(**options: Any) -> Adapter:

@@ -35,11 +35,7 @@ class _Loop(Adapter):
 
     name: str
     decode: Callable[[Instance, Randomness, Any, Any], Path]
-    several: bool  # whether it takes any number of chains, or one
-
-    def supports(self, instance: Instance) -> bool:
-        """One chain, or any number of chains."""
-        return self.several or instance.k == 1
+    several: bool
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode."""

@@ -91,14 +91,13 @@ class _Plain(Adapter):
         self.exact = self.repeatable and convert is None
         self._uniforms = uniforms or (lambda drafts: drafts + self.beyond)
 
-    def _random(self, source: Randomness, drafts: int | None) -> dict[str, Any]:
+    def _random(self, source: Randomness, drafts: int) -> dict[str, Any]:
         """Draw what the function takes; a seed for its own generator is drawn as well."""
         name = self.takes_randomness
         if name is None:
             return {}
         if name == "uniforms":
-            count = None if drafts is None else self._uniforms(drafts)
-            return {name: source if count is None else self.convert(source(count))}
+            return {name: self.convert(source(self._uniforms(drafts)))}
         seed = int(source(1)[0] * LARGEST_SEED)
         if name == "rng":
             return {name: np.random.default_rng(seed)}
@@ -159,8 +158,8 @@ class Loop(_Plain):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode up to the limit."""
-        options = {"gamma": instance.gamma, "max_tokens": self.max_tokens}
-        options |= self._random(source, None)
+        randomness = {"uniforms": source} if self.repeatable else self._random(source, 0)
+        options = {"gamma": instance.gamma, "max_tokens": self.max_tokens, **randomness}
         models = models_for(instance, source)
         return as_tokens(self.function(*models, instance.prompt, **options))
 

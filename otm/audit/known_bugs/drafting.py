@@ -7,22 +7,19 @@ that share what they must not.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Probs
+from otm._core.arithmetic import Probs, as_fractions
 from otm.audit.adapter import Instance, Source
 from otm.audit.known_bugs.steps import (
     Block,
     Chain,
-    KnownBug,
     Loop,
     Siblings,
-    draw,
     draw_siblings,
     likeliest,
     normalised,
@@ -30,6 +27,7 @@ from otm.audit.known_bugs.steps import (
 )
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
+from otm.kernels.numpy.distributions import locate
 
 
 def _top_half(probs: Probs) -> Probs:
@@ -38,20 +36,13 @@ def _top_half(probs: Probs) -> Probs:
 
 
 def _rounded(probs: Probs) -> Probs:
-    return normalised(np.array([_two_bits(probability) for probability in probs]))
-
-
-def _two_bits(number: Fraction) -> Fraction:
     """Round to two significant bits, of which bfloat16 has eight."""
-    if number <= 0:
-        return 0 * number
-    unit = Fraction(2) ** (math.floor(math.log2(number)) - 1)
-    return round(number / unit) * unit
+    parts, exponents = np.frexp(probs.astype(np.float64))
+    return normalised(as_fractions(np.ldexp(np.round(4 * parts), exponents)))
 
 
 DRAFTING = (
-    KnownBug(
-        Chain("greedy drafts reported as softmax", drawn=likeliest),
+    Chain("greedy drafts reported as softmax", drawn=likeliest).as_bug(
         mistake="greedy draft reported as softmax",
         summary="The likeliest token is drafted, and verified as if it had been sampled.",
         threads=(
@@ -61,53 +52,42 @@ DRAFTING = (
             "alibaba/rtp-llm #1311",
         ),
     ),
-    KnownBug(
-        Chain("drafts of top-k reported without it", drawn=_top_half),
+    Chain("drafts of top-k reported without it", drawn=_top_half).as_bug(
         mistake="draft not sampled from its stated distribution",
         summary="Drafts are sampled after top-k, and verified by the draft distribution before it.",
         threads=("huggingface/transformers #47932", "huggingface/transformers #47961"),
     ),
-    KnownBug(
-        Chain("temperature of the drafts alone", drawn=lambda probs: normalised(probs**2)),
+    Chain("temperature of the drafts alone", drawn=lambda probs: normalised(probs**2)).as_bug(
         mistake="one-sided temperature",
-        summary="Drafts are sampled at a temperature that is missing from the draft distribution "
-        "they are verified by.",
+        summary="Drafts are sampled at a temperature that their stated distribution lacks.",
     ),
-    KnownBug(
-        # the target at temperature 1, where 2 was asked for
-        Chain("temperature not applied to the target", aim=lambda probs: normalised(probs**2)),
+    # the target at temperature 1, where 2 was asked for
+    Chain("temperature not applied to the target", aim=lambda probs: normalised(probs**2)).as_bug(
         mistake="one-sided temperature",
         summary="Drafts are verified by the target at temperature 1, whatever was asked for.",
         threads=("vllm-project/vllm #9834", "vllm-project/vllm #10198"),
     ),
-    KnownBug(
-        Chain("drafts sampled in low precision", drawn=_rounded),
+    Chain("drafts sampled in low precision", drawn=_rounded).as_bug(
         mistake="low precision",
-        summary="Drafts are sampled from a distribution in half precision, and verified by the "
-        "same distribution in single precision.",
+        summary="Drafts are sampled in half precision, and verified in single precision.",
         threads=("deepseek-ai/DeepSpec #31",),
     ),
-    KnownBug(
-        Chain(
-            "draft law in the draft model's own ids",
-            drawn=lambda probs: np.roll(probs, 1),  # token x of the draft is x + 1 of the target
-        ),
+    Chain(
+        "draft law in the draft model's own ids",
+        drawn=lambda probs: np.roll(probs, 1),  # token x of the draft is x + 1 of the target
+    ).as_bug(
         mistake="draft distribution in other token ids",
-        summary="Draft tokens are translated to the target's ids, the distribution they were drawn "
-        "from is not.",
+        summary="Draft tokens are translated to the target's ids, their distribution is not.",
         threads=("alibaba/rtp-llm #1295", "alibaba/rtp-llm #1311"),
     ),
-    KnownBug(
-        Chain(
-            "draft laws of the rows before",
-            shown=lambda _, rows: rows._replace(draft=[*rows.draft[:1], *rows.draft[:-1]]),
-        ),
+    Chain(
+        "draft laws of the rows before",
+        shown=lambda _, rows: rows._replace(draft=[*rows.draft[:1], *rows.draft[:-1]]),
+    ).as_bug(
         mistake="draft not sampled from its stated distribution",
-        summary="From the second draft on, drafts are verified by the draft distribution at the "
-        "position before.",
+        summary="From the second on, a draft is verified by the draft row of the position before.",
     ),
-    KnownBug(
-        Chain("draft law taken as uniform", stated=lambda probs: (0 * probs + 1) / probs.size),
+    Chain("draft law taken as uniform", stated=lambda probs: (0 * probs + 1) / probs.size).as_bug(
         mistake="draft not sampled from its stated distribution",
         summary="Where draft distributions are missing, the uniform one takes their place.",
     ),
@@ -122,74 +102,62 @@ def _same_stream(source: Randomness, gamma: int) -> Iterator[Randomness]:
 
 def _in_quarters(weights: Probs, uniform: Any) -> int:
     quarters = sum(bool(uniform >= Fraction(quarter, 4)) for quarter in (1, 2, 3))
-    return draw(weights, Fraction(quarters, 4))
+    return locate(weights, Fraction(quarters, 4))
 
 
 RANDOMNESS = (
-    KnownBug(
-        Chain(
-            "coin draws the residual", uniforms=lambda u: u._replace(last=[*u.coins, u.last[-1]])
-        ),
+    Chain("coin draws the residual", uniforms=lambda u: u._replace(residual=u.coins)).as_bug(
         mistake="shared coin",
         summary="The coin that rejected a draft also draws the token that replaces it.",
         threads=("vllm-project/vllm-ascend #16370",),
     ),
-    KnownBug(
-        Chain(
-            "draft's noise draws the residual",
-            uniforms=lambda u: u._replace(last=[*u.drafts, u.last[-1]]),
-        ),
+    Chain(
+        "draft's noise draws the residual", uniforms=lambda u: u._replace(residual=u.drafts)
+    ).as_bug(
         mistake="drafts and residual share a stream",
         summary="The noise that drew a draft also draws the token that replaces it.",
         threads=("vllm-project/vllm #54282", "vllm-project/vllm #47386"),
     ),
-    KnownBug(
-        Chain("draft's noise is the coin", uniforms=lambda u: u._replace(coins=u.drafts)),
+    Chain("draft's noise is the coin", uniforms=lambda u: u._replace(coins=u.drafts)).as_bug(
         mistake="drafts and coins share a stream",
         summary="The noise that drew a draft is also the coin that accepts or rejects it.",
         threads=("vllm-project/vllm #47386", "local-inference-lab/vllm #205"),
     ),
-    KnownBug(
-        Chain(
-            "one coin for all drafts",
-            uniforms=lambda u: u._replace(coins=[u.coins[0]] * len(u.coins)),
-        ),
+    Chain(
+        "one coin for all drafts",
+        uniforms=lambda u: u._replace(coins=[u.coins[0]] * len(u.coins)),
+    ).as_bug(
         mistake="shared coin",
         summary="All drafts of a chain are accepted or rejected by the same coin.",
     ),
-    KnownBug(
-        Chain(
-            "one uniform draws all drafts",
-            uniforms=lambda u: u._replace(drafts=[u.drafts[0]] * len(u.drafts)),
-        ),
+    Chain(
+        "one uniform draws all drafts",
+        uniforms=lambda u: u._replace(drafts=[u.drafts[0]] * len(u.drafts)),
+    ).as_bug(
         mistake="re-seeding inside the loop",
         summary="The generator is seeded anew for each draft, and all are drawn by one uniform.",
     ),
-    KnownBug(
-        Chain(
-            "seeded before each use",
-            uniforms=lambda used: used._replace(
-                coins=used.drafts, last=[used.drafts[0]] * len(used.last)
-            ),
+    Chain(
+        "seeded before each use",
+        uniforms=lambda u: u._replace(
+            coins=u.drafts, residual=[u.drafts[0]] * len(u.coins), bonus=u.drafts[0]
         ),
+    ).as_bug(
         mistake="re-seeding inside the loop",
         summary="The generator is seeded anew before drafts, coins and the last token are drawn.",
     ),
-    KnownBug(
-        Loop("seeded in each step", streams=_same_stream),
+    Loop("seeded in each step", streams=_same_stream).as_bug(
         mistake="re-seeding inside the loop",
         summary="The generator is seeded anew in each step of the loop, which then repeats itself.",
     ),
-    KnownBug(
-        Chain(
-            "constant coins", uniforms=lambda u: u._replace(coins=[Fraction(1, 2)] * len(u.coins))
-        ),
+    Chain(
+        "constant coins", uniforms=lambda u: u._replace(coins=[Fraction(1, 2)] * len(u.coins))
+    ).as_bug(
         mistake="constant coin",
         summary="Coins do not change from call to call, whatever the seed.",
         threads=("vllm-project/vllm #13196",),
     ),
-    KnownBug(
-        Chain("uniforms of few bits", draw_last=_in_quarters),
+    Chain("uniforms of few bits", draw_last=_in_quarters).as_bug(
         mistake="low precision",
         summary="Tokens are drawn by uniforms of too few bits for the vocabulary.",
         threads=("pytorch/pytorch #2576",),
@@ -215,31 +183,26 @@ def _past_the_end(weights: Probs, uniform: Any) -> int:
 
 def _padded_tail(weights: Probs, uniform: Any) -> int:
     """Let the last token alone stand for the last tile, most of which is padding."""
-    return draw(weights, uniform) if weights[-1] else weights.size
+    return locate(weights, uniform) if weights[-1] else weights.size
 
 
 LOCATING = (
-    KnownBug(
-        Chain("token of weight zero", draw_last=_edges_to_the_left),
+    Chain("token of weight zero", draw_last=_edges_to_the_left).as_bug(
         mistake="token of weight zero",
         summary="u = 0 draws the first token, even if its weight is zero.",
         threads=("pytorch/pytorch #48841", "pytorch/pytorch #4858"),
         isolated=True,
     ),
-    KnownBug(
-        Chain("off by one in the cumulative distribution", draw_last=_off_by_one),
+    Chain("off by one in the cumulative distribution", draw_last=_off_by_one).as_bug(
         mistake="off by one in the cumulative distribution",
         summary="The token after the right one is drawn.",
     ),
-    KnownBug(
-        Chain("uniform beyond the last edge", draw_last=_past_the_end),
+    Chain("uniform beyond the last edge", draw_last=_past_the_end).as_bug(
         mistake="token outside the vocabulary",
-        summary="The rounded sum of a row stays below one, and a uniform beyond it gives an index "
-        "past the end.",
+        summary="A rounded row sums to less than one; a larger uniform gives an index beyond it.",
         threads=("NVIDIA/TensorRT-LLM #19485",),
     ),
-    KnownBug(
-        Chain("padded tail of the vocabulary", draw_last=_padded_tail),
+    Chain("padded tail of the vocabulary", draw_last=_padded_tail).as_bug(
         mistake="token outside the vocabulary",
         summary="Where the last tile of a row is all zero, its padding is drawn.",
         threads=(
@@ -252,22 +215,19 @@ LOCATING = (
 
 
 BLOCKS = (
-    KnownBug(
-        Block(
-            "blocks tested by their ratio",
-            passes=lambda rows, i, weight: weight,
-            left=lambda rows, i, weight: residual(rows, i),
-        ),
+    Block(
+        "blocks tested by their ratio",
+        passes=lambda rows, i, weight: weight,
+        left=lambda rows, i, weight: residual(rows, i),
+    ).as_bug(
         mistake="blocks verified token by token",
-        summary="A block is accepted with the probability ratio of its tokens, and continued by "
-        "the residual of a single one.",
+        summary="A block is accepted by its ratio and continued by the residual of a single token.",
         threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
     ),
-    KnownBug(
-        Block(
-            "residual of a token behind a block",
-            left=lambda rows, i, weight: residual(rows, i),
-        ),
+    Block(
+        "residual of a token behind a block",
+        left=lambda rows, i, weight: residual(rows, i),
+    ).as_bug(
         mistake="blocks verified token by token",
         summary="The token behind a block is drawn from the residual of a single token.",
         threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
@@ -278,7 +238,7 @@ BLOCKS = (
 def _without_replacement(draft: Probs, uniforms: Any) -> list[int]:
     left, tokens = draft, []
     for uniform in uniforms:
-        tokens.append(draw(left, uniform))
+        tokens.append(locate(left, uniform))
         left = np.where(np.arange(draft.size) == tokens[-1], 0 * draft, left)
         left = left if left.any() else draft
     return tokens
@@ -299,32 +259,27 @@ class _LongestOfAll(Chain):
 
 
 SEVERAL = (
-    KnownBug(
-        Siblings(
-            "one uniform draws all siblings",
-            drafts=lambda draft, uniforms: draw_siblings(draft, [uniforms[0]] * len(uniforms)),
-        ),
+    Siblings(
+        "one uniform draws all siblings",
+        drafts=lambda draft, uniforms: draw_siblings(draft, [uniforms[0]] * len(uniforms)),
+    ).as_bug(
         mistake="drafts that are not independent",
         summary="The drafts of a node are drawn by one uniform, and verified as if independent.",
     ),
-    KnownBug(
-        Siblings("one coin for all siblings", coins=lambda source, k: [source(1)[0]] * k),
+    Siblings("one coin for all siblings", coins=lambda source, k: [source(1)[0]] * k).as_bug(
         mistake="shared coin",
         summary="All drafts of a node are accepted or rejected by the same coin.",
     ),
-    KnownBug(
-        Siblings("siblings drawn without replacement", drafts=_without_replacement),
+    Siblings("siblings drawn without replacement", drafts=_without_replacement).as_bug(
         mistake="draft not sampled from its stated distribution",
         summary="The drafts of a node are drawn without replacement, and verified as if with it.",
     ),
-    KnownBug(
-        Siblings("siblings judged by the same law", left=lambda target, draft: target),
+    Siblings("siblings judged by the same law", left=lambda target, draft: target).as_bug(
         mistake="no residual",
         summary="After a rejected draft the next one is still verified by the target itself.",
         threads=("NJUNLP/MCSD #5",),
     ),
-    KnownBug(
-        _LongestOfAll("longest of several chains"),
+    _LongestOfAll("longest of several chains").as_bug(
         mistake="choice among outputs",
         summary="Chains are verified one by one, each losslessly, and the longest output is kept.",
         threads=("foundation-model-stack/fms-extras #12",),

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from otm._core.arithmetic import Probs, zeros
-from otm._core.sampling import InverseCdf
+from otm._core.arithmetic import Probs
+from otm._core.distribution import residual_weights
 from otm.audit.adapter import Adapter, Instance
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
+from otm.kernels.numpy.distributions import locate, one_hot
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +65,23 @@ class KnownBug:
         return f"{self.name}: {self.summary}{where}"
 
 
+class Steps(Adapter):
+    """A verifier in steps, each of which may be wrong."""
+
+    def as_bug(
+        self, mistake: str, summary: str, threads: tuple[str, ...] = (), *, isolated: bool = False
+    ) -> KnownBug:
+        """Say what is wrong with it."""
+        return KnownBug(self, mistake, summary, threads, isolated)
+
+
 class Uniforms(NamedTuple):
     """Where the randomness of one run is used."""
 
     drafts: Any  # [γ], these draw the drafts
     coins: Any  # [γ], these accept or reject them
-    last: list[Any]  # [γ + 1], entry i draws the token that follows i accepted drafts
+    residual: Any  # [γ], entry i draws the token in place of draft i
+    bonus: Any  # draws the token that follows γ accepted drafts
     source: Randomness  # where more can be taken
 
 
@@ -81,23 +93,6 @@ class Rows(NamedTuple):
     target: list[Probs]  # γ + 1 distributions [V]
 
 
-def draw(weights: Probs, uniform: Any) -> int:
-    """Draw a token from weights, by inverse cumulative distribution."""
-    return int(InverseCdf.from_weights(weights).locate(np.array([uniform]))[0])
-
-
-def excess(target: Probs, draft: Probs) -> Probs:
-    """Return what one distribution has more than another: max(target − draft, 0)."""
-    weights: Probs = np.maximum(target - draft, 0 * target)
-    return weights
-
-
-def left_over(target: Probs, draft: Probs) -> Probs:
-    """Weights of the token in place of a rejected draft; empty after wrong steps alone."""
-    rest = excess(target, draft)
-    return rest if rest.any() else target
-
-
 def normalised(weights: Probs) -> Probs:
     """Divide weights by their sum."""
     probs: Probs = weights / weights.sum()
@@ -107,13 +102,6 @@ def normalised(weights: Probs) -> Probs:
 def likeliest(probs: Probs) -> Probs:
     """Put everything on the token of the largest probability."""
     return one_hot(int(probs.argmax()), probs)
-
-
-def one_hot(x: int, like: Probs) -> Probs:
-    """Distribution of a token that is certain."""
-    probs = zeros(like.size, like)
-    probs[x] = probs[x] + 1
-    return probs
 
 
 def unchanged(probs: Probs) -> Probs:
@@ -128,7 +116,7 @@ def accepts(coin: Any, draft: Probs, target: Probs, x: int) -> Any:
 
 def residual(rows: Rows, i: int) -> Probs:
     """Weights of the token in place of draft i."""
-    return left_over(rows.target[i], rows.draft[i])
+    return residual_weights(rows.target[i], rows.draft[i])
 
 
 def bonus(rows: Rows) -> Probs:
@@ -137,7 +125,7 @@ def bonus(rows: Rows) -> Probs:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain(Adapter):
+class Chain(Steps):
     """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps."""
 
     name: str = "chain verification"
@@ -150,16 +138,16 @@ class Chain(Adapter):
     accepts: Callable[[Any, Probs, Probs, int], Any] = accepts
     residual: Callable[[Rows, int], Probs] = residual
     bonus: Callable[[Rows], Probs] = bonus
-    draw_last: Callable[[Probs, Any], int] = draw
+    draw_last: Callable[[Probs, Any], int] = locate
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft γ tokens and verify them."""
         drafts, coins, last = source(instance.gamma), source(instance.gamma), source(1)[0]
-        uniforms = self.uniforms(Uniforms(drafts, coins, [last] * (instance.gamma + 1), source))
+        uniforms = self.uniforms(Uniforms(drafts, coins, [last] * instance.gamma, last, source))
         tokens: Path = ()
         for uniform in uniforms.drafts:
             probs = self.drawn(instance.draft.probs(instance.prompt + tokens))
-            tokens = (*tokens, draw(probs, uniform))
+            tokens = (*tokens, locate(probs, uniform))
         contexts = [instance.prompt + tokens[:i] for i in range(len(tokens) + 1)]
         rows = Rows(
             tokens,
@@ -172,16 +160,16 @@ class Chain(Adapter):
         """Accept drafts up to the first that is rejected, and add one token."""
         for i, x in enumerate(rows.tokens):
             if not self.accepts(uniforms.coins[i], rows.draft[i], rows.target[i], x):
-                token = self.draw_last(self.residual(rows, i), uniforms.last[i])
+                token = self.draw_last(self.residual(rows, i), uniforms.residual[i])
                 return (*rows.tokens[:i], token)
-        return (*rows.tokens, self.draw_last(self.bonus(rows), uniforms.last[-1]))
+        return (*rows.tokens, self.draw_last(self.bonus(rows), uniforms.bonus))
 
 
 def passes(rows: Rows, i: int, weight: Any) -> Any:
     """Probability h_i that the first i drafts of a block pass their test."""
     if i == len(rows.tokens):
         return weight
-    rest = excess(weight * rows.target[i], rows.draft[i]).sum()
+    rest = np.maximum(weight * rows.target[i] - rows.draft[i], 0).sum()
     return rest / (rest + 1 - weight) if rest else rest
 
 
@@ -192,7 +180,7 @@ class Block(Chain):
     name: str = "block verification"
     passes: Callable[[Rows, int, Any], Any] = passes
     # weights of the token behind i accepted drafts of more
-    left: Callable[[Rows, int, Any], Probs] = lambda rows, i, weight: left_over(
+    left: Callable[[Rows, int, Any], Probs] = lambda rows, i, weight: residual_weights(
         weight * rows.target[i], rows.draft[i]
     )
 
@@ -205,8 +193,10 @@ class Block(Chain):
         i = gamma
         while i > 0 and not uniforms.coins[i - 1] < self.passes(rows, i, weights[i]):
             i -= 1
-        left = self.bonus(rows) if i == gamma else self.left(rows, i, weights[i])
-        return (*rows.tokens[:i], self.draw_last(left, uniforms.last[i]))
+        if i == gamma:
+            return (*rows.tokens, self.draw_last(self.bonus(rows), uniforms.bonus))
+        left = self.left(rows, i, weights[i])
+        return (*rows.tokens[:i], self.draw_last(left, uniforms.residual[i]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,11 +224,11 @@ class Loop(Chain):
 
 def draw_siblings(draft: Probs, uniforms: Any) -> list[int]:
     """Draw the drafts of a node."""
-    return [draw(draft, uniform) for uniform in uniforms]
+    return [locate(draft, uniform) for uniform in uniforms]
 
 
 @dataclass(frozen=True, eq=False)
-class Siblings(Adapter):
+class Siblings(Steps):
     """Recursive rejection of k drafts of the next token, with a bonus, in steps."""
 
     name: str = "recursive rejection"
@@ -247,7 +237,7 @@ class Siblings(Adapter):
     coins: Callable[[Randomness, int], Any] = lambda source, k: source(k)
     # the distribution to aim at when a draft is rejected
     left: Callable[[Probs, Probs], Probs] = lambda target, draft: normalised(
-        left_over(target, draft)
+        residual_weights(target, draft)
     )
 
     def supports(self, instance: Instance) -> bool:
@@ -263,6 +253,6 @@ class Siblings(Adapter):
         coins, last = self.coins(source, instance.k), source(1)[0]
         for x, coin in zip(drafts, coins, strict=True):
             if accepts(coin, draft, target, x):
-                return (x, draw(instance.target.probs((*instance.prompt, x)), last))
+                return (x, locate(instance.target.probs((*instance.prompt, x)), last))
             target = self.left(target, draft)
-        return (draw(target, last),)
+        return (locate(target, last),)

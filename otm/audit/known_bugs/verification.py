@@ -10,23 +10,20 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Probs
+from otm._core.distribution import residual_weights
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.known_bugs.steps import (
     Chain,
-    KnownBug,
     Rows,
     Uniforms,
     accepts,
-    draw,
-    excess,
-    left_over,
     likeliest,
     normalised,
-    one_hot,
     residual,
     unchanged,
 )
 from otm.decoding.reading import Path
+from otm.kernels.numpy.distributions import locate, one_hot
 
 
 def _two_coins(uniforms: Uniforms) -> Uniforms:
@@ -39,91 +36,80 @@ def _without(x: int, weights: Probs) -> Probs:
     return left if left.any() else weights
 
 
+def _without_draft(rows: Rows, i: int) -> Probs:
+    return _without(rows.tokens[i], rows.target[i])
+
+
 ACCEPTANCE = (
-    KnownBug(
-        Chain("u ≤ ratio", accepts=lambda coin, draft, target, x: coin * draft[x] <= target[x]),
+    Chain("u ≤ ratio", accepts=lambda coin, draft, target, x: coin * draft[x] <= target[x]).as_bug(
         mistake="u <= ratio",
-        summary="A draft is accepted if u ≤ t(x)/d(x), so that u = 0 accepts what the target never "
-        "produces.",
+        summary="A draft is accepted if u ≤ t(x)/d(x): u = 0 accepts what the target never gives.",
         threads=("sgl-project/sglang #35771", "vllm-project/vllm-ascend #11985"),
         isolated=True,
     ),
-    KnownBug(
-        Chain(
-            "draft and target swapped",
-            accepts=lambda coin, draft, target, x: coin * target[x] < draft[x],
-            residual=lambda rows, i: left_over(rows.draft[i], rows.target[i]),
-        ),
+    Chain(
+        "draft and target swapped",
+        accepts=lambda coin, draft, target, x: coin * target[x] < draft[x],
+        residual=lambda rows, i: residual_weights(rows.draft[i], rows.target[i]),
+    ).as_bug(
         mistake="draft and target swapped",
         summary="The ratio and the residual take the draft distribution for the target's.",
         threads=("feifeibear/LLMSpeculativeSampling #36",),
     ),
-    KnownBug(
-        Chain(
-            "ratio to the largest probability",
-            accepts=lambda coin, draft, target, x: coin * target.max() < target[x],
-        ),
+    Chain(
+        "ratio to the largest probability",
+        accepts=lambda coin, draft, target, x: coin * target.max() < target[x],
+    ).as_bug(
         mistake="acceptance without the draft distribution",
         summary="A draft is accepted with probability t(x)/max t, whatever its draft probability.",
         threads=("1bit-MONSTER/1bit-MONSTER #637",),
     ),
-    KnownBug(
-        Chain(
-            "equal tokens pass",
-            uniforms=_two_coins,  # a token sampled from the target is x with probability t(x)
-            accepts=lambda coins, draft, target, x: (
-                coins[1] < target[x] or accepts(coins[0], draft, target, x)
-            ),
+    Chain(
+        "equal tokens pass",
+        uniforms=_two_coins,  # a token sampled from the target is x with probability t(x)
+        accepts=lambda coins, draft, target, x: (
+            coins[1] < target[x] or accepts(coins[0], draft, target, x)
         ),
+    ).as_bug(
         mistake="two chances for a draft",
-        summary="A draft that equals a token sampled from the target is accepted before the ratio "
-        "test, which then gives it a second chance.",
+        summary="A draft equal to a token sampled from the target passes: it has a second chance.",
         threads=("alibaba/rtp-llm #521", "alibaba/rtp-llm #1295"),
     ),
-    KnownBug(
-        Chain(
-            "acceptance thresholds",  # 1/2 stands for the threshold of a single token and of a sum
-            accepts=lambda coin, draft, target, x: 2 * target[x] >= 1 or coin < 2 * target[x],
-            residual=lambda rows, i: excess(
-                rows.target[i], one_hot(rows.tokens[i], rows.target[i])
-            ),
-        ),
+    Chain(
+        "acceptance thresholds",  # 1/2 stands for the threshold of a single token and of a sum
+        accepts=lambda coin, draft, target, x: 2 * target[x] >= 1 or coin < 2 * target[x],
+        residual=_without_draft,
+    ).as_bug(
         mistake="lossy acceptance",
         summary="Thresholds below one raise the target probabilities that drafts are accepted by.",
         threads=("sgl-project/sglang #7702",),
     ),
-    KnownBug(
-        Chain(
-            "typical acceptance",  # 1/4 stands for a threshold that depends on the entropy
-            accepts=lambda coin, draft, target, x: 4 * target[x] >= 1,
-            residual=lambda rows, i: likeliest(rows.target[i]),
-        ),
+    Chain(
+        "typical acceptance",  # 1/4 stands for a threshold that depends on the entropy
+        accepts=lambda coin, draft, target, x: 4 * target[x] >= 1,
+        residual=lambda rows, i: likeliest(rows.target[i]),
+    ).as_bug(
         mistake="lossy acceptance",
-        summary="A draft is accepted if the target gives it enough probability, and otherwise "
-        "replaced by the likeliest token.",
+        summary="A draft that is likely enough is accepted; the likeliest token replaces others.",
         threads=("vllm-project/vllm #5015", "vllm-project/vllm #5131"),
     ),
-    KnownBug(
-        Chain(
-            "draft probability underflows",  # 1/3 stands for the smallest number of half precision
-            accepts=lambda coin, draft, target, x: (
-                (target[x] > 0 and 3 * draft[x] < 1) or accepts(coin, draft, target, x)
-            ),
+    Chain(
+        "draft probability underflows",  # 1/3 stands for the smallest number of half precision
+        accepts=lambda coin, draft, target, x: (
+            (target[x] > 0 and 3 * draft[x] < 1) or accepts(coin, draft, target, x)
         ),
+    ).as_bug(
         mistake="low precision",
-        summary="A small draft probability is rounded to zero, the ratio is infinite, and the "
-        "draft is accepted whatever the coin says.",
+        summary="A small draft probability is rounded to zero, and the draft is always accepted.",
         threads=("lablup/mlxcel #992",),
     ),
-    KnownBug(
-        Chain(
-            "target row overwritten",
-            accepts=lambda coin, draft, target, x: False,  # coin < 0, which replaced t(x)
-            residual=lambda rows, i: _without(rows.tokens[i], rows.target[i]),
-        ),
+    Chain(
+        "target row overwritten",
+        accepts=lambda coin, draft, target, x: False,  # coin < 0, which replaced t(x)
+        residual=_without_draft,
+    ).as_bug(
         mistake="target distribution overwritten",
-        summary="The residual is computed in place, before the coin is compared with the target's "
-        "probability of the draft, which is then 0.",
+        summary="The residual overwrites the target row before the coin is compared with it.",
         threads=("vllm-project/vllm-ascend #2881",),
     ),
 )
@@ -149,60 +135,51 @@ def _without_last(probs: Probs) -> Probs:
 
 
 RESIDUAL = (
-    KnownBug(
-        Chain(
-            "residual of the next row",
-            residual=lambda rows, i: left_over(rows.target[i + 1], rows.draft[i]),
-        ),
+    Chain(
+        "residual of the next row",
+        residual=lambda rows, i: residual_weights(rows.target[i + 1], rows.draft[i]),
+    ).as_bug(
         mistake="residual of the wrong row",
-        summary="The residual takes the target's distribution at the position after the rejected "
-        "draft.",
+        summary="The residual takes the target row at the position after the rejected draft.",
     ),
-    KnownBug(
-        Chain("no residual", residual=lambda rows, i: rows.target[i]),
+    Chain("no residual", residual=lambda rows, i: rows.target[i]).as_bug(
         mistake="no residual",
         summary="A rejected draft is replaced by a token drawn from the target itself.",
         threads=("ShopeeLLM/Spec-RL #14", "eth-sri/language-model-arithmetic #14"),
     ),
-    KnownBug(
-        Chain(
-            "likeliest token of the residual",
-            residual=lambda rows, i: likeliest(residual(rows, i)),
-        ),
+    Chain(
+        "likeliest token of the residual",
+        residual=lambda rows, i: likeliest(residual(rows, i)),
+    ).as_bug(
         mistake="residual not sampled",
         summary="A rejected draft is replaced by the likeliest token of the residual.",
     ),
-    KnownBug(
-        Chain("residual not clamped", residual=lambda rows, i: abs(rows.target[i] - rows.draft[i])),
+    Chain(
+        "residual not clamped", residual=lambda rows, i: abs(rows.target[i] - rows.draft[i])
+    ).as_bug(
         mistake="missing clamp",
         summary="The residual counts tokens that the draft model prefers as if the target did.",
     ),
-    KnownBug(
-        Chain("residual not normalised", draw_last=_not_normalised),
+    Chain("residual not normalised", draw_last=_not_normalised).as_bug(
         mistake="unnormalised residual",
-        summary="The residual is not divided by its sum, and what is missing falls on the last "
-        "token.",
+        summary="The residual is not divided by its sum; the last token gets what is missing.",
     ),
-    KnownBug(
-        Chain("softmax of the residual", residual=_softmax),
+    Chain("softmax of the residual", residual=_softmax).as_bug(
         mistake="unnormalised residual",
         summary="The residual is normalised by a softmax, which gives every token a part of it.",
         threads=("huggingface/transformers #28508",),
     ),
-    KnownBug(
-        Chain("uniform where the residual is empty", residual=_uniform),
+    Chain("uniform where the residual is empty", residual=_uniform).as_bug(
         mistake="empty residual",
-        summary="Where draft and target are too close for their precision, 0/0 is replaced by the "
-        "uniform distribution.",
+        summary="Where rounding leaves the residual empty, 0/0 becomes the uniform distribution.",
         threads=("jaymody/speculative-sampling #5", "duoan/TorchCode #16"),
     ),
-    KnownBug(
-        Chain(
-            "residual on the draft vocabulary",
-            drawn=_without_last,
-            stated=_without_last,
-            residual=lambda rows, i: _without(rows.target[i].size - 1, residual(rows, i)),
-        ),
+    Chain(
+        "residual on the draft vocabulary",
+        drawn=_without_last,
+        stated=_without_last,
+        residual=lambda rows, i: _without(rows.target[i].size - 1, residual(rows, i)),
+    ).as_bug(
         mistake="draft vocabulary smaller",
         summary="The residual leaves out the tokens that the draft model does not know.",
     ),
@@ -217,10 +194,10 @@ def _bonus_from_the_draft(instance: Instance, rows: Rows) -> Rows:
 class _EndDrawnAgain(Chain):
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
         tokens = super().verify(rows, uniforms)
-        end = rows.target[0].size - 1
+        end = rows.target[0].size - 1  # stands for the end token
         if tokens[:-1] != rows.tokens or tokens[-2:-1] != (end,):
             return tokens
-        return (*tokens[:-2], draw(rows.target[len(tokens) - 2], uniforms.last[0]))
+        return (*tokens[:-2], locate(rows.target[len(tokens) - 2], uniforms.bonus))
 
 
 def _padded(instance: Instance, rows: Rows) -> Rows:
@@ -231,30 +208,23 @@ def _padded(instance: Instance, rows: Rows) -> Rows:
 
 
 BONUS = (
-    KnownBug(
-        Chain("bonus from the draft model", shown=_bonus_from_the_draft),
+    Chain("bonus from the draft model", shown=_bonus_from_the_draft).as_bug(
         mistake="bonus from the wrong distribution",
         summary="Behind drafts that are all accepted comes a token of the draft model.",
     ),
-    KnownBug(
-        Chain("bonus of the row before", bonus=lambda rows: rows.target[len(rows.tokens) - 1]),
+    Chain("bonus of the row before", bonus=lambda rows: rows.target[len(rows.tokens) - 1]).as_bug(
         mistake="bonus from the wrong position",
-        summary="The bonus is drawn from the target's distribution at the last draft's own "
-        "position, as by a cache that lacks this draft.",
+        summary="The bonus is drawn from the row of the last draft, as if a cache lacked it.",
         threads=("vllm-project/vllm #9730",),
     ),
-    KnownBug(
-        _EndDrawnAgain("accepted end token drawn again"),
+    _EndDrawnAgain("accepted end token drawn again").as_bug(
         mistake="end of the sequence",
-        summary="An end token, here the last of the vocabulary, that ends drafts which are all "
-        "accepted is replaced by another sample of the target.",
+        summary="An end token that ends accepted drafts is replaced by a new sample of the target.",
         threads=("huggingface/transformers #28508",),
     ),
-    KnownBug(
-        Chain("padding accepted", shown=_padded),
+    Chain("padding accepted", shown=_padded).as_bug(
         mistake="padding accepted",
-        summary="A chain that ends early is padded with −1, and the padding is verified like a "
-        "draft and accepted.",
+        summary="A chain that ends early is padded with −1, which is verified and accepted.",
         threads=("flashinfer-ai/flashinfer #879", "vllm-project/vllm #46533"),
     ),
 )
@@ -264,9 +234,9 @@ def _equality(name: str, drawn: Callable[[Probs], Probs]) -> Chain:
     """Sample a token from the target, and accept the draft if it is this token."""
     return Chain(
         name,
-        uniforms=lambda used: used._replace(last=[*used.coins, used.last[-1]]),
+        uniforms=lambda used: used._replace(residual=used.coins),
         drawn=drawn,
-        accepts=lambda coin, draft, target, x: draw(target, coin) == x,
+        accepts=lambda coin, draft, target, x: locate(target, coin) == x,
         residual=lambda rows, i: rows.target[i],  # the same uniform draws the same token again
     )
 
@@ -277,7 +247,7 @@ SUSPECTED: tuple[Adapter, ...] = (
     Chain(
         "sampled drafts judged as certain",
         accepts=lambda coin, draft, target, x: coin < target[x],
-        residual=lambda rows, i: excess(rows.target[i], one_hot(rows.tokens[i], rows.target[i])),
+        residual=_without_draft,
     ),
 )
 """They reject more drafts than they need to, but output the target's distribution.
