@@ -97,11 +97,9 @@ def _freeze(value: Any) -> None:
             _freeze(part)
 
 
-def zeros(size: int, like: Probs) -> Probs:
+def zeros(shape: int | tuple[int, ...], like: Probs) -> Probs:
     """Zeros of the kind of numbers that `like` holds."""
-    if is_exact(like):
-        return np.full(size, Fraction(0), dtype=object)
-    return np.zeros(size)
+    return np.full(shape, Fraction(0), dtype=object) if is_exact(like) else np.zeros(shape)
 
 
 def at_least_once(mass: _T, k: int) -> _T:
