@@ -158,6 +158,7 @@ def check_uniforms(
     if not exact:
         return array.astype(np.float64, copy=False)
     fractions = np.empty(array.size, dtype=object)
+    # what compares as a number but is none of Python's stays: tests follow a choice by such objects
     fractions[:] = [
         Fraction(u) if isinstance(u, float | int) else u for u in array.ravel().tolist()
     ]

@@ -124,7 +124,7 @@ def residual_weights(target: Probs, accepted: Probs) -> Probs:
 
 def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str]:
     """Turn a distribution, or rows of them, into float64 or Fraction arrays; also name the type."""
-    what, advice = f"the {name} probabilities", "give a flat sequence of numbers"
+    what, advice = f"the entries of the {name} distribution", "give a flat sequence of numbers"
     array: Probs = as_array(values, what, InvalidDistributionError, advice)
     given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else array.dtype.name
     if rows and (array.ndim == 0 or array.shape[-1] == 0):
