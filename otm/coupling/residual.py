@@ -18,7 +18,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Number,
     Probs,
-    as_number,
     at_least_once,
     at_most_one,
     power_slopes,
@@ -108,10 +107,10 @@ class ResidualPlan(TransportPlan):
     def _with_residual_hits(self, rejected: Probs) -> Number:
         """Probability of acceptance if rejected drafts are i.i.d. with these masses: [n]."""
         by_test = self.acceptance_by_test
-        if by_test >= 1 or not rejected.any():
+        if not rejected.any():
             return by_test
         hit = at_least_once(rejected / rejected.sum(), self.problem.k)
-        by_residual = as_number((self.residual.probs(self.problem.n) * hit).sum())
+        by_residual = (self.residual.probs(self.problem.n) * hit).sum()
         return at_most_one(by_test + (1 - by_test) * by_residual)
 
     def _complete(self, accepted: Probs) -> Probs:
