@@ -145,7 +145,7 @@ class LowestSlotWins(OptimalPlan):
     """The order of the slots upside down in the code that decides."""
 
     def _accept(self, drafts: Any, uniforms: Any) -> Any:
-        slots = self.slots.slot_of(self._rank[drafts], uniforms[:, :-1])
+        slots = self.slots.slot_of(self.problem.by_ratio.place[drafts], uniforms[:, :-1])
         winner = slots.argmin(axis=1)
         token = np.take_along_axis(drafts, winner[:, None], axis=1)[:, 0]
         return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
