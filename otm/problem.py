@@ -19,11 +19,7 @@ from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.drafts.base import DraftDistribution, SingleDistribution
 from otm.drafts.iid import IID
-from otm.errors import (
-    InvalidDistributionError,
-    InvalidDraftCountError,
-    InvalidInputError,
-)
+from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError
 
 _Drafts = TypeVar("_Drafts", bound=DraftDistribution)
 

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +33,7 @@ from otm._core.arithmetic import (
     as_integers,
     at_least_once,
     is_exact,
+    rounded,
     running_sum,
     sum_error,
 )
@@ -38,9 +42,6 @@ from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
 from otm.optimum.cut import Cut
 from otm.problem import Problem
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 Document = dict[str, Any]
 
@@ -189,8 +190,6 @@ class Certificate:
 
     def to_document(self) -> Document:
         """Return the certificate as a JSON document for `otm.certificate.check`."""
-        import platform
-
         lower, upper = Fraction(self.lower), Fraction(self.upper)
         document: Document = {
             "schema": certificate.SCHEMA,
@@ -204,7 +203,7 @@ class Certificate:
             "lower": _text(lower),
             "upper": _text(upper),
             "gap": _text(upper - lower),
-            "interval": [_rounded(lower, -math.inf).hex(), _rounded(upper, math.inf).hex()],
+            "interval": [rounded(lower, -math.inf).hex(), rounded(upper, math.inf).hex()],
             "status": "exact" if lower == upper else "bounded",
             "method": self.method,
             "versions": {"python": platform.python_version(), "numpy": np.__version__},
@@ -231,8 +230,6 @@ class Certificate:
         ...     print(round(Certificate.load(Path(folder) / "proof.json").lower, 12))
         0.6875
         """
-        from pathlib import Path
-
         fields = [
             f"{json.dumps(name)}: {json.dumps(value, allow_nan=False)}"
             for name, value in self.to_document().items()
@@ -259,8 +256,6 @@ class Certificate:
             If the file is no certificate or proves less than it claims.  A file that cannot be read
             raises what `pathlib.Path.read_text` does.
         """
-        from pathlib import Path
-
         try:
             document = certificate.load(Path(path).read_text(encoding="utf-8"))
         except (certificate.CertificateRefusedError, UnicodeDecodeError) as error:
@@ -354,10 +349,3 @@ def _integer(value: int) -> int | str:
 
 def _text(value: Fraction) -> str:
     return f"{_integer(value.numerator)}/{_integer(value.denominator)}"
-
-
-def _rounded(value: Fraction, towards: float) -> float:
-    """Nearest float on the given side of a fraction."""
-    nearest = float(value)
-    outside = Fraction(nearest) < value if towards > 0 else Fraction(nearest) > value
-    return math.nextafter(nearest, towards) if outside else nearest

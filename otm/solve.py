@@ -24,7 +24,7 @@ from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
 
-_Laws = Sequence[Any]  # one distribution as a flat sequence of numbers
+_Probs = Sequence[Any]  # one distribution as a flat sequence of numbers
 
 
 def solve(
@@ -124,7 +124,7 @@ def alpha(p: DraftDistribution, q: Any) -> Number | Interval: ...
 @overload
 def alpha(p: SparseProbs, q: SparseProbs, k: int) -> Number: ...
 @overload
-def alpha(p: _Laws, q: _Laws, k: int) -> Number: ...
+def alpha(p: _Probs, q: _Probs, k: int) -> Number: ...
 @overload
 def alpha(p: Any, q: Any, k: Any) -> Any: ...
 def alpha(p: Any, q: Any, k: Any = None) -> Any:
@@ -182,11 +182,9 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     if has_rows(p, q, k):  # equal to those of a problem, which would hold the normalised rows
         return alpha_rows(p, q, k)
     problem = Problem(p, q, k)
-    return _alpha_of_rows(problem) if problem.shape else optimum_of(problem).value
-
-
-def _alpha_of_rows(problem: Problem) -> Any:
-    return optimal_values(problem.draft, problem.target, problem.k)[0]
+    if problem.shape:
+        return optimal_values(problem.draft, problem.target, problem.k)[0]
+    return optimum_of(problem).value
 
 
 def _wants_tensor(p: Any, q: Any) -> bool:
@@ -216,7 +214,8 @@ WHY = {
 
 def _by_best(problem: Problem, memory_limit: int) -> Solution:
     if problem.shape:
-        return Solution(problem, read_only(_alpha_of_rows(problem)), "closed-form", WHY["rows"])
+        values, _ = optimal_values(problem.draft, problem.target, problem.k)
+        return Solution(problem, read_only(values), "closed-form", WHY["rows"])
     optimum = optimum_of(problem)
     method = optimum.method
     why = WHY[method if problem.iid or method != "closed-form" else "other drafts"]

@@ -61,6 +61,13 @@ def at_most_one(probability: Any) -> Number:
     return min(number, 0 * number + 1)
 
 
+def rounded(value: Number, towards: float) -> float:
+    """Nearest float on the side of a number that −∞ or ∞ is on."""
+    nearest = float(value)
+    inside = nearest >= value if towards > 0 else nearest <= value
+    return nearest if inside else math.nextafter(nearest, towards)
+
+
 def as_integers(probs: Probs) -> tuple[list[int], int]:
     """Write fractions as integers over their least common denominator, which comes second."""
     unit = math.lcm(*(value.denominator for value in probs))
@@ -90,11 +97,9 @@ def _freeze(value: Any) -> None:
             _freeze(part)
 
 
-def zeros(size: int, like: Probs) -> Probs:
+def zeros(shape: int | tuple[int, ...], like: Probs) -> Probs:
     """Zeros of the kind of numbers that `like` holds."""
-    if is_exact(like):
-        return np.full(size, Fraction(0), dtype=object)
-    return np.zeros(size)
+    return np.full(shape, Fraction(0), dtype=object) if is_exact(like) else np.zeros(shape)
 
 
 def at_least_once(mass: _T, k: int) -> _T:

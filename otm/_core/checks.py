@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.arithmetic import Probs, as_fractions
 from otm._core.numbers import whole
 from otm._core.tensors import to_host
 from otm._core.text import shown
@@ -89,11 +89,10 @@ def broadcast_counts(shape: tuple[int, ...], counts: Any) -> tuple[int, ...]:
 def place_of_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Place of one row as non-negative indices, one for each axis; refuses what is none."""
     index = row if isinstance(row, tuple) else (row,)
-    whole = [i for i in index if hasattr(i, "__index__") and not isinstance(i, bool | np.bool_)]
-    if len(whole) == len(index) == len(shape):
-        place = [operator.index(i) for i in whole]
-        if all(-size <= i < size for i, size in zip(place, shape, strict=True)):
-            return tuple(i % size for i, size in zip(place, shape, strict=True))
+    place = [i for i in map(whole, index) if i is not None]
+    fits = len(place) == len(index) == len(shape)
+    if fits and all(-size <= i < size for i, size in zip(place, shape, strict=True)):
+        return tuple(i % size for i, size in zip(place, shape, strict=True))
     advice = "give a whole number for each axis" if shape else "there is only one: [()]"
     raise NoSuchRowError(f"there is no row {shown(row)} in rows of shape {shape}; {advice}")
 
@@ -159,10 +158,22 @@ def check_uniforms(
     if not exact:
         return array.astype(np.float64, copy=False)
     fractions = np.empty(array.size, dtype=object)
+    # what compares as a number but is none of Python's stays: tests follow a choice by such objects
     fractions[:] = [
         Fraction(u) if isinstance(u, float | int) else u for u in array.ravel().tolist()
     ]
     return fractions.reshape(shape)
+
+
+def as_numbers(values: Any, shape: tuple[int, ...], exact: bool, name: str, need: str) -> Probs:
+    """Return an array of a given shape, as float64 or as fractions in exact mode."""
+    try:
+        array = as_fractions(values) if exact else np.asarray(values).astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidParameterError(f"{name} is no array of numbers ({error}); {need}") from error
+    if array.shape != shape:
+        raise InvalidParameterError(f"{name} of shape {array.shape}; {need}")
+    return array
 
 
 def as_array(

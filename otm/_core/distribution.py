@@ -24,8 +24,9 @@ from otm._core.arithmetic import (
     running_sum,
     zeros,
 )
+from otm._core.checks import as_array
 from otm._core.numbers import is_real
-from otm._core.tensors import is_tensor, to_host
+from otm._core.tensors import is_tensor
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError
 
@@ -123,13 +124,9 @@ def residual_weights(target: Probs, accepted: Probs) -> Probs:
 
 def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str]:
     """Turn a distribution, or rows of them, into float64 or Fraction arrays; also name the type."""
-    try:
-        array: Probs = np.asarray(to_host(values))
-        given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else array.dtype.name
-    except Exception as error:  # whatever a foreign object raises when it is asked for its entries
-        raise InvalidDistributionError(
-            f"the {name} distribution is not array-like ({error}); give a flat sequence of numbers"
-        ) from error
+    what, advice = f"the entries of the {name} distribution", "give a flat sequence of numbers"
+    array: Probs = as_array(values, what, InvalidDistributionError, advice)
+    given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else array.dtype.name
     if rows and (array.ndim == 0 or array.shape[-1] == 0):
         raise InvalidDistributionError(
             f"the {name} distributions have shape {array.shape}; the last axis must hold one "

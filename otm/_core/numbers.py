@@ -93,12 +93,9 @@ def as_parameter(value: Any, name: str, *, exact: bool, **bounds: Unpack[Bounds]
 
 
 def _within(number: Number, bounds: Bounds) -> bool:
-    return (
-        number >= bounds.get("least", -math.inf)
-        and number > bounds.get("above", -math.inf)
-        and number <= bounds.get("most", math.inf)
-        and number < bounds.get("below", math.inf)
-    )
+    return bounds.get("least", -math.inf) <= number <= bounds.get("most", math.inf) and bounds.get(
+        "above", -math.inf
+    ) < number < bounds.get("below", math.inf)
 
 
 def _in_words(bounds: Bounds) -> str:

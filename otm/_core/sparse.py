@@ -215,9 +215,7 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs, Probs
     draft, target = of_one_kind(draft, target)
     if np.array_equal(draft.tokens, target.tokens):
         return draft.tokens, draft.probabilities, target.probabilities
-    places = np.searchsorted(draft.tokens, target.tokens)
-    shared = draft.tokens[np.minimum(places, draft.tokens.size - 1)] == target.tokens
-    tokens = np.insert(draft.tokens, places[~shared], target.tokens[~shared])
+    tokens = np.union1d(draft.tokens, target.tokens)
     aligned = []
     for probs in (draft, target):
         probabilities = zeros(tokens.size, probs.probabilities)

@@ -5,12 +5,7 @@ from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.grid_k_seq import GridKSeq
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
-from otm.coupling.lenient import (
-    ArgmaxLenientPlan,
-    Distance,
-    LenientPlan,
-    distance_to_target,
-)
+from otm.coupling.lenient import ArgmaxLenientPlan, Distance, LenientPlan, distance_to_target
 from otm.coupling.levels import LevelsPlan
 from otm.coupling.list_coupling import ListCoupling
 from otm.coupling.maximal import MaximalCoupling

@@ -13,14 +13,13 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Number,
     Probs,
-    as_fractions,
     as_number,
     at_least_once,
     at_most_one,
     read_only,
     scatter_sum,
 )
-from otm._core.checks import Drafts, Uniforms
+from otm._core.checks import Drafts, Uniforms, as_numbers
 from otm.coupling.log_trapezoid import log_trapezoid, node_chunks
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidParameterError, ProblemTooLargeError
@@ -272,16 +271,8 @@ def _checked(problem: Problem, weights: Any) -> Probs:
 
 def _as_weights(problem: Problem, weights: Any) -> Probs:
     """Check weights that were given: finite numbers of at least zero, one a token."""
-    try:
-        given = as_fractions(weights) if problem.exact else np.asarray(weights).astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidParameterError(
-            f"the weights are not an array of numbers ({error}); give one a token"
-        ) from error
-    if given.shape != (problem.n,):
-        raise InvalidParameterError(
-            f"weights of shape {given.shape}; give one a token, of shape ({problem.n},)"
-        )
+    need = f"give one a token, of shape ({problem.n},)"
+    given = as_numbers(weights, (problem.n,), problem.exact, "a list of weights", need)
     wrong = ~((given >= 0) & (given < np.inf))
     if wrong.any():
         index = int(np.flatnonzero(wrong)[0])

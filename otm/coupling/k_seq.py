@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from otm._core.arithmetic import Number, Probs, read_only
+from otm._core.arithmetic import Number, Probs, read_only, rounded
 from otm._core.numbers import as_parameter
 from otm.coupling.residual import TokenwisePlan, acceptance_ratio
 from otm.errors import InvalidParameterError
@@ -64,7 +64,7 @@ class KSeq(TokenwisePlan):
             raise InvalidParameterError(
                 f"ρ = {self.rho} is not a valid division factor for these distributions and "
                 f"k = {self.problem.k}; it must be at least "
-                f"ρ* = {_rounded_up(optimal_division_factor(self.problem))!r}"
+                f"ρ* = {rounded(optimal_division_factor(self.problem), math.inf)!r}"
             )
         object.__setattr__(self, "rho", given)
 
@@ -72,9 +72,3 @@ class KSeq(TokenwisePlan):
     def accept_probability(self) -> Probs:
         """Probability min(1, q/(ρp)) of accepting each token when it is drafted: array [n]."""
         return read_only(acceptance_ratio(self.problem.target, self.rho * self.problem.draft))
-
-
-def _rounded_up(rho: Number) -> float:
-    """Float that is at least ρ, so that the value which an error names is accepted."""
-    nearest = float(rho)
-    return nearest if nearest >= rho else math.nextafter(nearest, math.inf)

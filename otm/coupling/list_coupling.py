@@ -183,8 +183,7 @@ class ListCoupling(TransportPlan):
 def _first_ring(clocks: npt.NDArray[np.float64], probs: Probs) -> npt.NDArray[np.int64]:
     """Token whose clock, sped up by its probability, rings first: [..., n] → [...]."""
     speed = probs.astype(np.float64)
-    never = np.full(clocks.shape, np.inf)
-    rings = np.broadcast_to(speed > 0, clocks.shape)
-    with np.errstate(over="ignore"):  # to infinity: then only the other clocks ring
-        times = np.divide(clocks, speed, out=never, where=rings)
+    # to infinity, by overflow too: then only the other clocks ring
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        times = np.where(speed > 0, clocks / speed, np.inf)
     return np.asarray(times.argmin(axis=-1))

@@ -226,8 +226,7 @@ class ExactClocks(Frozen):
         The last column is W for the tokens with p = 0, to be multiplied by their target
         distribution.
         """
-        output = zeros(len(places) * (self.rates.size + 1), self.order.draft)
-        output = output.reshape(len(places), -1)
+        output = zeros((len(places), self.rates.size + 1), self.order.draft)
         for row, drafts in enumerate(map(tuple, places.tolist())):
             if drafts not in self._probs:
                 self._probs[drafts] = read_only(self._probs_given(drafts))

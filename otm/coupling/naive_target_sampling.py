@@ -8,14 +8,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs, at_least_once, at_most_one
+from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.checks import Drafts, Uniforms
-from otm._core.sampling import InverseCdf
-from otm.coupling.plan import TransportPlan
+from otm.coupling.residual import ResidualPlan
 
 
 @dataclass(frozen=True, eq=False)
-class NaiveTargetSampling(TransportPlan):
+class NaiveTargetSampling(ResidualPlan):
     """Draw Y from the target distribution without looking at the drafts: the product coupling.
 
     Its acceptance Σ q (1 − (1 − p)^k) is what the drafts are worth when nothing is done to couple
@@ -50,22 +49,18 @@ class NaiveTargetSampling(TransportPlan):
     uniforms_per_selection = 1
     """One uniform, for the draw from the target."""
 
+    @cached_property
+    def accepted_mass(self) -> Probs:
+        """Zero for each token, since no draft is tested: the residual is the target, array [n]."""
+        return read_only(0 * self.problem.draft)
+
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Σ q (1 − (1 − p)^k)."""
-        drafted = at_least_once(self.problem.draft, self.problem.k)
-        return at_most_one((self.output_distribution() * drafted).sum())
+        return self._with_residual_hits(self.problem.draft)
 
-    def output_distribution(self) -> Probs:
-        """Distribution of the output Y, from the table that it is drawn with."""
-        return self._target.probs(self.problem.n)
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        return np.full(len(drafts), -1)
 
-    @cached_property
-    def _target(self) -> InverseCdf:
-        return InverseCdf.from_weights(self.problem.target)
-
-    def _output_given(self, drafts: Drafts) -> Probs:
-        return np.tile(self.output_distribution(), (len(drafts), 1))
-
-    def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        return self._target.locate(uniforms[:, 0])
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
+        return np.zeros_like(drafts)

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Number,
     Probs,
-    as_number,
     at_least_once,
     at_most_one,
     power_slopes,
@@ -93,8 +92,7 @@ class ResidualPlan(TransportPlan):
 
     def _output_given(self, drafts: Drafts) -> Probs:
         rows = np.arange(drafts.shape[0])
-        accepted = zeros(rows.size * self.problem.n, self.problem.draft)
-        accepted = accepted.reshape(rows.size, self.problem.n)
+        accepted = zeros((rows.size, self.problem.n), self.problem.draft)
         np.add.at(accepted, (rows[:, None], drafts), self._acceptance_per_draft(drafts))
         return self._complete(accepted)
 
@@ -105,6 +103,15 @@ class ResidualPlan(TransportPlan):
         if rejected.size:
             token[rejected] = self.residual.locate(uniforms[rejected, -1])
         return token
+
+    def _with_residual_hits(self, rejected: Probs) -> Number:
+        """Probability of acceptance if rejected drafts are i.i.d. with these masses: [n]."""
+        by_test = self.acceptance_by_test
+        if not rejected.any():
+            return by_test
+        hit = at_least_once(rejected / rejected.sum(), self.problem.k)
+        by_residual = (self.residual.probs(self.problem.n) * hit).sum()
+        return at_most_one(by_test + (1 - by_test) * by_residual)
 
     def _complete(self, accepted: Probs) -> Probs:
         """Add the residual distribution to sub-distributions [..., n] of accepted tokens."""
@@ -176,8 +183,10 @@ class TokenwisePlan(SequentialPlan):
     @cached_property
     def accepted_mass(self) -> Probs:
         """Mass of each token output as an accepted draft: array [n]."""
-        one_draft = self.problem.draft * self.accept_probability
-        return read_only(one_draft * first_pass_factor(self._beta, self.problem.k))
+        one_draft, missed = self.problem.draft * self.accept_probability, 1 - self._beta
+        # (1 − (1 − β)^k) / β as the slope of t^k between 1 − β and 1: it is k at β = 0, not 0/0
+        factor = power_slopes(np.array([missed, 1 + 0 * missed]), self.problem.k)[0]
+        return read_only(one_draft * factor)
 
     @property
     def acceptance_by_test(self) -> Number:
@@ -192,12 +201,7 @@ class TokenwisePlan(SequentialPlan):
         rejected.  Given that all are rejected, the drafts are i.i.d. with the distribution of those
         that do not pass.
         """
-        rejected_draft = self.problem.draft * (1 - self.accept_probability)
-        if self._beta >= 1 or not rejected_draft.any():
-            return self.acceptance_by_test
-        hit = at_least_once(rejected_draft / rejected_draft.sum(), self.problem.k)
-        by_residual = as_number((self.residual.probs(self.problem.n) * hit).sum())
-        return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * by_residual)
+        return self._with_residual_hits(self.problem.draft * (1 - self.accept_probability))
 
     @cached_property
     def _beta(self) -> Number:
@@ -211,12 +215,3 @@ class TokenwisePlan(SequentialPlan):
 def surely(token: int, like: Probs) -> InverseCdf:
     """Distribution that gives one token for sure, in the numbers of `like`."""
     return InverseCdf(read_only(np.array([token])), read_only(0 * like[:1] + 1))
-
-
-def first_pass_factor(one_draft: Number, k: int) -> Number:
-    """Mass accepted among k drafts over that of one, when each passes with this probability.
-
-    (1 − (1 − β)^k) / β as the slope of t^k between 1 − β and 1: it is k at β = 0, not 0/0.
-    """
-    factor: Number = power_slopes(np.array([1 - one_draft, 1 + 0 * one_draft]), k)[0]
-    return factor

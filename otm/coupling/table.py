@@ -19,8 +19,9 @@ from otm._core.arithmetic import (
     at_most_one,
     read_only,
     scatter_sum,
+    zeros,
 )
-from otm._core.checks import Drafts, Uniforms
+from otm._core.checks import Drafts, Uniforms, as_numbers
 from otm._core.text import shown
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.drafts.base import DraftDistribution
@@ -130,7 +131,7 @@ class TablePlan(ResidualPlan):
         0.75
         """
         sets = problem.tokens[_rows(problem)]
-        accept = np.full(sets.shape, 0 * problem.draft[0])
+        accept = zeros(sets.shape, problem.draft)
         for row, drafts in enumerate(map(tuple, sets.tolist())):
             for token, probability in rule(drafts).items():
                 if token not in drafts:
@@ -209,10 +210,10 @@ class TablePlan(ResidualPlan):
         """
         shares = acceptance_by_max_flow(problem.drafts, problem.target)
         sets = _rows(problem)
-        accept = np.full(sets.shape, 0 * problem.draft[0])
+        accept = zeros(sets.shape, problem.draft)
         for row, drafts in enumerate(sets.tolist()):
             for token, share in shares[frozenset(drafts)].items():
-                accept[row, drafts.index(token)] = share if problem.exact else float(share)
+                accept[row, drafts.index(token)] = share  # a float array rounds it
         return cls(problem, accept)
 
     @property
@@ -318,17 +319,11 @@ def _checked(problem: Problem, accept: Any) -> Probs:
     m = int(np.count_nonzero(problem.draft))
     rows = multiset_count(m, problem.k) if problem.iid else problem.drafts.tuple_count
     shape = (rows, problem.k)
-    try:
-        table = as_fractions(accept) if problem.exact else np.asarray(accept).astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidParameterError(
-            f"the table is not an array of probabilities ({error}); give one of shape {shape}"
-        ) from error
-    if table.shape != shape:
-        raise InvalidParameterError(
-            f"a table of shape {table.shape}; k = {problem.k} drafts of {m} tokens with p > 0 need "
-            f"one of shape {shape}, a row for each {'multiset' if problem.iid else 'tuple'}"
-        )
+    need = (
+        f"k = {problem.k} drafts of {m} tokens with p > 0 need one of shape {shape}, a row for "
+        f"each {'multiset' if problem.iid else 'tuple'}"
+    )
+    table = as_numbers(accept, shape, problem.exact, "a table of probabilities", need)
     tolerance = 0 if problem.exact else ROW_SUM_TOLERANCE
     valid = (table >= 0).all(axis=1)
     valid &= table.sum(axis=1) <= 1 + tolerance

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Number,
     Probs,
-    at_least_once,
-    at_most_one,
     power_slopes,
     read_only,
     running_sum,
@@ -117,11 +115,7 @@ class TypicalAcceptance(ResidualPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), outputs that hit a draft included."""
         refused = np.where(self._likely, zeros(1, self.problem.draft), self.problem.draft)
-        mass = refused.sum()
-        if mass == 0:
-            return self.acceptance_by_test
-        hit = at_least_once(refused / mass, self.problem.k) * self.residual.probs(self.problem.n)
-        return at_most_one(self.acceptance_by_test + hit.sum() * (1 - self.acceptance_by_test))
+        return self._with_residual_hits(refused)
 
     @cached_property
     def residual(self) -> InverseCdf:
@@ -141,8 +135,5 @@ class TypicalAcceptance(ResidualPlan):
         return np.where(self._likely[token], best, -1)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        table = np.zeros_like(self.problem.draft, shape=drafts.shape)
         accepted = self._accept(drafts, np.empty((len(drafts), 0)))
-        rows = np.flatnonzero(accepted >= 0)
-        table[rows, accepted[rows]] += 1
-        return table
+        return np.asarray(np.arange(drafts.shape[1]) == accepted[:, None])

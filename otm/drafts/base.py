@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -343,11 +344,9 @@ class SingleDistribution(FromProbs):
 def independent_tuples(probs: Sequence[Probs]) -> Iterator[tuple[tuple[int, ...], Number]]:
     """All tuples of positions of independent drafts, with their probabilities."""
     supports = [np.flatnonzero(distribution).tolist() for distribution in probs]
+    one = 1 + 0 * probs[0].item(0)
     for drafts in itertools.product(*supports):
-        probability: Number = 1 + 0 * probs[0].item(0)
-        for distribution, token in zip(probs, drafts, strict=True):
-            probability = probability * distribution.item(token)
-        yield drafts, probability
+        yield drafts, math.prod(map(Probs.item, probs, drafts), start=one)
 
 
 def _refuse_undrawable(drafts: Drafts, drawable: npt.NDArray[np.bool_]) -> None:

@@ -59,9 +59,7 @@ class IID(SingleDistribution):
     @property
     def tuple_count(self) -> int:
         """Number m^k of tuples of the m tokens with p > 0."""
-        tokens = int(np.count_nonzero(self.draftable))
-        count: int = tokens**self.k
-        return count
+        return int(np.count_nonzero(self.draftable) ** self.k)
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, in every order, with their probabilities."""

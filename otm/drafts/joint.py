@@ -90,10 +90,6 @@ class Joint(DraftDistribution):
                 f"the table does not hold pairs of a tuple of drafts and a probability ({error}); "
                 "give a mapping such as {(0, 1): 0.5, (1, 1): 0.5}"
             ) from None
-        self._fill(tuples, weights, n, tokens)
-
-    def _fill(self, tuples: Any, weights: Any, n: Any, tokens: Any) -> None:
-        """Check the tuples [R, k] and their weights [R], and hold them."""
         probs = as_probs(weights, "joint draft")
         if tokens is None:
             size = as_integer(n, "n", 1)
@@ -155,11 +151,7 @@ class Joint(DraftDistribution):
                 f"the joint draft distribution has shape {given.shape}; give an array with one "
                 "axis of n tokens for each draft"
             )
-        places = np.flatnonzero(given != 0)
-        joint = cls.__new__(cls)
-        rows = np.stack(np.unravel_index(places, given.shape), axis=-1)
-        joint._fill(rows, given.ravel()[places], len(given), None)
-        return joint
+        return cls(zip(np.argwhere(given), given[given != 0], strict=True), len(given))
 
     @property
     def k(self) -> int:  # type: ignore[override]

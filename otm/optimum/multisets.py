@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from itertools import chain, combinations_with_replacement
 
 import numpy as np
 import numpy.typing as npt
@@ -41,14 +42,10 @@ def multisets(m: int, k: int, memory_limit: int = MEMORY_LIMIT) -> Multisets:
             f"{scientific(8 * k * rows)} bytes in all, above the limit of {memory_limit:,} bytes; "
             'method="closed-form" and its plan need no such table and work at any size'
         )
-    table = np.arange(m)[:, None]
-    first_row = np.arange(m)  # of the rows that end in token t: C(t + size − 1, size)
-    for size in range(2, k + 1):
-        first_row = np.cumsum(first_row)
-        last = np.repeat(np.arange(m), np.diff(first_row, append=multiset_count(m, size)))
-        # before a last token t stand the multisets of the tokens up to t, in the same order
-        table = np.column_stack([table[np.arange(last.size) - first_row[last]], last])
-    return table
+    # those of the reversed tokens come with their last entries first, in the opposite order
+    backwards = combinations_with_replacement(range(m)[::-1], k)
+    table = np.fromiter(chain.from_iterable(backwards), np.int64, k * rows).reshape(rows, k)
+    return table[::-1, ::-1]
 
 
 def multiset_rank(sorted_rows: Multisets) -> npt.NDArray[np.int64]:

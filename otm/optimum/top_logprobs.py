@@ -34,12 +34,7 @@ from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_parameter, is_real, whole
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError
-from otm.optimum.completions import (
-    TopList,
-    farthest_completion,
-    measure_value,
-    nearest_completion,
-)
+from otm.optimum.completions import TopList, farthest_completion, measure_value, nearest_completion
 
 POWER_ERROR = 2.0**-43
 """More than the relative error of a power with 63 binary digits in its exponent, and its kind."""

@@ -37,11 +37,7 @@ from otm._core.distribution import (
     broadcast_shape,
 )
 from otm._core.optional import require
-from otm.errors import (
-    InvalidDistributionError,
-    InvalidDraftCountError,
-    InvalidInputError,
-)
+from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError
 from otm.optimum.rows import probs_axes
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")

@@ -104,10 +104,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise InvalidInputError(f"{file_label(path)} cannot be read: {error.strerror}") from None
 
 
-def read_exactly(file: IO[bytes], offset: int | None, count: int, path: Path) -> bytes:
-    """Read `count` bytes from an offset, or from where one is; refuse a file that ends before."""
-    if offset is not None:
-        file.seek(offset)
+def read_exactly(file: IO[bytes], offset: int, count: int, path: Path) -> bytes:
+    """Read `count` bytes from an offset on; refuse a file that ends before."""
+    file.seek(offset)
     data = file.read(count)
     if len(data) < count:
         raise InvalidInputError(

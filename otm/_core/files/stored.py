@@ -23,9 +23,6 @@ from otm.errors import InvalidInputError, InvalidParameterError
 LARGEST_ROW = 2**26
 """Most bytes of a row: one is always held whole, so that no header may ask for more."""
 
-SKIPPED = 2**20
-"""Bytes that are unpacked at a time on the way to a later row."""
-
 UNPACKING = (
     EOFError,
     KeyError,
@@ -139,12 +136,8 @@ class StoredArray:
         InvalidInputError
             If the file ends too early or is damaged.
         """
-        bounds = self._checked(bounds)
-        if self.member is not None:
-            with unpacked(self.path, self.member) as stream:
-                yield from self._unpack(stream, bounds)
-            return
-        with opened(self.path) as file:
+        bounds, member = self._checked(bounds), self.member
+        with opened(self.path) if member is None else unpacked(self.path, member) as file:
             for start, stop in bounds:
                 place = self.offset + start * self.row_bytes
                 size = (stop - start) * self.row_bytes
@@ -166,18 +159,6 @@ class StoredArray:
             end = block[1]
             found.append(block)
         return found
-
-    def _unpack(
-        self, stream: IO[bytes], bounds: Iterable[tuple[int, int]]
-    ) -> Iterator[npt.NDArray[Any]]:
-        done = -self.offset
-        for start, stop in bounds:
-            left = start * self.row_bytes - done
-            while left > 0:
-                left -= len(read_exactly(stream, None, min(left, SKIPPED), self.path))
-            data = read_exactly(stream, None, (stop - start) * self.row_bytes, self.path)
-            done = stop * self.row_bytes
-            yield self._as_array(data, stop - start)
 
     def _as_array(self, data: bytes, count: int) -> npt.NDArray[Any]:
         shape = (count, *self.shape[1:])  # rows may be empty

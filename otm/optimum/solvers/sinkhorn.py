@@ -10,10 +10,7 @@ import numpy as np
 
 from otm._core.numbers import as_real
 from otm._core.optional import require
-from otm.errors import (
-    ProblemTooLargeError,
-    SolverError,
-)
+from otm.errors import ProblemTooLargeError, SolverError
 from otm.optimum.multisets import MEMORY_LIMIT, scientific
 from otm.optimum.solvers.linear_program import LinearProgramSolution, packing_form, size_of
 from otm.problem import Problem
