@@ -34,7 +34,7 @@ FIELDS = {
     "schema", "sha256", "inputs_sha256", "draft", "target", "k", "draft_law", "cut", "cap",
     "plan", "lower", "upper", "gap", "interval", "status", "method", "versions",
 }  # fmt: skip
-LARGEST_PLAN = 4096  # draft tuples for which a plan is written out
+LARGEST_PLAN = 4096  # draft tuples of a plan that is read
 LARGEST_POWER_BITS = 1 << 25  # of p(H)^k; a larger k is refused instead of running for hours
 GUARD_BITS = 192  # beyond leading zeros or ones, in a first look at an inequality
 

@@ -2,12 +2,11 @@
 
 The mathematics of the check, and its slow but plain form, are in `otm.certificate`.
 
-The check at speed is in floats, with every rounding error bounded.  It is equivalent to, but faster
-than the integers of `otm.certificate`; where a bound is too coarse to
-tell, the answer is no and the integers have the last word.  Sorting by rounded ratios does no harm:
-rounding is monotone, so that only tokens of equal rounded ratio can stand in the wrong order, and
-lowering v to the least ratio among them, which the margins cover, makes the sets that are looked at
-exactly the level sets of v/p.
+The check at speed is in floats, with every rounding error bounded. What it accepts the integers of
+`otm.certificate` accept too; what it leaves open they decide. Sorting by rounded ratios does no
+harm: rounding is monotone, so that only tokens of equal rounded ratio can stand in the wrong order,
+and lowering v to the least ratio among them, which the margins cover, makes the sets that are
+looked at exactly the level sets of v/p.
 """
 
 from __future__ import annotations

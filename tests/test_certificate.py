@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -816,3 +817,13 @@ def test_a_plan_has_at_most_twelve_drafts_even_of_one_token(k: int) -> None:
         return
     with pytest.raises(certificate.CertificateRefusedError, match="too large an instance"):
         certificate.check(sealed(document))
+
+
+def test_the_page_describes_every_field() -> None:
+    """Bug: a format that others can only read from the checker's code."""
+    page = Path(__file__).parents[1] / "docs" / "theory" / "certificates.md"
+    text = page.read_text(encoding="utf-8")
+    named = {name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+             for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
+    assert named == certificate.FIELDS - {"schema"}
+    assert f'"schema": "{certificate.SCHEMA}"' in text

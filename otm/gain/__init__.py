@@ -7,9 +7,6 @@ distributions; `block_efficiency` and `first_step_acceptance` compare all rules 
 `measure_latency` times the models, and with it both ways end in a `Recommendation`.
 """
 
-from otm._core.files.headers import open_arrays
-from otm._core.files.paths import file_label, file_size, parse_json, read_json
-from otm._core.files.stored import StoredArray
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.latency import Latency, measure_latency, read_latency
 from otm.gain.models import ModelPair, from_models
@@ -36,23 +33,17 @@ __all__ = [
     "Settings",
     "Setup",
     "Source",
-    "StoredArray",
     "Summary",
     "TopLogprobs",
     "Typical",
     "block_efficiency",
     "clustered_mean",
     "contexts_from",
-    "file_label",
-    "file_size",
     "first_step_acceptance",
     "from_files",
     "from_models",
     "from_top_logprobs",
     "measure_latency",
-    "open_arrays",
-    "parse_json",
-    "read_json",
     "read_latency",
     "recommend",
     "record",

@@ -62,7 +62,7 @@ class StoredArray:
     Examples
     --------
     >>> import tempfile
-    >>> from otm.gain import open_arrays
+    >>> from otm._core.files.headers import open_arrays
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(Path(folder) / "distributions.npy", np.array([[0.5, 0.5], [0.25, 0.75]]))
     ...     rows = open_arrays(Path(folder) / "distributions.npy")[""]
