@@ -39,10 +39,10 @@ class Split(NamedTuple):
     share: Any
     factor: Any
 
-    def one_draft(self, target: Any, draft: Any) -> Any:
-        """Mass h of tokens that one draft gives."""
-        low = np.minimum(draft, self.low * target)
-        return low + self.share * (np.minimum(draft, self.high * target) - low)
+    def one_draft(self, target: Any, draft: Any, minimum: Any = np.minimum) -> Any:
+        """Mass h of tokens that one draft gives, by the minimum of their library."""
+        low = minimum(draft, self.low * target)
+        return low + self.share * (minimum(draft, self.high * target) - low)
 
 
 def verify(
