@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -9,14 +11,6 @@ from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.numpy.grid_k_seq import INTERVALS, SHARES, Split
 from otm.kernels.torch.distributions import mass
 from otm.kernels.torch.multi_draft import verify_chains
-from otm.kernels.verified import Verified
-
-
-def verify(
-    target_probs: Tensor, draft_probs: Tensor, draft_tokens: Tensor, uniforms: Tensor
-) -> Verified[Tensor]:
-    """Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
-    return verify_chains(select, target_probs, draft_probs, draft_tokens, uniforms)
 
 
 def select(
@@ -41,6 +35,10 @@ def select(
     residual = (everything - mass(split.factor * mean)).clamp(min=0)
     use = residual.any(1, keepdim=True) & (count > 0)
     return torch.where(first < chains, first, -1), torch.where(use, residual, everything)
+
+
+verify = partial(verify_chains, select)
+"""Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
 
 
 def find_split(target: Tensor, draft: Tensor, count: Tensor, chains: int) -> Split:
