@@ -6,7 +6,7 @@ entry is therefore told not to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,8 @@ from otm.errors import (
     InvalidParameterError,
     InvalidUniformsError,
 )
+from otm.kernels.registry import uniforms_per_position
+from otm.rules import named
 
 SUM_TOLERANCE = {
     "float16": 1e-2,
@@ -38,23 +40,22 @@ INFINITY = float("inf")
 
 
 def check_arguments(
-    library: ModuleType,
     target: Any,
     draft: Any,
     tokens: Any,
     uniforms: Any,
     *,
-    several: bool = False,
-    per_position: Callable[[int], int] = int,
+    rule: str = "chain",
     logits: bool = False,
     temperature: Any = 1.0,
 ) -> None:
-    """Check all arguments of a verification, as arrays of a library: numpy or torch.
+    """Check all arguments of a verification by a rule; the target is an array or a tensor.
 
-    `several` says whether a sequence has several chains, `per_position` how many uniforms so many
-    chains take at a position.  Messages count chain c of sequence b, of K chains each, as bK + c.
+    Messages count chain c of sequence b, of K chains each, as bK + c.
     """
-    kind = library.ndarray if library.__name__ == "numpy" else library.Tensor
+    library = np if isinstance(target, np.ndarray) else sys.modules["torch"]
+    kind = np.ndarray if library is np else library.Tensor
+    several = named(rule, "kernel").several
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}
     if draft is None and not several:
         del arrays["draft"]
@@ -81,7 +82,8 @@ def check_arguments(
             )
 
     _check_shapes(target, draft, tokens, several)
-    needed = (len(tokens), tokens.shape[-1] * per_position(tokens.shape[1] if several else 1) + 2)
+    coins = uniforms_per_position(rule, tokens.shape[1] if several else 1)
+    needed = (len(tokens), tokens.shape[-1] * coins + 2)
     if tuple(uniforms.shape) != needed:
         raise InvalidUniformsError(
             f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape "
@@ -124,7 +126,7 @@ def _check_numbers(
     live = (tokens >= 0).cumprod(1) > 0
     logits = temperatures is not None
     check = _check_logits if logits else partial(_check_probs, library)
-    check(target[:, :1], None, "the target's first row")
+    check(target[:, :1], True, "the target's first row")
     check(target[:, 1:], live, "the target's row after draft")
     if draft is None:
         return
@@ -243,8 +245,7 @@ def _check_logits(rows: Any, used: Any, name: str) -> None:
 
 def _refuse(wrong: Any, used: Any, name: str, what: str) -> None:
     """Refuse the first row [C, R] that is wrong and used, if any."""
-    if used is not None:
-        wrong = wrong & used
+    wrong = wrong & used
     if bool(wrong.any()):
         chain, step = _first(wrong)
         raise InvalidDistributionError(f"{name}, number {step} of chain {chain}, {what}")

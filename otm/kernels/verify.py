@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from otm._core.numbers import is_real
 from otm.kernels.checks import check_arguments
-from otm.kernels.registry import choose_backend, load, uniforms_per_position
+from otm.kernels.registry import choose_backend, load
 from otm.kernels.verified import Verified
 from otm.rules import named
 
@@ -129,10 +127,10 @@ def verify_probs(
     chosen = choose_backend(target_probs, backend, named(rule, "kernel").backends)
     arguments = (target_probs, draft_probs, draft_tokens, uniforms)
     if validate:
-        _check(arguments, rule, chosen)
+        check_arguments(*arguments, rule=rule)
     options = {"workspace": workspace} if chosen == "triton" else {}
-    outcome: Verified[Any] = load(rule, chosen).verify(*arguments, **options)
-    return outcome
+    verify: Callable[..., Verified[Any]] = load(rule, chosen).verify
+    return verify(*arguments, **options)
 
 
 def verify_logits(
@@ -202,26 +200,12 @@ def verify_logits(
     chosen = choose_backend(target_logits, backend, named(rule, "kernel").backends)
     arguments = (target_logits, draft_logits, draft_tokens, uniforms)
     if validate:
-        _check(arguments, rule, chosen, logits=True, temperature=temperature)
+        check_arguments(*arguments, rule=rule, logits=True, temperature=temperature)
     if is_real(temperature):  # torch knows nothing of NumPy's scalars
         temperature = float(temperature)
-    kernel = load(rule, chosen)
-    outcome: Verified[Any]
+    verify: Callable[..., Verified[Any]] = load(rule, chosen).verify
     if chosen == "triton":  # takes the softmax on the way
-        outcome = kernel.verify(*arguments, "logits", temperature=temperature, workspace=workspace)
-    else:
-        softmax = import_module(f"otm.kernels.{chosen}.distributions").probs_from_logits
-        probs = softmax(target_logits, draft_logits, draft_tokens, temperature)
-        outcome = kernel.verify(*probs, draft_tokens, uniforms)
-    return outcome
-
-
-def _check(arguments: tuple[Any, ...], rule: str, backend: str, **options: Any) -> None:
-    """Check the arguments of a rule, as arrays of NumPy or tensors."""
-    check_arguments(
-        np if backend == "numpy" else sys.modules["torch"],
-        *arguments,
-        several=named(rule, "kernel").several,
-        per_position=lambda chains: uniforms_per_position(rule, chains),
-        **options,
-    )
+        return verify(*arguments, "logits", temperature=temperature, workspace=workspace)
+    softmax = import_module(f"otm.kernels.{chosen}.distributions").probs_from_logits
+    probs = softmax(target_logits, draft_logits, draft_tokens, temperature)
+    return verify(*probs, draft_tokens, uniforms)

@@ -8,32 +8,14 @@ never shorter in expectation.  On object arrays of `fractions.Fraction` the same
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from otm.kernels.numpy import chain
-from otm.kernels.numpy.chain import one_by_one
 from otm.kernels.numpy.distributions import UNIT, extend, locate, mass, one_hot
-from otm.kernels.verified import Verified
-
-
-def verify(
-    target_probs: npt.NDArray[Any],
-    draft_probs: npt.NDArray[Any] | None,
-    draft_tokens: npt.NDArray[Any],
-    uniforms: npt.NDArray[Any],
-) -> Verified[npt.NDArray[np.int64]]:
-    """Accept the longest part of the drafts that passes, and draw the token that follows it.
-
-    The largest i that passes its test u_i < h_i is accepted, 0 if none does, whatever the tests
-    before it said (Algorithm 2, Theorems 1 and 2).
-    """
-    return one_by_one(_verify_one, target_probs, draft_probs, draft_tokens, uniforms)
-
-
-uniforms_per_position = chain.uniforms_per_position
 
 
 def _verify_one(
@@ -74,3 +56,13 @@ def _next_weight(weight: Any, target: Any, draft: Any) -> Any:
     if weighted < draft:
         return weighted / draft
     return int(weighted > 0)
+
+
+uniforms_per_position = chain.uniforms_per_position
+
+verify = partial(chain.one_by_one, _verify_one)
+"""Accept the longest part of the drafts that passes, and draw the token that follows it.
+
+The largest i that passes its test u_i < h_i is accepted, 0 if none does, whatever the tests
+before it said (Algorithm 2, Theorems 1 and 2).
+"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,6 @@ import numpy.typing as npt
 
 from otm.kernels.numpy.distributions import collect, extend, locate, mass, one_hot
 from otm.kernels.verified import Verified
-
-
-def verify(
-    target_probs: npt.NDArray[Any],
-    draft_probs: npt.NDArray[Any] | None,
-    draft_tokens: npt.NDArray[Any],
-    uniforms: npt.NDArray[Any],
-) -> Verified[npt.NDArray[np.int64]]:
-    """Accept drafts up to the first rejected one, and draw the token that follows.
-
-    A rejected draft is replaced by a token drawn ∝ max(target − draft, 0) at its position, or from
-    the target if that is empty, which only rounding can make of use.
-    """
-    return one_by_one(_verify_one, target_probs, draft_probs, draft_tokens, uniforms)
 
 
 def uniforms_per_position(chains: int) -> int:
@@ -69,3 +56,11 @@ def one_by_one(
     drafts = itertools.repeat(None) if draft_probs is None else draft_probs
     outputs = map(verify_one, target_probs, drafts, draft_tokens, uniforms)
     return collect(list(outputs), draft_tokens.shape[1])
+
+
+verify = partial(one_by_one, _verify_one)
+"""Accept drafts up to the first rejected one, and draw the token that follows.
+
+A rejected draft is replaced by a token drawn ∝ max(target − draft, 0) at its position, or from
+the target if that is empty, which only rounding can make of use.
+"""

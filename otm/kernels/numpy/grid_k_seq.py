@@ -15,6 +15,7 @@ Letters as in the papers: p the draft's distribution, q the target's, k the numb
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,6 @@ import numpy.typing as npt
 
 from otm.kernels.numpy.distributions import UNIT, mass
 from otm.kernels.numpy.multi_draft import verify_chains
-from otm.kernels.verified import Verified
 
 INTERVALS = 16
 """Between the fixed factors, which are ρ = 1 + (K − 1)(g / 16)² for g = 0, …, 16."""
@@ -39,20 +39,10 @@ class Split(NamedTuple):
     share: Any
     factor: Any
 
-    def one_draft(self, target: Any, draft: Any) -> Any:
-        """Mass h of tokens that one draft gives."""
-        low = np.minimum(draft, self.low * target)
-        return low + self.share * (np.minimum(draft, self.high * target) - low)
-
-
-def verify(
-    target_probs: npt.NDArray[Any],
-    draft_probs: npt.NDArray[Any],
-    draft_tokens: npt.NDArray[Any],
-    uniforms: npt.NDArray[Any],
-) -> Verified[npt.NDArray[np.int64]]:
-    """Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
-    return verify_chains(select, target_probs, draft_probs, draft_tokens, uniforms)
+    def one_draft(self, target: Any, draft: Any, minimum: Any = np.minimum) -> Any:
+        """Mass h of tokens that one draft gives, by the minimum of their library."""
+        low = minimum(draft, self.low * target)
+        return low + self.share * (minimum(draft, self.high * target) - low)
 
 
 def uniforms_per_position(chains: int) -> int:
@@ -84,6 +74,10 @@ def select(
             return i, everything
     residual = np.maximum(everything - mass(split.factor * split.one_draft(target, draft)), 0)
     return -1, residual if residual.any() else everything
+
+
+verify = partial(verify_chains, select)
+"""Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
 
 
 def find_split(target: npt.NDArray[Any], draft: npt.NDArray[Any], count: int, chains: int) -> Split:

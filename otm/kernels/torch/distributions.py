@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from otm.kernels.numpy.distributions import UNIT
+
+
+def _softmax(logits: Tensor, temperatures: Tensor) -> Tensor:
+    """Softmax in float64; the largest logit goes first, so that no temperature overflows."""
+    wide = logits.double()
+    shifted = wide - wide.amax(-1, keepdim=True)
+    return (shifted / temperatures[..., None]).softmax(-1)
 
 
 def probs_from_logits(
@@ -13,25 +22,27 @@ def probs_from_logits(
     draft_logits: Tensor | None,
     draft_tokens: Tensor,
     temperature: float | Tensor,
+    softmax: Callable[[Tensor, Tensor], Tensor] = _softmax,
 ) -> tuple[Tensor, Tensor | None]:
-    """Softmax of both models in float64; greedy: the first largest logit, and the draft itself."""
+    """Softmax of both models at any temperature; greedy: the first largest logit, and the draft.
+
+    The softmax takes logits [B, …, V] and temperatures [B, 1, …, 1] above 0, one axis less.
+    """
     batch, size = len(target_logits), target_logits.shape[-1]
     vocabulary = torch.arange(size, device=target_logits.device)
-    if isinstance(temperature, Tensor):
-        temperatures = temperature.double().expand(batch)
-        temperatures = temperatures.reshape(batch, *(1,) * (target_logits.ndim - 1))
-    else:  # filled on the device: a copy from the host would wait
-        temperatures = torch.full((), temperature, dtype=torch.float64, device=vocabulary.device)
-    greedy = temperatures == 0
+    if not isinstance(temperature, Tensor):  # filled on the device: a copy from the host would wait
+        temperature = torch.full((1,), temperature, dtype=torch.float64, device=vocabulary.device)
+    temperatures = temperature.double().expand(batch)
+    temperatures = temperatures.reshape(batch, *(1,) * (target_logits.ndim - 2))
+    greedy, warm = temperatures[..., None] == 0, temperatures.where(temperatures != 0, 1.0)
     peak = target_logits.amax(-1, keepdim=True)
     # of equal logits the first, which argmax does not promise
     first = torch.where(target_logits == peak, vocabulary, size).amin(-1, keepdim=True)
-    largest = (vocabulary == first).double()
-    target = torch.where(greedy, largest, _softmax(target_logits, temperatures))
+    target = torch.where(greedy, vocabulary == first, softmax(target_logits, warm))
     draft = None
     if draft_logits is not None:
         drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
-        draft = torch.where(greedy, drafted.double(), _softmax(draft_logits, temperatures))
+        draft = torch.where(greedy, drafted, softmax(draft_logits, warm))
     return target, draft
 
 
@@ -75,10 +86,3 @@ def join_output(draft_tokens: Tensor, accepted: Tensor, token: Tensor) -> Tensor
     place = torch.arange(draft_tokens.shape[1] + 1, device=draft_tokens.device)
     tokens = torch.nn.functional.pad(draft_tokens, (0, 1)).where(place < accepted[:, None], -1)
     return torch.where(place == accepted[:, None], token[:, None], tokens)
-
-
-def _softmax(logits: Tensor, temperature: Tensor) -> Tensor:
-    """Softmax in float64; the largest logit goes first, so that no temperature overflows."""
-    wide = logits.double()
-    shifted = wide - wide.amax(-1, keepdim=True)
-    return (shifted / temperature.where(temperature != 0, 1.0)).softmax(-1)

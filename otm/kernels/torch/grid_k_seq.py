@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.numpy.grid_k_seq import INTERVALS, SHARES
+from otm.kernels.numpy.grid_k_seq import INTERVALS, SHARES, Split
 from otm.kernels.torch.distributions import mass
-from otm.kernels.torch.multi_draft import Choice, verify_chains
-from otm.kernels.verified import Verified
+from otm.kernels.torch.multi_draft import verify_chains
 
 
-class Split(NamedTuple):
-    """`otm.kernels.numpy.grid_k_seq.Split` of B nodes: float64 Tensors [B, 1]."""
-
-    low: Tensor
-    high: Tensor
-    share: Tensor
-    factor: Tensor
-
-    def one_draft(self, target: Tensor, draft: Tensor) -> Tensor:
-        """Mass of tokens that one draft gives, in float64: [B, n] for each."""
-        low = torch.minimum(draft, self.low * target)
-        return low + self.share * (torch.minimum(draft, self.high * target) - low)
-
-
-def verify(
-    target_probs: Tensor, draft_probs: Tensor, draft_tokens: Tensor, uniforms: Tensor
-) -> Verified[Tensor]:
-    """Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
-    return verify_chains(select, target_probs, draft_probs, draft_tokens, uniforms)
-
-
-def select(target: Tensor, draft: Tensor, tokens: Tensor, uniforms: Tensor) -> Choice:
+def select(
+    target: Tensor, draft: Tensor, tokens: Tensor, uniforms: Tensor
+) -> tuple[Tensor, Tensor]:
     """Accept the first draft that passes its test: [B, V], [B, V], [B, K], [B, K]."""
     everything = mass(target)
     target, draft = target.double(), draft.double()
@@ -47,16 +27,22 @@ def select(target: Tensor, draft: Tensor, tokens: Tensor, uniforms: Tensor) -> C
     column = tokens.clamp(0, size - 1)
     of_draft, of_target = draft.gather(1, column), target.gather(1, column)  # [B, K]
     tested = running & (tokens < size)
-    passes = tested & (uniforms * of_draft < split.one_draft(of_target, of_draft))
+    mean = split.one_draft(of_target, of_draft, torch.minimum)
+    passes = tested & (uniforms * of_draft < mean)
     place = torch.arange(chains, device=tokens.device)
     first = torch.where(passes, place, chains).amin(1)
-    residual = (everything - mass(split.factor * split.one_draft(target, draft))).clamp(min=0)
+    mean = split.one_draft(target, draft, torch.minimum)
+    residual = (everything - mass(split.factor * mean)).clamp(min=0)
     use = residual.any(1, keepdim=True) & (count > 0)
-    return Choice(torch.where(first < chains, first, -1), torch.where(use, residual, everything))
+    return torch.where(first < chains, first, -1), torch.where(use, residual, everything)
+
+
+verify = partial(verify_chains, select)
+"""Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
 
 
 def find_split(target: Tensor, draft: Tensor, count: Tensor, chains: int) -> Split:
-    """Largest valid mixture for [B, 1] drafts, on the grid of so many chains."""
+    """Largest valid mixture for [B, 1] drafts, on the grid of so many chains: Tensors [B, 1]."""
     place = torch.arange(INTERVALS + 1, dtype=torch.float64, device=target.device)
     # torch takes number / tensor as number · reciprocal, which is rounded twice
     top = torch.full_like(place, INTERVALS**2)

@@ -14,7 +14,7 @@ from torch import Tensor
 from otm.kernels.numpy.levels import LEAST_RATIO, STEPS
 from otm.kernels.torch.distributions import mass
 from otm.kernels.torch.grid_k_seq import at_least_once
-from otm.kernels.torch.multi_draft import Choice, verify_chains
+from otm.kernels.torch.multi_draft import verify_chains
 from otm.kernels.verified import Verified
 
 
@@ -39,7 +39,7 @@ def verify(
 
 def select(
     target: Tensor, draft: Tensor, tokens: Tensor, uniforms: Tensor, steps: int = STEPS
-) -> Choice:
+) -> tuple[Tensor, Tensor]:
     """Accept the draft that wins, if it passes: [B, V], [B, V], [B, K], [B, 2K + 1]."""
     everything = mass(target)
     target, draft = target.double(), draft.double()
@@ -70,7 +70,7 @@ def select(
     passes = (uniforms[:, -1:] * won.gather(1, token) < of_target) & (of_draft > 0) & (best >= 0)
     residual = (everything - mass(torch.minimum(target, won))).clamp(min=0)
     use = residual.any(1, keepdim=True) & (count > 0)
-    return Choice(torch.where(passes[:, 0], index, -1), torch.where(use, residual, everything))
+    return torch.where(passes[:, 0], index, -1), torch.where(use, residual, everything)
 
 
 def ratio_grid(chains: int, steps: int, like: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,16 +10,11 @@ from torch import Tensor
 from otm.kernels.torch.distributions import extend, join_output, locate, mass
 from otm.kernels.verified import Verified
 
+Select = Callable[..., tuple[Tensor, Tensor]]
+"""What a rule does at one node: target [B, V], draft [B, V], tokens [B, K], its uniforms [B, …].
 
-class Choice(NamedTuple):
-    """What a rule chose at one node of each of B sequences."""
-
-    index: Tensor  # int64 [B], place of the accepted draft; −1 if there is none
-    residual: Tensor  # int64 [B, V], masses to draw from if none is accepted
-
-
-Select = Callable[..., Choice]
-"""What a rule does at one node: target [B, V], draft [B, V], tokens [B, K], its uniforms [B, …]."""
+It returns the places of the accepted drafts, int64 [B], −1 where there is none, and the masses
+[B, V] that the next token is drawn from in that case."""
 
 
 def verify_chains(

@@ -105,7 +105,7 @@ def verify_sigmoid(
     check_vocabulary(target_logits.shape[-1])
     arguments = (target_logits, draft_logits, draft_tokens, uniforms)
     if validate:
-        check_arguments(torch, *arguments, logits=True)
+        check_arguments(*arguments, logits=True)
     if chosen == "triton":
         from otm.kernels.triton.chain import verify
 

@@ -11,11 +11,13 @@ where torch's own float32 softmax on a CPU is up to 6 · 10^−6 away.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from otm.errors import InvalidDistributionError
+from otm.kernels.torch import distributions
 from otm.kernels.triton.runtime import BLOCK
 
 COEFFICIENTS = (
@@ -103,22 +105,11 @@ def probs_from_logits(
 
     Where the temperature is 0: the first of the target's largest logits, and the draft itself.
     """
-    temperatures = torch.as_tensor(temperature, dtype=torch.float64, device=target_logits.device)
-    temperatures = temperatures.expand(len(target_logits))
-    temperatures = temperatures.reshape(-1, *(1,) * (target_logits.ndim - 2))
-    greedy, warm = temperatures[..., None] == 0, temperatures.where(temperatures != 0, 1.0)
-    size = target_logits.shape[-1]
-    vocabulary = torch.arange(size, device=target_logits.device)
-    values = target_logits.float()
-    at_peak = values == values.amax(-1, keepdim=True)
-    first = torch.where(at_peak, vocabulary, size).amin(-1, keepdim=True)
-    target = (vocabulary == first).float()
-    target = target.where(greedy, softmax(target_logits, warm.expand(values.shape[:-1]), block))
-    if draft_logits is None:
-        return target, None
-    drafted = (vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]).float()
-    draft = softmax(draft_logits, warm.expand(draft_tokens.shape), block)
-    return target, drafted.where(greedy, draft)
+    draft = None if draft_logits is None else draft_logits.float()
+    of_rows = partial(softmax, block=block)
+    return distributions.probs_from_logits(
+        target_logits.float(), draft, draft_tokens, temperature, of_rows
+    )
 
 
 def sigmoid(logits: Tensor, low: float, high: float) -> Tensor:

@@ -299,39 +299,14 @@ def summarise_logits(
     peaks = workspace.take("peaks", (*of_rows, blocks), torch.float32, device)
     weights = workspace.take("weights", (*of_rows, blocks), torch.int64, device)
     softmaxes = workspace.take("softmaxes", (*of_rows, 4), torch.float32, device)
-    launch(
-        peaks_and_weights,
-        (batch * chains, count, blocks),
-        target,
-        draft,
-        tokens,
-        temperatures,
-        peaks,
-        weights,
-        *target.stride()[:3],
-        *draft.stride()[:3],
-        temperatures.stride(0),
-        chains,
-        gamma,
-        size,
-        draft.shape[3],
-        padded_gamma=padded(gamma),
-        block_size=runtime.BLOCK,
-    )
-    launch(
-        finish_softmaxes,
-        (batch * chains, count),
-        peaks,
-        weights,
-        tokens,
-        temperatures,
-        softmaxes,
-        temperatures.stride(0),
-        chains,
-        gamma,
-        size,
-        blocks,
-        padded_gamma=padded(gamma),
-        padded_blocks=padded(blocks),
-    )
+    rows = (batch * chains, count)
+    arguments = (target, draft, tokens, temperatures, peaks, weights)
+    strides = (*target.stride()[:3], *draft.stride()[:3], temperatures.stride(0))
+    shape = (chains, gamma, size, draft.shape[3])
+    constants = {"padded_gamma": padded(gamma), "block_size": runtime.BLOCK}
+    launch(peaks_and_weights, (*rows, blocks), *arguments, *strides, *shape, **constants)
+    of_blocks = (peaks, weights, tokens, temperatures, softmaxes)
+    shape = (chains, gamma, size, blocks)
+    constants = {"padded_gamma": padded(gamma), "padded_blocks": padded(blocks)}
+    launch(finish_softmaxes, rows, *of_blocks, temperatures.stride(0), *shape, **constants)
     return softmaxes

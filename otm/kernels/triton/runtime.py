@@ -7,7 +7,6 @@ NumPy, if the environment variable TRITON_INTERPRET=1 was set before Triton was 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +76,7 @@ def launch(
     """
     if 0 in grid:
         return
-    device = contextlib.nullcontext()
-    if tensor.device.type == "cuda":
-        device = torch.cuda.device(tensor.device)
-    with device:
+    with torch.cuda.device_of(tensor):
         kernel[grid](tensor, *arguments, **constants, num_warps=WARPS, enable_fp_fusion=False)
 
 
@@ -98,19 +94,15 @@ def lay_out(
     draft that is None.
     """
 
-    def copied(name: str, tensor: Tensor) -> Tensor:
-        copy = work.take(name, tuple(tensor.shape), tensor.dtype, tensor.device)
-        return copy.copy_(tensor)
+    def laid_out(name: str, tensor: Tensor, fits: bool) -> Tensor:
+        if fits:
+            return tensor
+        return work.take(name, tuple(tensor.shape), tensor.dtype, tensor.device).copy_(tensor)
 
-    rows = [
-        row if row is None or row.stride(-1) == 1 else copied(name, row)
-        for name, row in (("target", target), ("draft", draft))
-    ]
-    rest = [
-        tensor if tensor.is_contiguous() else copied(name, tensor)
-        for name, tensor in (("tokens", tokens), ("uniforms", uniforms))
-    ]
-    return rows[0], rows[0] if rows[1] is None else rows[1], *rest
+    target = laid_out("target", target, target.stride(-1) == 1)
+    draft = target if draft is None else laid_out("draft", draft, draft.stride(-1) == 1)
+    tokens = laid_out("tokens", tokens, tokens.is_contiguous())
+    return target, draft, tokens, laid_out("uniforms", uniforms, uniforms.is_contiguous())
 
 
 @jit

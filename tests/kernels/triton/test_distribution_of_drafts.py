@@ -47,7 +47,7 @@ def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     """Law of k-Seq on float32 laws [V], with drafts from another one."""
     of_target, of_draft = target.double()[None], draft.double()[None]
     split = grid_k_seq.find_split(of_target, of_draft, torch.tensor([[count]]), count)
-    mean = split.one_draft(of_target, of_draft)
+    mean = split.one_draft(of_target, of_draft, torch.minimum)
     residual = (mass(target) - mass(split.factor * mean)[0]).clamp(min=0)
     chance = (mean / of_draft)[0].clamp(max=1)
     hit = (drawn * chance).sum()
