@@ -83,19 +83,16 @@ class Reader:
             self.calls += 1
         self._rows = rows
 
-        if not whole:
-            ending = [r for r, row in enumerate(rows) if paths[row.owner]]
-            last = [len(rows[r].context) + len(rows[r].path) - 1 - kept[r] for r in ending]
-            found = self._probs(scores[ending, last]) if ending else []
-            ends = {(rows[r].owner, rows[r].path): p for r, p in zip(ending, found, strict=True)}
-            return lambda b, path: ends[b, path]
         places: dict[tuple[int, Path], tuple[int, int]] = {}
         for r, (row, start) in enumerate(zip(rows, kept, strict=True)):
             known = len(row.context) - 1 - start
             for i in range(max(-known, 0), len(row.path) + 1):
                 places.setdefault((row.owner, row.path[:i]), (r, known + i))
-        # computed when called, since perhaps few of them are needed
-        return lambda b, path: self._probs(scores[places[b, path]][None])[0]
+        if whole:  # computed when called, since perhaps few of them are needed
+            return lambda b, path: self._probs(scores[places[b, path]][None])[0]
+        index = tuple(zip(*places.values(), strict=True))
+        found = dict(zip(places, self._probs(scores[index]) if places else [], strict=True))
+        return lambda b, path: found[b, path]
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Ask the session something, and add the time that it takes."""
