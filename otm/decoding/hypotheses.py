@@ -13,6 +13,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, Probs, is_exact
 from otm._core.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.sampling_parameters import kth_largest
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,6 @@ def _largest(scores: Probs, count: int) -> npt.NDArray[np.int64]:
 
     Since hypotheses are laid out in lexicographic order, the first is lexicographically smaller.
     """
-    places = np.arange(scores.size)
-    if count < scores.size:  # few are sorted
-        cut = scores.size - count
-        places = np.flatnonzero(scores >= np.partition(scores, cut)[cut])
+    places = np.flatnonzero(scores >= kth_largest(scores, min(count, scores.size)))
     order: npt.NDArray[np.int64] = places[np.argsort(-scores[places], kind="stable")[:count]]
     return order

@@ -158,15 +158,12 @@ class Reader:
 
     def _closest(self, tokens: Path, earlier: Sequence[int]) -> tuple[int, int]:
         """Of rows of one context, find the one whose path agrees longest with what follows it."""
-        best = earlier[0], -1
+        agreed = tokens[:-1]
         for r in earlier:
-            path = self._rows[r].path
-            if path == tokens[:-1]:  # what a longer draft goes on from
-                return r, len(path)
-            agreed = common_length(tokens, path)
-            if agreed > best[1]:
-                best = r, agreed
-        return best
+            if self._rows[r].path == agreed:  # what a longer draft goes on from
+                return r, len(agreed)
+        best = max(earlier, key=lambda r: common_length(tokens, self._rows[r].path))
+        return best, common_length(tokens, self._rows[best].path)
 
     def _probs(self, scores: Any) -> list[SparseProbs]:
         """From the scores after tokens [M, V] to the distributions of the next."""
@@ -185,8 +182,7 @@ def common_length(a: Path, b: Path) -> int:
     n = min(len(a), len(b))
     if a is b or a[:n] == b[:n]:
         return n
-    differ = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-    return next(differ)
+    return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
 
 
 def _tokens(

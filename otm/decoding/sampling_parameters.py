@@ -279,11 +279,11 @@ def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs
     """Probs of a row of which few tokens are left: the others are sorted out first."""
     if not scores.max() < math.inf:
         sampling(scores)  # refuses NaN and +∞
-    tokens = np.flatnonzero(scores >= _kth_largest(scores, k))
+    tokens = np.flatnonzero(scores >= kth_largest(scores, k))
     return _supported(tokens, sampling(scores[tokens]))
 
 
-def _kth_largest(scores: Any, k: int) -> Any:
+def kth_largest(scores: Any, k: int) -> Any:
     """Return the k-th largest score, of the few that reach a bound which is cheap to find.
 
     The bound is the k-th largest of the largest scores of many groups: k groups have one that
