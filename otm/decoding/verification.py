@@ -20,7 +20,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 
 import numpy as np
 
@@ -381,6 +381,5 @@ def _verifier(rule: Rule) -> Verifier:
     """Return the function of a rule; SpecTr's recursion over its plan if it has no other."""
     if not rule.verifier:
         return spectr_verifier(PLANS[rule.name])
-    file, _, name = rule.verifier.partition(".")
-    verifier: Verifier = getattr(import_module(f"otm.decoding.{file}"), name)
+    verifier: Verifier = resolve_name(f"otm.decoding.{rule.verifier}")
     return verifier
