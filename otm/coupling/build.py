@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from otm._core.numbers import check_name
@@ -21,8 +21,7 @@ PlanBuilder = Callable[[Problem], TransportPlan]
 
 def plan_class(rule: Rule) -> type[TransportPlan]:
     """Class of the plan of a rule of the list, imported on use."""
-    file, _, name = rule.plan.partition(".")
-    found: type[TransportPlan] = getattr(import_module(f"otm.coupling.{file}"), name)
+    found: type[TransportPlan] = resolve_name(f"otm.coupling.{rule.plan}")
     return found
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 
-from otm.decoding.checks import as_paths, check_draft
+from otm.decoding.checks import as_paths, check_draft, check_vocabularies
 from otm.decoding.drafting import Drafter, DraftNode, Randomness, extend
 from otm.decoding.reading import Context, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.verification import Verifier, verify_batch, verify_chain
-from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
 
 
@@ -72,11 +71,7 @@ class AcceleratedDrafter(Drafter):
         sampling: SamplingParameters | None = None,
     ) -> None:
         check_draft(inner_drafter, Drafter)
-        if inner_drafter.vocabulary not in (None, model.vocabulary):
-            raise InvalidInputError(
-                f"the inner drafter has a vocabulary of {inner_drafter.vocabulary} tokens, the "
-                f"draft model one of {model.vocabulary}; tokens must mean the same to both"
-            )
+        check_vocabularies(inner_drafter, "inner drafter", model, "draft model")
         self.vocabulary = model.vocabulary
         lengths = [n for n in (model.context_length, inner_drafter.context_length) if n is not None]
         self.context_length = min(lengths, default=None)

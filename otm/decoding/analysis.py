@@ -252,8 +252,7 @@ def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
     >>> memory_accesses_factor(Fraction(1, 2), 2)
     Fraction(4, 7)
     """
-    a, g = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma))
-    return result(1 / geometric_sum(a, g + 1))
+    return 1 / expected_tokens(alpha, gamma)
 
 
 def single_draft_improvement(alpha: Any, cost: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -86,22 +86,18 @@ def _taken(source: Randomness, m: int) -> npt.NDArray[Any]:
     return check_uniforms(given, (m,), exact, f"{m} were asked for: give an array ({m},)")
 
 
-def as_stop(stop: Any) -> Any:
-    """Return the user's own function that ends sequences, or None."""
-    if stop is not None and not callable(stop):
-        raise InvalidParameterError(
-            f"stop = {shown(stop)}; give a function of the new tokens that returns whether to stop"
-        )
-    return stop
-
-
-def check_options(options: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse options that do not exist."""
+def check_options(options: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Refuse options that do not exist, and a `stop` that is no function."""
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InvalidParameterError(
             f"there is no option {unknown[0]!r}; there are {', '.join(known)}, and temperature, "
             "top_k, top_p and min_p belong to sampling=SamplingParameters(…)"
+        )
+    stop = options.get("stop")
+    if stop is not None and not callable(stop):
+        raise InvalidParameterError(
+            f"stop = {shown(stop)}; give a function of the new tokens that returns whether to stop"
         )
 
 
@@ -112,14 +108,18 @@ def check_models(target: Any, drafter: Any, kind: type = Drafter) -> None:
             f"the target is a {type(target).__name__}; give a LanguageModel, such as "
             "HuggingFaceModel(model)"
         )
-    if drafter is None:
-        return
-    check_draft(drafter, kind)
-    if drafter.vocabulary not in (None, target.vocabulary):
+    if drafter is not None:
+        check_draft(drafter, kind)
+        check_vocabularies(drafter, "draft model", target, "target model")
+
+
+def check_vocabularies(drafter: Any, drafting: str, model: Any, verifying: str) -> None:
+    """Refuse a drafter for another vocabulary than that of the model which reads the drafts."""
+    if drafter.vocabulary not in (None, model.vocabulary):
         raise InvalidInputError(
-            f"the draft model has a vocabulary of {drafter.vocabulary} tokens, the target model "
-            f"one of {target.vocabulary}; tokens must mean the same to both, so choose two models "
-            "with one tokenizer"
+            f"the {drafting} has a vocabulary of {drafter.vocabulary} tokens, the {verifying} one "
+            f"of {model.vocabulary}; tokens must mean the same to both, so choose two models with "
+            "one tokenizer"
         )
 
 

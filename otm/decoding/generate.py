@@ -188,11 +188,7 @@ def spectr(
     True
     """
     verifier = tree_verifier(rule)
-    if k is not None and isinstance(draft, Drafter):
-        raise InvalidParameterError(
-            "`k` is given beside a drafter, which has its own; give it there"
-        )
-    drafter = _as_drafter(draft, CHAINS if k is None else k, draft_sampling, options)
+    drafter = _as_drafter(draft, CHAINS, draft_sampling, options, k=k)
     return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
 
 
@@ -213,16 +209,19 @@ def _decode(
 
 def _as_drafter(
     draft: LanguageModel | Drafter,
-    branching: Branching,
+    chains: int,
     sampling: SamplingParameters | None,
     options: DecodingOptions,
+    k: Branching | None = None,
 ) -> Drafter:
+    """Return a drafter as it is, or one of a model: of so many chains, unless k is given."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
-        return ModelDrafter(draft, branching, chosen)
+        return ModelDrafter(draft, chains if k is None else k, chosen)
     check_draft(draft, LanguageModel, Drafter)
-    if sampling is not None:
-        raise InvalidParameterError(
-            "`draft_sampling` is given beside a drafter, which has its own; give it there"
-        )
+    for name, value in {"k": k, "draft_sampling": sampling}.items():
+        if value is not None:
+            raise InvalidParameterError(
+                f"`{name}` is given beside a drafter, which has its own; give it there"
+            )
     return draft

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, Probs, is_exact
 from otm._core.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.sampling_parameters import kth_largest
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ Beam = tuple[Hypothesis, ...]
 EMPTY = Hypothesis((), Fraction(1))
 """Where every search begins."""
 
-NOTHING = -1
-"""What a finished hypothesis is continued by."""
+NOTHING = SparseProbs.from_support(np.array([-1]), np.array([Fraction(1)]))
+"""What a finished hypothesis is continued by: no token, which leaves its score as it is."""
 
 
 def best_continuations(
@@ -72,27 +73,21 @@ def best_continuations(
     Returns the `width` best of all finished hypotheses and all continuations of the others.
     """
     parents = sorted(beam, key=lambda hypothesis: hypothesis.tokens)
-    nexts = [None if parent.finished(end) else probs_after(parent.tokens) for parent in parents]
-    exact = all(isinstance(parent.score, Fraction) for parent in parents) and all(
-        is_exact(probs.probabilities) for probs in nexts if probs is not None
-    )
-    scores, tokens = [], []
-    for parent, following in zip(parents, nexts, strict=True):
-        score = parent.score if exact else parent.log_probability
-        if following is None:
-            scores.append(np.array([score]))
-            tokens.append(np.array([NOTHING]))
-        else:
-            factors = following.probabilities
-            scores.append(score * factors if exact else score + np.log(factors.astype(np.float64)))
-            tokens.append(following.tokens)
-    owners = np.repeat(np.arange(len(parents)), [part.size for part in tokens])
-    all_scores, all_tokens = np.concatenate(scores), np.concatenate(tokens)
+    nexts = [NOTHING if parent.finished(end) else probs_after(parent.tokens) for parent in parents]
+    exact = all(isinstance(parent.score, Fraction) for parent in parents)
+    exact = exact and all(is_exact(following.probabilities) for following in nexts)
+    parts = [
+        parent.score * following.probabilities
+        if exact
+        else parent.log_probability + np.log(following.probabilities.astype(np.float64))
+        for parent, following in zip(parents, nexts, strict=True)
+    ]
+    scores, tokens = np.concatenate(parts), np.concatenate([probs.tokens for probs in nexts])
+    owners = np.repeat(np.arange(len(parents)), [part.size for part in parts])
     best = []
-    for i in _largest(all_scores, width).tolist():
-        token = int(all_tokens[i])
-        added = () if token == NOTHING else (token,)
-        best.append(Hypothesis(parents[owners[i]].tokens + added, all_scores.item(i)))
+    for i in _largest(scores, width).tolist():
+        added = () if tokens[i] < 0 else (int(tokens[i]),)
+        best.append(Hypothesis(parents[owners[i]].tokens + added, scores.item(i)))
     return tuple(best)
 
 
@@ -147,9 +142,6 @@ def _largest(scores: Probs, count: int) -> npt.NDArray[np.int64]:
 
     Since hypotheses are laid out in lexicographic order, the first is lexicographically smaller.
     """
-    places = np.arange(scores.size)
-    if count < scores.size:  # few are sorted
-        cut = scores.size - count
-        places = np.flatnonzero(scores >= np.partition(scores, cut)[cut])
+    places = np.flatnonzero(scores >= kth_largest(scores, min(count, scores.size)))
     order: npt.NDArray[np.int64] = places[np.argsort(-scores[places], kind="stable")[:count]]
     return order

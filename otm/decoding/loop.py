@@ -13,14 +13,7 @@ from typing import TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.checks import (
-    as_end,
-    as_paths,
-    as_sources,
-    as_stop,
-    check_options,
-    check_task,
-)
+from otm.decoding.checks import as_end, as_paths, as_sources, check_options, check_task
 from otm.decoding.drafting import Drafter, DraftNode, Randomness
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, Path, Reader
@@ -131,8 +124,7 @@ def stream(
     end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
     reader = Reader(target, options.get("sampling"))
-    stop = as_stop(options.get("stop"))
-    loop = _Loop(reader, drafter, verifier, as_policy(gamma), limit, end, stop)
+    loop = _Loop(reader, drafter, verifier, as_policy(gamma), limit, end, options.get("stop"))
     return loop.steps(given, sources)
 
 

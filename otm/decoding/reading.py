@@ -83,19 +83,16 @@ class Reader:
             self.calls += 1
         self._rows = rows
 
-        if not whole:
-            ending = [r for r, row in enumerate(rows) if paths[row.owner]]
-            last = [len(rows[r].context) + len(rows[r].path) - 1 - kept[r] for r in ending]
-            found = self._probs(scores[ending, last]) if ending else []
-            ends = {(rows[r].owner, rows[r].path): p for r, p in zip(ending, found, strict=True)}
-            return lambda b, path: ends[b, path]
         places: dict[tuple[int, Path], tuple[int, int]] = {}
         for r, (row, start) in enumerate(zip(rows, kept, strict=True)):
             known = len(row.context) - 1 - start
             for i in range(max(-known, 0), len(row.path) + 1):
                 places.setdefault((row.owner, row.path[:i]), (r, known + i))
-        # computed when called, since perhaps few of them are needed
-        return lambda b, path: self._probs(scores[places[b, path]][None])[0]
+        if whole:  # computed when called, since perhaps few of them are needed
+            return lambda b, path: self._probs(scores[places[b, path]][None])[0]
+        index = tuple(zip(*places.values(), strict=True))
+        found = dict(zip(places, self._probs(scores[index]) if places else [], strict=True))
+        return lambda b, path: found[b, path]
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Ask the session something, and add the time that it takes."""
@@ -161,15 +158,12 @@ class Reader:
 
     def _closest(self, tokens: Path, earlier: Sequence[int]) -> tuple[int, int]:
         """Of rows of one context, find the one whose path agrees longest with what follows it."""
-        best = earlier[0], -1
+        agreed = tokens[:-1]
         for r in earlier:
-            path = self._rows[r].path
-            if path == tokens[:-1]:  # what a longer draft goes on from
-                return r, len(path)
-            agreed = common_length(tokens, path)
-            if agreed > best[1]:
-                best = r, agreed
-        return best
+            if self._rows[r].path == agreed:  # what a longer draft goes on from
+                return r, len(agreed)
+        best = max(earlier, key=lambda r: common_length(tokens, self._rows[r].path))
+        return best, common_length(tokens, self._rows[best].path)
 
     def _probs(self, scores: Any) -> list[SparseProbs]:
         """From the scores after tokens [M, V] to the distributions of the next."""
@@ -188,8 +182,7 @@ def common_length(a: Path, b: Path) -> int:
     n = min(len(a), len(b))
     if a is b or a[:n] == b[:n]:
         return n
-    differ = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-    return next(differ)
+    return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
 
 
 def _tokens(

@@ -29,9 +29,6 @@ KEEP = "or None to keep all tokens"
 GROUP = 32
 """How many scores a group has when the largest are looked for."""
 
-LOWEST_EXPONENT = -700
-"""Nearly where exp(x) becomes 0."""
-
 
 @dataclass(frozen=True)
 class SamplingParameters:
@@ -126,7 +123,28 @@ class SamplingParameters:
         Everything is computed in float64, whatever the type of the logits.  Checking the rows
         waits for the tensor's device once.
         """
-        return _dense(self, logits)
+        xp, scores = _as_float64(logits)
+        highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one
+        _check_rows(highest)
+        if self.temperature == 0:
+            largest = scores == highest
+            first = largest & (xp.cumsum(largest, -1) == 1)
+            return first * xp.ones_like(highest)
+
+        def weigh(scores: Any) -> Any:
+            """Probs times what makes the largest 1: subtracted first, nothing overflows."""
+            with np.errstate(over="ignore"):  # to −∞, which is a weight of zero
+                exponents = scores - highest
+                exponents /= self.temperature
+            return xp.exp(exponents, out=exponents)
+
+        weights = weigh(scores)
+        top_k = min(self.top_k or scores.shape[-1], scores.shape[-1])
+        if top_k < scores.shape[-1] or self.top_p is not None:
+            weights *= _most_likely(xp, scores, weigh, top_k, self.top_p)
+        if self.min_p is not None:
+            weights *= weights >= self.min_p  # the largest weight is 1
+        return weights / weights.sum(-1)[..., None]
 
     def sparse_probs(self, logits: Any) -> SparseProbs:
         """Distribution of the next token by its support; truncated tokens cost next to nothing.
@@ -159,7 +177,7 @@ class SamplingParameters:
             raise InvalidDistributionError(
                 f"logits of shape {scores.shape}; one row takes [V], `sparse_probs_rows` [M, V]"
             )
-        return _sparse(self, scores[None])[0]
+        return self.sparse_probs_rows(scores[None])[0]
 
     def sparse_probs_rows(self, logits: Any) -> list[SparseProbs]:
         """Distributions of the next token by their supports, those of `sparse_probs` row by row.
@@ -184,7 +202,10 @@ class SamplingParameters:
             raise InvalidDistributionError(
                 f"logits of shape {scores.shape}; several rows of logits are an array [M, V]"
             )
-        return _sparse(self, scores)
+        k = 1 if self.temperature == 0 else self.top_k
+        if scores.dtype.kind == "f" and k is not None and k < scores.shape[-1]:
+            return [_truncated(self, row, k) for row in scores]
+        return [_supported(_all_tokens(scores.shape[-1]), probs) for probs in self(scores)]
 
 
 def as_sampling(sampling: object) -> SamplingParameters:
@@ -197,31 +218,8 @@ def as_sampling(sampling: object) -> SamplingParameters:
     return sampling or SamplingParameters()
 
 
-def _dense(sampling: SamplingParameters, logits: Any) -> Any:
-    """Probs in float64, from logits of any type: [..., V] → [..., V]."""
-    xp, scores = _as_float64(logits)
-    highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one
-    _check_rows(highest)
-    if sampling.temperature == 0:
-        largest = scores == highest
-        first = largest & (xp.cumsum(largest, -1) == 1)
-        return first * xp.ones_like(highest)
-
-    def weigh(scores: Any) -> Any:
-        """Probs times what makes the largest 1: subtracted first, nothing overflows."""
-        with np.errstate(over="ignore"):  # to −∞, which is a weight of zero
-            return xp.exp((scores - highest) / sampling.temperature)
-
-    weights = weigh(scores)
-    if sampling.top_k is not None or sampling.top_p is not None:
-        weights = weights * _most_likely(xp, scores, weigh, sampling.top_k, sampling.top_p)
-    if sampling.min_p is not None:
-        weights = weights * (weights >= sampling.min_p)  # the largest weight is 1
-    return weights / weights.sum(-1)[..., None]
-
-
 def _most_likely(
-    xp: Any, scores: Any, weigh: Callable[[Any], Any], top_k: int | None, top_p: float | None
+    xp: Any, scores: Any, weigh: Callable[[Any], Any], top_k: int, top_p: float | None
 ) -> Any:
     """Which tokens top-k and then top-p leave, as booleans.
 
@@ -230,8 +228,7 @@ def _most_likely(
     """
     ascending = xp.sort(scores) if xp is np else xp.sort(scores).values
     weights = weigh(ascending)
-    if top_k is not None:
-        weights[..., : max(weights.shape[-1] - top_k, 0)] = 0
+    weights[..., : weights.shape[-1] - top_k] = 0
     tail = xp.cumsum(weights, -1)  # mass of a token and of all that are less likely
     kept = tail > (1 - (1.0 if top_p is None else top_p)) * tail[..., -1:]
     kept[..., -1] = True  # also where p is lost in 1 − p
@@ -262,7 +259,7 @@ def _as_float64(logits: Any) -> tuple[Any, Any]:
             "numbers, one for each token along the last axis"
         )
     with np.errstate(over="ignore"):  # to infinity, which is refused by its row
-        return xp, scores.astype(np.float64) if xp is np else scores.double()
+        return xp, scores.astype(np.float64, copy=False) if xp is np else scores.double()
 
 
 def _check_rows(highest: Any) -> None:
@@ -278,77 +275,25 @@ def _check_rows(highest: Any) -> None:
     )
 
 
-def _sparse(sampling: SamplingParameters, scores: Any) -> list[SparseProbs]:
-    """Probs of M rows of logits [M, V]: equivalent to, but faster than `_dense`."""
-    if scores.dtype.kind not in "fiu" or scores.shape[-1] == 0:
-        sampling(scores)  # refuses them
-    if sampling.temperature == 0:
-        return [_largest(sampling, row) for row in scores]
-    k = sampling.top_k
-    if scores.dtype.kind == "f" and k is not None and k < scores.shape[-1]:
-        return [_truncated(sampling, row, k) for row in scores]
-    everything = _all_tokens(scores.shape[-1])
-    return [_supported(everything, probs) for probs in _softmax(sampling, scores)]
-
-
-def _by_mass(sampling: SamplingParameters) -> bool:
-    """Whether top-p or min-p truncates."""
-    return sampling.top_p is not None or sampling.min_p is not None
-
-
-def _largest(sampling: SamplingParameters, scores: Any) -> SparseProbs:
-    """All mass on the first of the largest logits."""
-    token = scores.argmax()  # that of NaN if there is one
-    if not math.isfinite(scores[token]):
-        sampling(scores)  # refuses the row
-    return SparseProbs.from_support(np.array([token]), np.ones(1))
-
-
 def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs:
     """Probs of a row of which few tokens are left: the others are sorted out first."""
-    largest = scores.max()  # NaN if the row has one
-    tokens = np.flatnonzero(scores >= _below_largest(scores, k))
-    found = scores[tokens]
-    least = np.partition(found, -k)[-k] if found.size >= k else -math.inf
-    if not (least > -math.inf and largest < math.inf):  # refused, or all of it
-        return _supported(_all_tokens(scores.size), sampling(scores))
-    if found.size > k:
-        kept = found >= least
-        tokens, found = tokens[kept], found[kept]
-    lowest = (float(least) - float(largest)) / sampling.temperature
-    if found.size > k or _by_mass(sampling) or lowest < LOWEST_EXPONENT:
-        return _supported(tokens, sampling(found))
-    weights = np.exp(np.subtract(found, largest, dtype=np.float64) / sampling.temperature)
-    weights /= weights.sum()
-    return SparseProbs.from_support(tokens, weights)
+    if not scores.max() < math.inf:
+        sampling(scores)  # refuses NaN and +∞
+    tokens = np.flatnonzero(scores >= kth_largest(scores, k))
+    return _supported(tokens, sampling(scores[tokens]))
 
 
-def _below_largest(scores: Any, k: int) -> Any:
-    """Return a number that at least k scores reach, and not many more; cheaper than the k-th.
+def kth_largest(scores: Any, k: int) -> Any:
+    """Return the k-th largest score, of the few that reach a bound which is cheap to find.
 
-    Of the largest scores of many groups, the k-th largest: k groups have one that reaches it.
+    The bound is the k-th largest of the largest scores of many groups: k groups have one that
+    reaches it.
     """
     groups = scores.size // GROUP
-    if k > groups:
-        return np.partition(scores, -k)[-k]
-    of_groups = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
-    return np.partition(of_groups, -k)[-k]
-
-
-def _softmax(sampling: SamplingParameters, scores: Any) -> Any:
-    """Probs of rows [M, V]; equivalent to, but faster than `_dense` where nothing is truncated."""
-    if scores.dtype.kind != "f" or _by_mass(sampling):
-        return sampling(scores)
-    highest = scores.max(-1, keepdims=True)  # NaN if the row has one
-    if not np.isfinite(highest).all():
-        return sampling(scores)  # refuses the row
-    weights = np.subtract(scores, highest, dtype=np.float64)
-    if sampling.temperature != 1:
-        with np.errstate(over="ignore"):  # to −∞, which is a weight of zero
-            weights /= sampling.temperature
-    np.exp(weights, out=weights)
-    weights /= weights.sum(-1, keepdims=True)
-    return weights
+    if k <= groups:
+        of_groups = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
+        scores = scores[scores >= np.partition(of_groups, -k)[-k]]
+    return np.partition(scores, -k)[-k]
 
 
 @cache

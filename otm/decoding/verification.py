@@ -20,7 +20,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 
 import numpy as np
 
@@ -299,7 +299,7 @@ def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Rando
     opened = [OpenNode(root, one, target_probs)]
     while True:
         node = opened[-1]
-        child = node.next_child()
+        child = next(node.children, None)
         if child is not None:
             opened.append(OpenNode(child, node.weight_of(child), target_probs))
         elif not node.path or uniforms(1)[0] < node.weight:
@@ -323,11 +323,7 @@ class OpenNode:
         self.tokens, self.left = target.tokens, target.probabilities
         if node.children:
             self.tokens, self._draft_probs, self.left = align(node.checked_draft_probs(), target)
-        self._children = iter(node.merged_children())
-
-    def next_child(self) -> DraftNode | None:
-        """Return the next draft, if there is one."""
-        return next(self._children, None)
+        self.children = iter(node.merged_children())  # those that are not rejected yet
 
     def weight_of(self, child: DraftNode) -> Number:
         """Weight min(w t(x)/p(x), 1) of a draft x."""
@@ -385,6 +381,5 @@ def _verifier(rule: Rule) -> Verifier:
     """Return the function of a rule; SpecTr's recursion over its plan if it has no other."""
     if not rule.verifier:
         return spectr_verifier(PLANS[rule.name])
-    file, _, name = rule.verifier.partition(".")
-    verifier: Verifier = getattr(import_module(f"otm.decoding.{file}"), name)
+    verifier: Verifier = resolve_name(f"otm.decoding.{rule.verifier}")
     return verifier

@@ -272,7 +272,7 @@ def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) 
             node if len(node.path) < levels else DraftNode(node.path), weight, target_probs
         )
         refused, length = one, 0 * one
-        while (child := opened.next_child()) is not None:
+        for child in opened.children:
             output, of_child = visit(child, opened.weight_of(child), levels)
             length, refused = length + refused * of_child, refused * (1 - output)
             opened.reject()

@@ -7,7 +7,6 @@ What cannot be honoured is refused.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -225,11 +224,10 @@ def patch_generate(model: Any, assistant: Any = None, **options: Any) -> Iterato
     """
     check_loaded(model, "model")
     try:
-        inspect.signature(AssistedDecoding).bind(assistant, **options)
+        # refuses what is wrong at once
+        AssistedDecoding(model if assistant is None else assistant, **options)
     except TypeError as reason:
         raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
-    # refuses what is wrong at once
-    AssistedDecoding(model if assistant is None else assistant, **options)
     own = vars(model).get("generate")
     original = model.generate
 
