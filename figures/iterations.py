@@ -1,4 +1,4 @@
-"""What became of every token of a run of the target: the rows of the figures that show traces.
+"""What became of every token of a call of the target: the rows of the figures that show traces.
 
 An iteration is a `Step`.  A draft is accepted while it agrees with what the target selects,
 rejected where it does not, and nobody looks at what stands behind that.

@@ -31,7 +31,7 @@ STEPS = 200
 
 @theory
 def figure_2() -> Table:
-    """Leviathan et al.'s Figure 2: expected number of tokens from one run of the target model.
+    """Leviathan et al.'s Figure 2: expected number of tokens from one call of the target model.
 
     A block of γ drafts yields (1 − α^(γ+1)) / (1 − α) tokens on average ([leviathan2023]_,
     Equation (1)), and γ + 1 at α = 1; no γ yields more than 1/(1 − α), the dashed line.  The

@@ -28,7 +28,7 @@ LABEL = 4
 def figure_1(tokens: int = TOKENS) -> Table:
     """Leviathan et al.'s Figure 1: a trace of speculative decoding.
 
-    Each line is one run of the target, as in the paper's figure ([leviathan2023]_).  The models
+    Each line is one call of the target, as in the paper's figure ([leviathan2023]_).  The models
     are ours: byte-level GPTs of 820k and 49k parameters, γ = 5, the prompt "And it came to
     pass", plain sampling, and the first seed, 0.  The paper prints the first rejected draft
     alone; here those behind it, which are never verified, are shown too.  A token is a byte, ␣ a
@@ -54,7 +54,7 @@ def generation(tokens: int = TOKENS) -> Generation:
 
 @figure_1.drawing
 def draw_figure_1(table: Table) -> Figure:
-    """Draw a line of text for each run of the target, behind the text so far."""
+    """Draw a line of text for each call of the target, behind the text so far."""
     runs = sorted(set(table["line"].tolist()) - {0})
     figure, axes = text_page(lines=len(runs) + 1.7, wide=True)
     context = table.where(line=0)["token"].tolist()

@@ -46,8 +46,8 @@ RULES = ["k-Seq", "optimal", "traversal"]
 COLUMNS = (
     "way",
     "tokens",
-    "runs",
-    "tokens/run",
+    "calls",
+    "tokens/call",
     "accepted",
     "draft s",
     "target s",
@@ -122,11 +122,11 @@ def decode(
     print(f"\n{statistics(generations)}\n")
     print("One generation of each, at one seed: another seed gives other numbers.")
     if target in NGRAMS:
-        print("An n-gram model looks up every draft by itself: fewer runs of it save no time.")
+        print("An n-gram model looks up every draft by itself: fewer calls of it save no time.")
     elif target in SHIPPED:
         print(
-            "With models this small drafts save runs, not time: a draft takes about half as long "
-            "as a run of the target (docs/how-to-choose.md)."
+            "With models this small drafts save calls, not time: a draft takes about half as long "
+            "as a call of the target (docs/how-to-choose.md)."
         )
 
 
@@ -187,8 +187,8 @@ def wants_colour(file: TextIO) -> bool:
 def statistics(generations: Mapping[str, Generation]) -> str:
     """Write a table that compares ways of decoding; the speed-up is over the first.
 
-    "tokens/run" is the block efficiency, "accepted" a share of the drafts that were verified, and –
-    a mean of nothing.
+    "tokens/call" is the block efficiency, "accepted" a share of the verified drafts, and – a mean
+    of nothing.
     """
     if not generations:
         raise InvalidInputError("there is no generation to compare; give at least one")
@@ -200,7 +200,7 @@ def statistics(generations: Mapping[str, Generation]) -> str:
         ratios = generation.block_efficiency, generation.acceptance_rate
         numbers = *ratios, *dataclasses.astuple(generation.seconds), speed, speed / first
         texts = ("–" if math.isnan(number) else f"{number:.2f}" for number in numbers)
-        rows.append([name, f"{generation.tokens}", f"{_runs(generation)}", *texts])
+        rows.append([name, f"{generation.tokens}", f"{_calls(generation)}", *texts])
     return text_table(COLUMNS, rows)
 
 
@@ -210,7 +210,7 @@ def _document(name: str, generation: Generation) -> dict[str, Any]:
     return {
         "way": name,
         "tokens": generation.tokens,
-        "target_runs": _runs(generation),
+        "target_calls": _calls(generation),
         "block_efficiency": generation.block_efficiency,
         "acceptance_rate": None if math.isnan(rate) else rate,
         "seconds": dataclasses.asdict(generation.seconds),
@@ -218,6 +218,6 @@ def _document(name: str, generation: Generation) -> dict[str, Any]:
     }
 
 
-def _runs(generation: Generation) -> int:
-    """Count the runs of the target model."""
+def _calls(generation: Generation) -> int:
+    """Count the calls of the target model."""
     return len({step.call for step in generation.steps})

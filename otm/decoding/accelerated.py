@@ -14,7 +14,7 @@ from otm.models.base import LanguageModel
 
 
 class AcceleratedDrafter(Drafter):
-    """One chain of drafts of a model, in fewer runs of it than there are drafts.
+    """One chain of drafts of a model, in fewer calls than there are drafts.
 
     The "hierarchical version of the algorithm, where the approximation model is itself accelerated
     by an even faster model" ([leviathan2023]_, section 6): the chain is decoded from the draft

@@ -1,8 +1,8 @@
 """What speculative decoding gains: Leviathan et al., Definition 3.2 to Theorem 3.11, as functions.
 
-One block drafts γ tokens, which the target model verifies in one run.  Each draft is accepted with
+One block drafts γ tokens, which the target model verifies in one call.  Each draft is accepted with
 the same probability α, independently of the others (the assumption of section 3.1), and the drafts
-behind the first that is rejected are lost.  One run of the draft model costs c runs of the target.
+behind the first that is rejected are lost.  A call of the draft model costs c calls of the target.
 
 Every function takes numbers or arrays, which broadcast, and gives a number or an array.  Where α
 and c are fractions, or whole numbers beside a fraction, the result is exact; otherwise it is in
@@ -155,7 +155,7 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
     alpha, gamma
         As for `expected_tokens`.
     cost : float, Fraction or array
-        Time c of a run of the draft model over that of the target (Definition 3.7), at least 0.
+        Time c of a call of the draft model over that of the target (Definition 3.7), at least 0.
 
     Returns
     -------
@@ -266,7 +266,7 @@ def single_draft_improvement(alpha: Any, cost: Any) -> Any:
     alpha : float, Fraction or array
         Acceptance rate α, in [0, 1].
     cost : float, Fraction or array
-        Time c of a run of the draft model over that of the target, at least 0.
+        Time c of a call of the draft model over that of the target, at least 0.
 
     Returns
     -------
@@ -304,7 +304,7 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
     alpha : float, Fraction or array
         Acceptance rate α, in [0, 1].
     cost : float, Fraction or array, optional
-        Time c of a run of the draft model over that of the target, at least 0.
+        Time c of a call of the draft model over that of the target, at least 0.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Beam search, and the same beam search with fewer runs of the target model.
+"""Beam search, and the same beam search with fewer calls of the target model.
 
 A hypothesis is a sequence of new tokens; its score is its probability given the prompt, the product
 of the probabilities that the sampling parameters leave its tokens, without a penalty for length.
@@ -52,10 +52,10 @@ class Beams:
     hypotheses : tuple of tuple of Hypothesis
         For each prompt the last beam, the best first: w hypotheses, or all if there are fewer.
     steps : int
-        Steps of all searches: what plain beam search needs as runs of the target model, counted for
-        each prompt by itself.
+        Steps of all searches: the calls of the target model that plain beam search needs, counted
+        for each prompt by itself.
     target_calls : int
-        Runs of the target model, counted alike; the difference is saved.
+        Calls of the target model, counted alike; the difference is saved.
     seconds : Seconds
         Where the time went.
 
@@ -75,7 +75,7 @@ class Beams:
 
     @property
     def steps_per_call(self) -> float:
-        """Steps for each run of the target model, between 1 and γ + 1."""
+        """Steps for each call of the target model, between 1 and γ + 1."""
         return self.steps / self.target_calls
 
 
@@ -157,13 +157,13 @@ def speculative_beam_search(
     eos_token_id: int | Collection[int] | None = None,
     sampling: SamplingParameters | None = None,
 ) -> Beams:
-    """Find the beams of `beam_search` with fewer runs of the target ([leviathan2023]_, A.4).
+    """Find the beams of `beam_search` with fewer calls of the target ([leviathan2023]_, A.4).
 
     The draft model continues the beam, from the target's scores on, by γ steps of beam search of
-    width u.  One run of the target gives its distributions after all hypotheses that were in one
+    width u.  One call of the target gives its distributions after all hypotheses that were in one
     of these beams.  With these the target's own search goes on, for as many steps as they suffice:
     it makes another step if all unfinished hypotheses of its beam were drafted, and ends the block
-    at the first beam that has others, or after step γ + 1.  So every run makes at least one step.
+    at the first beam that has others, or after step γ + 1.  So every call makes at least one step.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def speculative_beam_search(
     draft_width : int, optional
         Width u ≥ w of the beam of drafts; 2w if left out.
     gamma : int, optional
-        Steps γ that the draft model makes before each run of the target.
+        Steps γ that the draft model makes before each call of the target.
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
 
@@ -192,9 +192,9 @@ def speculative_beam_search(
 
     Notes
     -----
-    A run of the target reads up to w + uγ hypotheses in place of w.  The paper asks that the w best
-    of the target be among the drafts; here finished ones need not be, since nothing is read after
-    them.
+    A call of the target reads up to w + uγ hypotheses in place of w.  The paper asks that the w
+    best of the target be among the drafts; here finished ones need not be, since nothing is read
+    after them.
 
     References
     ----------

@@ -22,7 +22,7 @@ CHAINS = 8
 def autoregressive(
     target: LanguageModel, prompts: Prompts, **options: Unpack[DecodingOptions]
 ) -> Generation:
-    """Decode without drafts, one token for each run of the target model.
+    """Decode without drafts, one token for each call of the target model.
 
     Parameters
     ----------

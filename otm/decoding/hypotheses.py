@@ -92,7 +92,7 @@ def best_continuations(
 
 
 class Block:
-    """The unfinished hypotheses that a run of the target begins with, as sequences for a reader.
+    """The unfinished hypotheses that a call of the target begins with, as sequences for a reader.
 
     Those of a prompt have one length; a prompt whose search is finished has none.
     """

@@ -26,7 +26,7 @@ def in_unit_interval(values: Any, name: str = "α") -> Probs:
 
 
 def as_costs(values: Any, name: str = "c") -> Probs:
-    """Return costs, relative to a run of the target model."""
+    """Return costs, relative to a call of the target model."""
     return _as_numbers(values, name, LARGEST_COST, f"a number from 0 to {LARGEST_COST:g}")
 
 

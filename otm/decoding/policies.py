@@ -66,7 +66,7 @@ def best_gamma_policy(alpha: float, cost: float, *, max_gamma: int | None = None
     alpha : float
         Acceptance rate α, in [0, 1].
     cost : float
-        Time c of a run of the draft model over that of the target, at least 0.
+        Time c of a call of the draft model over that of the target, at least 0.
     max_gamma : int, optional
         Most drafts of a step.
 

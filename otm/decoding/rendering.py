@@ -59,7 +59,7 @@ def render_trace(
     width: int = 100,
     colour: bool = False,
 ) -> Iterator[str]:
-    r"""Write what happened in each step, one line for each run of the target.
+    r"""Write what happened in each step, one line for each call of the target.
 
     A line has the number of the step, the end of the text so far, the accepted drafts, of a single
     chain the rejected ones, and the token of the target.  Where several paths were drafted, these

@@ -44,7 +44,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Step:
-    """One run of the target model, for one sequence.
+    """One call of the target model, for one sequence.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Generation:
 
     @property
     def block_efficiency(self) -> float:
-        """New tokens for each run of the target model, counted for each sequence by itself.
+        """New tokens for each call of the target model, counted for each sequence by itself.
 
         It lies between 1 and γ + 1 ([sun2023]_, section 7), but for steps that an ending cuts
         short; NaN if there is no step.

@@ -108,7 +108,7 @@ class Latency:
         Parameters
         ----------
         cost : float
-            Time c of a run of the draft model over that of the target, at least 0.
+            Time c of a call of the draft model over that of the target, at least 0.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class Latency:
 
     @property
     def is_constant(self) -> bool:
-        """Whether a run of either model takes the same time for any K and γ, as for `constant`.
+        """Whether a call of either model takes the same time for any K and γ, as for `constant`.
 
         More chains then cost nothing, and a large K wins.
 

@@ -118,8 +118,8 @@ class Summary:
         if not self.latency.is_constant:
             return f"{first}, and more rows or tokens take as long as the latency table says."
         return (
-            f"{first}, as given. By assumption a run of either model takes the same time for any K "
-            "and γ, so that more chains cost nothing and a large K wins: to choose K, give a "
+            f"{first}, as given. By assumption a call of either model takes the same time for any "
+            "K and γ, so that more chains cost nothing and a large K wins: to choose K, give a "
             "table of step times (otm.gain.measure_latency)."
         )
 

@@ -130,7 +130,7 @@ def _assign(shared: Indices) -> Indices:
 
 
 class Window(NamedTuple):
-    """What one run of the model sees of the storage, and where it writes."""
+    """What one call of the model sees of the storage, and where it writes."""
 
     places: int  # number of places that the storage must have
     past: int  # number N of slots before the new tokens, as the model is told
@@ -177,7 +177,7 @@ class LayerStorage:
     _seen = 0
 
     def open(self, window: Window) -> None:
-        """Set what the next run of the model sees."""
+        """Set what the next call of the model sees."""
         self._window = window
         self._seen = window.past
 

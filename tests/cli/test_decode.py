@@ -35,7 +35,7 @@ def test_the_demo_prints_traces_and_a_table(capsys: pytest.CaptureFixture[str]) 
     assert "text so far|accepted drafts[rejected drafts]+token of the target+" in out
     for name in ("speculative, chain", "SpecTr, k-Seq, K = 2, the first 6 steps"):
         assert re.search(rf"^{name}\n\n   0 And it came to pass\|", out, re.MULTILINE)
-    table = out[out.rindex("tokens/run") :].splitlines()[2:]
+    table = out[out.rindex("tokens/call") :].splitlines()[2:]
     assert [line.split("  ")[0] for line in table[:7]] == [
         "autoregressive",
         "speculative, chain",
@@ -52,7 +52,7 @@ def test_the_same_seed_prints_the_same_text(capsys: pytest.CaptureFixture[str]) 
     for seed in ("3", "3", "4"):
         decode(*SMALL, "--k", "2", "--rule", "optimal", "--seed", seed, "--colour")
         out = capsys.readouterr().out
-        texts.append(out[out.index("\n") : out.index("tokens/run")])
+        texts.append(out[out.index("\n") : out.index("tokens/call")])
     assert texts[0] == texts[1] != texts[2]
     assert "\x1b[32m" in texts[0]
 
@@ -107,7 +107,7 @@ def test_models_so_small_are_said_to_be_slower_with_drafts(
     pytest.importorskip("torch")
     pytest.importorskip("safetensors")
     assert decode("--max-tokens", "2", "--k", "1", "--rule", "k-Seq") == 0
-    assert "save runs, not time" in capsys.readouterr().out.splitlines()[-1]
+    assert "save calls, not time" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_json_has_the_same_ways_and_what_they_wrote(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +123,7 @@ def test_json_has_the_same_ways_and_what_they_wrote(capsys: pytest.CaptureFixtur
         "SpecTr, k-Seq, K = 1",
         "SpecTr, k-Seq, K = 2",
     ]
-    assert ways["autoregressive"]["target_runs"] == 12
+    assert ways["autoregressive"]["target_calls"] == 12
     assert all(len(way["text"]) == way["tokens"] == 12 for way in ways.values())
     assert decode(*ONE_RULE) == 0
     rate = ways["speculative, chain"]["acceptance_rate"]
