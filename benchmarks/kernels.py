@@ -76,12 +76,12 @@ class Plan(NamedTuple):
 
 
 QUICK = Plan(
-    (4_096,),
-    (1, 4),
+    (1_024,),
+    (1, 2),
     4,
     ("first", "typical"),
     TYPES[:1],
-    Effort(15, 3, 32, 2**26),
+    Effort(3, 2, 8, 2**22),
     2**15,
     1_500,
     (4,),

@@ -153,6 +153,8 @@ def _below(
     yield node, parent, field, around
     if isinstance(node, ast.Raise):  # a refusal is taken away as a whole, its words stay
         return
+    if _asks_for_work(node):  # likewise: how much is asked for is an estimate
+        return
     function = isinstance(node, Function)  # of its signature nothing is changed
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list"} or (function and name == "args"):
@@ -160,6 +162,14 @@ def _below(
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, ast.AST):
                 yield from _below(item, node, name, around)
+
+
+def _asks_for_work(node: ast.AST) -> bool:
+    """Whether a statement of the checker pays for its work beforehand."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="work")))):
+            return True
+    return False
 
 
 def _shown(statement: ast.AST) -> str:
