@@ -237,6 +237,12 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
             f"rule {shown(name)} is not lossless{needs}; give a function of a problem, or one of "
             f"{known}"
         )
+    if several is not None and _has(rule, form):
+        kinds = ("one chain of drafts", "several drafts of a token")
+        raise UnknownMethodError(
+            f"rule {shown(name)} is for {kinds[rule.several]}; here a rule for {kinds[several]} is "
+            f"needed: {', '.join(known)}"
+        )
     where = ", ".join(f"{part} ({home})" for part, home in _HOMES.items() if _has(rule, part))
     raise UnknownMethodError(
         f"rule {shown(name)} cannot be used here: it is for {rule.drafts} drafts and comes as "

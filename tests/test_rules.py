@@ -103,6 +103,14 @@ def test_other_names_are_refused_with_the_known_ones(name: Any, form: Form, says
         named(name, form)
 
 
+def test_a_rule_for_another_number_of_drafts_says_so() -> None:
+    """Bug: two lists of rules for i.i.d. drafts, and no word of why one is not the other."""
+    with pytest.raises(UnknownMethodError, match="'block' is for one chain of drafts; here a rule"):
+        named("block", "verifier", several=True)
+    with pytest.raises(UnknownMethodError, match=r"for several .* needed: chain, block"):
+        named("optimal", "verifier", several=False)
+
+
 def test_the_page_lists_every_rule() -> None:
     """Bug: a rule of the list that the documentation lacks, or says other things of."""
     page = (Path(__file__).parents[1] / "docs" / "how-to-choose.md").read_text(encoding="utf-8")
