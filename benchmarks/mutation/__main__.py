@@ -107,10 +107,13 @@ def try_all(session: Session, mutants: list[Mutant], options: argparse.Namespace
     for mutant in mutants[: options.sample]:
         if time.monotonic() - start > options.seconds:
             break
+        try:
+            killed = mutant.key in EQUIVALENT or session.kills(mutant)
+        except KeyboardInterrupt:  # what was tried is a sample too
+            break
         tried += 1
-        if mutant.key in EQUIVALENT:
-            equivalent += 1
-        elif not session.kills(mutant):
+        equivalent += mutant.key in EQUIVALENT
+        if not killed:
             survivors.append(mutant.key)
             print(
                 f"{mutant.name}, line {mutant.line}\n  {mutant.before}\n  {mutant.after}",
