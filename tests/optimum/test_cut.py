@@ -164,6 +164,13 @@ def test_the_cap_gives_a_feasible_mass_of_alpha(problem: Problem) -> None:
             assert accepted[chosen].sum() <= some_draft
 
 
+def test_a_cap_below_one_and_the_value() -> None:
+    """Bug: a cap that is raised to more than one, where rounding may have taken it below."""
+    problem = Problem([F(1, 2), F(1, 2)], [F(0), F(1)], 2)
+    assert optimal_value(problem.by_ratio, 2)[0] == F(3, 4)
+    assert optimal_cap(problem) == F(3, 2)
+
+
 def test_the_cap_is_k_where_every_draft_helps() -> None:
     assert optimal_cap(Problem([F(1, 2), F(1, 2), 0], [F(1, 4), F(1, 4), F(1, 2)], 3)) == 3
 
