@@ -164,8 +164,10 @@ def _progress() -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), "blocks", TimeRemainingColumn())
-    quiet = not sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
+    if not sys.stderr.isatty():  # where rich 13.0 would write an empty line
+        yield lambda done, total: None
+        return
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("positions", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

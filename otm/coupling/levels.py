@@ -8,9 +8,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Probs, read_only, zeros
+from otm._core.arithmetic import (
+    Number,
+    Probs,
+    at_most_one,
+    power_slopes,
+    read_only,
+    running_sum,
+    zeros,
+)
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_positive
+from otm._core.sampling import chunks
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, winning_probabilities
 from otm.kernels.numpy.levels import STEPS, Places, Table, at_node, slot_of, winner
@@ -99,19 +108,58 @@ class LevelsPlan(ResidualPlan):
         law: Probs = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
         return law
 
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
+
+        Above `acceptance_by_test` where the residual can hit a draft in a lower slot than that of
+        the draft that is rejected.
+        """
+        by_test, draft, k = self.acceptance_by_test, self.problem.draft, self.problem.k
+        residual = self.residual.probs(self.problem.n)
+        hits = np.flatnonzero((residual > 0) & (draft > 0))
+        if by_test == 1 or not hits.size:
+            return by_test
+        rejected = self._by_slot(draft * (1 - self.accept_probability))
+        everything = self._by_slot(draft)
+        by_residual = 0 * by_test
+        for chunk in chunks(hits.size, rejected.size, 1 << 20):
+            tokens = hits[chunk]
+            others = np.maximum(everything - (self._slots_of(tokens).T * draft[tokens]).T, 0)
+            # a token is no draft while another one wins, and is rejected
+            missed = (rejected * power_slopes(running_sum(others, from_zero=True).T, k).T).sum(
+                axis=1
+            )
+            by_residual += (residual[tokens] * np.maximum(1 - by_test - missed, 0)).sum()
+        return at_most_one(by_test + by_residual)
+
+    def _by_slot(self, weights: Probs) -> Probs:
+        """Add up weights of drafts by the slots that they take: [n] → [G]."""
+        lower, share = self._node[0]
+        levels = zeros(len(self._slots_of_levels), weights)
+        np.add.at(levels, lower, weights * (1 - share))
+        np.add.at(levels, lower + 1, weights * share)
+        return np.asarray(levels @ self._slots_of_levels)
+
+    @cached_property
+    def _slots_of_levels(self) -> Probs:
+        """Probability of each slot for drafts of each level: [G, G]."""
+        table = self._node[1]
+        moved, masses = np.diff(table.swapped), table.masses + (table.masses == 0)
+        probs = zeros((masses.size, masses.size), self.problem.draft)
+        np.add.at(probs, (table.low, table.high), moved / masses[table.low])
+        np.add.at(probs, (table.high, table.low), moved / masses[table.high])
+        probs[np.diag_indices(masses.size)] += 1 - probs.sum(axis=1)
+        return read_only(probs)
+
+    def _slots_of(self, tokens: npt.NDArray[np.int64]) -> Probs:
+        """Probability of each slot for drafts of tokens: [Y] → [Y, G]."""
+        lower, share = (array[tokens] for array in self._node[0])
+        below, above = self._slots_of_levels[lower], self._slots_of_levels[lower + 1]
+        return np.asarray((below.T * (1 - share) + above.T * share).T)
+
     def _slot_law(self, token: int) -> tuple[Ranks, Probs]:
         """Slots that drafts of a token can take, ascending, with their probabilities."""
-        places, table = self._node
-        lower, share = int(places.lower[token]), places.share[token]
-        law = zeros(table.masses.size, self.problem.draft)
-        for level, chance in ((lower, 1 - share), (lower + 1, share)):
-            if chance > 0:
-                stay = chance
-                for i in range(int(table.first[level]), int(table.last[level])):
-                    partner = table.high[i] if table.low[i] == level else table.low[i]
-                    moved = (table.swapped[i + 1] - table.swapped[i]) / table.masses[level]
-                    law[partner] += chance * moved
-                    stay = stay - chance * moved
-                law[level] += stay
-        slots = np.flatnonzero(law)
-        return slots, law[slots]
+        (probs,) = self._slots_of(np.array([token]))
+        slots = np.flatnonzero(probs)
+        return slots, probs[slots]

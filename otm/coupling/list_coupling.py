@@ -142,8 +142,9 @@ class ListCoupling(TransportPlan):
         --------
         >>> from otm import Problem
         >>> plan = ListCoupling(Problem([0.5, 0.5], [0.25, 0.75], k=2))
-        >>> plan.couple([[0.2, 0.1], [0.3, 0.4]])
-        (array([1, 0]), np.int64(1))
+        >>> drafts, token = plan.couple([[0.2, 0.1], [0.3, 0.4]])
+        >>> drafts.tolist(), int(token)
+        ([1, 0], 1)
         """
         k, n = self.problem.k, self.problem.n
         shape = (*leading_shape(uniforms, 2), k, n)

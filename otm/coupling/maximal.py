@@ -42,8 +42,9 @@ class MaximalCoupling(KSeq):
     >>> plan = MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], k=1))
     >>> plan.acceptance
     0.75
-    >>> plan.select([1], [0.6, 0.0])  # q(1)/p(1) = 0.5: rejected, the residual is token 0
-    Selection(token=np.int64(0), index=np.int64(-1))
+    >>> token, index = plan.select([1], [0.6, 0.0])
+    >>> int(token), int(index)   # q(1)/p(1) = 0.5: rejected, the residual is token 0
+    (0, -1)
     """
 
     def __post_init__(self) -> None:

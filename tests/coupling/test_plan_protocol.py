@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from otm import alpha
@@ -78,6 +78,7 @@ def test_the_code_that_decides_is_lossless_on_any_laws(rule: PlanBuilder, proble
 
 @fewer
 @given(problem=problems(max_tokens=4, max_drafts=3, exact=True))
+@example(problem=Problem([F(1, 5), F(2, 5), F(2, 5)], [F(1, 3), F(1, 3), F(1, 3)], 2))
 def test_enumerated_laws_are_exact(rule: PlanBuilder, problem: Problem) -> None:
     plan = rule(problem)
     target = problem.target.tolist()

@@ -49,7 +49,7 @@ def test_the_budget_is_shared_and_the_summary_says_what_was_used(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(TESTS)
-    done = run(pytester, "-W", "error")
+    done = run(pytester, "-W", "error", subprocess=True)
     done.assert_outcomes(passed=2)
     (line,) = [found for text in done.outlines if (found := LINE.match(text))]
     checks, capacity, level, alarms, draws = line.groups()

