@@ -259,6 +259,12 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "gap that is not the difference": edit("gap", lambda _: "1/1000"),
     "gap negative": lambda d: d.update(lower=d["upper"], upper="0/1", gap="-1/1"),
     "interval inside the proof": edit("interval", lambda _: [(0.5).hex(), (0.5).hex()]),
+    "interval that begins above lower": edit(
+        "interval", lambda ends: [math.nextafter(float.fromhex(ends[1]), 2).hex(), (2.0).hex()]
+    ),
+    "interval that ends below upper": edit(
+        "interval", lambda ends: [(0.0).hex(), math.nextafter(float.fromhex(ends[0]), 0).hex()]
+    ),
     "interval of one end": edit("interval", lambda ends: ends[:1]),
     "interval that is NaN": edit("interval", lambda ends: ["nan", ends[1]]),
     "interval that is infinite": edit("interval", lambda ends: [ends[0], "inf"]),
