@@ -31,7 +31,7 @@ class Distance:
     Attributes
     ----------
     total_variation : float or Fraction
-        Σ |Y − q| / 2.
+        Σ abs(Y − q) / 2.
     divergence : float
         Kullback–Leibler divergence Σ Y ln(Y/q) in nats, infinite where Y > 0 = q.
     largest_ratio : float or Fraction

@@ -96,9 +96,8 @@ class LevelsPlan(ResidualPlan):
         k = self.problem.k
         level = places.lower[drafts] + (uniforms[:, :k] < places.share[drafts])
         slots = np.empty(drafts.shape, dtype=np.int64)
-        for place in np.ndindex(drafts.shape):
-            row, i = place
-            slots[place] = slot_of(table, int(level[place]), uniforms[row, k + i])
+        for row, i in np.ndindex(*drafts.shape):
+            slots[row, i] = slot_of(table, int(level[row, i]), uniforms[row, k + i])
         best = slots.argmax(axis=1)
         token = np.take_along_axis(drafts, best[:, None], axis=1)[:, 0]
         return np.where(uniforms[:, 2 * k] < self.accept_probability[token], best, -1)
