@@ -38,7 +38,7 @@ class ListCoupling(TransportPlan):
     In fractions the distributions are exact, for few tokens.  In floats they have an absolute error
     of about 1e-14, and a call costs O(n) for each of a few hundred nodes of a quadrature, and O(n)
     more with a smaller constant for each set of drafts: at n = 150,000 about 2 s, and 0.05 s a set.
-     `couple` takes O(k n).
+    `couple` takes O(k n).
 
     Parameters
     ----------
