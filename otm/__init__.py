@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from otm._core.interval import Interval
 from otm._core.sparse import SparseProbs
-from otm.coupling.comparison import ComparedRule, Comparison, compare
 from otm.errors import OTMError
 from otm.problem import Problem
-from otm.proof import Certificate
 from otm.solution import Solution
 from otm.solve import alpha, solve
 
 if TYPE_CHECKING:
+    from otm.coupling.comparison import ComparedRule, Comparison, compare
+    from otm.proof import Certificate
+
     __version__: str
 
 __all__ = [
@@ -34,7 +35,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Any:  # on use: `import otm` needs three of the rules
+    if name == "Certificate":
+        from otm.proof import Certificate
+
+        return Certificate
+    if name in {"ComparedRule", "Comparison", "compare"}:
+        from otm.coupling import comparison
+
+        return getattr(comparison, name)
     if name != "__version__":
         raise AttributeError(f"module 'otm' has no attribute {name!r}")
     from importlib.metadata import PackageNotFoundError, version

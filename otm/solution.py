@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,11 @@ from otm._core.interval import Interval
 from otm._core.sparse import places_of
 from otm._core.tensors import like
 from otm._core.text import html_table
-from otm.coupling import GreedyRule, OptimalPlan, Selection, SpecHub, TablePlan, TransportPlan
+from otm.coupling.greedy_drafts import GreedyRule
+from otm.coupling.optimal import OptimalPlan
+from otm.coupling.plan import Selection, TransportPlan
+from otm.coupling.spec_hub import SpecHub
+from otm.coupling.table import TablePlan
 from otm.drafts import Greedy, HubPairs, WithoutReplacement
 from otm.drafts.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError
@@ -34,7 +38,9 @@ from otm.optimum.bounds import Bound, spectr_bounds
 from otm.optimum.cut import Cut, minimum_cut
 from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow
 from otm.problem import Problem
-from otm.proof import Certificate
+
+if TYPE_CHECKING:
+    from otm.proof import Certificate
 
 PADDING = -1
 """Stands in place of drafts that a row does not have."""
@@ -146,6 +152,8 @@ class Solution(Frozen):
         """
         cut = self._position_cut("certificate")
         self._check_iid("a certificate", "`cut` bounds α from above and `plan` attains it")
+        from otm.proof import Certificate  # on use, with the modules that write JSON
+
         return Certificate.build(self.problem, self.alpha, cut, self.method)
 
     @cached_property

@@ -13,7 +13,7 @@ from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor
 from otm._core.text import shown
-from otm.coupling import TablePlan
+from otm.coupling.table import TablePlan
 from otm.drafts import DraftDistribution
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.optimum.multisets import MEMORY_LIMIT

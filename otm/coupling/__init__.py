@@ -1,26 +1,31 @@
 """Selection rules as transport plans: each rule is a file, all of them share one protocol."""
 
-from otm.coupling.build import PLANS, PlanBuilder
-from otm.coupling.greedy_drafts import GreedyRule
-from otm.coupling.grid_k_seq import GridKSeq
-from otm.coupling.importance_selection import ImportanceSelection
-from otm.coupling.k_seq import KSeq
-from otm.coupling.lenient import ArgmaxLenientPlan, Distance, LenientPlan, distance_to_target
-from otm.coupling.levels import LevelsPlan
-from otm.coupling.list_coupling import ListCoupling
-from otm.coupling.maximal import MaximalCoupling
-from otm.coupling.naive_target_sampling import NaiveTargetSampling
-from otm.coupling.non_iterative_rejection import NonIterativeRejection
-from otm.coupling.optimal import OptimalPlan
-from otm.coupling.plan import Selection, TransportPlan
-from otm.coupling.recursive_rejection import RecursiveRejection
-from otm.coupling.recursive_rejection_without_replacement import (
-    RecursiveRejectionWithoutReplacement,
-)
-from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.spec_hub import SpecHub
-from otm.coupling.table import AcceptanceRule, TablePlan
-from otm.coupling.typical_acceptance import TypicalAcceptance
+from typing import TYPE_CHECKING
+
+from otm._core.lazy import lazy
+
+if TYPE_CHECKING:
+    from otm.coupling.build import PLANS, PlanBuilder
+    from otm.coupling.greedy_drafts import GreedyRule
+    from otm.coupling.grid_k_seq import GridKSeq
+    from otm.coupling.importance_selection import ImportanceSelection
+    from otm.coupling.k_seq import KSeq
+    from otm.coupling.lenient import ArgmaxLenientPlan, Distance, LenientPlan, distance_to_target
+    from otm.coupling.levels import LevelsPlan
+    from otm.coupling.list_coupling import ListCoupling
+    from otm.coupling.maximal import MaximalCoupling
+    from otm.coupling.naive_target_sampling import NaiveTargetSampling
+    from otm.coupling.non_iterative_rejection import NonIterativeRejection
+    from otm.coupling.optimal import OptimalPlan
+    from otm.coupling.plan import Selection, TransportPlan
+    from otm.coupling.recursive_rejection import RecursiveRejection
+    from otm.coupling.recursive_rejection_without_replacement import (
+        RecursiveRejectionWithoutReplacement,
+    )
+    from otm.coupling.residual import ResidualPlan, acceptance_ratio
+    from otm.coupling.spec_hub import SpecHub
+    from otm.coupling.table import AcceptanceRule, TablePlan
+    from otm.coupling.typical_acceptance import TypicalAcceptance
 
 __all__ = [
     "PLANS",
@@ -50,3 +55,5 @@ __all__ = [
     "acceptance_ratio",
     "distance_to_target",
 ]
+
+__getattr__ = lazy(__name__, __path__, __all__)

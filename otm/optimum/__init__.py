@@ -4,12 +4,22 @@ In closed form for i.i.d. drafts, by prefixes, flows and intervals for others; `
 programs, Sinkhorn's algorithm and the maximum flow, as independent checks.
 """
 
-from otm.optimum.bounds import Bound, guarantee, lemma_3_by_definition, spectr_bounds
-from otm.optimum.cut import Cut, cap_of_value, minimum_cut, optimal_cap, optimal_value
-from otm.optimum.division_factor import bisection_steps, excess, optimal_division_factor
-from otm.optimum.lenience import acceptance_at_distance, closest_ratio, lenient_cap, lenient_value
-from otm.optimum.other_drafts import BoundedOptimum, Optimum, bounds_by_random_order, optimum_of
-from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
+from typing import TYPE_CHECKING
+
+from otm._core.lazy import lazy
+
+if TYPE_CHECKING:
+    from otm.optimum.bounds import Bound, guarantee, lemma_3_by_definition, spectr_bounds
+    from otm.optimum.cut import Cut, cap_of_value, minimum_cut, optimal_cap, optimal_value
+    from otm.optimum.division_factor import bisection_steps, excess, optimal_division_factor
+    from otm.optimum.lenience import (
+        acceptance_at_distance,
+        closest_ratio,
+        lenient_cap,
+        lenient_value,
+    )
+    from otm.optimum.other_drafts import BoundedOptimum, Optimum, bounds_by_random_order, optimum_of
+    from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
 
 __all__ = [
     "Bound",
@@ -35,3 +45,5 @@ __all__ = [
     "optimum_of",
     "spectr_bounds",
 ]
+
+__getattr__ = lazy(__name__, __path__, __all__)

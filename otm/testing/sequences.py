@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import locate_in_rows
-from otm.coupling import TransportPlan
+from otm.coupling.plan import TransportPlan
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.models import TableModel
