@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
+
+import numpy as np
 
 from otm._core.arithmetic import Number, Probs, as_number, read_only
 from otm._core.sampling import InverseCdf
@@ -61,15 +62,17 @@ class NonIterativeRejection(KSeq):
 
     def __post_init__(self) -> None:
         self._check_problem()
-        problem = self.problem
-        undraftable = problem.target[problem.draft == 0].any()
-        largest = math.inf if undraftable else as_number(problem.by_ratio.ratio[-1])
-        object.__setattr__(self, "rho", largest)
+        draft, target = self.problem.draft, self.problem.target
+        drafted = draft > 0
+        undraftable = target[~drafted].any()
+        with np.errstate(over="ignore"):
+            largest = np.inf if undraftable else (target[drafted] / draft[drafted]).max()
+        object.__setattr__(self, "rho", as_number(largest))
 
     @cached_property
     def accept_probability(self) -> Probs:
         """Probability q/(M p) of accepting each token when it is drafted: array [n]."""
-        if self.rho == math.inf:
+        if self.rho == np.inf:
             return read_only(0 * self.problem.draft)
         return super().accept_probability
 
