@@ -30,7 +30,7 @@ def acceptance(rule: str, draft: npt.ArrayLike, target: npt.ArrayLike, k: int) -
 
 
 _ACCEPTANCE: dict[str, Callable[[Problem], Number]] = {
-    OPTIMUM: lambda problem: optimal_value(problem.by_ratio, problem.k)[0],
+    OPTIMUM: optimal_value,
     K_SEQ: lambda problem: KSeq(problem).acceptance,
     MULTI_ROUND: lambda problem: RecursiveRejection(problem).acceptance,
 }

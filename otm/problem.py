@@ -13,6 +13,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
 from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, place_of_row
 from otm._core.distribution import as_probs_pair, as_probs_rows, to_exact, to_floats
+from otm._core.ratio_bins import RatioBins
 from otm._core.ratio_order import RatioOrder
 from otm._core.sparse import SparseProbs, Tokens, align, places_of
 from otm._core.tensors import to_host
@@ -175,6 +176,12 @@ class Problem(Frozen):
         """The tokens, as positions in `tokens`, in ascending order of q/p, with their masses."""
         self._check_single("the order by q/p")
         return RatioOrder(self.draft, self.target)
+
+    @cached_property
+    def bins(self) -> RatioBins:
+        """The tokens in bins of ascending q/p, with their masses: what needs no sort."""
+        self._check_single("the bins of q/p")
+        return RatioBins.of(self.draft, self.target)
 
     def drafts_as(self, kind: type[_Drafts], *parameters: Any) -> _Drafts:
         """Return the drafts as a rule needs them to be drawn.

@@ -3,10 +3,10 @@
 The mathematics of the check, and its slow but plain form, are in `otm.certificate`.
 
 The check at speed is in floats, with every rounding error bounded. What it accepts the integers of
-`otm.certificate` accept too; what it leaves open they decide. Sorting by rounded ratios does no
-harm: rounding is monotone, so that only tokens of equal rounded ratio can stand in the wrong order,
-and lowering v to the least ratio among them, which the margins cover, makes the sets that are
-looked at exactly the level sets of v/p.
+`otm.certificate` accept too; what it leaves open they decide. Bins by rounded ratios do no harm:
+rounding is monotone, so that only tokens of equal rounded ratio can stand in the wrong order, and
+lowering v to the least ratio among them, which the margins cover, makes the sets that are looked at
+exactly the level sets of v/p.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ from otm._core.arithmetic import (
     at_least_once,
     is_exact,
     rounded,
-    running_sum,
     sum_error,
 )
-from otm._core.ratio_order import RatioOrder
+from otm._core.ratio_bins import RatioBins, in_bins
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
-from otm.optimum.cut import Cut
+from otm.optimum.cut import Cut, prefix_values
 from otm.problem import Problem
 
 Document = dict[str, Any]
@@ -48,48 +47,49 @@ LARGEST_WRITTEN_PLAN = 256
 """Most draft tuples for which a certificate carries the plan itself, with at most 8 drafts each."""
 
 
-def relative_error(problem: Problem) -> float:
-    """Bound on the relative error of a sum over tokens, or of its `at_least_once`.
+def rounding_error(value: Any, problem: Problem) -> Any:
+    """Bound on the error of a mass accepted or the value of a cut, from `RatioBins` (Theorem 8.3).
 
-    On top of the sum: what Σp and Σq differ from one by, and five roundings for each bit of k.
+    Masses are off by a few roundings and what is lost where rests are added up; and there are five
+    roundings for each bit of k.
     """
-    return sum_error(problem.n) + (32 + 5 * problem.k.bit_length()) * 2.0**-53
+    n, k, unit = problem.n, problem.k, 2.0**-53
+    of_rests = n * unit if in_bins(problem.draft) else sum_error(n)
+    rests = np.minimum(of_rests * value, (k + 1.0) * of_rests * n * unit)
+    return (16 + 5 * k.bit_length()) * unit * value + rests + TINY
 
 
 def rounded_bounds(
-    order: RatioOrder, problem: Problem, cut: npt.NDArray[np.int64], cap: float
+    bins: RatioBins, problem: Problem, cut: npt.NDArray[np.int64], cap: float
 ) -> tuple[float, float]:
     """Mass accepted under the cap and value of the cut, each rounded outwards."""
-    error = 2 * relative_error(problem)
     inside = np.zeros(problem.n, dtype=bool)
     inside[cut] = True
-    above = running_sum(problem.draft[~inside])[-1:].sum()
-    upper = running_sum(problem.target[inside])[-1:].sum() + at_least_once(above, problem.k)
-    upper = float(upper) * (1 + error) + TINY if upper > 0 else 0.0  # a sum of zeros is exact
-    lower = float(order.capped_mass(cap)) * (1 - error) - TINY
-    return max(0.0, lower), min(1.0, upper)
+    above, below = bins.mass(problem.draft, ~inside), bins.mass(problem.target, inside)
+    upper = below + at_least_once(above, problem.k)
+    upper += rounding_error(upper, problem) if upper > 0 else 0.0  # a sum of zeros is exact
+    lower = float(bins.capped_mass(cap))
+    return max(0.0, float(lower - rounding_error(lower, problem))), min(1.0, float(upper))
 
 
-def surely_accepted(order: RatioOrder, problem: Problem, cap: float) -> bool:
+def surely_accepted(bins: RatioBins, problem: Problem, cap: float) -> bool:
     """Whether v = min(q, cap · p) surely satisfies v(A) ≤ 1 − (1 − p(A))^k on its level sets.
 
-    Each set is looked at in two ways, since one loses its digits where p(A) is near one and the
-    other where it is near zero.
+    These are complements of prefixes H, and v(A) is Σv less q(H): no prefix may have a value below
+    Σv.  Up to a cap of one v is at most p.
     """
-    k, error = problem.k, relative_error(problem)
-    last = int(np.searchsorted(order.ratio, cap, side="right")) + 1  # sets of capped tokens follow
-    mass = order.target_below[:last]
-    total = float(order.capped_mass(cap)) * (1 + error)
-    capped = cap * order.draft_above[last - 1]
-    kept = np.minimum(order.target, cap * order.draft)[: last - 1]
-    mass_above = np.append(running_sum(kept[::-1])[::-1] + capped, capped)
-    hit = at_least_once(order.draft_above[:last], k)
-    surely = (mass_above * (1 + 2 * error) + TINY <= hit) | (mass_above == 0)
-    if not surely.all() and k * error < 100:
-        below = order.draft_below[:last]
-        missed = np.power(below, k) * math.exp(2 * k * error) + TINY
-        surely |= np.where(below > 0, missed, 0) <= max(0.0, 1 - total) + mass * (1 - error)
-    return bool(surely.all())
+    if cap <= 1:
+        return True
+    total = float(bins.capped_mass(cap))
+    total += rounding_error(total, problem)
+    while True:
+        values, wide, bound = prefix_values(bins, problem.k)
+        if (values - rounding_error(values, problem)).min() < total:
+            return False
+        doubtful = wide[bound - rounding_error(bound, problem) < total]
+        if not doubtful.size:
+            return True
+        bins = bins.split(doubtful)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,15 +151,15 @@ class Certificate:
         Certificate
             Not checked yet; `check` refuses one that its arguments do not prove.
         """
-        order = problem.by_ratio
+        bins = problem.bins
         if problem.exact:
-            cap = order.cap_of_mass(alpha)
+            cap = bins.cap_of_mass(alpha)
             cap = Fraction(problem.k) if cap is None else cap
-            return cls(problem, cut.tokens, cap, order.capped_mass(cap), cut.value, method)
+            return cls(problem, cut.tokens, cap, bins.capped_mass(cap), cut.value, method)
         # accept a little less than α, so that no inequality is too tight for floats
-        cap = order.cap_of_mass(alpha * (1 - 4 * relative_error(problem)) - TINY)
+        cap = bins.cap_of_mass(alpha - 4 * rounding_error(alpha, problem))
         cap = float(problem.k) if cap is None else max(float(cap), 0.0)
-        lower, upper = rounded_bounds(order, problem, cut.tokens, cap)
+        lower, upper = rounded_bounds(bins, problem, cut.tokens, cap)
         return cls(problem, cut.tokens, cap, lower, upper, method)
 
     @property
@@ -284,10 +284,10 @@ class Certificate:
     def _holds_in_floats(self) -> bool:
         """Whether the claims surely follow, in floats with every rounding error bounded."""
         problem, cap = self.problem, float(self.cap)
-        order = RatioOrder(problem.draft, problem.target)  # sorted anew: nothing is taken over
-        if not (self._is_well_formed() and surely_accepted(order, problem, cap)):
+        bins = RatioBins.of(problem.draft, problem.target)  # anew: nothing is taken over
+        if not (self._is_well_formed() and surely_accepted(bins, problem, cap)):
             return False
-        lower, upper = rounded_bounds(order, problem, self.cut, cap)
+        lower, upper = rounded_bounds(bins, problem, self.cut, cap)
         return bool(self.lower <= lower and upper <= self.upper)
 
     def _is_well_formed(self) -> bool:

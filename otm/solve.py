@@ -183,7 +183,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
         return alpha_rows(p, q, k)
     problem = Problem(p, q, k)
     if problem.shape:
-        return optimal_values(problem.draft, problem.target, problem.k)[0]
+        return optimal_values(problem.draft, problem.target, problem.k)
     return optimum_of(problem).value
 
 
@@ -214,7 +214,7 @@ WHY = {
 
 def _by_best(problem: Problem, memory_limit: int) -> Solution:
     if problem.shape:
-        values, _ = optimal_values(problem.draft, problem.target, problem.k)
+        values = optimal_values(problem.draft, problem.target, problem.k)
         return Solution(problem, read_only(values), "closed-form", WHY["rows"])
     optimum = optimum_of(problem)
     method = optimum.method

@@ -337,7 +337,7 @@ def test_the_representation_says_what_was_found(exact: bool) -> None:
     assert set(fields) == {"problem", "numbers", "α", "gap", "method"}
     assert fields["problem"] == "n = 4 tokens, k = 2 drafts"
     assert fields["α"] == ("0.8125 = 13/16" if exact else "0.8125")
-    assert fields["gap"].startswith("0 " if exact else "4e-14 ")
+    assert fields["gap"].startswith("0 " if exact else "1e-14 ")
     assert fields["method"].startswith("closed-form: ")
 
 

@@ -42,7 +42,7 @@ def _of(name: str) -> Rule:
 
 
 def _optimum(problem: Problem, _: np.random.Generator) -> float:
-    return float(optimal_value(problem.by_ratio, problem.k)[0])
+    return float(optimal_value(problem))
 
 
 def _without_replacement(problem: Problem, rng: np.random.Generator) -> float:

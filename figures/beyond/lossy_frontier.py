@@ -54,7 +54,7 @@ def _at_temperature(problem: Problem, temperature: float) -> Point:
     weights = problem.target ** (1 / temperature)
     other = Problem(problem.draft, weights / weights.sum(), problem.k)
     distance = total_variation(other.target, problem.target)
-    return float(optimal_value(other.by_ratio, other.k)[0]), float(distance)
+    return float(optimal_value(other)), float(distance)
 
 
 def _typical(otherwise: Any) -> Callable[[Problem, float], Point]:
@@ -119,7 +119,7 @@ def lossy_frontier(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     best = {}
     for k in NUMBERS:
         problems = [Problem(*pair, k) for pair in pairs]
-        best[k] = float(np.mean([optimal_value(at.by_ratio, k)[0] for at in problems]))
+        best[k] = float(np.mean([optimal_value(at, k) for at in problems]))
         for far in (0.0, 1 - best[k], 1.0):
             value = min(1.0, best[k] + far)
             rows.append((k, FRONTIER, "", value, "", "", far, "", "", value))

@@ -139,6 +139,26 @@ def power_slopes(points: Probs, k: int) -> Probs:
     return slopes
 
 
+def interval_slopes(below: Probs, above: Probs, mass: Probs, k: int) -> Probs:
+    """Slopes (b^k − a^k) / (b − a) over m intervals [a, b] that make up [0, 1].
+
+    Equivalent to `power_slopes(below, k)`, but floats keep full relative accuracy for any k, given
+    the lengths of the intervals [m] and how much is below and above each of their ends [m + 1].
+    """
+    if k == 1 or is_exact(mass):
+        return power_slopes(below, k)
+    end, rest = below[1:], above[1:]
+    with np.errstate(divide="ignore"):
+        log_end = np.where(end < 0.5, np.log(end), np.log1p(-rest))
+        share = np.minimum(mass / end, 1)
+        of_share = -np.expm1(float(k) * np.log1p(-share))
+    # the limit k stands for shares whose digits are lost below the smallest normal float
+    lost = share < TINY
+    of_share = np.where(lost, float(k), of_share / np.where(lost, 1, share))
+    slopes: Probs = np.exp(float(k - 1) * log_end) * of_share
+    return slopes
+
+
 def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
     """Cumulative sums along the last axis, [..., n] or, from zero, [..., n + 1].
 
@@ -163,6 +183,39 @@ def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
         blocks[..., 1:, :] += totals[..., :-1, None]
         rest += totals[..., -1:]
     return sums if from_zero else sums[..., 1:]
+
+
+def split_units(probs: Probs) -> tuple[Probs, Probs]:
+    """Split probabilities into whole units of 2^−52, which add up exactly, and rests below one.
+
+    Fractions need no split.
+    """
+    if is_exact(probs):
+        return probs, 0 * probs
+    whole = (probs + 1.0) - 1.0
+    return whole, probs - whole
+
+
+def sum_excess(probs: Probs) -> Probs:
+    """How far distributions sum above one, correct to the last digits: [..., n] → [..., 1]."""
+    whole, rest = split_units(probs)
+    return np.asarray((whole.sum(axis=-1, keepdims=True) - 1) + rest.sum(axis=-1, keepdims=True))
+
+
+def shares(parts: Any, excess: Any) -> Probs:
+    """Masses from their whole units and rests, divided by a total of 1 + excess."""
+    whole, rest = parts
+    return np.asarray(whole + (rest - (whole + rest) * excess))
+
+
+def running_shares(probs: Probs, excess: Any) -> Probs:
+    """Cumulative sums from zero of parts of a distribution of total 1 + excess, over that total.
+
+    Equivalent to `running_sum`, but correct to the last digit but for rests: [..., n] →
+    [..., n + 1].
+    """
+    parts = (running_sum(part, from_zero=True) for part in split_units(probs))
+    return shares(parts, excess)
 
 
 def sum_error(n: int) -> float:

@@ -9,37 +9,69 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Probs, read_only, running_sum, zeros
+from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
+
+BLOCK = 512
+"""Tokens of a block: a cumulative sum over more of them rounds away more of each."""
 
 
 @dataclass(frozen=True, eq=False)
 class InverseCdf(Frozen):
-    """Inverse cumulative distribution of non-negative weights.
+    """Inverse cumulative distribution of non-negative weights, in blocks of tokens.
 
-    A token of weight zero is never drawn; a uniform exactly on an edge of the cumulative
-    distribution draws the next token of positive weight.
+    A uniform picks a block, and what it has left a token in it.  A token of weight zero is never
+    drawn; a uniform exactly on an edge draws the next token of positive weight.
     """
 
     tokens: npt.NDArray[np.int64]  # [m], the tokens of positive weight, ascending
-    cumulative: Probs  # [m], running sum of their weights
+    cumulative: Probs  # [m], running sum of their weights within each block
+    ends: Probs  # [blocks], running sum of the weights of blocks
 
     @classmethod
-    def from_weights(cls, weights: Probs) -> InverseCdf:
+    def from_weights(
+        cls, weights: Probs, tokens: npt.NDArray[np.int64] | None = None
+    ) -> InverseCdf:
         """Build from one non-negative weight a token, at least one of them positive."""
-        tokens = np.flatnonzero(weights > 0)
-        return cls(read_only(tokens), read_only(running_sum(weights[tokens])))
+        positive = np.flatnonzero(weights > 0)
+        tokens = positive if tokens is None else tokens[positive]
+        weights = weights[positive]
+        if is_exact(weights) or weights.size <= BLOCK:
+            cumulative = np.cumsum(weights)
+            return cls(read_only(tokens), read_only(cumulative), cumulative[-1:])
+        rows = np.zeros((-(-weights.size // BLOCK), BLOCK))
+        rows.flat[: weights.size] = weights
+        cumulative = np.cumsum(rows, axis=1).ravel()[: weights.size]
+        return cls(*map(read_only, (tokens, cumulative, np.cumsum(rows.sum(axis=1)))))
 
     def locate(self, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Token drawn by each uniform in [0, 1); the shape is kept."""
-        found = np.searchsorted(self.cumulative, uniforms * self.cumulative[-1], side="right")
-        # u · total can round up to the total itself
-        return np.asarray(self.tokens[np.minimum(found, self.tokens.size - 1)])
+        points = np.asarray(uniforms * self.ends[-1])
+        # u · total can round up to the total itself, and what is left of u to that of its block
+        block = np.minimum(np.searchsorted(self.ends, points, side="right"), self.ends.size - 1)
+        left = points - np.append(0 * self.ends[:1], self.ends)[block]
+        found = np.empty(points.shape, dtype=np.int64)
+        for each in np.unique(block):
+            here = block == each
+            tokens = self._block(each)
+            place = np.searchsorted(self.cumulative[tokens], left[here], side="right")
+            found[here] = np.minimum(tokens.start + place, tokens.stop - 1)
+        return np.asarray(self.tokens[found])
 
     def probs(self, n: int) -> Probs:
         """Distribution of the token drawn, array [n], integrated from what is stored."""
         weights = zeros(n, self.cumulative)
-        weights[self.tokens] = np.diff(self.cumulative, prepend=self.cumulative[:1] * 0)
-        return np.asarray(weights / self.cumulative[-1])
+        widths = np.diff(self.ends, prepend=0 * self.ends[:1])
+        for each, width in enumerate(widths):
+            tokens = self._block(each)
+            edges = np.minimum(self.cumulative[tokens], width)
+            edges[-1] = width  # the last token has what rounding leaves
+            weights[self.tokens[tokens]] = np.diff(edges, prepend=0 * width)
+        return np.asarray(weights / self.ends[-1])
+
+    def _block(self, number: int) -> slice:
+        """Places in `tokens` of a block."""
+        size = BLOCK if self.ends.size > 1 else self.tokens.size
+        return slice(number * size, min((number + 1) * size, self.tokens.size))
 
 
 def chunks(count: int, width: int, entries: int) -> Iterator[slice]:

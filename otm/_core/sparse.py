@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, running_sum, zeros
+from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, zeros
 from otm._core.checks import as_array
 from otm._core.distribution import as_probs, to_exact
 from otm._core.numbers import as_integer
@@ -168,7 +168,7 @@ class SparseProbs(Frozen):
         >>> SparseProbs([1, 3], [0.25, 0.75]).draw(np.array([0.2, 0.25])).tolist()
         [1, 3]
         """
-        return InverseCdf(self.tokens, running_sum(self.probabilities)).locate(uniforms)
+        return InverseCdf.from_weights(self.probabilities, self.tokens).locate(uniforms)
 
     def dense(self, n: int) -> Probs:
         """Write the distribution out on a vocabulary.

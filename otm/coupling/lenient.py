@@ -13,15 +13,25 @@ from typing import Literal
 
 import numpy as np
 
-from otm._core.arithmetic import Number, Probs, as_number, is_exact, read_only, running_sum, zeros
+from otm._core.arithmetic import (
+    Number,
+    Probs,
+    as_number,
+    interval_slopes,
+    is_exact,
+    read_only,
+    running_sum,
+    zeros,
+)
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
+from otm._core.ratio_bins import RatioBins
 from otm._core.sampling import InverseCdf
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import TokenwisePlan, surely
-from otm.coupling.swaps import raise_to_one
 from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
+from otm.optimum.win_ratio import WinRatio, floor_of
 
 
 @dataclass(frozen=True)
@@ -173,14 +183,19 @@ class LenientPlan(OptimalPlan):
         """Cap c_l of the paper's rule."""
         return lenient_cap(self.problem, self.lenience)
 
-    @property
-    def win_ratio(self) -> Probs:
-        """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
-        order = self.problem.by_ratio
+    @cached_property
+    def _wanted(self) -> WinRatio:
+        """Law of the winner that covers v, with a bin for each ratio q/p."""
+        order, k = self.problem.by_ratio, self.problem.k
         mass = running_sum(self.accepted_ratio * order.draft, from_zero=True)
-        return raise_to_one(order, self.accepted_ratio, mass, 1 - mass[-1])
+        floor = floor_of(self.accepted_ratio, order.draft_below, mass, 1 - mass[-1])
+        raised = np.maximum(self.accepted_ratio, np.asarray(floor))
+        bins = RatioBins.of(self.problem.draft, self.problem.target, few=self.problem.n)
+        slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
+        ratio = raised[np.searchsorted(order.ratio, bins.least)]
+        return WinRatio(bins, slope, ratio, np.zeros(slope.size, dtype=bool))
 
-    @property
+    @cached_property
     def target_mass(self) -> Probs:
         """Mass v of each token that is accepted as far as it wins: array [n]."""
         mass = zeros(self.problem.n, self.problem.draft)

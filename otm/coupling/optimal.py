@@ -13,11 +13,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Probs, read_only, zeros
+from otm._core.arithmetic import TINY, Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
+from otm._core.ratio_bins import ratio_of
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.slots import SlotTable, winning_probabilities
-from otm.coupling.swaps import match_swaps, optimal_win_ratio
+from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
+from otm.coupling.swaps import match_swaps
+from otm.optimum.win_ratio import WinRatio, optimal_win_ratio
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +69,39 @@ class OptimalPlan(ResidualPlan):
 
     @cached_property
     def slots(self) -> SlotTable:
-        """Which slots the drafts of each token take."""
-        order = self.problem.by_ratio
-        return SlotTable(order.draft, match_swaps(order, self.problem.k, self.win_ratio))
+        """Which slots the drafts of each bin take."""
+        return SlotTable(self._wanted.bins, match_swaps(self._wanted))
 
-    @property
-    def win_ratio(self) -> Probs:
-        """Wanted ratio of winning to drafting, along the order of q/p: array [m]."""
-        return optimal_win_ratio(self.problem)
+    @cached_property
+    def _wanted(self) -> WinRatio:
+        """Law of the winner that is aimed at."""
+        return optimal_win_ratio(self.problem.bins, self.problem.k)
+
+    @cached_property
+    def _win_ratio(self) -> tuple[Probs, Probs]:
+        """Ratios of winning to drafting as the stored table has them (`SlotTable.win_ratio`).
+
+        The table speaks of p/Σp; they are corrected so that v' belongs to Σq = 1.
+        """
+        of_draft, of_target = self.slots.bins.excess
+        slope, added = self.slots.win_ratio(self.problem.k)
+        scale = 1 + (of_target - of_draft)
+        return read_only(slope * scale), read_only(added * scale)
+
+    def _place(self, draft: Probs, target: Probs) -> tuple[Ranks, Probs]:
+        """Bins of tokens, and how often each of them swaps, over the mean of its bin."""
+        wanted = self._wanted
+        ratio = ratio_of(draft, target)
+        place = wanted.bins.place(ratio)
+        share = np.ones_like(ratio)
+        follows = wanted.follows[place]
+        if follows.any():
+            slope = wanted.slope[place]
+            gap = np.where(follows, wanted.mean[place] - slope, 0)
+            np.divide(ratio - slope, gap, out=share, where=gap != 0)
+            with np.errstate(divide="ignore"):
+                share = np.clip(share, TINY, 1 / self.slots.moved[place])  # only rounding is cut
+        return place, share
 
     @property
     def target_mass(self) -> Probs:
@@ -84,9 +111,17 @@ class OptimalPlan(ResidualPlan):
     @cached_property
     def winner_distribution(self) -> Probs:
         """Distribution v' of the draft that wins, computed from the stored table: array [n]."""
-        probs = zeros(self.problem.n, self.problem.draft)
-        probs[self.problem.by_ratio.tokens] = self.slots.winner_distribution(self.problem.k)
+        problem = self.problem
+        drafted = problem.draft > 0
+        probs = zeros(problem.n, problem.draft)
+        draft = problem.draft[drafted]
+        probs[drafted] = draft * self._ratio(*self._place(draft, problem.target[drafted]))
         return read_only(probs)
+
+    def _ratio(self, place: Ranks, share: Probs) -> Probs:
+        """Ratio of winning to drafting, of tokens in these bins."""
+        slope, added = self._win_ratio
+        return np.asarray(slope[place] + added[place] * share)
 
     @cached_property
     def accept_probability(self) -> Probs:
@@ -99,14 +134,19 @@ class OptimalPlan(ResidualPlan):
         return read_only(self.winner_distribution * self.accept_probability)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        slots = self.slots.slot_of(self.problem.by_ratio.place[drafts], uniforms[:, :-1])
-        winner = slots.argmax(axis=1)
-        token = np.take_along_axis(drafts, winner[:, None], axis=1)[:, 0]
-        return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
+        draft = self.problem.draft[drafts]
+        place, share = self._place(draft, self.problem.target[drafts])
+        winner = self.slots.slot_of(place, uniforms[:, :-1], share).argmax(axis=1)[:, None]
+        token, draft, place, share = (
+            np.take_along_axis(array, winner, axis=1) for array in (drafts, draft, place, share)
+        )
+        accept = acceptance_ratio(self.target_mass[token], draft * self._ratio(place, share))
+        return np.where(uniforms[:, -1:] < accept, winner, -1)[:, 0]
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
+        places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
         winning = [
-            winning_probabilities([self.slots.slot_law(rank) for rank in row])
-            for row in self.problem.by_ratio.place[drafts]
+            winning_probabilities([self.slots.slot_law(*each) for each in zip(*row, strict=True)])
+            for row in zip(*places, strict=True)
         ]
         return np.asarray(np.reshape(winning, drafts.shape) * self.accept_probability[drafts])

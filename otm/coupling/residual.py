@@ -214,4 +214,4 @@ class TokenwisePlan(SequentialPlan):
 
 def surely(token: int, like: Probs) -> InverseCdf:
     """Distribution that gives one token for sure, in the numbers of `like`."""
-    return InverseCdf(read_only(np.array([token])), read_only(0 * like[:1] + 1))
+    return InverseCdf.from_weights(0 * like[:1] + 1, np.array([token]))

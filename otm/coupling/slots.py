@@ -1,4 +1,7 @@
-"""The table of who sits in which slot, and the law of the winner that it really produces."""
+"""The table of who sits in which slot, and the law of the winner that it really produces.
+
+A slot is that of a bin of tokens; all tokens of a bin sit where they do with the same probability.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,18 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Frozen,
     Probs,
+    interval_slopes,
     is_exact,
-    power_slopes,
     read_only,
     running_sum,
     scatter_sum,
 )
+from otm._core.ratio_bins import RatioBins
 from otm.coupling.swaps import Swaps
 
 Ranks = npt.NDArray[np.int64]
 
-KEY_BITS = 62
+KEY_BITS = 63
 """Bits of a key: the row of a token above, a cumulative probability below."""
 
 MASS_SCALE = 2.0**62
@@ -32,18 +36,23 @@ MASS_SCALE = 2.0**62
 
 @dataclass(frozen=True, eq=False)
 class SlotTable(Frozen):
-    """Slots that the drafts of each token take: its own or, by a swap, a partner's.
+    """Slots that the drafts of each bin take: its own or, by a swap, a partner's.
 
     Floats are rounded to a grid that divides the grid of the uniforms, and every law is computed
     from the rounded table: it is the law of what `slot_of` does, not of what was intended.
     """
 
-    draft: Probs  # [m], draft law in the order of ranks
+    bins: RatioBins
     swaps: Swaps  # the s swaps between slots
+
+    @property
+    def draft(self) -> Probs:
+        """Draft mass of each bin: array [m]."""
+        return self.bins.draft
 
     @cached_property
     def row(self) -> Ranks:
-        """Row of each token: its rank, plus m if it swaps as the higher one; array [m]."""
+        """Row of each bin: its place, plus m if it swaps as the higher one; array [m]."""
         row = np.arange(self.draft.size)
         row[self.swaps.high] += self.draft.size
         return read_only(row)
@@ -51,19 +60,23 @@ class SlotTable(Frozen):
     @cached_property
     def keys(self) -> Probs:
         """Sorted keys (row, cumulative probability up to this move): array [2s]."""
-        # one array for all rows: one search finds a slot, however many swaps its token has
+        # one array for all rows: one search finds a slot, however many swaps its bin has
         moves = self.swaps.mass.size
         keys = np.empty(2 * moves, dtype=self._low.ends.dtype)
         keys[:moves] = self._key(self.swaps.low, self._low.ends)
         keys[moves:] = self._key(self.swaps.high + self.draft.size, self._high.ends)
         return read_only(keys)
 
-    def slot_of(self, ranks: Ranks, uniforms: npt.NDArray[Any]) -> Ranks:
-        """Slot taken by each draft, one uniform a draft; both arrays have the same shape."""
+    def slot_of(self, ranks: Ranks, uniforms: npt.NDArray[Any], share: Probs) -> Ranks:
+        """Slot taken by each draft, one uniform a draft; all arrays have the same shape.
+
+        A draft swaps `share` times as often as those of its bin do on average.
+        """
         keys, moves = self.keys, self.swaps.mass.size
         if moves == 0:
             return ranks
         if not is_exact(self.draft):
+            uniforms = np.minimum(uniforms / share, 1 - 2.0**-53)
             uniforms = _on_grid(uniforms, self._grid_bits)
         place = np.searchsorted(keys, self._key(self.row[ranks], uniforms), side="right")
         low, high = self.swaps.low[place % moves], self.swaps.high[place % moves]
@@ -72,41 +85,47 @@ class SlotTable(Frozen):
         moved = (owner == ranks) & (place < keys.size)
         return np.where(moved, np.where(place < moves, high, low), ranks)
 
-    def slot_law(self, rank: int) -> tuple[Ranks, Probs]:
-        """Slots that drafts of one token can take, ascending, with their probabilities."""
+    def slot_law(self, rank: int, share: Any = 1) -> tuple[Ranks, Probs]:
+        """Slots that drafts of one bin can take, ascending, with their probabilities.
+
+        Of a token that swaps `share` times as often as the bin on average.
+        """
         lower = self.row[rank] < self.draft.size
         side, partners = (self._low, self.swaps.high) if lower else (self._high, self.swaps.low)
         start, stop = np.searchsorted(side.owner, [rank, rank + 1])
-        moves = side.steps[start:stop] * self._grid
+        moves = side.steps[start:stop] * self._grid * share
         slots = np.append(partners[start:stop], rank)
         law = np.append(moves, 1 - moves.sum())
         ascending = np.argsort(slots)
         return slots[ascending], law[ascending]
 
-    def winner_distribution(self, k: int) -> Probs:
-        """Probs of the token that sits in the highest slot among k drafts: array [m].
+    def win_ratio(self, k: int) -> tuple[Probs, Probs]:
+        """How many times as likely tokens win as one draft is to be them: arrays [m] and [m].
+
+        What their own slot gives, and what swaps add on average over a bin.
 
         Drafts in the same slot are exchangeable, so that it does not matter which of them wins.
         """
-        low, high, m = self.swaps.low, self.swaps.high, self.draft.size
-        if is_exact(self.draft):  # slots swap equal masses and so keep their own
-            upward, downward = self.swaps.mass.copy(), self.swaps.mass.copy()
-            slot_mass = self.draft
-        else:
-            unit = self.draft * self._grid
-            upward, downward = self._low.steps * unit[low], self._high.steps * unit[high]
-            surplus = downward - upward  # zero but for the rounding to the grid
-            slot_mass = self.draft + scatter_sum(low, surplus, m)
-            slot_mass -= scatter_sum(high, surplus, m)
-        slope = power_slopes(running_sum(slot_mass, from_zero=True), k)
-        gain = slope[high]
-        gain -= slope[low]
-        upward *= gain
-        downward *= gain
-        law: Probs = slope * self.draft
-        law += scatter_sum(low, upward, m)
-        law -= scatter_sum(high, downward, m)
-        return law
+        bins, low, high = self.bins, self.swaps.low, self.swaps.high
+        upward, downward = self._low.steps * self._grid, self._high.steps * self._grid
+        below, above, mass = bins.draft_below, bins.draft_above, bins.draft
+        if not is_exact(mass):  # fractions swap equal masses, and slots keep their own
+            surplus = downward * mass[high] - upward * mass[low]
+            surplus = scatter_sum(low, surplus, mass.size) - scatter_sum(high, surplus, mass.size)
+            shift = running_sum(surplus, from_zero=True)
+            below, above, mass = below + shift, above - shift, mass + surplus
+        slope = interval_slopes(below, above, mass, k)
+        gain = slope[high] - slope[low]
+        raised = scatter_sum(low, upward * gain, slope.size)
+        return slope, raised - scatter_sum(high, downward * gain, slope.size)
+
+    @cached_property
+    def moved(self) -> Probs:
+        """Probability that a draft of each bin swaps, on average over the bin: array [m]."""
+        sides = (self._low, self._high)
+        owner = np.concatenate([side.owner for side in sides])
+        steps = np.concatenate([side.steps for side in sides])
+        return read_only(scatter_sum(owner, steps * self._grid, self.draft.size))
 
     @cached_property
     def _low(self) -> _Side:
@@ -157,8 +176,8 @@ class _Side(Frozen):
         sums -= before[owner]
         ends = sums / (draft * MASS_SCALE)[owner]
         # below one, so that a cumulative probability never spills into the next row
-        np.minimum(ends, 1 - 2.0**-53, out=ends)
-        return cls(owner, read_only(first), read_only(_on_grid(ends, grid_bits)))
+        units = np.minimum(np.rint(ends * 2.0**grid_bits), 2.0**grid_bits - 1).astype(np.int64)
+        return cls(owner, read_only(first), read_only(units))
 
     @cached_property
     def steps(self) -> Probs:

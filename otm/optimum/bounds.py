@@ -88,10 +88,10 @@ def spectr_bounds(problem: Problem) -> tuple[Bound, ...]:
     """
     p, q, k = problem.draft, problem.target, problem.k
     factor = guarantee(problem)
-    one_draft, _ = optimal_value(problem.by_ratio, 1)
-    lemma_3, _ = optimal_value(problem.by_ratio, k)
+    one_draft = optimal_value(problem, 1)
+    lemma_3 = optimal_value(problem)
     rho = optimal_division_factor(problem)
-    k_seq = at_least_once(problem.by_ratio.capped_mass(rho) / rho, k)
+    k_seq = at_least_once(problem.bins.capped_mass(rho) / rho, k)
     supported = q[p > 0].sum()
     membership = np.minimum(q, at_least_once(p, k)).sum()
     union = np.minimum(q, k * p).sum()

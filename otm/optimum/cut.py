@@ -17,7 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Number, at_least_once, at_most_one, is_exact
+from otm._core.arithmetic import (
+    Frozen,
+    Number,
+    Probs,
+    at_least_once,
+    at_most_one,
+    is_exact,
+    running_shares,
+    sum_excess,
+)
+from otm._core.ratio_bins import RatioBins, in_bins
 from otm._core.ratio_order import RatioOrder
 from otm.problem import Problem
 
@@ -50,32 +60,34 @@ class Cut(Frozen):
     tokens: npt.NDArray[np.int64]
 
 
-def optimal_value(order: RatioOrder, k: int) -> tuple[Number, int]:
-    """Optimal acceptance probability α_k and the size of the prefix that attains it.
+def optimal_value(problem: Problem, k: int | None = None) -> Number:
+    """Optimal acceptance probability α_k, without its cut.
 
     Theorem 3.1 of docs/theory/closed-form.md; in floats its relative accuracy is that of
     Theorem 3.4.
 
     Parameters
     ----------
-    order : RatioOrder
-        The two distributions along q/p.
-    k : int
-        The number of drafts, at least 1; not checked here.
+    problem : Problem
+        The distributions and k.
+    k : int, optional
+        Another number of drafts, at least 1; not checked here.
 
     Returns
     -------
-    tuple of (float or Fraction, int)
-        α_k, and the number j of tokens in a minimum cut: the first j of the order.
+    float or Fraction
+        α_k.
 
     Examples
     --------
-    >>> optimal_value(RatioOrder(np.array([0.75, 0.25]), np.array([0.25, 0.75])), k=1)
-    (0.5, 1)
+    >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=1)
+    >>> optimal_value(problem), optimal_value(problem, k=2)
+    (0.5, 0.6875)
     """
-    values = order.target_below + at_least_once(order.draft_above, k)
-    size = int(values.argmin())
-    return at_most_one(values[size]), size
+    k = problem.k if k is None else k
+    if in_bins(problem.draft):
+        return cut_in_bins(problem.bins, k)[0]
+    return _best_prefix(problem, k)[0]
 
 
 def minimum_cut(problem: Problem) -> Cut:
@@ -98,8 +110,65 @@ def minimum_cut(problem: Problem) -> Cut:
     >>> round(cut.value, 12), cut.tokens.tolist()
     (0.6875, [0])
     """
-    value, size = optimal_value(problem.by_ratio, problem.k)
+    if in_bins(problem.draft):
+        value, size, bins = cut_in_bins(problem.bins, problem.k)
+        return Cut(value, bins.tokens_below(size))
+    value, size = _best_prefix(problem, problem.k)
     return Cut(value, problem.by_ratio.tokens[:size])
+
+
+def _best_prefix(problem: Problem, k: int) -> tuple[Number, int]:
+    """α_k, and how many tokens of least q/p make up a minimum cut."""
+    order = problem.by_ratio
+    target_below = running_shares(order.target, sum_excess(problem.target))
+    draft_above = running_shares(order.draft[::-1], sum_excess(problem.draft))[::-1]
+    values = target_below + at_least_once(draft_above, k)
+    size = int(values.argmin())
+    return at_most_one(values[size]), size
+
+
+def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:
+    """Optimal acceptance probability without a sort: equivalent to `optimal_value`.
+
+    Theorem 3.5 of docs/theory/closed-form.md.  A bin is split if some prefix that ends inside it
+    can be better than the best one that ends at an edge.
+
+    Returns
+    -------
+    tuple of (float or Fraction, int, RatioBins)
+        α_k, the number of bins in a minimum cut, and the bins of which these are the first.
+    """
+    while True:
+        values, wide, bound = prefix_values(bins, k)
+        size = int(values.argmin())
+        doubtful = wide[bound < values[size] * (1 - ROUNDING)]
+        if not doubtful.size:
+            return at_most_one(values[size]), size, bins
+        bins = bins.split(doubtful)
+
+
+def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, npt.NDArray[np.int64], Probs]:
+    """Values of the cuts at the edges of bins, and bounds on those at tokens inside of bins.
+
+    Returns
+    -------
+    tuple of (array [m + 1], int array [w], array [w])
+        q(H) + 1 − p(H)^k for the first j bins, the bins with tokens of several ratios, and below
+        which no prefix that ends in each of these is.
+    """
+    values = bins.target_below + at_least_once(bins.draft_above, k)
+    wide = np.flatnonzero(bins.most > bins.least)
+    low, high = bins.least[wide], bins.most[wide]
+    draft, target = bins.draft[wide], bins.target[wide]
+    # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe in
+    # both directions
+    with np.errstate(invalid="ignore"):
+        turn = np.where(high < np.inf, (high * draft - target) / (high - low), draft)
+        unsure = np.where(high < np.inf, 8 * 2.0**-53 * (high * draft + target) / (high - low), 0)
+    most_below = np.clip(turn + unsure, 0, draft)
+    bound = at_least_once(np.maximum(bins.draft_above[:-1][wide] - most_below, 0), k)
+    bound += bins.target_below[:-1][wide] + low * np.clip(turn - unsure, 0, draft)
+    return values, wide, bound
 
 
 def optimal_cap(problem: Problem) -> Number:
@@ -124,16 +193,16 @@ def optimal_cap(problem: Problem) -> Number:
     >>> round(optimal_cap(Problem([0.75, 0.25], [0.25, 0.75], k=2)), 12)
     1.75
     """
-    value, _ = optimal_value(problem.by_ratio, problem.k)
-    return cap_of_value(problem.by_ratio, value, problem.k)
+    order = problem.bins if in_bins(problem.draft) else problem.by_ratio
+    return cap_of_value(order, optimal_value(problem), problem.k)
 
 
-def cap_of_value(order: RatioOrder, value: Number, k: int) -> Number:
+def cap_of_value(order: RatioOrder | RatioBins, value: Number, k: int) -> Number:
     """Optimal cap of two distributions along q/p for k drafts, if α_k is known.
 
     Parameters
     ----------
-    order : RatioOrder
+    order : RatioOrder or RatioBins
         The two distributions along q/p.
     value : float or Fraction
         α_k.

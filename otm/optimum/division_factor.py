@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from otm._core.arithmetic import Number, as_number, at_least_once
+from otm._core.ratio_bins import RatioBins, in_bins
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
 
@@ -51,15 +54,20 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
     1.5
     """
     delta = DEFAULT_DELTA if delta is None else delta
-    low = as_number(0 * problem.by_ratio.draft_above[0] + 1)
-    if excess(problem, low) <= 0:
+    bins, k = problem.bins, problem.k
+    low = as_number(0 * bins.draft_above[0] + 1)
+    if _excess(bins, k, low) <= 0:
         return low
-    high = low * problem.k
-    if problem.target[problem.draft == 0].sum() == 0:  # otherwise max q/p is infinite
-        high = max(low, min(high, as_number(problem.by_ratio.ratio[-1])))
-    for _ in range(bisection_steps(problem.k, delta)):
+    high = low * k
+    if in_bins(problem.draft):
+        # the bin that has ρ* is the last whose least ratio is below it
+        bins, size = bins.resolve(lambda bins: _bins_below(bins, k))
+        low, high = max(low, bins.least[size - 1]), min([high, *bins.least[size : size + 1]])
+    elif problem.target[problem.draft == 0].sum() == 0:  # otherwise max q/p is infinite
+        high = max(low, min(high, as_number(bins.least[-1])))
+    for _ in range(bisection_steps(k, delta)):
         middle = (low + high) / 2
-        if excess(problem, middle) > 0:
+        if _excess(bins, k, middle) > 0:
             low = middle
         else:
             high = middle
@@ -127,5 +135,17 @@ def excess(problem: Problem, rho: Number) -> Number:
     >>> excess(problem, 1.5) > 0 > excess(problem, 1.6)  # ρ* = 1.593
     True
     """
-    accepted = problem.by_ratio.capped_mass(rho)  # ρβ(ρ) = Σ min(q, ρp)
-    return at_least_once(accepted / rho, problem.k) - accepted
+    return _excess(problem.bins, problem.k, rho)
+
+
+def _excess(bins: RatioBins, k: int, rho: Number) -> Number:
+    accepted = bins.capped_mass(rho)  # ρβ(ρ) = Σ min(q, ρp)
+    return at_least_once(accepted / rho, k) - accepted
+
+
+def _bins_below(bins: RatioBins, k: int) -> int:
+    """Count the bins whose least ratio, or 1, is below ρ*."""
+    rho = np.maximum(bins.least, 1)
+    accepted = bins.target_below[:-1] + bins.least * bins.draft_above[:-1]  # right where ρ ≥ 1
+    valid = (at_least_once(accepted / rho, k) <= accepted) & (bins.least >= 1)
+    return int(valid.argmax()) if valid.any() else valid.size

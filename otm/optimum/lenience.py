@@ -169,8 +169,7 @@ def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
     0.625
     """
     distance = as_parameter(distance, "distance", least=0, exact=problem.exact)
-    value, _ = optimal_value(problem.by_ratio, problem.k)
-    return at_most_one(value + distance)
+    return at_most_one(optimal_value(problem) + distance)
 
 
 def check_lenience(problem: Problem, lenience: Number) -> Number:

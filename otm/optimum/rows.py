@@ -1,7 +1,7 @@
 """α_k of many pairs of distributions at once, each equal bit for bit to that of the pair alone.
 
-Equivalent to `otm.optimum.cut.optimal_value` in a loop, but without its overhead and with each
-pair of distributions sorted only once, however many numbers of drafts it is asked for.
+Equivalent to `otm.optimum.cut.optimal_value` in a loop, but without its overhead for short rows,
+and with each pair put in order only once, however many numbers of drafts it is asked for.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Probs, at_least_once, is_exact, running_sum
+from otm._core.arithmetic import Probs, at_least_once, is_exact, running_shares, sum_excess
 from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_probs_rows
+from otm._core.ratio_bins import RatioBins, in_bins
 from otm.errors import InvalidDistributionError
+from otm.optimum.cut import cut_in_bins
 
 BLOCK = 2**15
 """Numbers of each array that are worked on at a time, a row at the least: they stay in cache."""
 
 
-def optimal_values(draft: Probs, target: Probs, k: npt.ArrayLike) -> tuple[Probs, Counts]:
-    """Optimal acceptance probabilities α_k of many pairs, and the sizes of minimum cuts.
+def optimal_values(draft: Probs, target: Probs, k: npt.ArrayLike) -> Probs:
+    """Optimal acceptance probabilities α_k of many pairs.
 
     Distributions [..., n] are normalised, k is 1 or more, and all leading axes broadcast;
-    distributions are neither copied nor sorted again along axes that only k has.  A cut holds the
-    tokens of least q/p.
+    distributions are neither copied nor sorted again along axes that only k has.
     """
     return _by_blocks(draft, target, np.asarray(k, dtype=np.int64), lambda *leading: leading)
 
@@ -39,10 +40,10 @@ def alpha_rows(p: Any, q: Any, k: Any) -> Probs:
         # checked and normalised as they are met, in cache: a normalised copy of all of them can
         # cost more than the rest together
         try:
-            return _by_blocks(p, q, counts, as_probs_rows)[0]
+            return _by_blocks(p, q, counts, as_probs_rows)
         except InvalidDistributionError:
             pass  # it named a row of its block: found again below
-    return optimal_values(*as_probs_rows(p, q), counts)[0]
+    return optimal_values(*as_probs_rows(p, q), counts)
 
 
 def _are_float_rows(p: Any, q: Any) -> bool:
@@ -63,14 +64,13 @@ def _by_blocks(
     target: Probs,
     counts: Counts,
     prepare: Callable[[Probs, Probs], tuple[Probs, Probs]],
-) -> tuple[Probs, Counts]:
+) -> Probs:
     """`optimal_values` of arrays [..., n] that are prepared, as [R, n], when their block is met."""
     leading = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
     shape = broadcast_counts(leading, counts)
     axes, rows, columns = probs_axes(leading, shape)
     by_row = np.broadcast_to(counts, shape).transpose(axes).reshape(rows, columns)
     values = np.empty((rows, columns), dtype=object if is_exact(draft) else np.float64)
-    sizes = np.empty((rows, columns), dtype=np.int64)
 
     leading = leading or (1,)  # one pair of distributions is one row
     draft, target = (
@@ -85,10 +85,10 @@ def _by_blocks(
         else:  # without a copy
             place = np.unravel_index(start, leading)
             p, q = draft[place][None], target[place][None]
-        _fill(values[block], sizes[block], *prepare(p, q), by_row[block])
+        _fill(values[block], *prepare(p, q), by_row[block])
 
     apart = [shape[axis] for axis in axes]
-    return tuple(np.moveaxis(x.reshape(apart), range(len(axes)), axes) for x in (values, sizes))  # type: ignore[return-value]
+    return np.moveaxis(values.reshape(apart), range(len(axes)), axes)
 
 
 def probs_axes(leading: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], int, int]:
@@ -104,10 +104,16 @@ def probs_axes(leading: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[i
     return axes, math.prod(leading), columns
 
 
-def _fill(values: Probs, sizes: Counts, draft: Probs, target: Probs, k: Counts) -> None:
-    """Write into values and sizes [R, K] the results for distributions [R, n] and counts [R, K]."""
+def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
+    """Write into values [R, K] the results for distributions [R, n] and counts [R, K]."""
+    if in_bins(draft[0]):
+        for row, counts in enumerate(k.tolist()):
+            bins = RatioBins.of(draft[row], target[row])
+            values[row] = [cut_in_bins(bins, count)[0] for count in counts]
+        return
+    excess = sum_excess(draft), sum_excess(target)
     if draft.min() > 0:
-        values[:], sizes[:] = _scan(*_along_ratio(draft, target), k)
+        values[:] = _scan(*_along_ratio(draft, target, *excess), k)
         return
     possible = draft > 0
     support = np.count_nonzero(possible, axis=1)
@@ -116,33 +122,33 @@ def _fill(values: Probs, sizes: Counts, draft: Probs, target: Probs, k: Counts) 
         chosen = support == m
         inside = np.flatnonzero(possible & chosen[:, None])
         p, q = (np.take(probs, inside).reshape(-1, m) for probs in (draft, target))
-        values[chosen], sizes[chosen] = _scan(*_along_ratio(p, q), k[chosen])
+        of_rows = (each[chosen] for each in excess)
+        values[chosen] = _scan(*_along_ratio(p, q, *of_rows), k[chosen])
 
 
-def _along_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs]:
+def _along_ratio(
+    draft: Probs, target: Probs, draft_excess: Probs, target_excess: Probs
+) -> tuple[Probs, Probs]:
     """Target mass of the first j tokens in q/p, and draft mass of the others: arrays [R, m + 1]."""
     with np.errstate(over="ignore"):
         order = np.argsort(target / draft, axis=-1)
     if len(order) > 1:
         order += np.arange(0, draft.size, draft.shape[1])[:, None]
-    from_above = running_sum(np.take(draft, order[:, ::-1]), from_zero=True)
-    return running_sum(np.take(target, order), from_zero=True), from_above[:, ::-1]
+    from_above = running_shares(np.take(draft, order[:, ::-1]), draft_excess)
+    return running_shares(np.take(target, order), target_excess), from_above[:, ::-1]
 
 
-def _scan(target_below: Probs, draft_above: Probs, k: Counts) -> tuple[Probs, Counts]:
-    """Minima over j of Q_j + 1 − P_j^k, and where they are: [R, m + 1] twice, [R, K] → [R, K]."""
+def _scan(target_below: Probs, draft_above: Probs, k: Counts) -> Probs:
+    """Minima over j of Q_j + 1 − P_j^k: [R, m + 1] twice, [R, K] → [R, K]."""
     values = np.empty(k.shape, dtype=draft_above.dtype)
-    sizes = np.empty(k.shape, dtype=np.int64)
     # a long row takes its k one by one, each in log2(k) steps; short rows with several k take the
     # steps of the largest
     step = max(1, BLOCK // draft_above.size)
     for start in range(0, k.shape[1], step):
         columns = slice(start, start + step)
         some_above = _at_least_once(draft_above[:, None], k[:, columns, None])
-        cut_values = target_below[:, None] + some_above
-        sizes[:, columns] = cut_values.argmin(axis=-1)
-        values[:, columns] = cut_values.min(axis=-1)
-    return np.minimum(values, 0 * values + 1), sizes
+        values[:, columns] = (target_below[:, None] + some_above).min(axis=-1)
+    return np.asarray(np.minimum(values, 0 * values + 1))
 
 
 def _at_least_once(mass: Probs, k: Counts) -> Probs:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from otm._core.arithmetic import running_sum
 from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan, distance_to_target
-from otm.coupling.swaps import raise_to_one
 from otm.coupling.typical_acceptance import TypicalAcceptance
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.optimum.cut import optimal_value
 from otm.optimum.lenience import acceptance_at_distance, lenient_value
+from otm.optimum.win_ratio import floor_of
 from otm.problem import Problem
 from otm.testing import exact_acceptance, exact_distribution_of_select, exact_output_distribution
 from otm.testing.strategies import problems
@@ -31,7 +31,7 @@ leniences = st.sampled_from([F(1), F(9, 10), F(1, 2), F(1, 3), F(1, 10)])
 @given(small, leniences)
 def test_best_in_acceptance_and_in_total_variation(problem: Problem, lenience: F) -> None:
     plan = LenientPlan(problem, lenience)
-    value, alpha = lenient_value(problem, lenience), optimal_value(problem.by_ratio, problem.k)[0]
+    value, alpha = lenient_value(problem, lenience), optimal_value(problem)
     law = plan.output_distribution()
     assert plan.acceptance == exact_acceptance(plan) == value
     assert exact_output_distribution(plan).tolist() == law.tolist()
@@ -127,7 +127,7 @@ def test_raising_makes_a_law(problem: Problem) -> None:
     order = problem.by_ratio
     ratio = np.minimum(order.ratio, F(1, 2))
     mass = running_sum(ratio * order.draft, from_zero=True)
-    raised = raise_to_one(order, ratio, mass, 1 - mass[-1])
+    raised = np.maximum(ratio, floor_of(ratio, order.draft_below, mass, 1 - mass[-1]))
     assert (raised * order.draft).sum() == 1
     assert (raised >= ratio).all()
     assert len(set(raised[raised > ratio])) <= 1  # one floor for all that are raised

@@ -17,7 +17,7 @@ from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import SequentialPlan, acceptance_ratio
 from otm.coupling.slots import SlotTable
-from otm.coupling.swaps import Swaps, optimal_win_ratio
+from otm.coupling.swaps import Swaps
 from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import instance
@@ -129,23 +129,20 @@ class NoSwaps(OptimalPlan):
 
     @property
     def slots(self) -> SlotTable:
-        none = np.array([], dtype=np.int64)
-        draft = self.problem.by_ratio.draft
-        return SlotTable(draft, Swaps(none, none, draft[:0]))
+        none, bins = np.array([], dtype=np.int64), self._wanted.bins
+        return SlotTable(bins, Swaps(none, none, bins.draft[:0]))
 
     @property
-    def winner_distribution(self) -> Probs:
-        law = 0 * self.problem.draft
-        order = self.problem.by_ratio
-        law[order.tokens] = order.draft * optimal_win_ratio(self.problem)
-        return law
+    def _win_ratio(self) -> tuple[Probs, Probs]:
+        return self._wanted.mean, 0 * self._wanted.mean
 
 
 class LowestSlotWins(OptimalPlan):
     """The order of the slots upside down in the code that decides."""
 
     def _accept(self, drafts: Any, uniforms: Any) -> Any:
-        slots = self.slots.slot_of(self.problem.by_ratio.place[drafts], uniforms[:, :-1])
+        places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
+        slots = self.slots.slot_of(places[0], uniforms[:, :-1], places[1])
         winner = slots.argmin(axis=1)
         token = np.take_along_axis(drafts, winner[:, None], axis=1)[:, 0]
         return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
@@ -155,7 +152,7 @@ class AlwaysAccepts(OptimalPlan):
     """The winner output without its coin."""
 
     @property
-    def accept_probability(self) -> Probs:
+    def target_mass(self) -> Probs:
         return 0 * self.problem.draft + 1
 
 

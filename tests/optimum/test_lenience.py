@@ -40,7 +40,7 @@ def by_all_cuts(problem: Problem, lenience: Fraction) -> Fraction:
 @given(small, leniences)
 def test_the_value_is_the_minimum_over_all_cuts(problem: Problem, lenience: Fraction) -> None:
     assert lenient_value(problem, lenience) == by_all_cuts(problem, lenience)
-    assert lenient_value(problem, F(1)) == optimal_value(problem.by_ratio, problem.k)[0]
+    assert lenient_value(problem, F(1)) == optimal_value(problem)
 
 
 @given(small, leniences)
@@ -55,7 +55,7 @@ def test_both_accepted_masses_attain_it(problem: Problem, lenience: Fraction) ->
     assert (np.diff(ratio) >= 0).all()
     # the least total variation that its acceptance can have
     excess = np.maximum(closest - order.target, F(0)).sum()
-    assert excess == value - optimal_value(order, problem.k)[0]
+    assert excess == value - optimal_value(problem)
 
 
 @given(small, leniences)

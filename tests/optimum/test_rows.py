@@ -16,7 +16,7 @@ import otm.optimum.rows
 from otm._core.arithmetic import SUM_BLOCK, Probs
 from otm._core.checks import as_draft_counts
 from otm._core.distribution import as_probs_rows
-from otm._core.ratio_order import RatioOrder
+from otm._core.ratio_bins import FEW
 from otm.errors import InvalidDistributionError, InvalidDraftCountError
 from otm.optimum.cut import optimal_value
 from otm.optimum.rows import alpha_rows, optimal_values
@@ -44,24 +44,23 @@ def rows(draw: st.DrawFn, *, exact: bool = False) -> tuple[Probs, Probs]:
     return draft, target
 
 
-def one_by_one(draft: Probs, target: Probs, k: Any) -> tuple[Probs, Probs]:
+def one_by_one(draft: Probs, target: Probs, k: Any) -> Probs:
     """Return the same by `optimal_value`: the slow version."""
     lead = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1], np.shape(k))
     laws = [np.broadcast_to(law, (*lead, law.shape[-1])) for law in (draft, target)]
     k = np.broadcast_to(k, lead)
-    values, sizes = np.empty(lead, dtype=draft.dtype), np.empty(lead, dtype=np.int64)
+    values = np.empty(lead, dtype=draft.dtype)
     for row in np.ndindex(lead):
-        order = RatioOrder(laws[0][row].copy(), laws[1][row].copy())
-        values[row], sizes[row] = optimal_value(order, int(k[row]))
-    return values, sizes
+        problem = Problem(laws[0][row].copy(), laws[1][row].copy(), int(k[row]))
+        values[row] = optimal_value(problem)
+    return values
 
 
 def assert_same(draft: Probs, target: Probs, k: Any) -> None:
     found, expected = optimal_values(draft, target, k), one_by_one(draft, target, k)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours.shape == theirs.shape
-        assert ours.dtype == theirs.dtype
-        assert ours.tolist() == theirs.tolist()
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    assert found.tolist() == expected.tolist()
 
 
 def random_laws(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> Probs:
@@ -95,7 +94,7 @@ def test_fractions_are_exact(pair: tuple[Probs, Probs], data: st.DataObject) -> 
     few = st.integers(1, 5)
     assert_same(draft, target, data.draw(few))
     assert_same(draft, target, data.draw(st.lists(few, min_size=size, max_size=size)))
-    values, _ = optimal_values(draft[:, None], target[:, None], [1, 3])
+    values = optimal_values(draft[:, None], target[:, None], [1, 3])
     assert all(isinstance(value, Fraction) for value in values.flat)
 
 
@@ -107,6 +106,13 @@ def test_long_rows_are_added_in_the_same_blocks(n: int, zeros: float) -> None:
     draft, target = random_laws(rng, 5, n, zeros=zeros), random_laws(rng, 5, n, zeros=0.3)
     assert_same(draft, target, [1, 2, 8, 64, LARGEST])
     assert_same(draft[:, None], target[:, None], [1, 5])
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.5])
+def test_rows_in_bins_are_those_of_single_calls(zeros: float) -> None:
+    rng = np.random.default_rng(5)
+    draft, target = random_laws(rng, 2, FEW + 1, zeros=zeros), random_laws(rng, 2, FEW + 1)
+    assert_same(draft[:, None], target[:, None], [1, 8, LARGEST])
 
 
 @pytest.mark.parametrize("block", [1, 7, 40])
@@ -181,7 +187,7 @@ def test_rows_normalised_on_the_way_are_those_normalised_before(
     q = random_laws(rng, 3, 30).astype(dtype)
     for first, second in ((p, q), (np.asfortranarray(p), q), (p[0, 0], q), (p, q[0])):
         found = alpha_rows(first, second, 3)
-        assert found.tolist() == optimal_values(*as_probs_rows(first, second), 3)[0].tolist()
+        assert found.tolist() == optimal_values(*as_probs_rows(first, second), 3).tolist()
         assert found.dtype == np.float64
 
 
@@ -225,31 +231,31 @@ def test_a_bad_row_is_named_wherever_its_block_begins(
 @pytest.mark.parametrize("dtype", [np.float64, object])
 def test_no_rows_give_no_values(draft: Any, k: Any, expected: Any, dtype: Any) -> None:
     law = np.full(draft, F(1, 3), dtype=object).astype(dtype)
-    values, sizes = optimal_values(law, law[..., ::-1], np.ones(k, dtype=np.int64))
-    assert values.shape == sizes.shape == expected
-    assert (values.dtype, sizes.dtype) == (dtype, np.int64)
+    values = optimal_values(law, law[..., ::-1], np.ones(k, dtype=np.int64))
+    assert values.shape == expected
+    assert values.dtype == dtype
 
 
 def test_one_token_is_always_accepted() -> None:
-    assert optimal_values(np.ones((2, 1)), np.ones((2, 1)), [1, LARGEST])[0].tolist() == [1, 1]
+    assert optimal_values(np.ones((2, 1)), np.ones((2, 1)), [1, LARGEST]).tolist() == [1, 1]
 
 
 def test_rounding_does_not_lift_alpha_above_one() -> None:
     weights = np.array([4, 6, 4, 6, 1, 6, 2, 1, 3, 9, 6, 6, 6])  # as for a single pair of laws
     law = weights / weights.sum()
-    assert optimal_values(law, law, [[1], [2]])[0].tolist() == [[1.0], [1.0]]
+    assert optimal_values(law, law, [[1], [2]]).tolist() == [[1.0], [1.0]]
 
 
 def test_other_strides_change_nothing() -> None:
     rng = np.random.default_rng(2)
     draft, target = random_laws(rng, 6, 40, zeros=0.3), random_laws(rng, 6, 40)
-    expected = optimal_values(draft, target, 3)[0].tolist()
+    expected = optimal_values(draft, target, 3).tolist()
     for change in (
         np.asfortranarray,
         lambda law: np.repeat(law, 2, axis=1)[:, ::2],
         lambda law: law[::-1, ::-1].copy()[::-1, ::-1],
     ):
-        assert optimal_values(change(draft), change(target), 3)[0].tolist() == expected
+        assert optimal_values(change(draft), change(target), 3).tolist() == expected
     wide = np.broadcast_to(draft[:1], (6, 40))
     assert_same(wide, target, 3)
 
@@ -267,10 +273,10 @@ def arrangements() -> Iterator[Any]:
 def test_memory_is_bounded_however_many_rows(draft: Probs, target: Probs, k: Any) -> None:
     """Catches laws that are copied for every row or every k: 10 to 400 MB here."""
     tracemalloc.start()
-    values, sizes = optimal_values(draft, target, k)
+    values = optimal_values(draft, target, k)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak - 3 * (values.nbytes + sizes.nbytes) < 5e6
+    assert peak - 6 * values.nbytes < 5e6
 
 
 # Numbers of drafts
