@@ -193,7 +193,8 @@ class LenientPlan(OptimalPlan):
         bins = RatioBins.of(self.problem.draft, self.problem.target, few=self.problem.n)
         slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
         ratio = raised[np.searchsorted(order.ratio, bins.least)]
-        return WinRatio(bins, slope, ratio, np.zeros(slope.size, dtype=bool))
+        none = np.zeros(slope.size, dtype=bool)
+        return WinRatio(bins, read_only(slope), read_only(ratio), read_only(none))
 
     @cached_property
     def target_mass(self) -> Probs:
@@ -203,7 +204,7 @@ class LenientPlan(OptimalPlan):
         mass[order.tokens] = np.minimum(
             self.accepted_ratio * order.draft, order.target / self.lenience
         )
-        return mass
+        return read_only(mass)
 
     @cached_property
     def residual(self) -> InverseCdf:

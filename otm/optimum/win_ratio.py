@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs, at_most_one, interval_slopes
+from otm._core.arithmetic import Number, Probs, at_most_one, interval_slopes, read_only
 from otm._core.ratio_bins import RatioBins, count_up_to
 from otm.optimum.cut import cap_of_value, cut_in_bins
 
@@ -50,7 +50,7 @@ def optimal_win_ratio(bins: RatioBins, k: int) -> WinRatio:
     one_ratio = np.clip(bins.least, np.asarray(floor), np.asarray(cap))
     with np.errstate(over="ignore"):
         mean = np.where(follows, bins.target / bins.draft, one_ratio)
-    return WinRatio(bins, slope, mean, follows)
+    return WinRatio(bins, read_only(slope), read_only(mean), read_only(follows))
 
 
 def floor_of(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> Number:
