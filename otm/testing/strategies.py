@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -95,10 +96,8 @@ def distributions(
     >>> probs.sum(), len(set(probs)) < 3
     (Fraction(1, 1), True)
     """
-    n = draw(
-        st.integers(max(min_tokens, min(DISTRIBUTION_KINDS[kind] for kind in kinds)), max_tokens)
-    )
-    kind = draw(st.sampled_from([kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n]))
+    n = draw(_integers(max(min_tokens, min(DISTRIBUTION_KINDS[k] for k in kinds)), max_tokens))
+    kind = draw(_choice(tuple(kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n)))
     probs: Probs = draw(_DISTRIBUTIONS[kind](n))
     if exact:
         return probs if is_exact(probs) else to_exact(probs)
@@ -137,19 +136,19 @@ def pairs(
     >>> float(draft @ target)
     0.0
     """
-    n = draw(st.integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
-    kind = draw(st.sampled_from([kind for kind in kinds if PAIR_KINDS[kind] <= n]))
+    n = draw(_integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
+    kind = draw(_choice(tuple(kind for kind in kinds if PAIR_KINDS[kind] <= n)))
     if kind == "independent":
-        return draw(distributions(n, n, exact=exact)), draw(distributions(n, n, exact=exact))
+        return draw(_of_size(n, exact)), draw(_of_size(n, exact))
     if kind in {"equal", "near"}:
-        probs = draw(distributions(n, n, exact=exact))
-        return probs, probs.copy() if kind == "equal" else draw(_moved_by_one_rounding(probs))
-    order = draw(st.permutations(range(n)))
+        probs = draw(_of_size(n, exact))
+        return probs, probs.copy() if kind == "equal" else _moved_by_one_rounding(draw, probs)
+    order = draw(_orders(n))
     overlapping = kind == "overlapping"
-    first = draw(st.integers(1, n - 1 - overlapping))
-    shared = draw(st.integers(1, n - 1 - first)) if overlapping else 0
+    first = draw(_integers(1, n - 1 - overlapping))
+    shared = draw(_integers(1, n - 1 - first)) if overlapping else 0
     supports = order[: first + shared], order[first:]
-    draft, target = (draw(_probs_on(support, n)) for support in supports)
+    draft, target = (_probs_on(draw, support, n) for support in supports)
     return (draft, target) if exact else (draft.astype(np.float64), target.astype(np.float64))
 
 
@@ -185,8 +184,8 @@ def problems(
     >>> problem.draft.sum()
     Fraction(1, 1)
     """
-    draft, target = draw(pairs(max_tokens=max_tokens, exact=exact, kinds=kinds))
-    return Problem(draft, target, draw(st.integers(1, max_drafts)))
+    draft, target = draw(_pairs(max_tokens, exact, tuple(kinds)))
+    return Problem(draft, target, draw(_integers(1, max_drafts)))
 
 
 def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
@@ -211,7 +210,7 @@ def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
     """
     if isinstance(distribution, IID):
         support = distribution.ids(np.flatnonzero(distribution.draftable)).tolist()
-        return st.lists(st.sampled_from(support), min_size=distribution.k, max_size=distribution.k)
+        return _lists(_choice(tuple(support)), distribution.k)
     return st.sampled_from([list(drawn) for drawn, _ in distribution.tuples()])
 
 
@@ -246,9 +245,43 @@ def uniforms(
         else:
             place = float(boundary)
             edges += [np.nextafter(place, -1).item(), place, np.nextafter(place, 2).item()]
-    inside = [Fraction(edge) if exact else float(edge) for edge in edges if 0 <= edge < 1]
+    inside = (Fraction(edge) if exact else float(edge) for edge in edges if 0 <= edge < 1)
+    return _uniforms(tuple(inside), exact)
+
+
+# Strategies are made once and kept: Hypothesis examines each new one, which takes longer than to
+# draw from it.
+
+_integers = cache(st.integers)
+_choice = lru_cache(st.sampled_from)
+
+
+@cache
+def _orders(n: int) -> st.SearchStrategy[list[int]]:
+    return st.permutations(range(n))
+
+
+@cache
+def _of_size(n: int, exact: bool) -> st.SearchStrategy[Probs]:
+    return distributions(n, n, exact=exact)
+
+
+@cache
+def _pairs(
+    max_tokens: int, exact: bool, kinds: tuple[str, ...]
+) -> st.SearchStrategy[tuple[Probs, Probs]]:
+    return pairs(max_tokens=max_tokens, exact=exact, kinds=kinds)
+
+
+@lru_cache
+def _uniforms(inside: tuple[Number, ...], exact: bool) -> st.SearchStrategy[Number]:
     interior = st.integers(0, 2**53 - 1).map(lambda i: i * ULP if exact else i * 2.0**-53)
     return st.one_of(st.sampled_from(inside), interior)
+
+
+@lru_cache
+def _lists(entries: st.SearchStrategy[int], n: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(entries, min_size=n, max_size=n)
 
 
 def _from_weights(weights: Sequence[int]) -> Probs:
@@ -256,12 +289,11 @@ def _from_weights(weights: Sequence[int]) -> Probs:
     return np.array([Fraction(weight, sum(weights)) for weight in weights], dtype=object)
 
 
+@cache
 def _dense(n: int) -> st.SearchStrategy[Probs]:
-    weights = st.one_of(st.integers(1, 9), st.integers(1, 1000))
-    return st.lists(weights, min_size=n, max_size=n).map(_from_weights)
+    return _lists(st.one_of(_integers(1, 9), _integers(1, 1000)), n).map(_from_weights)
 
 
-@st.composite
 def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Probs:
     """Draw a distribution on n tokens with the given support."""
     probs = np.full(n, Fraction(0), dtype=object)
@@ -269,71 +301,69 @@ def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Probs:
     return probs
 
 
+@cache
 @st.composite
 def _sparse(draw: st.DrawFn, n: int) -> Probs:
-    support = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
-    probs: Probs = draw(_probs_on(support, n))
-    return probs
+    return _probs_on(draw, draw(_orders(n))[: draw(_integers(1, n - 1))], n)
 
 
+@cache
 def _one_token(n: int) -> st.SearchStrategy[Probs]:
-    return st.integers(0, n - 1).flatmap(lambda token: _probs_on([token], n))
+    return _integers(0, n - 1).map(lambda token: _from_weights([i == token for i in range(n)]))
 
 
+@cache
 @st.composite
 def _ties(draw: st.DrawFn, n: int) -> Probs:
     """Few different weights, at least two of them equal."""
-    weights = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
-    i, j = draw(_two_tokens(n))
-    weights[i] = weights[j] = draw(st.integers(1, 3))
+    weights = draw(_lists(_integers(0, 3), n))
+    i, j, *_ = draw(_orders(n))
+    weights[i] = weights[j] = draw(_integers(1, 3))
     return _from_weights(weights)
 
 
+@cache
 @st.composite
 def _one_ulp(draw: st.DrawFn, n: int) -> Probs:
     probs = draw(_dense(n)).astype(np.float64)
-    i, j = draw(_two_tokens(n))
+    i, j, *_ = draw(_orders(n))
     probs[i] = probs[j] = (probs[i] + probs[j]) / 2
     probs[j] = np.nextafter(probs[i], 2)
     return probs
 
 
+@cache
 @st.composite
 def _subnormal(draw: st.DrawFn, n: int) -> Probs:
     probs = draw(_dense(n)).astype(np.float64)
-    small = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
+    small = draw(_orders(n))[: draw(_integers(1, n - 1))]
     probs[small] = 0
     probs /= probs.sum()
-    probs[small] = draw(st.lists(st.integers(1, 100), min_size=len(small), max_size=len(small)))
+    probs[small] = draw(_lists(_integers(1, 100), len(small)))
     probs[small] *= 2.0**-1074
     return probs
 
 
+@cache
 @st.composite
 def _skewed(draw: st.DrawFn, n: int) -> Probs:
     """Powers of two, the largest and the smallest at least 2^20 apart."""
-    powers = draw(st.lists(st.integers(0, 60), min_size=n, max_size=n))
-    i, j = draw(_two_tokens(n))
-    powers[j] = powers[i] + draw(st.integers(20, 60))
+    powers = draw(_lists(_integers(0, 60), n))
+    i, j, *_ = draw(_orders(n))
+    powers[j] = powers[i] + draw(_integers(20, 60))
     return _from_weights([2**power for power in powers])
 
 
-def _two_tokens(n: int) -> st.SearchStrategy[list[int]]:
-    return st.permutations(range(n)).map(lambda order: order[:2])
-
-
-@st.composite
 def _moved_by_one_rounding(draw: st.DrawFn, probs: Probs) -> Probs:
     """Draw a distribution that differs in a single token (floats) or two (fractions)."""
-    positive = np.flatnonzero(probs > 0).tolist()
-    i = draw(st.sampled_from(positive))
+    i = draw(_choice(tuple(np.flatnonzero(probs > 0).tolist())))
     moved = probs.copy()
     if is_exact(probs):
-        j = draw(st.sampled_from([token for token in range(probs.size) if token != i]))
+        j = draw(_choice(tuple(token for token in range(probs.size) if token != i)))
         step = min(probs[i], ULP)
         moved[i], moved[j] = moved[i] - step, moved[j] + step
     else:
-        moved[i] = np.nextafter(moved[i], draw(st.sampled_from([0, 2])))
+        moved[i] = np.nextafter(moved[i], draw(_choice((0, 2))))
     return moved
 
 
