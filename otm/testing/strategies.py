@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -39,6 +40,8 @@ __all__ = [
     "problems",
     "uniforms",
 ]
+
+T = TypeVar("T")
 
 DISTRIBUTION_KINDS = {
     "dense": 1,  # every token has a probability of at least 10^−4
@@ -98,7 +101,7 @@ def distributions(
     """
     n = draw(_integers(max(min_tokens, min(DISTRIBUTION_KINDS[k] for k in kinds)), max_tokens))
     kind = draw(_choice(tuple(kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n)))
-    probs: Probs = draw(_DISTRIBUTIONS[kind](n))
+    probs: Probs = draw(_kept(_DISTRIBUTIONS[kind], n))
     if exact:
         return probs if is_exact(probs) else to_exact(probs)
     return probs.astype(np.float64)
@@ -139,11 +142,13 @@ def pairs(
     n = draw(_integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
     kind = draw(_choice(tuple(kind for kind in kinds if PAIR_KINDS[kind] <= n)))
     if kind == "independent":
-        return draw(_of_size(n, exact)), draw(_of_size(n, exact))
+        return draw(_kept(distributions, n, n, exact=exact)), draw(
+            _kept(distributions, n, n, exact=exact)
+        )
     if kind in {"equal", "near"}:
-        probs = draw(_of_size(n, exact))
+        probs = draw(_kept(distributions, n, n, exact=exact))
         return probs, probs.copy() if kind == "equal" else _moved_by_one_rounding(draw, probs)
-    order = draw(_orders(n))
+    order = draw(_kept(st.permutations, range(n)))
     overlapping = kind == "overlapping"
     first = draw(_integers(1, n - 1 - overlapping))
     shared = draw(_integers(1, n - 1 - first)) if overlapping else 0
@@ -184,7 +189,7 @@ def problems(
     >>> problem.draft.sum()
     Fraction(1, 1)
     """
-    draft, target = draw(_pairs(max_tokens, exact, tuple(kinds)))
+    draft, target = draw(_kept(pairs, max_tokens=max_tokens, exact=exact, kinds=tuple(kinds)))
     return Problem(draft, target, draw(_integers(1, max_drafts)))
 
 
@@ -210,7 +215,7 @@ def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
     """
     if isinstance(distribution, IID):
         support = distribution.ids(np.flatnonzero(distribution.draftable)).tolist()
-        return _lists(_choice(tuple(support)), distribution.k)
+        return _kept(_lists, _choice(tuple(support)), distribution.k)
     return st.sampled_from([list(drawn) for drawn, _ in distribution.tuples()])
 
 
@@ -246,40 +251,25 @@ def uniforms(
             place = float(boundary)
             edges += [np.nextafter(place, -1).item(), place, np.nextafter(place, 2).item()]
     inside = (Fraction(edge) if exact else float(edge) for edge in edges if 0 <= edge < 1)
-    return _uniforms(tuple(inside), exact)
+    return _kept(_edges_or_any, tuple(inside), exact)
 
 
-# Strategies are made once and kept: Hypothesis examines each new one, which takes longer than to
-# draw from it.
-
-_integers = cache(st.integers)
-_choice = lru_cache(st.sampled_from)
-
-
-@cache
-def _orders(n: int) -> st.SearchStrategy[list[int]]:
-    return st.permutations(range(n))
+@lru_cache(maxsize=1024)
+def _kept(
+    make: Callable[..., st.SearchStrategy[T]], *arguments: Any, **options: Any
+) -> st.SearchStrategy[T]:
+    """Make a strategy once: Hypothesis examines each new one, which takes longer than to draw."""
+    return make(*arguments, **options)
 
 
-@cache
-def _of_size(n: int, exact: bool) -> st.SearchStrategy[Probs]:
-    return distributions(n, n, exact=exact)
+_integers, _choice = partial(_kept, st.integers), partial(_kept, st.sampled_from)
 
 
-@cache
-def _pairs(
-    max_tokens: int, exact: bool, kinds: tuple[str, ...]
-) -> st.SearchStrategy[tuple[Probs, Probs]]:
-    return pairs(max_tokens=max_tokens, exact=exact, kinds=kinds)
-
-
-@lru_cache
-def _uniforms(inside: tuple[Number, ...], exact: bool) -> st.SearchStrategy[Number]:
+def _edges_or_any(inside: tuple[Number, ...], exact: bool) -> st.SearchStrategy[Number]:
     interior = st.integers(0, 2**53 - 1).map(lambda i: i * ULP if exact else i * 2.0**-53)
     return st.one_of(st.sampled_from(inside), interior)
 
 
-@lru_cache
 def _lists(entries: st.SearchStrategy[int], n: int) -> st.SearchStrategy[list[int]]:
     return st.lists(entries, min_size=n, max_size=n)
 
@@ -289,7 +279,6 @@ def _from_weights(weights: Sequence[int]) -> Probs:
     return np.array([Fraction(weight, sum(weights)) for weight in weights], dtype=object)
 
 
-@cache
 def _dense(n: int) -> st.SearchStrategy[Probs]:
     return _lists(st.one_of(_integers(1, 9), _integers(1, 1000)), n).map(_from_weights)
 
@@ -297,59 +286,53 @@ def _dense(n: int) -> st.SearchStrategy[Probs]:
 def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Probs:
     """Draw a distribution on n tokens with the given support."""
     probs = np.full(n, Fraction(0), dtype=object)
-    probs[list(support)] = draw(_dense(len(support)))
+    probs[list(support)] = draw(_kept(_dense, len(support)))
     return probs
 
 
-@cache
 @st.composite
 def _sparse(draw: st.DrawFn, n: int) -> Probs:
-    return _probs_on(draw, draw(_orders(n))[: draw(_integers(1, n - 1))], n)
+    return _probs_on(draw, draw(_kept(st.permutations, range(n)))[: draw(_integers(1, n - 1))], n)
 
 
-@cache
 def _one_token(n: int) -> st.SearchStrategy[Probs]:
     return _integers(0, n - 1).map(lambda token: _from_weights([i == token for i in range(n)]))
 
 
-@cache
 @st.composite
 def _ties(draw: st.DrawFn, n: int) -> Probs:
     """Few different weights, at least two of them equal."""
-    weights = draw(_lists(_integers(0, 3), n))
-    i, j, *_ = draw(_orders(n))
+    weights: list[int] = draw(_kept(_lists, _integers(0, 3), n))
+    i, j, *_ = draw(_kept(st.permutations, range(n)))
     weights[i] = weights[j] = draw(_integers(1, 3))
     return _from_weights(weights)
 
 
-@cache
 @st.composite
 def _one_ulp(draw: st.DrawFn, n: int) -> Probs:
-    probs = draw(_dense(n)).astype(np.float64)
-    i, j, *_ = draw(_orders(n))
+    probs: Probs = draw(_kept(_dense, n)).astype(np.float64)
+    i, j, *_ = draw(_kept(st.permutations, range(n)))
     probs[i] = probs[j] = (probs[i] + probs[j]) / 2
     probs[j] = np.nextafter(probs[i], 2)
     return probs
 
 
-@cache
 @st.composite
 def _subnormal(draw: st.DrawFn, n: int) -> Probs:
-    probs = draw(_dense(n)).astype(np.float64)
-    small = draw(_orders(n))[: draw(_integers(1, n - 1))]
+    probs: Probs = draw(_kept(_dense, n)).astype(np.float64)
+    small = draw(_kept(st.permutations, range(n)))[: draw(_integers(1, n - 1))]
     probs[small] = 0
     probs /= probs.sum()
-    probs[small] = draw(_lists(_integers(1, 100), len(small)))
+    probs[small] = draw(_kept(_lists, _integers(1, 100), len(small)))
     probs[small] *= 2.0**-1074
     return probs
 
 
-@cache
 @st.composite
 def _skewed(draw: st.DrawFn, n: int) -> Probs:
     """Powers of two, the largest and the smallest at least 2^20 apart."""
-    powers = draw(_lists(_integers(0, 60), n))
-    i, j, *_ = draw(_orders(n))
+    powers: list[int] = draw(_kept(_lists, _integers(0, 60), n))
+    i, j, *_ = draw(_kept(st.permutations, range(n)))
     powers[j] = powers[i] + draw(_integers(20, 60))
     return _from_weights([2**power for power in powers])
 
