@@ -19,19 +19,19 @@ figures: $(VENV)/.installed-figures ## draw the figures into figures/ (some: ONL
 
 .PHONY: test
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 .PHONY: oldest
 oldest: ## run the tests with the oldest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install -c constraints-oldest.txt pytest pytest-xdist dask distributed \
 		-e ".[figures,report,cvxpy,huggingface,flow,sinkhorn,testing,cli]"
-	$(VENV)-oldest/bin/python -m pytest -n auto -W ignore::DeprecationWarning $(ARGS)
+	$(VENV)-oldest/bin/python -m pytest -n auto --dist worksteal -W ignore::DeprecationWarning $(ARGS)
 
 .PHONY: coverage
 coverage: $(VENV)/.installed-test ## run the tests and list the lines that no test runs
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto $(ARGS)
+	$(BIN)/coverage run -m pytest -n auto --dist worksteal $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,11 @@ DRAFT, TARGET = [4, 3, 2, 1], [1, 2, 3, 4]  # in tenths; tight, and p, q and the
 
 
 def good_document(k: int = 2, exact: bool = True) -> Document:
+    return copy.deepcopy(made_document(k, exact))
+
+
+@cache
+def made_document(k: int, exact: bool) -> Document:
     tenths = [[Fraction(x, 10) if exact else x / 10 for x in law] for law in (DRAFT, TARGET)]
     return otm.solve(*tenths, k).certificate.to_document()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -61,14 +62,22 @@ def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same)
     for seen in observations:
         if not adapter.supports(seen.instance):
             continue
-        try:
-            known = by_paths(adapter, seen.instance)
-        except (UnsuitedError, ProblemTooLargeError):
+        known = _of_known_bug(adapter, seen.instance)
+        if known is None:
             continue
         if not same(seen, known):
             return False
         shows = shows or known.tv_distance > 0 or known.impossible is not None
     return shows
+
+
+@lru_cache(maxsize=2048)
+def _of_known_bug(adapter: Adapter, instance: Instance) -> Observation | None:
+    """Observe a known bug; kept, since audits have most of their instances in common."""
+    try:
+        return by_paths(adapter, instance)
+    except (UnsuitedError, ProblemTooLargeError):
+        return None
 
 
 @dataclass(frozen=True)

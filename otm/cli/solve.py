@@ -12,11 +12,9 @@ from typing import Annotated, Any
 import numpy.typing as npt
 from typer import Argument, Option
 
-from otm._core.arithmetic import Number
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import check_place, file_label, read_json
 from otm._core.files.stored import StoredArray
-from otm._core.interval import Interval
 from otm._core.text import shown
 from otm.cli.output import JsonOption, as_json, exact_text, print_json, print_table
 from otm.coupling.comparison import Comparison, compare
@@ -93,36 +91,11 @@ def solve(
     if json:
         print_json(_document(solution, comparison))
         return
-    print_table(None, _facts(solution))
+    print_table(None, solution._lines())
     if comparison is not None:
         print()
-        print_table(
-            ("rule", "drafts", "acceptance", "optimum", "output distribution"),
-            [_cells(rule) for rule in comparison],
-        )
-
-
-def _facts(solution: Solution) -> list[tuple[str, str]]:
-    problem, proof = solution.problem, solution.certificate
-    rounded, exactly = f"{float(solution.alpha):.12g}", exact_text(solution.alpha)
-    return [
-        ("problem", f"n = {problem.n:,} tokens, k = {problem.k} drafts"),
-        ("numbers", "exact fractions" if problem.exact else "float64"),
-        ("α", rounded if exactly in (None, rounded) else f"{rounded} = {exactly}"),
-        ("gap", f"{float(proof.gap):.0g} (certificate)"),
-        ("method", f"{solution.method}: {solution.why}"),
-    ]
-
-
-def _cells(rule: Any) -> tuple[str, ...]:
-    distance = rule.distance
-    output = "exact" if distance is None else f"TV {float(distance.total_variation):.2g}"
-    numbers = (_short(rule.acceptance), _short(rule.optimum))
-    return (rule.name, str(rule.plan.drafts), *numbers, output)
-
-
-def _short(value: Number | Interval) -> str:
-    return f"{value:.4f}" if isinstance(value, Interval) else f"{float(value):.4f}"
+        heading, *rules = comparison._table
+        print_table(heading, rules)
 
 
 def _document(solution: Solution, comparison: Comparison | None) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +40,8 @@ __all__ = [
     "problems",
     "uniforms",
 ]
+
+T = TypeVar("T")
 
 DISTRIBUTION_KINDS = {
     "dense": 1,  # every token has a probability of at least 10^−4
@@ -95,11 +99,9 @@ def distributions(
     >>> probs.sum(), len(set(probs)) < 3
     (Fraction(1, 1), True)
     """
-    n = draw(
-        st.integers(max(min_tokens, min(DISTRIBUTION_KINDS[kind] for kind in kinds)), max_tokens)
-    )
-    kind = draw(st.sampled_from([kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n]))
-    probs: Probs = draw(_DISTRIBUTIONS[kind](n))
+    n = draw(_integers(max(min_tokens, min(DISTRIBUTION_KINDS[k] for k in kinds)), max_tokens))
+    kind = draw(_choice(tuple(kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n)))
+    probs: Probs = draw(_kept(_DISTRIBUTIONS[kind], n))
     if exact:
         return probs if is_exact(probs) else to_exact(probs)
     return probs.astype(np.float64)
@@ -137,19 +139,21 @@ def pairs(
     >>> float(draft @ target)
     0.0
     """
-    n = draw(st.integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
-    kind = draw(st.sampled_from([kind for kind in kinds if PAIR_KINDS[kind] <= n]))
+    n = draw(_integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
+    kind = draw(_choice(tuple(kind for kind in kinds if PAIR_KINDS[kind] <= n)))
     if kind == "independent":
-        return draw(distributions(n, n, exact=exact)), draw(distributions(n, n, exact=exact))
+        return draw(_kept(distributions, n, n, exact=exact)), draw(
+            _kept(distributions, n, n, exact=exact)
+        )
     if kind in {"equal", "near"}:
-        probs = draw(distributions(n, n, exact=exact))
-        return probs, probs.copy() if kind == "equal" else draw(_moved_by_one_rounding(probs))
-    order = draw(st.permutations(range(n)))
+        probs = draw(_kept(distributions, n, n, exact=exact))
+        return probs, probs.copy() if kind == "equal" else _moved_by_one_rounding(draw, probs)
+    order = draw(_kept(st.permutations, range(n)))
     overlapping = kind == "overlapping"
-    first = draw(st.integers(1, n - 1 - overlapping))
-    shared = draw(st.integers(1, n - 1 - first)) if overlapping else 0
+    first = draw(_integers(1, n - 1 - overlapping))
+    shared = draw(_integers(1, n - 1 - first)) if overlapping else 0
     supports = order[: first + shared], order[first:]
-    draft, target = (draw(_probs_on(support, n)) for support in supports)
+    draft, target = (_probs_on(draw, support, n) for support in supports)
     return (draft, target) if exact else (draft.astype(np.float64), target.astype(np.float64))
 
 
@@ -185,8 +189,8 @@ def problems(
     >>> problem.draft.sum()
     Fraction(1, 1)
     """
-    draft, target = draw(pairs(max_tokens=max_tokens, exact=exact, kinds=kinds))
-    return Problem(draft, target, draw(st.integers(1, max_drafts)))
+    draft, target = draw(_kept(pairs, max_tokens=max_tokens, exact=exact, kinds=tuple(kinds)))
+    return Problem(draft, target, draw(_integers(1, max_drafts)))
 
 
 def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
@@ -211,7 +215,7 @@ def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
     """
     if isinstance(distribution, IID):
         support = distribution.ids(np.flatnonzero(distribution.draftable)).tolist()
-        return st.lists(st.sampled_from(support), min_size=distribution.k, max_size=distribution.k)
+        return _kept(_lists, _choice(tuple(support)), distribution.k)
     return st.sampled_from([list(drawn) for drawn, _ in distribution.tuples()])
 
 
@@ -246,9 +250,28 @@ def uniforms(
         else:
             place = float(boundary)
             edges += [np.nextafter(place, -1).item(), place, np.nextafter(place, 2).item()]
-    inside = [Fraction(edge) if exact else float(edge) for edge in edges if 0 <= edge < 1]
+    inside = (Fraction(edge) if exact else float(edge) for edge in edges if 0 <= edge < 1)
+    return _kept(_edges_or_any, tuple(inside), exact)
+
+
+@lru_cache(maxsize=1024)
+def _kept(
+    make: Callable[..., st.SearchStrategy[T]], *arguments: Any, **options: Any
+) -> st.SearchStrategy[T]:
+    """Make a strategy once: Hypothesis examines each new one, which takes longer than to draw."""
+    return make(*arguments, **options)
+
+
+_integers, _choice = partial(_kept, st.integers), partial(_kept, st.sampled_from)
+
+
+def _edges_or_any(inside: tuple[Number, ...], exact: bool) -> st.SearchStrategy[Number]:
     interior = st.integers(0, 2**53 - 1).map(lambda i: i * ULP if exact else i * 2.0**-53)
     return st.one_of(st.sampled_from(inside), interior)
+
+
+def _lists(entries: st.SearchStrategy[int], n: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(entries, min_size=n, max_size=n)
 
 
 def _from_weights(weights: Sequence[int]) -> Probs:
@@ -257,42 +280,38 @@ def _from_weights(weights: Sequence[int]) -> Probs:
 
 
 def _dense(n: int) -> st.SearchStrategy[Probs]:
-    weights = st.one_of(st.integers(1, 9), st.integers(1, 1000))
-    return st.lists(weights, min_size=n, max_size=n).map(_from_weights)
+    return _lists(st.one_of(_integers(1, 9), _integers(1, 1000)), n).map(_from_weights)
 
 
-@st.composite
 def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Probs:
     """Draw a distribution on n tokens with the given support."""
     probs = np.full(n, Fraction(0), dtype=object)
-    probs[list(support)] = draw(_dense(len(support)))
+    probs[list(support)] = draw(_kept(_dense, len(support)))
     return probs
 
 
 @st.composite
 def _sparse(draw: st.DrawFn, n: int) -> Probs:
-    support = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
-    probs: Probs = draw(_probs_on(support, n))
-    return probs
+    return _probs_on(draw, draw(_kept(st.permutations, range(n)))[: draw(_integers(1, n - 1))], n)
 
 
 def _one_token(n: int) -> st.SearchStrategy[Probs]:
-    return st.integers(0, n - 1).flatmap(lambda token: _probs_on([token], n))
+    return _integers(0, n - 1).map(lambda token: _from_weights([i == token for i in range(n)]))
 
 
 @st.composite
 def _ties(draw: st.DrawFn, n: int) -> Probs:
     """Few different weights, at least two of them equal."""
-    weights = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
-    i, j = draw(_two_tokens(n))
-    weights[i] = weights[j] = draw(st.integers(1, 3))
+    weights: list[int] = draw(_kept(_lists, _integers(0, 3), n))
+    i, j, *_ = draw(_kept(st.permutations, range(n)))
+    weights[i] = weights[j] = draw(_integers(1, 3))
     return _from_weights(weights)
 
 
 @st.composite
 def _one_ulp(draw: st.DrawFn, n: int) -> Probs:
-    probs = draw(_dense(n)).astype(np.float64)
-    i, j = draw(_two_tokens(n))
+    probs: Probs = draw(_kept(_dense, n)).astype(np.float64)
+    i, j, *_ = draw(_kept(st.permutations, range(n)))
     probs[i] = probs[j] = (probs[i] + probs[j]) / 2
     probs[j] = np.nextafter(probs[i], 2)
     return probs
@@ -300,11 +319,11 @@ def _one_ulp(draw: st.DrawFn, n: int) -> Probs:
 
 @st.composite
 def _subnormal(draw: st.DrawFn, n: int) -> Probs:
-    probs = draw(_dense(n)).astype(np.float64)
-    small = draw(st.permutations(range(n)))[: draw(st.integers(1, n - 1))]
+    probs: Probs = draw(_kept(_dense, n)).astype(np.float64)
+    small = draw(_kept(st.permutations, range(n)))[: draw(_integers(1, n - 1))]
     probs[small] = 0
     probs /= probs.sum()
-    probs[small] = draw(st.lists(st.integers(1, 100), min_size=len(small), max_size=len(small)))
+    probs[small] = draw(_kept(_lists, _integers(1, 100), len(small)))
     probs[small] *= 2.0**-1074
     return probs
 
@@ -312,28 +331,22 @@ def _subnormal(draw: st.DrawFn, n: int) -> Probs:
 @st.composite
 def _skewed(draw: st.DrawFn, n: int) -> Probs:
     """Powers of two, the largest and the smallest at least 2^20 apart."""
-    powers = draw(st.lists(st.integers(0, 60), min_size=n, max_size=n))
-    i, j = draw(_two_tokens(n))
-    powers[j] = powers[i] + draw(st.integers(20, 60))
+    powers: list[int] = draw(_kept(_lists, _integers(0, 60), n))
+    i, j, *_ = draw(_kept(st.permutations, range(n)))
+    powers[j] = powers[i] + draw(_integers(20, 60))
     return _from_weights([2**power for power in powers])
 
 
-def _two_tokens(n: int) -> st.SearchStrategy[list[int]]:
-    return st.permutations(range(n)).map(lambda order: order[:2])
-
-
-@st.composite
 def _moved_by_one_rounding(draw: st.DrawFn, probs: Probs) -> Probs:
     """Draw a distribution that differs in a single token (floats) or two (fractions)."""
-    positive = np.flatnonzero(probs > 0).tolist()
-    i = draw(st.sampled_from(positive))
+    i = draw(_choice(tuple(np.flatnonzero(probs > 0).tolist())))
     moved = probs.copy()
     if is_exact(probs):
-        j = draw(st.sampled_from([token for token in range(probs.size) if token != i]))
+        j = draw(_choice(tuple(token for token in range(probs.size) if token != i)))
         step = min(probs[i], ULP)
         moved[i], moved[j] = moved[i] - step, moved[j] + step
     else:
-        moved[i] = np.nextafter(moved[i], draw(st.sampled_from([0, 2])))
+        moved[i] = np.nextafter(moved[i], draw(_choice((0, 2))))
     return moved
 
 

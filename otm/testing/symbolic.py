@@ -59,6 +59,10 @@ class Region:
         low, high = self.between[i]
         if not low < cut < high:
             return cut >= high
+        if not self._before:  # as nearly always: both outcomes are possible
+            below_cut = self._choose(2) == 0
+            self.between[i] = (low, cut) if below_cut else (cut, high)
+            return below_cut
         members = self._linked(i)
         halves = [
             below
@@ -93,7 +97,8 @@ class Region:
         volume = Fraction(1)
         for members in self._groups():
             volume *= _length(self.between[members[0]]) ** len(members)
-            volume *= Fraction(len(self._orders(members)), math.factorial(len(members)))
+            if len(members) > 1:
+                volume *= Fraction(len(self._orders(members)), math.factorial(len(members)))
         return volume
 
     def example(self) -> list[Fraction]:
@@ -133,6 +138,8 @@ class Region:
         return sorted(linked)
 
     def _groups(self) -> list[list[int]]:
+        if not self._before:
+            return [[i] for i in range(len(self.between))]
         groups = [self._linked(i) for i in range(len(self.between))]
         return [group for i, group in enumerate(groups) if group[0] == i]
 

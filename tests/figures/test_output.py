@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,6 +26,7 @@ from figures.records import records_of, where
 from figures.registry import FIGURES, Kind, load
 from figures.run import Done, draw_all
 from figures.table import Table, agrees
+from otm._core import digest
 from otm._core.digest import data_files, digest_of, versions
 from otm.errors import InvalidInputError, MissingDependencyError, UnknownMethodError
 
@@ -90,33 +93,33 @@ def test_changed_code_is_computed_again_and_the_old_data_go(
     assert [file.name for file in (folder / ".cache").iterdir()] == [f"{NAME}.{'f' * 32}.csv"]
 
 
-def test_the_digest_follows_imports_and_leaves_out_what_only_draws(tmp_path: Path) -> None:
+def test_the_digest_follows_imports_and_leaves_out_what_only_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Bug: a changed solver that recomputes nothing, or a changed colour that recomputes all."""
-    script = """
-import sys
-from collections.abc import Callable
-from pathlib import Path
-import otm._core.digest as sources
-real = sources._file_of
-class Changed:
-    def __init__(self, path, old, new): self.path, self.old, self.new = path, old, new
-    def is_file(self): return True
-    def read_text(self, encoding):
-        text = self.path.read_text(encoding=encoding)
-        assert self.old in text
-        return text.replace(self.old, self.new)
-module, old, new = sys.argv[1:]
-sources._file_of = lambda name: Changed(real(name), old, new) if name == module else real(name)
-print(sources.digest_of("figures.spectr.acceptance", ("figures.drawing", "figures.registry")))
-"""
-    file = tmp_path / "digest.py"
-    file.write_text(script)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    file_of, code_of = digest._file_of, digest._code
+
+    class Changed(NamedTuple):
+        path: Any
+        old: str
+        new: str
+
+        def is_file(self) -> bool:
+            return True
+
+        def read_text(self, encoding: str) -> str:
+            text = str(self.path.read_text(encoding=encoding))
+            assert self.old in text
+            return text.replace(self.old, self.new)
 
     def changed(module: str, old: str, new: str) -> str:
-        command = [sys.executable, str(file), module, old, new]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        """Digest with a change in one module, which alone is read again."""
+        with monkeypatch.context() as patch:
+            file = Changed(file_of(module), old, new)
+            patch.setattr(digest, "_file_of", lambda x: file if x == module else file_of(x))
+            fresh = cache(code_of.__wrapped__)
+            patch.setattr(digest, "_code", lambda x: (fresh if x == module else code_of)(x))
+            return digest_of(figure, ("figures.drawing", "figures.registry"))
 
     figure = "figures.spectr.acceptance"
     same = digest_of(figure, ("figures.drawing", "figures.registry"))

@@ -12,6 +12,7 @@ import runpy
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +29,7 @@ DEEPEST = 10
 OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rmul", "add", "radd")}
 
 
+@cache
 def rank(module: str) -> int:
     """Height of a module's layer."""
     package = IMPORTS["package"](module)
@@ -63,10 +65,10 @@ def watched(call: Callable[[], Any]) -> tuple[list[str], set[tuple[str, str]]]:
         nonlocal deepest
         if event == "call":
             module = frame.f_globals.get("__name__", "")
-            callers = [name for name in stack if name.startswith("otm.")]
             stack.append(module)
             if not module.startswith("otm."):
                 return
+            callers = [name for name in stack[:-1] if name.startswith("otm.")]
             up = bool(callers) and rank(module) > rank(callers[-1])
             if up and not is_override(frame, callers[-1]) and not is_handed_down(frame):
                 upwards.add((callers[-1], f"{module}:{frame.f_code.co_qualname}"))
