@@ -128,9 +128,7 @@ def verify_probs(
     arguments = (target_probs, draft_probs, draft_tokens, uniforms)
     if validate:
         check_arguments(*arguments, rule=rule)
-    options = {"workspace": workspace} if chosen == "triton" else {}
-    verify: Callable[..., Verified[Any]] = load(rule, chosen).verify
-    return verify(*arguments, **options)
+    return _verify(rule, chosen, arguments, workspace)
 
 
 def verify_logits(
@@ -203,9 +201,28 @@ def verify_logits(
         check_arguments(*arguments, rule=rule, logits=True, temperature=temperature)
     if is_real(temperature):  # torch knows nothing of NumPy's scalars
         temperature = float(temperature)
-    verify: Callable[..., Verified[Any]] = load(rule, chosen).verify
-    if chosen == "triton":  # takes the softmax on the way
-        return verify(*arguments, "logits", temperature=temperature, workspace=workspace)
-    softmax = import_module(f"otm.kernels.{chosen}.distributions").probs_from_logits
-    probs = softmax(target_logits, draft_logits, draft_tokens, temperature)
-    return verify(*probs, draft_tokens, uniforms)
+    return _verify(rule, chosen, arguments, workspace, temperature)
+
+
+def _verify(
+    rule: str,
+    backend: str,
+    arguments: tuple[Any, ...],
+    workspace: Workspace | None,
+    temperature: Any = None,
+) -> Verified[Any]:
+    """Verify by a rule on a backend: probabilities, or logits if there is a temperature."""
+    verify: Callable[..., Verified[Any]] = load(rule, backend).verify
+    if backend == "triton":  # takes the softmax on the way
+        kind = () if temperature is None else ("logits",)
+        warm = {} if temperature is None else {"temperature": temperature}
+        return verify(*arguments, *kind, **warm, workspace=workspace)
+    if backend == "torch":
+        from otm.kernels.torch import host
+
+        if host.reads_rows(rule, arguments[0]):
+            return host.verify(rule, *arguments, temperature=temperature)
+    if temperature is not None:
+        softmax = import_module(f"otm.kernels.{backend}.distributions").probs_from_logits
+        arguments = (*softmax(*arguments[:3], temperature), *arguments[2:])
+    return verify(*arguments)

@@ -20,29 +20,70 @@ than 4 cannot overflow.
 """
 
 
+class Softmax:
+    """Probabilities [R, V] or [K, R, V] of one sequence: a row is computed when it is read.
+
+    It is read as an array is: `[i]` or `[c, i]` is a row, and with a token behind it an entry.  At
+    temperature 0 a row is one-hot: the first largest logit, or the draft where drafts are given.
+    """
+
+    def __init__(
+        self, logits: Any, temperature: float, drafts: npt.NDArray[Any] | None = None
+    ) -> None:
+        self.shape = tuple(logits.shape)
+        self._logits, self._temperature, self._drafts = logits, temperature, drafts
+        self._place: tuple[int, ...] | None = None
+        self._weights: npt.NDArray[Any] = np.empty(0)
+        self._total: Any = 1.0
+
+    def __getitem__(self, index: Any) -> Any:
+        place = index if isinstance(index, tuple) else (index,)
+        place, token = place[: len(self.shape) - 1], place[len(self.shape) - 1 :]
+        if place != self._place:  # of a row an entry is read first, and then often all of them
+            self._read(place)
+        return self._weights[token or ...] / self._total
+
+    def _read(self, place: tuple[int, ...]) -> None:
+        """Compute the weights of a row in float64, and their sum."""
+        logits = self._logits[place]  # [V]
+        self._place = place
+        if self._temperature == 0:
+            token = logits.argmax() if self._drafts is None else self._drafts[place]
+            self._weights, self._total = np.arange(logits.size) == token, 1.0
+            return
+        with np.errstate(invalid="ignore", over="ignore"):  # in what was not checked
+            # the largest goes first, so that no temperature overflows
+            weights = np.subtract(logits, logits.max(), dtype=np.float64)
+            if self._temperature != 1:
+                weights /= self._temperature
+            np.exp(weights, out=weights)
+            self._weights, self._total = weights, weights.sum()
+
+
 def probs_from_logits(
-    target_logits: npt.NDArray[Any],
-    draft_logits: npt.NDArray[Any] | None,
+    target_logits: Any,
+    draft_logits: Any,
     draft_tokens: npt.NDArray[Any],
     temperature: float | npt.NDArray[Any],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
-    """Softmax of both models in float64; greedy: the first largest logit, and the draft itself."""
-    batch, vocabulary = target_logits.shape[0], np.arange(target_logits.shape[-1])
-    temperatures = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (batch,))
-    temperatures = temperatures.reshape(batch, *(1,) * (target_logits.ndim - 1))  # [B, 1, …, 1]
-    largest = vocabulary == target_logits.argmax(axis=-1)[..., None]
-    target = np.where(temperatures == 0, largest, _softmax(target_logits, temperatures))
-    draft = None
-    if draft_logits is not None:
-        drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
-        draft = np.where(temperatures == 0, drafted, _softmax(draft_logits, temperatures))
-    return target, draft
+) -> tuple[list[Softmax], list[Softmax] | None]:
+    """Probabilities of both models by sequence; greedy: the first largest logit, and the draft."""
+    temperatures = np.broadcast_to(np.asarray(temperature, np.float64), (len(draft_tokens),))
+    target = list(map(Softmax, target_logits, temperatures.tolist()))
+    if draft_logits is None:
+        return target, None
+    return target, list(map(Softmax, draft_logits, temperatures.tolist(), draft_tokens))
+
+
+def at(probs: Any, i: int, x: int) -> Any:
+    """Probability of a token at a position, 0 outside the vocabulary: [R, V'] → a number."""
+    value = probs[i, x] if x < probs.shape[1] else 0
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def one_hot(x: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Distribution of a draft that was not sampled but chosen: [V]."""
     probs = np.zeros_like(like)
-    probs[x] = 1
+    probs[x : x + 1] = 1
     return probs
 
 
@@ -51,9 +92,20 @@ def extend(probs: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.append(probs, np.zeros(like.size - probs.size, dtype=probs.dtype))
 
 
-def mass(probs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Whole numbers of parts; fractions stay as they are."""
-    return probs if probs.dtype == object else (probs.astype(np.float64) * UNIT).astype(np.int64)
+def mass(probs: npt.NDArray[Any], weight: Any = 1) -> npt.NDArray[Any]:
+    """Whole numbers of parts of weight · probs; fractions stay fractions."""
+    if probs.dtype == object:
+        return weight * probs
+    return np.multiply(probs, weight * UNIT, dtype=np.float64).astype(np.int64)
+
+
+def residual_mass(
+    target: npt.NDArray[Any], draft: npt.NDArray[Any], weight: Any = 1
+) -> npt.NDArray[Any]:
+    """Masses of max(weight · target − draft, 0): [V], [V'] → [V]."""
+    left = mass(target, weight)
+    left[: draft.size] -= mass(draft)
+    return np.maximum(left, 0, out=left)
 
 
 def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
@@ -61,8 +113,9 @@ def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
     cumulative = np.cumsum(masses)
     point = uniform * cumulative[-1]
     if masses.dtype != object:
-        point = min(int(point), cumulative[-1] - 1)  # the product can round up to the total
-    return int(np.searchsorted(cumulative, point, side="right"))
+        point = int(point) if abs(point) < 2**63 else 0  # it is NaN only if nobody checked
+        point = min(point, cumulative[-1] - 1)  # the product can round up to the total
+    return min(int(np.searchsorted(cumulative, point, side="right")), masses.size - 1)
 
 
 def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np.int64]]:
@@ -71,12 +124,3 @@ def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np
     for row, output in zip(tokens, outputs, strict=True):
         row[: len(output)] = output
     return Verified(tokens, np.array([len(output) - 1 for output in outputs], dtype=np.int64))
-
-
-def _softmax(logits: npt.NDArray[Any], temperature: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Softmax in float64; the largest logit goes first, so that no temperature overflows."""
-    with np.errstate(invalid="ignore", over="ignore"):  # in rows beyond a chain's end
-        shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-        weights = np.exp(shifted / np.where(temperature == 0, 1, temperature))
-    probs: npt.NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
-    return probs

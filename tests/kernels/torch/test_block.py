@@ -11,6 +11,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
+from otm.kernels.torch import host  # noqa: E402
+
+
+@pytest.fixture(autouse=True, params=["batched", "by rows"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of `otm.kernels.torch` on a CPU, at any size."""
+    least = 0 if request.param == "by rows" else 2**62
+    monkeypatch.setattr(host, "LEAST_VOCABULARY", least)
 
 
 def arrays(arguments: Any) -> list[Any]:

@@ -1,0 +1,64 @@
+"""One chain on a CPU: tensors are read as arrays, row by row, by the definition itself.
+
+A batched operation reads the rows of all drafts.  The definition reads a row when it needs it, and
+then in a cache: for chain verification the rows up to the first rejected draft.  Where rows are
+long this is several times as fast, and where they are short the calls from Python cost more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otm.kernels.numpy.distributions import probs_from_logits
+from otm.kernels.registry import load
+from otm.kernels.verified import Verified
+from otm.rules import named
+
+LEAST_VOCABULARY = 1024
+"""The smallest vocabulary whose rows are read one by one."""
+
+
+def reads_rows(rule: str, target: Tensor) -> bool:
+    """Whether the rows of these tensors are to be read one by one."""
+    on_host = target.device.type == "cpu" and target.shape[-1] >= LEAST_VOCABULARY
+    return on_host and not named(rule, "kernel").several
+
+
+def verify(
+    rule: str,
+    target: Tensor,
+    draft: Tensor | None,
+    draft_tokens: Tensor,
+    uniforms: Tensor,
+    temperature: float | Tensor | None = None,
+) -> Verified[Tensor]:
+    """Verify by the rule's definition: probabilities, or logits if there is a temperature."""
+    rows = (_as_rows(target), None if draft is None else _as_rows(draft))
+    rest = (draft_tokens.numpy(), uniforms.numpy())
+    if temperature is not None:
+        values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
+        rows = probs_from_logits(*rows, rest[0], values)
+    outcome = load(rule, "numpy").verify(*rows, *rest)
+    return Verified(torch.from_numpy(outcome.tokens), torch.from_numpy(outcome.accepted))
+
+
+def _as_rows(numbers: Tensor) -> Any:
+    """Rows by sequence [B, R, V]; those in half precision are widened when they are read."""
+    numbers = numbers.detach()
+    if numbers.dtype.itemsize >= 4:
+        return numbers.numpy()
+    return [_Widened(each) for each in numbers]
+
+
+class _Widened:
+    """Rows [R, V] in half precision, as arrays of float32: NumPy has no bfloat16."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.shape = tuple(rows.shape)
+        self._rows = rows
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows[place].float().numpy()
