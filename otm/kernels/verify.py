@@ -221,7 +221,7 @@ def _verify(
         from otm.kernels.torch import host
 
         if host.reads_rows(rule, arguments[0]):
-            return host.verify(rule, *arguments, temperature=temperature)
+            return host.verify(rule, arguments, temperature)
     if temperature is not None:
         softmax = import_module(f"otm.kernels.{backend}.distributions").probs_from_logits
         arguments = (*softmax(*arguments[:3], temperature), *arguments[2:])

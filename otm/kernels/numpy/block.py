@@ -11,7 +11,6 @@ import itertools
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from otm.kernels.numpy import chain

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,44 +22,76 @@ than 4 cannot overflow.
 """
 
 
+BLOCK = 4096
+"""Masses that are added up together before a token is located among them."""
+
+
+class _Memory(threading.local):
+    """Arrays of a thread, by name, which calls reuse: new memory takes longer than the work in it.
+
+    They hold what the last `owner` wrote.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        self.owners: dict[str, object] = {}
+
+    def take(self, name: str, size: int, dtype: Any) -> npt.NDArray[Any]:
+        """Return an array of so many numbers, with anything in it."""
+        array = self._arrays.get(name)
+        if array is None or array.size < size:
+            array = self._arrays[name] = np.empty(size, dtype)
+        return array[:size]
+
+
+_memory = _Memory()
+
+
 class Softmax:
     """Probabilities [R, V] or [K, R, V] of one sequence: a row is computed when it is read.
 
     It is read as an array is: `[i]` or `[c, i]` is a row, and with a token behind it an entry.  At
     temperature 0 a row is one-hot: the first largest logit, or the draft where drafts are given.
+    A row stands in the memory of its model until the next one of that model is read.
     """
 
     def __init__(
-        self, logits: Any, temperature: float, drafts: npt.NDArray[Any] | None = None
+        self, model: str, logits: Any, temperature: float, drafts: npt.NDArray[Any] | None = None
     ) -> None:
         self.shape = tuple(logits.shape)
-        self._logits, self._temperature, self._drafts = logits, temperature, drafts
-        self._place: tuple[int, ...] | None = None
-        self._weights: npt.NDArray[Any] = np.empty(0)
+        self._model, self._logits, self._drafts = model, logits, drafts
+        self._temperature = temperature
+        self._owner = object()  # not self, which would keep the logits
+        self._place: tuple[int, ...] = ()
         self._total: Any = 1.0
 
     def __getitem__(self, index: Any) -> Any:
         place = index if isinstance(index, tuple) else (index,)
         place, token = place[: len(self.shape) - 1], place[len(self.shape) - 1 :]
-        if place != self._place:  # of a row an entry is read first, and then often all of them
-            self._read(place)
-        return self._weights[token or ...] / self._total
+        weights = _memory.take(self._model, self.shape[-1], np.float64)
+        if place != self._place or _memory.owners.get(self._model) is not self._owner:
+            self._read(place, weights)
+        if token:
+            return weights[token] / self._total
+        weights /= self._total
+        self._total = 1.0
+        return weights
 
-    def _read(self, place: tuple[int, ...]) -> None:
+    def _read(self, place: tuple[int, ...], weights: npt.NDArray[Any]) -> None:
         """Compute the weights of a row in float64, and their sum."""
         logits = self._logits[place]  # [V]
-        self._place = place
+        self._place, _memory.owners[self._model] = place, self._owner
         if self._temperature == 0:
             token = logits.argmax() if self._drafts is None else self._drafts[place]
-            self._weights, self._total = np.arange(logits.size) == token, 1.0
+            weights[:], self._total = one_hot(token, weights), 1.0
             return
         with np.errstate(invalid="ignore", over="ignore"):  # in what was not checked
             # the largest goes first, so that no temperature overflows
-            weights = np.subtract(logits, logits.max(), dtype=np.float64)
+            np.subtract(logits, logits.max(), out=weights, dtype=np.float64)
             if self._temperature != 1:
                 weights /= self._temperature
             np.exp(weights, out=weights)
-            self._weights, self._total = weights, weights.sum()
+            self._total = weights.sum()
 
 
 def probs_from_logits(
@@ -65,13 +99,14 @@ def probs_from_logits(
     draft_logits: Any,
     draft_tokens: npt.NDArray[Any],
     temperature: float | npt.NDArray[Any],
-) -> tuple[list[Softmax], list[Softmax] | None]:
+) -> tuple[Iterator[Softmax], Iterator[Softmax] | None]:
     """Probabilities of both models by sequence; greedy: the first largest logit, and the draft."""
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), (len(draft_tokens),))
-    target = list(map(Softmax, target_logits, temperatures.tolist()))
+    target = map(partial(Softmax, "target"), target_logits, temperatures.tolist())
     if draft_logits is None:
         return target, None
-    return target, list(map(Softmax, draft_logits, temperatures.tolist(), draft_tokens))
+    draft = partial(Softmax, "draft")
+    return target, map(draft, draft_logits, temperatures.tolist(), draft_tokens)
 
 
 def at(probs: Any, i: int, x: int) -> Any:
@@ -81,9 +116,10 @@ def at(probs: Any, i: int, x: int) -> Any:
 
 
 def one_hot(x: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Distribution of a draft that was not sampled but chosen: [V]."""
+    """Distribution of a token that was not sampled but chosen: [V], 0 if it is none of them."""
     probs = np.zeros_like(like)
-    probs[x : x + 1] = 1
+    if 0 <= x < probs.size:
+        probs[x] = 1
     return probs
 
 
@@ -92,30 +128,43 @@ def extend(probs: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.append(probs, np.zeros(like.size - probs.size, dtype=probs.dtype))
 
 
-def mass(probs: npt.NDArray[Any], weight: Any = 1) -> npt.NDArray[Any]:
+def mass(
+    probs: npt.NDArray[Any], weight: Any = 1, out: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
     """Whole numbers of parts of weight · probs; fractions stay fractions."""
+    masses: npt.NDArray[Any] = np.empty(probs.shape, np.int64) if out is None else out
     if probs.dtype == object:
-        return weight * probs
-    return np.multiply(probs, weight * UNIT, dtype=np.float64).astype(np.int64)
+        masses = weight * probs
+        return masses
+    # times a power of two, no number of float32 is rounded
+    wide = np.float32 if weight == 1 and probs.dtype == np.float32 else np.float64
+    np.multiply(probs, weight * UNIT, out=masses, dtype=wide, casting="unsafe")
+    return masses
 
 
 def residual_mass(
     target: npt.NDArray[Any], draft: npt.NDArray[Any], weight: Any = 1
 ) -> npt.NDArray[Any]:
-    """Masses of max(weight · target − draft, 0): [V], [V'] → [V]."""
-    left = mass(target, weight)
-    left[: draft.size] -= mass(draft)
-    return np.maximum(left, 0, out=left)
+    """Masses of max(weight · target − draft, 0): [V], [V'] → [V], valid until the next call."""
+    left = mass(target, weight, _memory.take("residual", target.size, np.int64))
+    left[: draft.size] -= mass(draft, 1, _memory.take("subtracted", draft.size, np.int64))
+    np.maximum(left, 0, out=left)
+    return left
 
 
 def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
     """Locate a token: the first at which the cumulative mass exceeds uniform · total."""
-    cumulative = np.cumsum(masses)
+    find: Callable[..., np.intp] = partial(np.searchsorted, side="right")
+    sums = np.add.reduceat(masses, np.arange(0, masses.size, BLOCK))
+    cumulative = np.cumsum(sums)
     point = uniform * cumulative[-1]
     if masses.dtype != object:
         point = int(point) if abs(point) < 2**63 else 0  # it is NaN only if nobody checked
         point = min(point, cumulative[-1] - 1)  # the product can round up to the total
-    return min(int(np.searchsorted(cumulative, point, side="right")), masses.size - 1)
+    block = min(int(find(cumulative, point)), sums.size - 1)
+    inside = np.cumsum(masses[block * BLOCK : (block + 1) * BLOCK]) + (cumulative - sums)[block]
+    place = min(int(find(inside, point)), inside.size - 1)
+    return int(block * BLOCK + place)
 
 
 def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np.int64]]:
