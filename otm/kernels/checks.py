@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -125,20 +126,18 @@ def _check_numbers(
             f"draft tokens must lie in [0, {size}), the draft model's vocabulary, or be −1 beyond "
             f"the end of a chain; these are {drafts.min()} to {drafts.max()}"
         )
-    live = (drafts >= 0).cumprod(1) > 0
+    live = np.logical_and.accumulate(drafts >= 0, axis=1)
     logits = temperatures is not None
     faults = _faults_of_logits if logits else _faults_of_probs
-    for wrong, what in faults(library, target):
-        first, others = np.split(wrong.reshape(chains, gamma + 1), [1], axis=1)
-        _refuse(first, True, f"the target's first row, {{}}, {what}")
-        _refuse(others, live, f"the target's row after draft, {{}}, {what}")
+    used = np.concatenate([np.ones((chains, 1), bool), live], axis=1)
+    names = [f"the target's row after draft, number {i}" for i in range(gamma)]
+    _refuse(faults(library, target), used, ["the target's first row, number 0", *names])
     if draft is None or gamma == 0:
         return
     if logits:  # a greedy draft is one-hot, whatever its logits
         live = live & (temperatures.repeat(chains // len(temperatures))[:, None] > 0)
     name = "the logits of draft" if logits else "the distribution of draft"
-    for wrong, what in faults(library, draft):
-        _refuse(wrong.reshape(chains, gamma), live, f"{name}, {{}}, {what}")
+    _refuse(faults(library, draft), live, [f"{name}, number {i}" for i in range(gamma)])
     column = library.asarray(tokens, dtype=library.int64).clip(0)[..., None]
     at = getattr(library, "take_along_dim", np.take_along_axis)
     drafted = to_host(at(draft, column, -1)).reshape(chains, gamma)
@@ -241,13 +240,10 @@ def _faults_of_probs(library: ModuleType, rows: Any) -> Faults:
     """Find rows [..., V] that are no distributions."""
     kind = _type(rows)
     remedy = "(logits go to verify_logits)"
-    wide = (
-        {}
-        if kind == "object"
-        else {"dtype": getattr(library, "float64" if kind == "float64" else "float32")}
-    )
+    wide = library.float64 if kind == "float64" else library.float32
     with np.errstate(invalid="ignore", over="ignore"):  # in rows that are not used
-        least, total = _over_tokens("min", rows), to_host(rows.sum(-1, **wide))
+        least = _over_tokens("min", rows)
+        total = to_host(rows.sum(-1) if kind == "object" else rows.sum(-1, dtype=wide))
         off = ~(abs(total - 1) <= SUM_TOLERANCE[kind])
     tolerance = f"{SUM_TOLERANCE[kind]:g}, the tolerance of {kind}"
     return [
@@ -273,12 +269,13 @@ def _over_tokens(name: str, rows: Any) -> npt.NDArray[Any]:
     return reduced
 
 
-def _refuse(wrong: npt.NDArray[np.bool_], used: Any, message: str) -> None:
+def _refuse(faults: Faults, used: npt.NDArray[np.bool_], names: Sequence[str]) -> None:
     """Refuse the first row [C, R] that is wrong and used, if any."""
-    wrong = wrong & used
-    if wrong.any():
-        chain, step = _first(wrong)
-        raise InvalidDistributionError(message.format(f"number {step} of chain {chain}"))
+    for wrong, what in faults:
+        refused = wrong.reshape(used.shape) & used
+        if refused.any():
+            chain, step = _first(refused)
+            raise InvalidDistributionError(f"{names[step]} of chain {chain}, {what}")
 
 
 def _first(wrong: npt.NDArray[np.bool_]) -> tuple[int, int]:
