@@ -26,6 +26,10 @@ BLOCK = 4096
 """Masses that are added up together before a token is located among them."""
 
 
+TEMPERATURES = (2.0**-126, 2.0**126)
+"""Bounds of the temperatures above 0 in float32: neither they nor their inverses are 0 or ∞."""
+
+
 class _Memory(threading.local):
     """Arrays of a thread, by name, which calls reuse: new memory takes longer than the work in it.
 
@@ -33,14 +37,14 @@ class _Memory(threading.local):
     """
 
     def __init__(self) -> None:
-        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        self._arrays: dict[tuple[str, Any], npt.NDArray[Any]] = {}
         self.owners: dict[str, object] = {}
 
     def take(self, name: str, size: int, dtype: Any) -> npt.NDArray[Any]:
         """Return an array of so many numbers, with anything in it."""
-        array = self._arrays.get(name)
+        array = self._arrays.get((name, dtype))
         if array is None or array.size < size:
-            array = self._arrays[name] = np.empty(size, dtype)
+            array = self._arrays[name, dtype] = np.empty(size, dtype)
         return array[:size]
 
 
@@ -63,33 +67,34 @@ class Softmax:
         self._temperature = temperature
         self._owner = object()  # not self, which would keep the logits
         self._place: tuple[int, ...] = ()
-        self._total: Any = 1.0
+        self._weights, self._total = np.empty(0), np.float64(1)
 
     def __getitem__(self, index: Any) -> Any:
         place = index if isinstance(index, tuple) else (index,)
         place, token = place[: len(self.shape) - 1], place[len(self.shape) - 1 :]
-        weights = _memory.take(self._model, self.shape[-1], np.float64)
         if place != self._place or _memory.owners.get(self._model) is not self._owner:
-            self._read(place, weights)
+            self._read(place)
         if token:
-            return weights[token] / self._total
-        weights /= self._total
-        self._total = 1.0
-        return weights
+            return self._weights[token] / self._total
+        self._weights /= self._total
+        self._total = self._total.dtype.type(1)
+        return self._weights
 
-    def _read(self, place: tuple[int, ...], weights: npt.NDArray[Any]) -> None:
-        """Compute the weights of a row in float64, and their sum."""
+    def _read(self, place: tuple[int, ...]) -> None:
+        """Compute the weights of a row, and their sum: in float64 if its logits are, or float32."""
         logits = self._logits[place]  # [V]
+        dtype = np.float64 if logits.dtype == np.float64 else np.float32
+        self._weights = weights = _memory.take(self._model, logits.size, dtype)
         self._place, _memory.owners[self._model] = place, self._owner
         if self._temperature == 0:
             token = logits.argmax() if self._drafts is None else self._drafts[place]
-            weights[:], self._total = one_hot(token, weights), 1.0
+            weights[:], self._total = one_hot(token, weights), weights.dtype.type(1)
             return
         with np.errstate(invalid="ignore", over="ignore"):  # in what was not checked
             # the largest goes first, so that no temperature overflows
-            np.subtract(logits, logits.max(), out=weights, dtype=np.float64)
+            np.subtract(logits, logits.max(), out=weights, dtype=dtype)
             if self._temperature != 1:
-                weights /= self._temperature
+                weights /= np.clip(self._temperature, *TEMPERATURES)
             np.exp(weights, out=weights)
             self._total = weights.sum()
 
