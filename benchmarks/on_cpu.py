@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     draws: int
 
 
-FULL = Plan((32_000, 128_256), 8, 7, 2**15)
+FULL = Plan((32_000, 128_256), 5, 7, 2**15)
 QUICK = Plan((1_024,), 2, 2, 2**13)
 
 

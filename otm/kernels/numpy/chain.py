@@ -62,9 +62,8 @@ def one_by_one(
 ) -> Verified[npt.NDArray[np.int64]]:
     """Verify one sequence after another by a function that returns the tokens of one."""
     drafts = itertools.repeat(None) if draft_probs is None else draft_probs
-    with np.errstate(all="ignore"):  # in numbers that nobody checked
-        outputs = list(map(verify_one, target_probs, drafts, draft_tokens, uniforms))
-    return collect(outputs, draft_tokens.shape[1])
+    outputs = map(verify_one, target_probs, drafts, draft_tokens, uniforms)
+    return collect(list(outputs), draft_tokens.shape[1])
 
 
 verify = partial(one_by_one, _verify_one)

@@ -21,16 +21,14 @@ float32 only what is below 2^−38) moves a distribution by less than V/2^60.  R
 than 4 cannot overflow.
 """
 
-
 BLOCK = 4096
 """Masses that are added up together before a token is located among them."""
 
+COLDEST = 2.0**-126
+"""The lowest temperature above 0, and the inverse of the highest: neither is 0 or ∞ in float32."""
 
-TEMPERATURES = (2.0**-126, 2.0**126)
-"""Bounds of the temperatures above 0 in float32: neither they nor their inverses are 0 or ∞."""
 
-
-class _Memory(threading.local):
+class Memory(threading.local):
     """Arrays of a thread, by name, which calls reuse: new memory takes longer than the work in it.
 
     They hold what the last `owner` wrote.
@@ -48,7 +46,7 @@ class _Memory(threading.local):
         return array[:size]
 
 
-_memory = _Memory()
+memory = Memory()
 
 
 class Softmax:
@@ -64,7 +62,7 @@ class Softmax:
     ) -> None:
         self.shape = tuple(logits.shape)
         self._model, self._logits, self._drafts = model, logits, drafts
-        self._temperature = temperature
+        self._temperature = temperature and min(max(temperature, COLDEST), 1 / COLDEST)
         self._owner = object()  # not self, which would keep the logits
         self._place: tuple[int, ...] = ()
         self._weights, self._total = np.empty(0), np.float64(1)
@@ -72,7 +70,7 @@ class Softmax:
     def __getitem__(self, index: Any) -> Any:
         place = index if isinstance(index, tuple) else (index,)
         place, token = place[: len(self.shape) - 1], place[len(self.shape) - 1 :]
-        if place != self._place or _memory.owners.get(self._model) is not self._owner:
+        if place != self._place or memory.owners.get(self._model) is not self._owner:
             self._read(place)
         if token:
             return self._weights[token] / self._total
@@ -84,19 +82,18 @@ class Softmax:
         """Compute the weights of a row, and their sum: in float64 if its logits are, or float32."""
         logits = self._logits[place]  # [V]
         dtype = np.float64 if logits.dtype == np.float64 else np.float32
-        self._weights = weights = _memory.take(self._model, logits.size, dtype)
-        self._place, _memory.owners[self._model] = place, self._owner
+        self._weights = weights = memory.take(self._model, logits.size, dtype)
+        self._place, memory.owners[self._model] = place, self._owner
         if self._temperature == 0:
             token = logits.argmax() if self._drafts is None else self._drafts[place]
             weights[:], self._total = one_hot(token, weights), weights.dtype.type(1)
             return
-        with np.errstate(invalid="ignore", over="ignore"):  # in what was not checked
-            # the largest goes first, so that no temperature overflows
-            np.subtract(logits, logits.max(), out=weights, dtype=dtype)
-            if self._temperature != 1:
-                weights /= np.clip(self._temperature, *TEMPERATURES)
-            np.exp(weights, out=weights)
-            self._total = weights.sum()
+        # the largest goes first, so that no temperature overflows
+        np.subtract(logits, np.maximum.reduce(logits), out=weights, dtype=dtype)
+        if self._temperature != 1:
+            weights /= self._temperature
+        np.exp(weights, out=weights)
+        self._total = np.add.reduce(weights)
 
 
 def probs_from_logits(
@@ -151,8 +148,8 @@ def residual_mass(
     target: npt.NDArray[Any], draft: npt.NDArray[Any], weight: Any = 1
 ) -> npt.NDArray[Any]:
     """Masses of max(weight · target − draft, 0): [V], [V'] → [V], valid until the next call."""
-    left = mass(target, weight, _memory.take("residual", target.size, np.int64))
-    left[: draft.size] -= mass(draft, 1, _memory.take("subtracted", draft.size, np.int64))
+    left = mass(target, weight, memory.take("residual", target.size, np.int64))
+    left[: draft.size] -= mass(draft, 1, memory.take("subtracted", draft.size, np.int64))
     np.maximum(left, 0, out=left)
     return left
 

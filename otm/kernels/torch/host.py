@@ -7,6 +7,7 @@ long this is several times as fast, and where they are short the calls from Pyth
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from otm.kernels.numpy.distributions import probs_from_logits
+from otm.kernels.numpy.distributions import memory, probs_from_logits
 from otm.kernels.registry import load
 from otm.kernels.verified import Verified
 from otm.rules import named
@@ -34,7 +35,9 @@ def verify(
 ) -> Verified[Tensor]:
     """Verify by the rule's definition: probabilities, or logits if there is a temperature."""
     target, draft, draft_tokens, uniforms = arguments
-    rows: tuple[Any, Any] = (_as_rows(target), None if draft is None else _as_rows(draft))
+    rows: tuple[Any, Any] = _as_rows("target", target), None
+    if draft is not None:
+        rows = rows[0], _as_rows("draft", draft)
     rest = (draft_tokens.numpy(), uniforms.numpy())
     if temperature is not None:
         values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
@@ -43,20 +46,25 @@ def verify(
     return Verified(torch.from_numpy(outcome.tokens), torch.from_numpy(outcome.accepted))
 
 
-def _as_rows(numbers: Tensor) -> Any:
+def _as_rows(model: str, numbers: Tensor) -> Any:
     """Rows by sequence [B, R, V], in the memory of the tensor."""
     numbers = numbers.detach()
     if numbers.dtype == torch.bfloat16:
-        return list(map(_Widened, numbers.view(torch.int16).numpy().view(np.uint16)))
+        return map(partial(_Widened, model), numbers.view(torch.int16).numpy().view(np.uint16))
     return numbers.numpy()
 
 
 class _Widened:
-    """Rows [R, V] of bfloat16, by its bits, which NumPy lacks: widened when they are read."""
+    """Rows [R, V] of bfloat16, by its bits: widened when they are read, as NumPy has no such type.
 
-    def __init__(self, bits: npt.NDArray[np.uint16]) -> None:
+    A row stands in the memory of its model until the next one of that model is read.
+    """
+
+    def __init__(self, model: str, bits: npt.NDArray[np.uint16]) -> None:
         self.shape = bits.shape
-        self._bits = bits
+        self._name, self._bits = f"{model}, widened", bits
 
     def __getitem__(self, place: Any) -> Any:
-        return np.left_shift(self._bits[place], 16, dtype=np.uint32).view(np.float32)
+        bits = self._bits[place]
+        wide = memory.take(self._name, bits.size, np.uint32) if bits.ndim else None
+        return np.left_shift(bits, 16, out=wide, dtype=np.uint32).view(np.float32)
