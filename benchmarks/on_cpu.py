@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     draws: int
 
 
-FULL = Plan((32_000, 128_256), 5, 11, 2**15)
+FULL = Plan((32_000, 128_256), 5, 11, 2**13)
 QUICK = Plan((1_024,), 2, 2, 2**13)
 
 
