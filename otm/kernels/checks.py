@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -139,7 +140,7 @@ def _check_numbers(
     name = "the logits of draft" if logits else "the distribution of draft"
     _refuse(faults(library, draft), live, [f"{name}, number {i}" for i in range(gamma)])
     column = library.asarray(tokens, dtype=library.int64).clip(0)[..., None]
-    at = getattr(library, "take_along_dim", np.take_along_axis)
+    at = np.take_along_axis if library is np else library.take_along_dim
     drafted = to_host(at(draft, column, -1)).reshape(chains, gamma)
     wrong = live & ~(drafted > (-INFINITY if logits else 0))
     if wrong.any():
@@ -284,4 +285,10 @@ def _first(wrong: npt.NDArray[np.bool_]) -> tuple[int, int]:
 
 
 def _type(array: Any) -> str:
-    return str(array.dtype).removeprefix("torch.")
+    return _name(array.dtype)
+
+
+@cache
+def _name(dtype: Any) -> str:
+    """Name of a type: NumPy takes its time to make one."""
+    return str(dtype).removeprefix("torch.")
