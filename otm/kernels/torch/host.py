@@ -20,7 +20,7 @@ from otm.kernels.registry import load
 from otm.kernels.verified import Verified
 from otm.rules import named
 
-LEAST_VOCABULARY = 1024
+LEAST_VOCABULARY = 2048
 """The smallest vocabulary whose rows are read one by one."""
 
 
@@ -38,7 +38,7 @@ def verify(
     rows: tuple[Any, Any] = _as_rows("target", target), None
     if draft is not None:
         rows = rows[0], _as_rows("draft", draft)
-    rest = (draft_tokens.numpy(), uniforms.numpy())
+    rest = (draft_tokens.numpy(), uniforms.detach().numpy())
     if temperature is not None:
         values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
         rows = probs_from_logits(*rows, rest[0], values)
