@@ -245,10 +245,11 @@ def _faults_of_probs(library: ModuleType, rows: Any) -> Faults:
     with np.errstate(invalid="ignore", over="ignore"):  # in rows that are not used
         least = _over_tokens("min", rows)
         total = to_host(rows.sum(-1) if kind == "object" else rows.sum(-1, dtype=wide))
+        none = ~((least >= 0) & (total < INFINITY))
         off = ~(abs(total - 1) <= SUM_TOLERANCE[kind])
     tolerance = f"{SUM_TOLERANCE[kind]:g}, the tolerance of {kind}"
     return [
-        (~((least >= 0) & (total < INFINITY)), f"holds NaN, ∞ or less than 0 {remedy}"),
+        (none, f"holds NaN, ∞ or less than 0 {remedy}"),
         (off, f"does not sum to one within {tolerance} {remedy}"),
     ]
 
