@@ -10,7 +10,17 @@ from typing import Any
 from benchmarks import layout
 from benchmarks.layout import markdown, origin, record
 
-__all__ = ["compiled", "cpu", "gpu", "gpu_records", "lost", "panels", "sigmoid", "softmax"]
+__all__ = [
+    "compiled",
+    "cpu",
+    "gpu",
+    "gpu_records",
+    "lost",
+    "on_cpu",
+    "panels",
+    "sigmoid",
+    "softmax",
+]
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
@@ -97,6 +107,36 @@ def gpu() -> str:
 
 def cpu() -> str:
     return "\n".join(of_device(name, found) for name, found in _timed().items() if _is_cpu(found))
+
+
+def on_cpu() -> str:
+    """Show the time of one chain on a CPU, and its ratio to the others', case by case."""
+    found = record("on_cpu")
+    cases: dict[tuple[Any, ...], dict[int, dict[str, float]]] = {}
+    for row in found["times"]:
+        case = tuple(row[name] for name in ("rule", "from", "V", "dtype", "B"))
+        cases.setdefault(case, {})[row["threads"]] = row["s"]
+    rows = []
+    for (rule, rows_of, size, dtype, batch), by_threads in sorted(
+        cases.items(), key=lambda item: (item[0][0] != "chain", *item[0][1:3], item[0][4])
+    ):
+        own, name = by_threads[1]["torch"], f"{rule}, {rows_of}, V = {size:,}, {dtype}, B = {batch}"
+        ratios = [
+            f"{times['torch'] / times[other]:.2f}" if other in times else ""
+            for other in ("plain", "transformers")
+            for times in by_threads.values()
+        ]
+        numpy = by_threads[1].get("numpy")
+        ratios.append(f"{numpy / by_threads[1]['plain']:.2f}" if numpy else "")
+        ratios.append(f"{by_threads[1]['torch, checked'] / own:.2f}")
+        rows.append([name, f"{own * 1e6:,.0f}", *ratios])
+    others = [
+        f"/ {other}{threads}"
+        for other in ("plain torch", "transformers")
+        for threads in ("", ", 2 threads")
+    ]
+    heading = ["", "µs", *others, "NumPy / plain torch", "checked / not"]
+    return markdown(heading, rows, origin(found, "on_cpu --save"))
 
 
 def _timed() -> dict[str, Any]:

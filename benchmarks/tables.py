@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.kernel_tables import compiled, cpu, gpu, lost, sigmoid, softmax
+from benchmarks.kernel_tables import compiled, cpu, gpu, lost, on_cpu, sigmoid, softmax
 from benchmarks.layout import markdown, origin, record
 from benchmarks.loop_tables import efficiency, overhead, peers, speed
 
@@ -149,6 +149,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "exactness": exactness,
     "gpu": gpu,
     "lost": lost,
+    "on-cpu": on_cpu,
     "overhead": overhead,
     "peers": peers,
     "report": report,

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from benchmarks.chain.inputs import Inputs
+from figures.wagner import baseline
 from otm.kernels import verify_logits, verify_probs, verify_sigmoid
-from otm.kernels.torch import baseline
 from otm.kernels.triton.runtime import compiles
 
 PROBABILITIES = "probabilities -> tokens"

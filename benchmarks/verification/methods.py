@@ -3,8 +3,8 @@
 "baseline" takes the steps of assisted generation in transformers, each a tensor of its own.
 "exact" has the same output distribution, by Triton's kernels on a GPU and by their plain version in
 torch elsewhere.  "sigmoid" is the variant of Wagner et al. (2024), section 3.2.2, which has another
-distribution.  The plain versions exist to be checked against: they add up integers and, for
-"exact", work in float64, so their times are not those of the fastest code for a CPU.
+distribution.  Its plain version exists to be checked against: its time is not that of the fastest
+code for a CPU.
 """
 
 from typing import NamedTuple

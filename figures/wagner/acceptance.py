@@ -81,8 +81,8 @@ def _chains(name: str, contexts: Any) -> tuple[Any, Any, Any]:
 def _verify(tokens: Any, target: Any, draft: Any, gamma: int) -> dict[str, Any]:
     """Count the accepted drafts [coins, chains] of each method, for the same uniforms."""
     torch = require("torch")
+    from figures.wagner import baseline
     from otm.kernels import verify_logits, verify_sigmoid
-    from otm.kernels.torch import baseline
 
     target, draft = (
         torch.from_numpy(x).float() for x in (target[:, : gamma + 1], draft[:, :gamma])

@@ -1,19 +1,24 @@
 """What a verification refuses, for NumPy arrays and torch tensors alike.
 
-To look at the numbers is a pass over all of them and, on a GPU, a wait for it; on a hot path the
-entry is therefore told not to.
+To look at the numbers is a pass over all of them (of probabilities two) and, on a GPU, a wait for
+it; on a hot path the entry is therefore told not to.  A row is looked at through its smallest or
+largest number and its sum, in which NaN and ∞ show.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from functools import partial
+from collections.abc import Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from otm._core.numbers import is_real
+from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.errors import (
     InvalidDistributionError,
@@ -91,8 +96,9 @@ def check_arguments(
             "for the residual, one for the bonus"
         )
     _check_types(target, draft, tokens, uniforms, logits=logits)
+    values = to_host(uniforms)
     try:
-        inside = bool(((uniforms >= 0) & (uniforms < 1)).all())
+        inside = bool(((values >= 0) & (values < 1)).all())
     except TypeError:  # objects that cannot be compared with numbers
         inside = False
     if not inside:
@@ -100,45 +106,47 @@ def check_arguments(
             "every uniform must be a number in [0, 1), which excludes NaN and 1"
         )
     temperatures = _check_temperature(library, temperature, len(tokens)) if logits else None
-    if several:  # look at all chains as if each had a sequence of its own
-        batch, chains = tokens.shape[:2]
-        target, draft, tokens = (
-            x.reshape(batch * chains, *x.shape[2:]) for x in (target, draft, tokens)
-        )
-        if isinstance(temperatures, kind):
-            temperatures = temperatures[library.arange(batch * chains) // chains]
     _check_numbers(library, target, draft, tokens, temperatures)
 
 
 def _check_numbers(
     library: ModuleType, target: Any, draft: Any, tokens: Any, temperatures: Any
 ) -> None:
-    """Refuse rows and drafts [C, γ] that cannot be; temperatures are None for probabilities."""
-    chains, gamma = tokens.shape
-    size = (target if draft is None else draft).shape[2]
+    """Refuse rows and drafts [..., γ] that cannot be; temperatures [B] are None for probabilities.
+
+    All chains are looked at as if each had a sequence of its own.
+    """
+    *leading, gamma = tokens.shape
+    chains = math.prod(leading)
+    size = (target if draft is None else draft).shape[-1]
     if chains == 0:
         return
-    if gamma and not bool(((tokens >= -1) & (tokens < size)).all()):
+    drafts = to_host(tokens).reshape(chains, gamma)
+    if gamma and not ((drafts >= -1) & (drafts < size)).all():
         raise InvalidDraftsError(
             f"draft tokens must lie in [0, {size}), the draft model's vocabulary, or be −1 beyond "
-            f"the end of a chain; these are {int(tokens.min())} to {int(tokens.max())}"
+            f"the end of a chain; these are {drafts.min()} to {drafts.max()}"
         )
-    live = (tokens >= 0).cumprod(1) > 0
+    live = np.logical_and.accumulate(drafts >= 0, axis=1)
     logits = temperatures is not None
-    check = _check_logits if logits else partial(_check_probs, library)
-    check(target[:, :1], True, "the target's first row")
-    check(target[:, 1:], live, "the target's row after draft")
-    if draft is None:
+    faults = _faults_of_logits if logits else _faults_of_probs
+    used = np.concatenate([np.ones((chains, 1), bool), live], axis=1)
+    names = [f"the target's row after draft, number {i}" for i in range(gamma)]
+    _refuse(faults(library, target), used, ["the target's first row, number 0", *names])
+    if draft is None or gamma == 0:
         return
-    if logits:
-        live = live & (temperatures > 0)  # a greedy draft is one-hot, whatever its logits
-    check(draft, live, "the logits of draft" if logits else "the distribution of draft")
-    drafted = draft[library.arange(chains)[:, None], library.arange(gamma), tokens.clip(0)]
+    if logits:  # a greedy draft is one-hot, whatever its logits
+        live = live & (temperatures.repeat(chains // len(temperatures))[:, None] > 0)
+    name = "the logits of draft" if logits else "the distribution of draft"
+    _refuse(faults(library, draft), live, [f"{name}, number {i}" for i in range(gamma)])
+    column = library.asarray(tokens, dtype=library.int64).clip(0)[..., None]
+    at = np.take_along_axis if library is np else library.take_along_dim
+    drafted = to_host(at(draft, column, -1)).reshape(chains, gamma)
     wrong = live & ~(drafted > (-INFINITY if logits else 0))
-    if bool(wrong.any()):
+    if wrong.any():
         chain, step = _first(wrong)
         raise InvalidDraftsError(
-            f"draft {step} of chain {chain} is token {int(tokens[chain, step])}, which has "
+            f"draft {step} of chain {chain} is token {drafts[chain, step]}, which has "
             "probability 0 and cannot have been sampled; pass the distributions that the drafts "
             "were really sampled from"
         )
@@ -199,7 +207,7 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
 
 
 def _check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
-    """Check the temperatures, and return them as a number or as an array [B, 1]."""
+    """Check the temperatures, and return them as an array [B]."""
     number = is_real(temperature)
     if not number and type(temperature).__module__.partition(".")[0] != library.__name__:
         raise InvalidParameterError(
@@ -219,42 +227,69 @@ def _check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any
             f"temperatures of shape {tuple(values.shape)}; give one number, or one for each of the "
             f"{batch} sequences"
         )
-    if not bool(((values >= 0) & (values < INFINITY)).all()):
+    values = to_host(values)
+    if not ((values >= 0) & (values < INFINITY)).all():
         raise InvalidParameterError("every temperature must be a finite number of at least 0")
-    return values[:, None] if values.ndim else float(values)
+    return np.broadcast_to(values, (batch,))
 
 
-def _check_probs(library: ModuleType, rows: Any, used: Any, name: str) -> None:
-    """Refuse rows [C, R, V] that are used but are no distributions."""
-    remedy = "(logits go to verify_logits)"
-    wrong = ~((rows >= 0) & (rows < INFINITY)).all(-1)
-    _refuse(wrong, used, name, f"holds NaN, ∞ or less than 0 {remedy}")
+Faults = list[tuple[npt.NDArray[np.bool_], str]]
+"""Which rows [...] are wrong, and why."""
+
+
+def _faults_of_probs(library: ModuleType, rows: Any) -> Faults:
+    """Find rows [..., V] that are no distributions."""
     kind = _type(rows)
-    with np.errstate(invalid="ignore"):  # in rows that are not used
-        total = rows.sum(-1) if kind == "object" else rows.sum(-1, dtype=library.float64)
-        wrong = abs(total - 1) > SUM_TOLERANCE[kind]
+    remedy = "(logits go to verify_logits)"
+    wide = library.float64 if kind == "float64" else library.float32
+    with np.errstate(invalid="ignore", over="ignore"):  # in rows that are not used
+        least = _over_tokens("min", rows)
+        total = to_host(rows.sum(-1) if kind == "object" else rows.sum(-1, dtype=wide))
+        none = ~((least >= 0) & (total < INFINITY))
+        off = ~(abs(total - 1) <= SUM_TOLERANCE[kind])
     tolerance = f"{SUM_TOLERANCE[kind]:g}, the tolerance of {kind}"
-    _refuse(wrong, used, name, f"does not sum to one within {tolerance} {remedy}")
+    return [
+        (none, f"holds NaN, ∞ or less than 0 {remedy}"),
+        (off, f"does not sum to one within {tolerance} {remedy}"),
+    ]
 
 
-def _check_logits(rows: Any, used: Any, name: str) -> None:
-    """Refuse rows [C, R, V] of logits that are used but have no softmax."""
-    _refuse(~(rows < INFINITY).all(-1), used, name, "holds NaN or +∞")
-    _refuse((rows == -INFINITY).all(-1), used, name, "is −∞ everywhere")
+def _faults_of_logits(library: ModuleType, rows: Any) -> Faults:
+    """Find rows [..., V] of logits that have no softmax."""
+    largest = _over_tokens("max", rows)
+    return [
+        (~(largest < INFINITY), "holds NaN or +∞"),
+        (largest == -INFINITY, "is −∞ everywhere"),
+    ]
 
 
-def _refuse(wrong: Any, used: Any, name: str, what: str) -> None:
+def _over_tokens(name: str, rows: Any) -> npt.NDArray[Any]:
+    """Reduce rows [..., V] by "min" or "max"; NaN if there is one."""
+    reduce = getattr(rows, name if isinstance(rows, np.ndarray) else f"a{name}")
+    with np.errstate(invalid="ignore"):  # NaN
+        reduced: npt.NDArray[Any] = to_host(reduce(-1))
+    return reduced
+
+
+def _refuse(faults: Faults, used: npt.NDArray[np.bool_], names: Sequence[str]) -> None:
     """Refuse the first row [C, R] that is wrong and used, if any."""
-    wrong = wrong & used
-    if bool(wrong.any()):
-        chain, step = _first(wrong)
-        raise InvalidDistributionError(f"{name}, number {step} of chain {chain}, {what}")
+    for wrong, what in faults:
+        refused = wrong.reshape(used.shape) & used
+        if refused.any():
+            chain, step = _first(refused)
+            raise InvalidDistributionError(f"{names[step]} of chain {chain}, {what}")
 
 
-def _first(wrong: Any) -> tuple[int, int]:
-    chain, step = divmod(wrong.reshape(-1).tolist().index(True), wrong.shape[1])
+def _first(wrong: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    chain, step = divmod(int(wrong.argmax()), wrong.shape[1])
     return chain, step
 
 
 def _type(array: Any) -> str:
-    return str(array.dtype).removeprefix("torch.")
+    return _name(array.dtype)
+
+
+@cache
+def _name(dtype: Any) -> str:
+    """Name of a type: NumPy takes its time to make one."""
+    return str(dtype).removeprefix("torch.")

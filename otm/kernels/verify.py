@@ -6,6 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from otm._core.numbers import is_real
 from otm.kernels.checks import check_arguments
 from otm.kernels.registry import choose_backend, load
@@ -61,9 +63,10 @@ def verify_probs(
         "auto" takes NumPy for arrays, Triton for CUDA tensors where it is installed, and torch for
         all other tensors.
     validate : bool, optional
-        Whether to check all arguments first, which reads every row and waits for the device.
-        Without it shapes and types are not checked either, and NaN and rows that do not sum to one
-        give some token of the vocabulary.
+        Whether to check all arguments first, which reads every row, of probabilities twice, and
+        waits for the device (docs/benchmarks.md has the time).  Without it shapes and types are
+        not checked either, and NaN and rows that do not sum to one give some token of the
+        vocabulary.
     workspace : Workspace, optional
         Work memory that calls share, so that Triton's kernels allocate nothing but the result; the
         other backends do not use it.
@@ -128,9 +131,7 @@ def verify_probs(
     arguments = (target_probs, draft_probs, draft_tokens, uniforms)
     if validate:
         check_arguments(*arguments, rule=rule)
-    options = {"workspace": workspace} if chosen == "triton" else {}
-    verify: Callable[..., Verified[Any]] = load(rule, chosen).verify
-    return verify(*arguments, **options)
+    return _verify(rule, chosen, arguments, workspace)
 
 
 def verify_logits(
@@ -183,8 +184,9 @@ def verify_logits(
 
     Notes
     -----
-    NumPy and torch take the softmax in float64, Triton in float32, within 10^−6 of it (TV): a
-    decision then differs only if a uniform is that close to an edge.
+    Of float64 logits NumPy and torch take the softmax in float64.  Of all others, and on Triton, it
+    may be taken in float32, within 10^−6 of the exact one (TV): the decisions of two backends then
+    differ only if a uniform is that close to an edge.
 
     Probabilities cannot be told from logits, and are taken for logits here without a word; they go
     to `verify_probs`.
@@ -203,9 +205,28 @@ def verify_logits(
         check_arguments(*arguments, rule=rule, logits=True, temperature=temperature)
     if is_real(temperature):  # torch knows nothing of NumPy's scalars
         temperature = float(temperature)
-    verify: Callable[..., Verified[Any]] = load(rule, chosen).verify
-    if chosen == "triton":  # takes the softmax on the way
-        return verify(*arguments, "logits", temperature=temperature, workspace=workspace)
-    softmax = import_module(f"otm.kernels.{chosen}.distributions").probs_from_logits
-    probs = softmax(target_logits, draft_logits, draft_tokens, temperature)
-    return verify(*probs, draft_tokens, uniforms)
+    return _verify(rule, chosen, arguments, workspace, temperature)
+
+
+def _verify(
+    rule: str,
+    backend: str,
+    arguments: tuple[Any, ...],
+    workspace: Workspace | None,
+    temperature: Any = None,
+) -> Verified[Any]:
+    """Verify by a rule on a backend: probabilities, or logits if there is a temperature."""
+    verify: Callable[..., Verified[Any]] = load(rule, backend).verify
+    if backend == "triton":  # takes the softmax on the way
+        options = {} if temperature is None else {"kind": "logits", "temperature": temperature}
+        return verify(*arguments, workspace=workspace, **options)
+    with np.errstate(all="ignore"):  # in numbers that nobody checked, or that nobody needs
+        if backend == "torch":
+            from otm.kernels.torch import host
+
+            if host.reads_rows(rule, arguments[0]):
+                return host.verify(rule, arguments, temperature)
+        if temperature is not None:
+            softmax = import_module(f"otm.kernels.{backend}.distributions").probs_from_logits
+            arguments = (*softmax(*arguments[:3], temperature), *arguments[2:])
+        return verify(*arguments)

@@ -14,15 +14,21 @@ import pytest
 from otm.kernels.numpy import chain, distributions
 from otm.kernels.registry import uniforms_per_position
 
-UNCLAMPED = "abs(mass(target) - mass(draft))"
+CLAMPED = "np.maximum(left, 0, out=left)"
 RESIDUAL = "residual if residual.any()"
 
 MUTANTS = {
-    "u <= ratio": ("draft[x] < target[x]", "draft[x] <= target[x]"),
-    "draft and target swapped": ("draft[x] < target[x]", "target[x] < draft[x]"),
-    "residual of the next row": ("mass(target) - mass(", "mass(target_probs[i + 1]) - mass("),
-    "residual of the draft": ("mass(target) - mass(draft)", "mass(draft) - mass(target)"),
-    "residual not clamped": ("np.maximum(mass(target) - mass(draft), 0)", UNCLAMPED),
+    "u <= ratio": ("probability < at(", "probability <= at("),
+    "draft and target swapped": (
+        "probability < at(target_probs, i, x)",
+        "at(target_probs, i, x) < probability",
+    ),
+    "residual of the next row": (
+        "residual_mass(target, draft)",
+        "residual_mass(target_probs[i + 1], draft)",
+    ),
+    "residual of the draft": (CLAMPED, "np.maximum(-left, 0, out=left)"),
+    "residual not clamped": (CLAMPED, "np.abs(left, out=left)"),
     "no residual": (f"{RESIDUAL} else mass(target)", "mass(target)"),
     "the likeliest residual": (RESIDUAL, f"residual * (residual == residual.max()) {RESIDUAL[9:]}"),
     "bonus of the last row": ("target_probs[len(output)]", "target_probs[-1]"),
@@ -33,7 +39,7 @@ MUTANTS = {
     "one coin for all": ("coins[i]", "coins[0]"),
     "the coin locates too": ("mass(target), for_residual", "mass(target), coins[i]"),
     "edges to the left": ('side="right"', 'side="left"'),
-    "padding is a draft": ("if x < 0:", "if x < -1:"),
+    "padding is a draft": ("if not 0 <= x <", "if not -1 <= x <"),
 }
 
 

@@ -191,3 +191,30 @@ def test_arrays_of_another_library_or_device_are_refused() -> None:
     fractions = np.full((2, 3, 4), Fraction(1, 4), dtype=object)
     with pytest.raises(InvalidDistributionError, match="fractions"):
         verify_probs(fractions, *inputs[1:])
+
+
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_nan_and_infinity_are_refused_among_fractions_too(entry: float, place: int) -> None:
+    """Bug: a smallest number that skips NaN, whose sum is then near nothing and passes."""
+    fractions = arguments()
+    for name in ("target", "draft"):
+        fractions[name] = np.full(fractions[name].shape, Fraction(1, 4))
+    fractions["target"][1, 0, place] = entry
+    with pytest.raises(InvalidDistributionError, match="first row, number 0 of chain 1"):
+        verify_probs(*fractions.values())
+
+
+def test_rows_beyond_the_end_are_not_checked_of_several_chains_either() -> None:
+    """Bug: a row that is named by, or looked at for, another chain than its own."""
+    target = np.full((2, 2, 3, 4), 0.25)
+    draft, tokens = target[:, :, :2].copy(), np.zeros((2, 2, 2), dtype=np.int64)
+    tokens[1, 0] = [1, -1]
+    target[1, 0, 2] = draft[1, 0, 1] = math.nan
+    arrays = [target, draft, tokens, np.full((2, 6), 0.5)]
+    for wrap in (list, lambda x: tensors(*x)):
+        verify_probs(*wrap(arrays), rule="grid k-Seq")
+    target[1, 1, 2, 3] = math.nan
+    for wrap in (list, lambda x: tensors(*x)):
+        with pytest.raises(InvalidDistributionError, match="after draft, number 1 of chain 3"):
+            verify_probs(*wrap(arrays), rule="grid k-Seq")

@@ -11,16 +11,22 @@ import itertools
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from otm.kernels.numpy import chain
-from otm.kernels.numpy.distributions import UNIT, extend, locate, mass, one_hot
+from otm.kernels.numpy.distributions import (
+    UNIT,
+    at,
+    locate,
+    mass,
+    one_hot,
+    residual_mass,
+)
 
 
 def _verify_one(
-    target_probs: npt.NDArray[Any],
-    draft_probs: npt.NDArray[Any] | None,
+    target_probs: Any,
+    draft_probs: Any,
     draft_tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
 ) -> list[int]:
@@ -30,20 +36,20 @@ def _verify_one(
     # Z_i = Σ_x max(w_i t(x) − d(x), 0); then h_i = Z_i / (Z_i + 1 − w_i) and h_n = w_n.  The next
     # token is drawn ∝ max(w_i t − d, 0), or from the target if i = n.
     *coins, for_residual, for_bonus = uniforms
-    tokens = list(itertools.takewhile(lambda x: x >= 0, draft_tokens.tolist()))
+    size = target_probs.shape[1]
+    tokens = list(itertools.takewhile(lambda x: 0 <= x < size, draft_tokens.tolist()))
     length = len(tokens)
-    drafts, weights = [], [1]
+    weights: list[Any] = [1]
     for i, x in enumerate(tokens):
-        target = target_probs[i]  # [V]
-        drafts.append(one_hot(x, target) if draft_probs is None else extend(draft_probs[i], target))
-        weights.append(_next_weight(weights[i], target.item(x), drafts[i].item(x)))
+        probability = 1 if draft_probs is None else at(draft_probs, i, x)
+        weights.append(_next_weight(weights[i], at(target_probs, i, x), probability))
     # the last test that passes is the first from the end
     if length == 0 or coins[length - 1] < weights[length]:
         return [*tokens, locate(mass(target_probs[length]), for_bonus)]
     for i in reversed(range(length)):
-        target = target_probs[i]
-        wide = target if target.dtype == object else target.astype(np.float64)
-        residual = np.maximum(mass(weights[i] * wide) - mass(drafts[i]), 0)
+        target = target_probs[i]  # [V]
+        draft = one_hot(tokens[i], target) if draft_probs is None else draft_probs[i]
+        residual = residual_mass(target, draft, weights[i])
         excess = residual.sum() if residual.dtype == object else residual.sum() / UNIT
         if i == 0 or coins[i - 1] * (excess + (1 - weights[i])) < excess:
             break
@@ -53,7 +59,7 @@ def _verify_one(
 def _next_weight(weight: Any, target: Any, draft: Any) -> Any:
     """Return min(weight · target / draft, 1) of one token, without a division by zero."""
     weighted = weight * target
-    if weighted < draft:
+    if 0 <= weighted < draft:
         return weighted / draft
     return int(weighted > 0)
 

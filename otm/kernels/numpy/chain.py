@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.numpy.distributions import collect, extend, locate, mass, one_hot
+from otm.kernels.numpy.distributions import (
+    at,
+    collect,
+    locate,
+    mass,
+    one_hot,
+    residual_mass,
+)
 from otm.kernels.verified import Verified
 
 
@@ -24,8 +31,8 @@ def uniforms_per_position(chains: int) -> int:
 
 
 def _verify_one(
-    target_probs: npt.NDArray[Any],
-    draft_probs: npt.NDArray[Any] | None,
+    target_probs: Any,
+    draft_probs: Any,
     draft_tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
 ) -> list[int]:
@@ -33,13 +40,14 @@ def _verify_one(
     *coins, for_residual, for_bonus = uniforms
     output: list[int] = []
     for i, x in enumerate(draft_tokens.tolist()):
-        if x < 0:
+        if not 0 <= x < target_probs.shape[1]:
             break
-        target = target_probs[i]  # [V]
-        draft = one_hot(x, target) if draft_probs is None else extend(draft_probs[i], target)
+        probability = 1 if draft_probs is None else at(draft_probs, i, x)
         # not u < target / draft, by which u = 0 accepts a token that the target cannot produce
-        if not coins[i] * draft[x] < target[x]:
-            residual = np.maximum(mass(target) - mass(draft), 0)
+        if not coins[i] * probability < at(target_probs, i, x):
+            target = target_probs[i]  # [V]
+            draft = one_hot(x, target) if draft_probs is None else draft_probs[i]
+            residual = residual_mass(target, draft)
             return [*output, locate(residual if residual.any() else mass(target), for_residual)]
         output.append(x)
     return [*output, locate(mass(target_probs[len(output)]), for_bonus)]
@@ -47,8 +55,8 @@ def _verify_one(
 
 def one_by_one(
     verify_one: Callable[..., list[int]],
-    target_probs: npt.NDArray[Any],
-    draft_probs: npt.NDArray[Any] | None,
+    target_probs: Any,
+    draft_probs: Any,
     draft_tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
 ) -> Verified[npt.NDArray[np.int64]]:

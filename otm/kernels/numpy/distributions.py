@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,30 +21,107 @@ float32 only what is below 2^−38) moves a distribution by less than V/2^60.  R
 than 4 cannot overflow.
 """
 
+BLOCK = 4096
+"""Masses that are added up together before a token is located among them."""
+
+COLDEST = 2.0**-126
+"""The lowest temperature above 0, and the inverse of the highest: neither is 0 or ∞ in float32."""
+
+
+class Memory(threading.local):
+    """Arrays of a thread, by name, which calls reuse: new memory takes longer than the work in it.
+
+    They hold what the last `owner` wrote.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[str, Any], npt.NDArray[Any]] = {}
+        self.owners: dict[str, object] = {}
+
+    def take(self, name: str, size: int, dtype: Any) -> npt.NDArray[Any]:
+        """Return an array of so many numbers, with anything in it."""
+        array = self._arrays.get((name, dtype))
+        if array is None or array.size < size:
+            array = self._arrays[name, dtype] = np.empty(size, dtype)
+        return array[:size]
+
+
+memory = Memory()
+
+
+class Softmax:
+    """Probabilities [R, V] or [K, R, V] of one sequence: a row is computed when it is read.
+
+    It is read as an array is: `[i]` or `[c, i]` is a row, and with a token behind it an entry.  At
+    temperature 0 a row is one-hot: the first largest logit, or the draft where drafts are given.
+    A row stands in the memory of its model until the next one of that model is read.
+    """
+
+    def __init__(
+        self, model: str, logits: Any, temperature: float, drafts: npt.NDArray[Any] | None = None
+    ) -> None:
+        self.shape = tuple(logits.shape)
+        self._model, self._logits, self._drafts = model, logits, drafts
+        self._temperature = temperature and min(max(temperature, COLDEST), 1 / COLDEST)
+        self._owner = object()  # not self, which would keep the logits
+        self._place: tuple[int, ...] = ()
+        self._weights, self._total = np.empty(0), np.float64(1)
+
+    def __getitem__(self, index: Any) -> Any:
+        place = index if isinstance(index, tuple) else (index,)
+        place, token = place[: len(self.shape) - 1], place[len(self.shape) - 1 :]
+        if place != self._place or memory.owners.get(self._model) is not self._owner:
+            self._read(place)
+        if token:
+            return self._weights[token] / self._total
+        self._weights /= self._total
+        self._total = self._total.dtype.type(1)
+        return self._weights
+
+    def _read(self, place: tuple[int, ...]) -> None:
+        """Compute the weights of a row, and their sum: in float64 if its logits are, or float32."""
+        logits = self._logits[place]  # [V]
+        dtype = np.float64 if logits.dtype == np.float64 else np.float32
+        self._weights = weights = memory.take(self._model, logits.size, dtype)
+        self._place, memory.owners[self._model] = place, self._owner
+        if self._temperature == 0:
+            token = logits.argmax() if self._drafts is None else self._drafts[place]
+            weights[:], self._total = one_hot(token, weights), weights.dtype.type(1)
+            return
+        # the largest goes first, so that no temperature overflows
+        np.subtract(logits, np.maximum.reduce(logits), out=weights, dtype=dtype)
+        if self._temperature != 1:
+            weights /= self._temperature
+        np.exp(weights, out=weights)
+        self._total = np.add.reduce(weights)
+
 
 def probs_from_logits(
-    target_logits: npt.NDArray[Any],
-    draft_logits: npt.NDArray[Any] | None,
+    target_logits: Any,
+    draft_logits: Any,
     draft_tokens: npt.NDArray[Any],
     temperature: float | npt.NDArray[Any],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
-    """Softmax of both models in float64; greedy: the first largest logit, and the draft itself."""
-    batch, vocabulary = target_logits.shape[0], np.arange(target_logits.shape[-1])
-    temperatures = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (batch,))
-    temperatures = temperatures.reshape(batch, *(1,) * (target_logits.ndim - 1))  # [B, 1, …, 1]
-    largest = vocabulary == target_logits.argmax(axis=-1)[..., None]
-    target = np.where(temperatures == 0, largest, _softmax(target_logits, temperatures))
-    draft = None
-    if draft_logits is not None:
-        drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
-        draft = np.where(temperatures == 0, drafted, _softmax(draft_logits, temperatures))
-    return target, draft
+) -> tuple[Iterator[Softmax], Iterator[Softmax] | None]:
+    """Probabilities of both models by sequence; greedy: the first largest logit, and the draft."""
+    temperatures = np.broadcast_to(np.asarray(temperature, np.float64), (len(draft_tokens),))
+    target = map(partial(Softmax, "target"), target_logits, temperatures.tolist())
+    if draft_logits is None:
+        return target, None
+    draft = partial(Softmax, "draft")
+    return target, map(draft, draft_logits, temperatures.tolist(), draft_tokens)
+
+
+def at(probs: Any, i: int, x: int) -> Any:
+    """Probability of a token at a position, 0 outside the vocabulary: [R, V'] → a number."""
+    value = probs[i, x] if x < probs.shape[1] else 0
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def one_hot(x: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Distribution of a draft that was not sampled but chosen: [V]."""
+    """Distribution of a token that was not sampled but chosen: [V], 0 if it is none of them."""
     probs = np.zeros_like(like)
-    probs[x] = 1
+    if 0 <= x < probs.size:
+        probs[x] = 1
     return probs
 
 
@@ -51,18 +130,43 @@ def extend(probs: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.append(probs, np.zeros(like.size - probs.size, dtype=probs.dtype))
 
 
-def mass(probs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Whole numbers of parts; fractions stay as they are."""
-    return probs if probs.dtype == object else (probs.astype(np.float64) * UNIT).astype(np.int64)
+def mass(
+    probs: npt.NDArray[Any], weight: Any = 1, out: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """Whole numbers of parts of weight · probs; fractions stay fractions."""
+    masses: npt.NDArray[Any] = np.empty(probs.shape, np.int64) if out is None else out
+    if probs.dtype == object:
+        masses = weight * probs
+        return masses
+    # times a power of two, no number of float32 is rounded
+    wide = np.float32 if weight == 1 and probs.dtype == np.float32 else np.float64
+    np.multiply(probs, weight * UNIT, out=masses, dtype=wide, casting="unsafe")
+    return masses
+
+
+def residual_mass(
+    target: npt.NDArray[Any], draft: npt.NDArray[Any], weight: Any = 1
+) -> npt.NDArray[Any]:
+    """Masses of max(weight · target − draft, 0): [V], [V'] → [V], valid until the next call."""
+    left = mass(target, weight, memory.take("residual", target.size, np.int64))
+    left[: draft.size] -= mass(draft, 1, memory.take("subtracted", draft.size, np.int64))
+    np.maximum(left, 0, out=left)
+    return left
 
 
 def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
     """Locate a token: the first at which the cumulative mass exceeds uniform · total."""
-    cumulative = np.cumsum(masses)
+    find: Callable[..., np.intp] = partial(np.searchsorted, side="right")
+    sums = np.add.reduceat(masses, np.arange(0, masses.size, BLOCK))
+    cumulative = np.cumsum(sums)
     point = uniform * cumulative[-1]
     if masses.dtype != object:
-        point = min(int(point), cumulative[-1] - 1)  # the product can round up to the total
-    return int(np.searchsorted(cumulative, point, side="right"))
+        point = int(point) if abs(point) < 2**63 else 0  # it is NaN only if nobody checked
+        point = min(point, cumulative[-1] - 1)  # the product can round up to the total
+    block = min(int(find(cumulative, point)), sums.size - 1)
+    inside = np.cumsum(masses[block * BLOCK : (block + 1) * BLOCK]) + (cumulative - sums)[block]
+    place = min(int(find(inside, point)), inside.size - 1)
+    return int(block * BLOCK + place)
 
 
 def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np.int64]]:
@@ -71,12 +175,3 @@ def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np
     for row, output in zip(tokens, outputs, strict=True):
         row[: len(output)] = output
     return Verified(tokens, np.array([len(output) - 1 for output in outputs], dtype=np.int64))
-
-
-def _softmax(logits: npt.NDArray[Any], temperature: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Softmax in float64; the largest logit goes first, so that no temperature overflows."""
-    with np.errstate(invalid="ignore", over="ignore"):  # in rows beyond a chain's end
-        shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-        weights = np.exp(shifted / np.where(temperature == 0, 1, temperature))
-    probs: npt.NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
-    return probs

@@ -113,7 +113,7 @@ MUTANTS = {
     "u <= h": ("weights[i])) < excess", "weights[i])) <= excess"),
     "weight not capped": ("return int(weighted > 0)", "return weighted / draft"),
     "weight of the step alone": ("weighted = weight * target", "weighted = target"),
-    "residual without weight": ("mass(weights[i] * wide)", "mass(wide)"),
+    "residual without weight": ("draft, weights[i])", "draft)"),
     "h without 1 − w": ("(excess + (1 - weights[i]))", "excess + 1 - excess"),
     "coin of the next draft": ("coins[i - 1]", "coins[i]"),
     "the end tested as a middle": ("< weights[length]:", "< weights[length] / 2:"),

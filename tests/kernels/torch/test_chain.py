@@ -13,8 +13,16 @@ from otm.kernels import verify_logits, verify_probs
 
 torch = pytest.importorskip("torch")
 
+from otm.kernels.torch import host  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
+
+
+@pytest.fixture(autouse=True, params=["batched", "by rows"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of `otm.kernels.torch` on a CPU, at any size."""
+    least = 0 if request.param == "by rows" else 2**62
+    monkeypatch.setattr(host, "LEAST_VOCABULARY", least)
 
 
 def tensors(*arrays: np.ndarray | None) -> list[Any]:

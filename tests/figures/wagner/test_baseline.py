@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from figures.wagner import baseline  # noqa: E402
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
-from otm.kernels.torch import baseline  # noqa: E402
 
 
 @pytest.mark.parametrize("one_hot", [False, True], ids=["drawn", "one-hot"])
