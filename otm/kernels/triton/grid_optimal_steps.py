@@ -1,8 +1,7 @@
-"""Slots and swaps between levels inside Triton kernels: each step of `otm.kernels.torch.levels`.
+"""The optimum of bins inside Triton kernels: each step of `otm.kernels.torch.grid_optimal`.
 
-The work memory of a node holds whole numbers: a histogram of the vocabulary, filled by atomic
-additions, whose order does not matter, and the table that one program makes of it.  Where the
-reference searches an array, here it is searched in this memory, by bisection.
+The work memory of a node holds two sums of each bin, filled by atomic additions of whole numbers,
+whose order does not matter, and the table that one program makes of them.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -10,63 +9,93 @@ reference searches an array, here it is searched in this memory, by bisection.
 from __future__ import annotations
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.numpy.levels import LEAST_RATIO, STEPS, ratio_grid
+from otm.kernels.numpy.grid_optimal import FINE, LEAST, STEPS, ratio_grid
 from otm.kernels.triton.distributions import mass
 from otm.kernels.triton.grid_k_seq_steps import at_least_once
 from otm.kernels.triton.runtime import constant, jit, padded, tl
 
 _UNIT = constant(UNIT)
+_COARSE = constant(FINE - LEAST + 1)
+"""Bins below the fine ones; the first begins at 0."""
 _BITS = constant(STEPS.bit_length() - 1)
-_FIRST = constant(((1023 + LEAST_RATIO) << (STEPS.bit_length() - 1)) - 1)
-"""The upper bits of a float64 are a level, less this."""
+_FIRST_FINE = constant(((1023 + FINE) << (STEPS.bit_length() - 1)) - (FINE - LEAST + 1))
+_FIRST_COARSE = constant(1023 + LEAST - 1)
+"""The upper bits of a float64 are a bin, less these."""
+_FINE_RATIO, _INVERSE_LEAST = constant(2.0**FINE), constant(2.0**-LEAST)
 
-# sections of the memory of a node, in units of the padded number of levels
-_WIN, _LACK, _EXCESS = constant(1), constant(2), constant(3)
-_SPAN_FIRST, _SPAN_LAST, _ENDS = constant(4), constant(5), constant(6)
-_LOW, _HIGH, _SWAPPED, _GAINED = constant(8), constant(10), constant(12), constant(14)
+# sections of the memory of a node, in units of the padded number of edges; the table takes the
+# place of the sums
+_WIN, _RISE, _SLOPES, _LACK, _EXCESS = map(constant, range(5))
+SUMS, _SECTIONS = 2, 5
 
 
 def sizes(chains: int) -> tuple[int, int]:
-    """Levels for K chains, and their padded number."""
-    count = len(ratio_grid(chains, STEPS))
-    return count, padded(count)
+    """Bins for K chains, and the padded number of their edges."""
+    edges = len(ratio_grid(chains))
+    return edges - 1, padded(edges)
 
 
 def node_size(chains: int) -> int:
     """Whole numbers that a node needs."""
-    return 16 * sizes(chains)[1]
+    return _SECTIONS * sizes(chains)[1]
 
 
 @jit
-def ratio_of(level: tl.tensor) -> tl.tensor:
-    """Ratio of a level, in float64."""
-    bits = (level.to(tl.int64) + _FIRST) << (52 - _BITS)
-    return tl.where(level > 0, bits.to(tl.float64, bitcast=True), 0.0)
+def edge_of(place: tl.tensor) -> tl.tensor:
+    """Lower edge of a bin, in float64."""
+    place = place.to(tl.int64)
+    fine, coarse = (place + _FIRST_FINE) << (52 - _BITS), (place + _FIRST_COARSE) << 52
+    bits = tl.where(place >= _COARSE, fine, coarse)
+    return tl.where(place > 0, bits.to(tl.float64, bitcast=True), 0.0)
 
 
 @jit
-def place(target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexpr) -> tl.tensor:
-    """Lower level of tokens, and the probability of the next."""
-    top = ratio_of(tl.full((), count - 1, tl.int64))
+def find_place(
+    target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexpr
+) -> tl.tensor:
+    """Bin of tokens, and their shares of the way between its edges."""
+    top = edge_of(tl.full((), count, tl.int64))
     possible = draft_prob > 0
     ratio = tl.where(possible, target_prob / tl.where(possible, draft_prob, 1.0), top)
     ratio = tl.minimum(ratio, top)
-    level = (ratio.to(tl.int64, bitcast=True) >> (52 - _BITS)) - _FIRST
-    level = tl.minimum(tl.maximum(level, 0), count - 2)
-    below = ratio_of(level)
-    return level, (ratio - below) / (ratio_of(level + 1) - below)
+    # the upper bits of the ratio are its bin, the others the share
+    bits = ratio.to(tl.int64, bitcast=True)
+    fine = ratio >= _FINE_RATIO
+    shift = tl.where(fine, 52 - _BITS, 52)
+    place = (bits >> shift) - tl.where(fine, _FIRST_FINE, _FIRST_COARSE)
+    share = (bits - (bits >> shift << shift)).to(tl.float64)
+    share *= tl.where(fine, 2.0 ** (_BITS - 52), 2.0**-52)
+    share = tl.where(place > 0, share, ratio * _INVERSE_LEAST)
+    share = tl.where(place < count, share, 1.0)
+    return tl.minimum(tl.maximum(place, 0), count - 1), share
 
 
 @jit
-def add_to_levels(
-    memory: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexpr
+def add_to_bins(
+    memory: tl.tensor,
+    target_prob: tl.tensor,
+    draft_prob: tl.tensor,
+    count: tl.constexpr,
+    width: tl.constexpr,
 ) -> None:
-    """Add the draft masses of tokens to their levels."""
-    level, share = place(target_prob, draft_prob, count)
+    """Add the draft masses of tokens to their bins, and their shares of it."""
+    place, share = find_place(target_prob, draft_prob, count)
     whole = mass(draft_prob, _UNIT)
     upper = mass(draft_prob * share, _UNIT)
-    tl.atomic_add(memory + level, whole - upper, mask=whole != upper, sem="relaxed")
-    tl.atomic_add(memory + level + 1, upper, mask=upper != 0, sem="relaxed")
+    tl.atomic_add(memory + place, whole, mask=whole != 0, sem="relaxed")
+    tl.atomic_add(memory + width + place, upper, mask=upper != 0, sem="relaxed")
+
+
+@jit
+def float_at(memory: tl.tensor, place: tl.tensor) -> tl.tensor:
+    """Float64 numbers in the memory of a node."""
+    return tl.load(memory + place).to(tl.float64, bitcast=True)  # [n], as the places
+
+
+@jit
+def sum_before(sums: tl.tensor, place: tl.tensor) -> tl.tensor:
+    """Cumulative sums before places; 0 before the first."""
+    return tl.load(sums + place - 1, mask=place > 0, other=0)  # [n], as the places
 
 
 @jit
@@ -78,11 +107,21 @@ def won(
     width: tl.constexpr,
 ) -> tl.tensor:
     """Distribution of the token that wins."""
-    level, share = place(target_prob, draft_prob, count)
-    win = memory + _WIN * width + level
-    lower = tl.load(win).to(tl.float64, bitcast=True)  # [n], as the tokens
-    upper = tl.load(win + 1).to(tl.float64, bitcast=True)
-    return draft_prob * (lower + share * (upper - lower))
+    place, share = find_place(target_prob, draft_prob, count)
+    win = float_at(memory + _WIN * width, place)
+    return draft_prob * (win + share * float_at(memory + _RISE * width, place))
+
+
+@jit
+def matched(memory: tl.tensor, place: tl.tensor, width: tl.constexpr) -> tl.tensor:
+    """Whether bins lack something, where what is matched of them starts, and how much it is."""
+    lack, excess = memory + _LACK * width, memory + _EXCESS * width
+    lacks, exceeds = tl.load(lack + place), tl.load(excess + place)  # [n], as the places
+    before, exceeded = sum_before(lack, place), sum_before(excess, place)
+    poor = lacks > before
+    start = tl.where(poor, tl.maximum(before, exceeds), exceeded)
+    stop = tl.minimum(lacks, tl.where(poor, tl.load(excess + width - 1), exceeds))
+    return poor, start, tl.maximum(stop - start, 0)
 
 
 @jit
@@ -99,28 +138,30 @@ def search(sums: tl.tensor, value: tl.tensor, size: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def choose_slot(
+def choose_slots(
     memory: tl.tensor,
     target_prob: tl.tensor,
     draft_prob: tl.tensor,
-    for_level: tl.tensor,
-    for_slot: tl.tensor,
+    uniform: tl.tensor,
     count: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
-    """Slots that drafts take: their own or a partner's."""
-    level, share = place(target_prob, draft_prob, count)
-    level = level + tl.where(for_level < share, 1, 0)
-    first = tl.load(memory + _SPAN_FIRST * width + level)  # [padded K]
-    last = tl.load(memory + _SPAN_LAST * width + level)
-    point = (for_slot * tl.load(memory + level).to(tl.float64)).to(tl.int64)
-    swapped = memory + _SWAPPED * width
-    point += tl.load(swapped + first - 1, mask=first > 0, other=0)
-    swap = search(swapped, point, 2 * width)
-    swaps = swap < last
-    low = tl.load(memory + _LOW * width + swap, mask=swaps, other=0)  # [padded K]
-    high = tl.load(memory + _HIGH * width + swap, mask=swaps, other=0)
-    return tl.where(swaps, tl.where(low == level, high, low), level)
+    """Slots that drafts take, those of their bins or partners'."""
+    own, share = find_place(target_prob, draft_prob, count)
+    poor, start, amount = matched(memory, own, width)
+    slopes = memory + _SLOPES * width
+    slope, win = float_at(slopes, own), float_at(memory + _WIN * width, own)
+    change = win + share * float_at(memory + _RISE * width, own) - slope
+    point = uniform * amount.to(tl.float64)
+    value = start + tl.minimum(point.to(tl.int64), amount - 1)
+    others = memory + tl.where(poor, _EXCESS * width, _LACK * width)
+    partner = tl.minimum(search(others, value, width), count - 1)
+    first = tl.maximum(start, sum_before(others, partner))
+    last = tl.minimum(start + amount, tl.load(others + partner))  # [padded K]
+    gain = tl.abs(float_at(slopes, partner) - slope)
+    inside = point - (first - start).to(tl.float64)
+    moves = (amount > 0) & (inside * gain < tl.abs(change) * (last - first).to(tl.float64))
+    return tl.where(moves, partner, own)
 
 
 @jit
@@ -130,89 +171,85 @@ def at(values: tl.tensor, index: tl.tensor, width: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def target_ratio(
-    masses: tl.tensor,
-    below: tl.tensor,
-    drafts: tl.tensor,
-    count: tl.constexpr,
-    width: tl.constexpr,
+def load_sums(memory: tl.tensor, width: tl.constexpr) -> tl.tensor:
+    """Sums Σ p and Σ p · share of the bins: [width].
+
+    Loaded again for each part of the table: the registers have no room to keep them.
+    """
+    place = tl.arange(0, width)
+    tl.debug_barrier()
+    return tl.load(memory + place), tl.load(memory + width + place)
+
+
+@jit
+def find_cap(
+    memory: tl.tensor, drafts: tl.tensor, count: tl.constexpr, width: tl.constexpr
 ) -> tl.tensor:
-    """Ratio of winning to drafting that the optimal cap and the floor leave."""
-    level = tl.arange(0, width)
-    inside = level < count
-    ratios = tl.where(inside, ratio_of(level), 0.0)
+    """Cap of the ratio of winning to drafting: capped at it, the bins accept as much as can be."""
+    place = tl.arange(0, width)
+    masses, uppers = load_sums(memory, width)
+    edge = edge_of(place)
+    step = edge_of(place + 1) - edge
     total = tl.sum(masses, 0)
-    weights = masses.to(tl.float64)
-    target = tl.cumsum((weights * ratios).to(tl.int64), 0)
+    # bins beyond the last are empty
+    target = (masses.to(tl.float64) * edge + uppers.to(tl.float64) * step).to(tl.int64)
+    target = tl.cumsum(target, 0)
+    below = tl.cumsum(masses, 0)
     above = (total - below).to(tl.float64)
     divisor = tl.maximum(total, 1).to(tl.float64)
     hit = at_least_once(above / divisor, drafts, drafts)
     reached = target.to(tl.float64) + total.to(tl.float64) * hit
     reach = tl.minimum(tl.min(reached, 0), total.to(tl.float64))
-    fits = inside & (target.to(tl.float64) + ratios * above <= reach)
+    mean = uppers.to(tl.float64) / tl.maximum(masses, 1).to(tl.float64)
+    fits = (place < count) & (target.to(tl.float64) + (edge + mean * step) * above <= reach)
     under = tl.sum(tl.where(fits, 1, 0), 0)
     rest = tl.where(under > 0, total - at(below, under - 1, width), total)
     useful = (under < count) & (rest > 0)
-    before = at(target, under - 1, width).to(tl.float64)
-    cap = (reach - before) / tl.where(useful, rest, 1).to(tl.float64)
-    cap = tl.where(useful, cap, ratio_of(tl.full((), count - 1, tl.int64)))
+    cap = reach - at(target, under - 1, width).to(tl.float64)
+    cap = cap / tl.where(useful, rest, 1).to(tl.float64)
+    return tl.where(useful, cap, edge_of(tl.full((), count, tl.int64)))
 
-    capped = tl.minimum(ratios, cap)
-    accepted = tl.cumsum((weights * capped).to(tl.int64), 0)
-    missing = total - at(accepted, count - 1, width)
+
+@jit
+def find_floor(
+    memory: tl.tensor, cap: tl.tensor, count: tl.constexpr, width: tl.constexpr
+) -> tl.tensor:
+    """Floor of this ratio: with it, some draft always wins."""
+    place = tl.arange(0, width)
+    masses, uppers = load_sums(memory, width)
+    capped = tl.minimum(edge_of(place), cap)
+    # between two edges all is linear: a token counts for both of them, by its share
+    shared = masses - uppers + sum_before(memory + width, place)  # [width]
+    accepted = tl.cumsum((shared.to(tl.float64) * capped).to(tl.int64), 0)
+    below = tl.cumsum(shared, 0)
+    missing = tl.sum(masses, 0) - at(accepted, count, width)
     gained = capped * below.to(tl.float64) - accepted.to(tl.float64)
-    raised = tl.sum(tl.where(inside & (gained <= missing.to(tl.float64)), 1, 0), 0)
+    raised = tl.sum(tl.where((place <= count) & (gained <= missing.to(tl.float64)), 1, 0), 0)
     lowest = at(below, raised - 1, width)
     useful = (missing > 0) & (lowest > 0)
     floor = (missing + at(accepted, raised - 1, width)).to(tl.float64)
     floor = floor / tl.where(useful, lowest, 1).to(tl.float64)
-    return tl.maximum(capped, tl.minimum(tl.where(useful, floor, 0.0), 1.0))
+    return tl.minimum(tl.where(useful, floor, 0.0), 1.0)
 
 
 @jit
-def match_swaps(
+def ratio_at(place: tl.tensor, floor: tl.tensor, cap: tl.tensor) -> tl.tensor:
+    """Ratio of winning to drafting at the lower edges of bins."""
+    return tl.maximum(tl.minimum(edge_of(place), cap), floor)
+
+
+@jit
+def match_bins(
     memory: tl.tensor,
-    lack: tl.tensor,
-    excess: tl.tensor,
+    floor: tl.tensor,
+    cap: tl.tensor,
+    drafts: tl.tensor,
     count: tl.constexpr,
     width: tl.constexpr,
 ) -> None:
-    """Match what levels lack with what others have too much of, in order."""
-    level = tl.arange(0, width)
-    ends = memory + _ENDS * width
-    tl.store(ends + level + search(memory + _EXCESS * width, lack - 1, width), lack)
-    tl.store(ends + level + search(memory + _LACK * width, excess, width), excess)
-    tl.debug_barrier()
-    swap = tl.arange(0, 2 * width)
-    stop = tl.load(ends + swap)  # [2 · width]: ends of the swaps
-    before = tl.load(ends + swap - 1, mask=swap > 0, other=0)
-    low = tl.minimum(search(memory + _LACK * width, before, width), count - 1)
-    high = tl.minimum(search(memory + _EXCESS * width, before, width), count - 1)
-    slope = memory + _WIN * width
-    gain = tl.load(slope + high).to(tl.float64, bitcast=True)  # [2 · width]
-    gain = gain - tl.load(slope + low).to(tl.float64, bitcast=True)
-    matched = tl.minimum(tl.max(lack, 0), tl.max(excess, 0))
-    useful = (stop <= matched) & (low < high) & (gain > 0)
-    gain = tl.where(useful, gain, 1.0)
-    largest = tl.minimum(tl.load(memory + low), tl.load(memory + high)).to(tl.float64)
-    moved = tl.minimum((stop - before).to(tl.float64) / gain, largest).to(tl.int64)
-    moved = tl.where(useful, moved, 0)
-    tl.store(memory + _LOW * width + swap, low)
-    tl.store(memory + _HIGH * width + swap, high)
-    tl.store(memory + _SWAPPED * width + swap, tl.cumsum(moved, 0))
-    tl.store(
-        memory + _GAINED * width + swap,
-        tl.cumsum((moved.to(tl.float64) * gain).to(tl.int64), 0),
-    )
-
-
-@jit
-def make_table(
-    memory: tl.tensor, drafts: tl.tensor, count: tl.constexpr, width: tl.constexpr
-) -> None:
-    """Find slots and swaps of the levels for so many drafts, from their masses."""
-    level = tl.arange(0, width)
-    masses = tl.load(memory + level)  # [width]: the histogram
+    """Find the slopes of the bins' own slots, and what the bins lack or have too much of."""
+    place = tl.arange(0, width)
+    masses, uppers = load_sums(memory, width)
     below = tl.cumsum(masses, 0)
     divisor = tl.maximum(tl.sum(masses, 0), 1).to(tl.float64)
     start, end = (below - masses).to(tl.float64) / divisor, below.to(tl.float64) / divisor
@@ -220,28 +257,34 @@ def make_table(
     for _ in range(1, drafts):
         slopes = slopes * end + power
         power = power * start
+    lowest = ratio_at(place, floor, cap)
+    step = ratio_at(place + 1, floor, cap) - lowest
+    mean = uppers.to(tl.float64) / tl.maximum(masses, 1).to(tl.float64)
+    lacking = ((lowest + mean * step - slopes) * masses.to(tl.float64)).to(tl.int64)
+    tl.store(memory + _SLOPES * width + place, slopes.to(tl.int64, bitcast=True))
+    tl.store(memory + _LACK * width + place, tl.cumsum(tl.maximum(lacking, 0), 0))
+    tl.store(memory + _EXCESS * width + place, tl.cumsum(tl.maximum(-lacking, 0), 0))
 
-    ratio = target_ratio(masses, below, drafts, count, width)
-    lacking = ((ratio - slopes) * masses.to(tl.float64)).to(tl.int64)
-    lack = tl.cumsum(tl.maximum(lacking, 0), 0)
-    excess = tl.cumsum(tl.maximum(-lacking, 0), 0)
-    tl.store(memory + _LACK * width + level, lack)
-    tl.store(memory + _EXCESS * width + level, excess)
-    tl.store(memory + _WIN * width + level, slopes.to(tl.int64, bitcast=True))
-    tl.debug_barrier()
 
-    match_swaps(memory, lack, excess, count, width)
-    tl.debug_barrier()
-    ends, gained = memory + _ENDS * width, memory + _GAINED * width
-    edge = tl.where(lacking > 0, lack, excess)
-    first = search(ends, edge - tl.abs(lacking), 2 * width)
-    last = search(ends, edge, 2 * width)
-    won_here = tl.load(gained + last - 1, mask=last > 0, other=0)  # [width]
-    won_here -= tl.load(gained + first - 1, mask=first > 0, other=0)
-    won_here = tl.where(lacking > 0, won_here, -won_here).to(tl.float64)
-    filled = masses > 0
-    change = won_here / tl.where(filled, masses, 1).to(tl.float64)
-    win = tl.where(filled, slopes + change, slopes)
-    tl.store(memory + _WIN * width + level, win.to(tl.int64, bitcast=True))
-    tl.store(memory + _SPAN_FIRST * width + level, first)
-    tl.store(memory + _SPAN_LAST * width + level, last)
+@jit
+def make_table(
+    memory: tl.tensor, drafts: tl.tensor, count: tl.constexpr, width: tl.constexpr
+) -> None:
+    """Find the table for so many drafts, from the sums of the bins."""
+    cap = find_cap(memory, drafts, count, width)
+    floor = find_floor(memory, cap, count, width)
+    match_bins(memory, floor, cap, drafts, count, width)
+    place = tl.arange(0, width)
+    masses, uppers = load_sums(memory, width)
+    poor, _, amount = matched(memory, place, width)
+    # no token of a poor bin wins less than in its own slot, none of a rich one more
+    room = tl.maximum(tl.where(poor, uppers, masses - uppers), 1).to(tl.float64)
+    step = ratio_at(place + 1, floor, cap) - ratio_at(place, floor, cap)
+    rise = tl.minimum(step, amount.to(tl.float64) / room)
+    filled = tl.maximum(masses, 1).to(tl.float64)
+    win = float_at(memory + _SLOPES * width, place)
+    win += tl.where(poor, amount, -amount).to(tl.float64) / filled
+    win -= rise * (uppers.to(tl.float64) / filled)
+    tl.debug_barrier()  # all have read the sums, whose place is taken now
+    tl.store(memory + _WIN * width + place, win.to(tl.int64, bitcast=True))
+    tl.store(memory + _RISE * width + place, rise.to(tl.int64, bitcast=True))

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FROM_PROBABILITIES = ["add_up", "draw"]
 OF_ROWS = ["peaks_and_weights", "finish_softmaxes"]
 K_SEQ = [*["add_up"] * 5, "draw"]
-LEVELS = [*["add_up", "make_tables"] * 4, "add_up", "draw"]
+BINS = [*["add_up", "make_tables"] * 4, "add_up", "draw"]
 
 KERNELS: dict[str, dict[str, list[str]]] = {
     "one chain": {
@@ -28,8 +28,8 @@ KERNELS: dict[str, dict[str, list[str]]] = {
         "grid k-Seq, probabilities, drawn, fp32, V = 128,256": K_SEQ,
         "grid k-Seq, logits, drawn, bf16, V = 128,256": OF_ROWS + K_SEQ,
     },
-    "levels": {"levels, probabilities, drawn, fp32, V = 128,256": LEVELS},
-    "levels, logits": {"levels, logits, drawn, bf16, V = 128,256": OF_ROWS + LEVELS},
+    "grid optimal": {"grid optimal, probabilities, drawn, fp32, V = 128,256": BINS},
+    "grid optimal, logits": {"grid optimal, logits, drawn, bf16, V = 128,256": OF_ROWS + BINS},
 }
 """Kernels of each use, in the order in which they are launched."""
 
