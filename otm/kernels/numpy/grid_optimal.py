@@ -193,7 +193,9 @@ def power_slopes(below: Numbers, count: int) -> Numbers:
     return slopes
 
 
-def matched(lack: Numbers, excess: Numbers, bins: Bins) -> tuple[npt.NDArray[Any], Numbers, Numbers]:
+def matched(
+    lack: Numbers, excess: Numbers, bins: Bins
+) -> tuple[npt.NDArray[Any], Numbers, Numbers]:
     """Match what bins lack with what higher ones have too much of, by cumulative amount, in order.
 
     Returns whether bins lack something, where what is matched of them starts, and how much it is.
@@ -215,7 +217,9 @@ def choose_slots(table: Table, places: Places, uniforms: Numbers) -> Bins:
     """
     slots, exact = places.bin.copy(), table.lack.dtype == object
     poor, start, amount = matched(table.lack, table.excess, places.bin)
-    change = table.win[places.bin] + places.share * table.rise[places.bin] - table.slopes[places.bin]
+    change = (
+        table.win[places.bin] + places.share * table.rise[places.bin] - table.slopes[places.bin]
+    )
     for side, others in ((poor, table.excess), (~poor, table.lack)):
         some = side & (amount > 0)
         own, begin, size, point = slots[some], start[some], amount[some], uniforms[some]

@@ -96,9 +96,7 @@ def ratio_grid(chains: int, steps: int, like: Tensor) -> Tensor:
     return _from_zero(torch.cat([low, fine])[None])[0]
 
 
-def make_table(
-    masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, chains: int
-) -> Table:
+def make_table(masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, chains: int) -> Table:
     """Find the table for [B, 1] drafts, from Σ p and Σ p · share of each bin."""
     below = masses.cumsum(1)
     slopes = power_slopes(below, count, chains)
@@ -167,9 +165,7 @@ def matched(lack: Tensor, excess: Tensor, bins: Tensor) -> tuple[Tensor, Tensor,
     before, exceeded = (_from_zero(sums).gather(1, bins) for sums in (lack, excess))
     poor = lacks > before
     start = torch.where(poor, torch.maximum(before, exceeds), exceeded)
-    end = torch.where(
-        poor, torch.minimum(lacks, excess[:, -1:]), torch.minimum(exceeds, lacks)
-    )
+    end = torch.where(poor, torch.minimum(lacks, excess[:, -1:]), torch.minimum(exceeds, lacks))
     return poor, start, (end - start).clamp(min=0)
 
 

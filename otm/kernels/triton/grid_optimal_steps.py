@@ -50,9 +50,7 @@ def edge_of(place: tl.tensor) -> tl.tensor:
 
 
 @jit
-def find_place(
-    target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexpr
-) -> tl.tensor:
+def find_place(target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexpr) -> tl.tensor:
     """Bin of tokens, and their shares of the way between its edges."""
     top = edge_of(tl.full((), count, tl.int64))
     possible = draft_prob > 0

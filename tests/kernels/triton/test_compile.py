@@ -29,6 +29,7 @@ KERNELS: dict[str, dict[str, list[str]]] = {
         "grid k-Seq, logits, drawn, bf16, V = 128,256": OF_ROWS + K_SEQ,
     },
     "grid optimal": {"grid optimal, probabilities, drawn, fp32, V = 128,256": BINS},
+    "grid optimal, 64 chains": {"grid optimal, probabilities, 64 chains, fp32, V = 128,256": BINS},
     "grid optimal, logits": {"grid optimal, logits, drawn, bf16, V = 128,256": OF_ROWS + BINS},
 }
 """Kernels of each use, in the order in which they are launched."""
@@ -49,7 +50,8 @@ def test_every_kernel_compiles_without_spilling(group: str, tmp_path: Path) -> N
     for row in rows:
         compiled.setdefault(row["use"], []).append(row["kernel"])
     assert compiled == KERNELS[group]
-    assert all(row["spilled bytes"] == 0 and row["registers"] <= 160 for row in rows)
+    most = 255 if "64 chains" in group else 160  # then the table of a node takes half of them
+    assert all(row["spilled bytes"] == 0 and row["registers"] <= most for row in rows)
     # no multiplication and addition with one rounding, where the reference has two; nothing
     # approximate: decisions are compared bit for bit
     assert all(row["inexact"] == [] for row in rows)
