@@ -49,7 +49,7 @@ def verify_probs(
         independently, and their lengths must not depend on tokens.
     uniforms : float64 array or Tensor [B, nγ + 2]
         Independent, in [0, 1).  At each position a rule takes n of them: "chain" and "block" 1,
-        "grid k-Seq" K, "grid optimal" K + 1; the last two are for the recovered and the bonus token.
+        "grid k-Seq" K, "grid optimal" K + 1; the last two are for the recovered and bonus tokens.
         Tokens are located by them in the cumulative distribution, for which 53 bits are needed:
         uniforms of 24 bits are about 10^−3 away from it (TV) at V = 131,072.
     rule : {"chain", "block", "grid k-Seq", "grid optimal"}, optional

@@ -137,11 +137,12 @@ def find_places(target: Numbers, draft: Numbers, edges: Numbers) -> Places:
 
 def make_table(masses: Numbers, uppers: Numbers, edges: Numbers, count: int) -> Table:
     """Find the table for so many drafts, from Σ p and Σ p · share of each bin."""
-    below = np.cumsum(masses)
-    slopes = power_slopes(below, count)
+    slopes = power_slopes(np.cumsum(masses), count)
     filled = positive(masses)
     mean = uppers / filled
-    ratios = edge_ratios(masses, uppers, mean, below, edges, count)
+    # at the edges the ratio of winning to drafting shall be max(min(q/p, c), b)
+    cap = find_cap(masses, uppers, edges, count)
+    ratios = np.maximum(np.minimum(edges, cap), find_floor(masses, uppers, edges, cap))
     steps = ratios[1:] - ratios[:-1]
     lacking = rounded((ratios[:-1] + mean * steps - slopes) * masses)
     lack, excess = np.cumsum(np.maximum(lacking, 0)), np.cumsum(np.maximum(-lacking, 0))
@@ -152,32 +153,35 @@ def make_table(masses: Numbers, uppers: Numbers, edges: Numbers, count: int) -> 
     return Table(win, rise, slopes, lack, excess)
 
 
-def edge_ratios(
-    masses: Numbers, uppers: Numbers, mean: Numbers, below: Numbers, edges: Numbers, count: int
-) -> Numbers:
-    """Ratio max(min(q/p, c), b) of winning to drafting at the edges, the mass adding to one."""
-    total, width = below[-1], edges[1:] - edges[:-1]
+def find_cap(masses: Numbers, uppers: Numbers, edges: Numbers, count: int) -> Any:
+    """Cap c of the ratio of winning to drafting: capped at it, bins accept as much as possible."""
+    below, width = np.cumsum(masses), edges[1:] - edges[:-1]
+    total = below[-1]
     above = total - below
     target = np.cumsum(rounded(masses * edges[:-1] + uppers * width))
     hit = at_least_once(above / max(total, 1 * (total == 0)), count)
     reach = np.append(total, target + total * hit).min()
-    # the cap c: capped at it, the bins accept as much as is possible
-    under = int((target + (edges[:-1] + mean * width) * above <= reach).sum())
+    mean = edges[:-1] + uppers / positive(masses) * width
+    under = int((target + mean * above <= reach).sum())  # bins whose mean ratio is at most c
     rest = above[under - 1] if under else total
-    cap = edges[-1]
-    if under < masses.size and rest > 0:
-        cap = (reach - (target[under - 1] if under else 0 * total)) / rest
-    capped = np.minimum(edges, cap)
+    if under == masses.size or rest == 0:
+        return edges[-1]
+    return (reach - (target[under - 1] if under else 0 * total)) / rest
+
+
+def find_floor(masses: Numbers, uppers: Numbers, edges: Numbers, cap: Any) -> Any:
+    """Floor b of this ratio: with it some draft always wins."""
     # between two edges all is linear: a token counts for both of them, by its share
-    shared = np.append(masses - uppers, 0 * total) + np.append(0 * total, uppers)
+    none = 0 * masses[:1]
+    shared = np.append(masses - uppers, none) + np.append(none, uppers)
+    capped = np.minimum(edges, cap)
     accepted, below = np.cumsum(rounded(shared * capped)), np.cumsum(shared)
-    missing = total - accepted[-1]
+    missing = below[-1] - accepted[-1]
     raised = int((capped * below - accepted <= missing).sum())
-    floor = 0 * total
-    if missing > 0 and raised and below[raised - 1] > 0:
-        floor = (missing + accepted[raised - 1]) / below[raised - 1]
-    ratios: Numbers = np.maximum(capped, np.minimum(floor, 0 * floor + 1))
-    return ratios
+    if missing <= 0 or not raised or below[raised - 1] == 0:
+        return none[0]
+    floor = (missing + accepted[raised - 1]) / below[raised - 1]
+    return min(floor, 0 * floor + 1)
 
 
 def power_slopes(below: Numbers, count: int) -> Numbers:

@@ -98,11 +98,12 @@ def ratio_grid(chains: int, steps: int, like: Tensor) -> Tensor:
 
 def make_table(masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, chains: int) -> Table:
     """Find the table for [B, 1] drafts, from Σ p and Σ p · share of each bin."""
-    below = masses.cumsum(1)
-    slopes = power_slopes(below, count, chains)
+    slopes = power_slopes(masses.cumsum(1), count, chains)
     filled = masses.clamp(min=1).double()
     mean = uppers.double() / filled
-    ratios = edge_ratios(masses, uppers, mean, below, edges, count, chains)
+    # at the edges the ratio of winning to drafting shall be max(min(q/p, c), b)
+    cap = find_cap(masses, uppers, edges, count, chains)
+    ratios = torch.maximum(torch.minimum(edges, cap), find_floor(masses, uppers, edges, cap))
     steps = ratios[:, 1:] - ratios[:, :-1]
     lacking = ((ratios[:, :-1] + mean * steps - slopes) * masses).long()
     lack, excess = lacking.clamp(min=0).cumsum(1), (-lacking).clamp(min=0).cumsum(1)
@@ -115,37 +116,33 @@ def make_table(masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, cha
     return Table(win, rise, slopes, lack, excess)
 
 
-def edge_ratios(
-    masses: Tensor,
-    uppers: Tensor,
-    mean: Tensor,
-    below: Tensor,
-    edges: Tensor,
-    count: Tensor,
-    chains: int,
-) -> Tensor:
-    """Ratio max(min(q/p, c), b) of winning to drafting at the edges: [B, G + 1]."""
-    total, width = below[:, -1:], edges[1:] - edges[:-1]
+def find_cap(masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, chains: int) -> Tensor:
+    """Cap c of the ratio of winning to drafting: [B, 1]."""
+    below, width = masses.cumsum(1), edges[1:] - edges[:-1]
+    total = below[:, -1:]
     above = total - below
     target = (masses * edges[:-1] + uppers * width).long().cumsum(1)
     divisor = total.clamp(min=1).double()
     hit = at_least_once(above.double() / divisor, count, chains)
     reach = torch.minimum((target + total * hit).amin(1, keepdim=True), total.double())
-    under = (target + (edges[:-1] + mean * width) * above <= reach).sum(1, keepdim=True)
+    mean = edges[:-1] + uppers.double() / masses.clamp(min=1).double() * width
+    under = (target + mean * above <= reach).sum(1, keepdim=True)
     rest = torch.cat([total, above], 1).gather(1, under)
     cap = (reach - _from_zero(target).gather(1, under)) / rest.double()
-    cap = cap.where((under < masses.shape[1]) & (rest > 0), edges[-1])
-    capped = torch.minimum(edges, cap)
+    return cap.where((under < masses.shape[1]) & (rest != 0), edges[-1])
+
+
+def find_floor(masses: Tensor, uppers: Tensor, edges: Tensor, cap: Tensor) -> Tensor:
+    """Floor b of this ratio: [B, 1]."""
     # between two edges all is linear: a token counts for both of them, by its share
-    pad = torch.nn.functional.pad
     shared = torch.nn.functional.pad(masses - uppers, (0, 1)) + _from_zero(uppers)
+    capped = torch.minimum(edges, cap)
     accepted, below = (shared * capped).long().cumsum(1), shared.cumsum(1)
-    missing = total - accepted[:, -1:]
+    missing = below[:, -1:] - accepted[:, -1:]
     raised = (capped * below - accepted <= missing).sum(1, keepdim=True)
-    under_floor = _from_zero(below).gather(1, raised)
-    floor = (missing + _from_zero(accepted).gather(1, raised)).double() / under_floor.double()
-    floor = floor.where((missing > 0) & (under_floor > 0), 0.0).clamp(max=1)
-    return torch.maximum(capped, floor)
+    under = _from_zero(below).gather(1, raised)
+    floor = (missing + _from_zero(accepted).gather(1, raised)).double() / under.double()
+    return floor.where((missing > 0) & (under != 0), 0.0).clamp(max=1)
 
 
 def power_slopes(below: Tensor, count: Tensor, chains: int) -> Tensor:

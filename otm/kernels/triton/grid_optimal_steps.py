@@ -170,7 +170,7 @@ def at(values: tl.tensor, index: tl.tensor, width: tl.constexpr) -> tl.tensor:
 
 @jit
 def load_sums(memory: tl.tensor, width: tl.constexpr) -> tl.tensor:
-    """Sums Σ p and Σ p · share of the bins: [width].
+    """Load the sums Σ p and Σ p · share of the bins: [width].
 
     Loaded again for each part of the table: the registers have no room to keep them.
     """
@@ -202,7 +202,7 @@ def find_cap(
     fits = (place < count) & (target.to(tl.float64) + (edge + mean * step) * above <= reach)
     under = tl.sum(tl.where(fits, 1, 0), 0)
     rest = tl.where(under > 0, total - at(below, under - 1, width), total)
-    useful = (under < count) & (rest > 0)
+    useful = (under < count) & (rest != 0)
     cap = reach - at(target, under - 1, width).to(tl.float64)
     cap = cap / tl.where(useful, rest, 1).to(tl.float64)
     return tl.where(useful, cap, edge_of(tl.full((), count, tl.int64)))
@@ -224,7 +224,7 @@ def find_floor(
     gained = capped * below.to(tl.float64) - accepted.to(tl.float64)
     raised = tl.sum(tl.where((place <= count) & (gained <= missing.to(tl.float64)), 1, 0), 0)
     lowest = at(below, raised - 1, width)
-    useful = (missing > 0) & (lowest > 0)
+    useful = (missing > 0) & (lowest != 0)
     floor = (missing + at(accepted, raised - 1, width)).to(tl.float64)
     floor = floor / tl.where(useful, lowest, 1).to(tl.float64)
     return tl.minimum(tl.where(useful, floor, 0.0), 1.0)

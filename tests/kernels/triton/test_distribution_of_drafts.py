@@ -64,7 +64,7 @@ def by_bins(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     win, rise, slopes, lack, excess = (x[0] for x in table)
     own, share = places.bin[0], places.share[0]
     bins = torch.arange(len(win))
-    poor, start, amount = (x[0] for x in grid_optimal.matched(*table[3:], bins[None]))
+    start, amount = (x[0] for x in grid_optimal.matched(*table[3:], bins[None])[1:])
     change = (win[own] + share * rise[own] - slopes[own]).abs()
 
     # how a draft gets its slot: the moves between two bins are the points with the same partners
