@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from otm._core.arithmetic import (
     Number,
     Probs,
     at_most_one,
+    is_exact,
     power_slopes,
     read_only,
     running_sum,
@@ -33,15 +33,6 @@ from otm.kernels.numpy.grid_optimal import (
     matched,
     winner,
 )
-
-
-class Moves(NamedTuple):
-    """Moves between the slots of two bins: arrays [s], both columns of bins ascend."""
-
-    low: Ranks
-    high: Ranks
-    up: Probs  # probability of a draft of the lower bin, per unit of what it wins more
-    down: Probs  # of one of the higher bin, per unit of what it wins less
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,21 +121,23 @@ class GridOptimal(ResidualPlan):
         Above `acceptance_by_test` where the residual can hit a draft in a lower slot than that of
         the draft that is rejected.
         """
-        by_test, draft, k = self.acceptance_by_test, self.problem.draft, self.problem.k
+        by_test, k = self.acceptance_by_test, self.problem.k
+        target, draft = self.problem.target, self.problem.draft
         residual = self.residual.probs(self.problem.n)
         rejected = self._by_slot(draft * (1 - self.accept_probability))
         everything = self._by_slot(draft)
         by_residual = 0 * by_test
-        # only drafts that can be in such a slot
-        lowest = np.array([self._slot_law(x)[0][0] for x in range(self.problem.n)])
-        below = lowest <= np.flatnonzero(rejected > 0).max(initial=-1)
-        hits = np.flatnonzero((residual > 0) & (draft > 0) & below)
+        # only drafts that can be in a slot below one of those that are rejected; what rounding
+        # alone rejects, or leaves to the residual, is at most this part of it
+        rounding = 0 if is_exact(draft) else 2.0**-48
+        top = np.flatnonzero(rejected > rounding * everything).max(initial=-1)
+        moves = self._moves != 0
+        lowest = np.where(moves.any(axis=1), moves.argmax(axis=1), np.arange(rejected.size))
+        left = target - self.winner_distribution > rounding * target
+        hits = np.flatnonzero(left & (draft > 0) & (lowest[self._node[0].bin] <= top))
         for chunk in chunks(hits.size, rejected.size, 1 << 20):
             tokens = hits[chunk]
-            own = zeros((tokens.size, rejected.size), draft)
-            for row, x in zip(own, tokens, strict=True):
-                slots, law = self._slot_law(x)
-                row[slots] = draft[x] * law
+            own = (self._slot_laws(tokens).T * draft[tokens]).T
             others = np.maximum(everything - own, 0)
             # a token is no draft while another one wins, and is rejected
             missed = (rejected * power_slopes(running_sum(others, from_zero=True).T, k).T).sum(
@@ -154,9 +147,10 @@ class GridOptimal(ResidualPlan):
         return at_most_one(by_test + by_residual)
 
     @cached_property
-    def _moves(self) -> Moves:
-        """Which slots bins exchange, as `choose_slots` does: the points with the same partners."""
+    def _moves(self) -> Probs:
+        """How often drafts of a bin take each slot, times what they gain or lose by it: [G, G]."""
         table = self._node[1]
+        # the points with the same partners, as `choose_slots` finds them
         ends = np.unique(np.concatenate([table.lack, table.excess]))
         ends = ends[(ends > 0) & (ends <= min(table.lack[-1], table.excess[-1]))]
         starts = np.append(0 * ends[:1], ends[:-1])
@@ -164,36 +158,34 @@ class GridOptimal(ResidualPlan):
         useful = (low < high) & (table.slopes[high] > table.slopes[low])  # else by rounding
         low, high, size = low[useful], high[useful], (ends - starts)[useful]
         gain = table.slopes[high] - table.slopes[low]
-        up, down = (size / matched(table.lack, table.excess, x)[2] / gain for x in (low, high))
-        return Moves(*map(read_only, (low, high, up, down)))
+        moves = zeros((table.win.size, table.win.size), self.problem.draft)
+        for own, other in ((low, high), (high, low)):
+            moves[own, other] = size / matched(table.lack, table.excess, own)[2] / gain
+        moves[np.diag_indices(table.win.size)] = -moves.sum(axis=1)
+        return read_only(moves)
 
     @cached_property
     def _change(self) -> Probs:
-        """What a draft of each token wins more or less than in its bin's slot: array [n]."""
-        (places, table) = self._node
+        """What a draft of each token gains or loses by its moves, in ratios of winning: [n]."""
+        places, table = self._node
         ratio = table.win[places.bin] + places.share * table.rise[places.bin]
         return read_only(abs(ratio - table.slopes[places.bin]))
 
     def _by_slot(self, weights: Probs) -> Probs:
         """Add up weights of drafts by the slots that they take: [n] → [G]."""
-        bins, size, moves = self._node[0].bin, self._node[1].win.size, self._moves
-        changes = scatter_sum(bins, weights * self._change, size)
-        up, down = moves.up * changes[moves.low], moves.down * changes[moves.high]
-        sums = scatter_sum(bins, weights, size) + scatter_sum(moves.low, down - up, size)
-        law: Probs = sums + scatter_sum(moves.high, up - down, size)
-        return law
+        bins, size = self._node[0].bin, len(self._moves)
+        own, moving = (scatter_sum(bins, x, size) for x in (weights, weights * self._change))
+        return np.asarray(own + moving @ self._moves)
+
+    def _slot_laws(self, tokens: Ranks) -> Probs:
+        """Probability of each slot for drafts of tokens: [Y] → [Y, G]."""
+        bins = self._node[0].bin[tokens]
+        laws: Probs = (self._moves[bins].T * self._change[tokens]).T
+        laws[np.arange(tokens.size), bins] += 1
+        return laws
 
     def _slot_law(self, token: int) -> tuple[Ranks, Probs]:
         """Slots that drafts of a token can take, ascending, with their probabilities."""
-        own, moves = self._node[0].bin[token], self._moves
-        for bins, others, rate in (
-            (moves.low, moves.high, moves.up),
-            (moves.high, moves.low, moves.down),
-        ):
-            start, stop = np.searchsorted(bins, [own, own + 1])
-            if start < stop:
-                law = rate[start:stop] * self._change[token]
-                slots, law = np.append(others[start:stop], own), np.append(law, 1 - law.sum())
-                order = slots.argsort()
-                return slots[order], law[order]
-        return np.array([own]), np.array([1 + 0 * self._change[token]])
+        (law,) = self._slot_laws(np.array([token]))
+        slots = np.flatnonzero(law)
+        return slots, law[slots]
