@@ -131,8 +131,7 @@ class GridOptimal(ResidualPlan):
         # alone rejects, or leaves to the residual, is at most this part of it
         rounding = 0 if is_exact(draft) else 2.0**-48
         top = np.flatnonzero(rejected > rounding * everything).max(initial=-1)
-        moves = self._moves != 0
-        lowest = np.where(moves.any(axis=1), moves.argmax(axis=1), np.arange(rejected.size))
+        lowest = ((self._moves != 0) | np.eye(rejected.size, dtype=bool)).argmax(axis=1)
         left = target - self.winner_distribution > rounding * target
         hits = np.flatnonzero(left & (draft > 0) & (lowest[self._node[0].bin] <= top))
         for chunk in chunks(hits.size, rejected.size, 1 << 20):

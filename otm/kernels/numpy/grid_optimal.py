@@ -43,37 +43,38 @@ def uniforms_per_position(chains: int) -> int:
     return chains + 1
 
 
+def edge_count(chains: int, steps: int = STEPS) -> int:
+    """Count the edges of the bins: a power of two, so many that the last is at least K."""
+    octaves = (chains - 1).bit_length() - FINE
+    return 1 << (FINE - LEAST + 1 + octaves * steps).bit_length()
+
+
 def ratio_grid(chains: int, steps: int = STEPS) -> list[Fraction]:
-    """Ascending edges of the bins: 0, powers of two, then 2^e (1 + m/steps), up to at least K."""
-    octaves = range(FINE, (chains - 1).bit_length())
-    coarse = (Fraction(2) ** e for e in range(LEAST, FINE))
-    fine = (Fraction(2) ** e * (1 + Fraction(m, steps)) for e in octaves for m in range(steps))
-    return [Fraction(0), *coarse, *fine, Fraction(2) ** octaves.stop]
+    """Ascending edges of the bins: 0, powers of two, then 2^e (1 + m/steps)."""
+    coarse = [Fraction(0), *(Fraction(2) ** e for e in range(LEAST, FINE))]
+    fine = (divmod(i, steps) for i in range(edge_count(chains, steps) - len(coarse)))
+    return [*coarse, *(Fraction(2) ** (FINE + e) * (1 + Fraction(m, steps)) for e, m in fine)]
 
 
 class Places(NamedTuple):
     """Where the ratio of each token is: its bin, and its share of the way between the edges."""
 
-    bin: Bins
-    share: Numbers
+    bin: Any
+    share: Any
 
 
 class Table(NamedTuple):
-    """What the bins do: arrays [G]."""
+    """What the bins do: arrays [G], or Tensors [B, G]."""
 
-    win: Numbers  # how many times as likely a token wins as a draft is it, at a bin's lower edge
-    rise: Numbers  # how much more at its upper edge
-    slopes: Numbers  # the same for drafts that keep the slot of their bin
-    lack: Numbers  # cumulative, what bins shall win more than with their own slots
-    excess: Numbers  # cumulative, what they shall win less
+    win: Any  # how many times as likely a token wins as a draft is it, at a bin's lower edge
+    rise: Any  # how much more at its upper edge
+    slopes: Any  # the same for drafts that keep the slot of their bin
+    lack: Any  # cumulative, what bins shall win more than with their own slots
+    excess: Any  # cumulative, what they shall win less
 
 
 def select(
-    target: Numbers,
-    draft: Numbers,
-    tokens: npt.NDArray[Any],
-    uniforms: Numbers,
-    steps: int = STEPS,
+    target: Numbers, draft: Numbers, tokens: npt.NDArray[Any], uniforms: Numbers, steps: int = STEPS
 ) -> tuple[int, Numbers]:
     """Accept the draft that wins, if it passes: [V], [V], [K], [K + 1] → place or −1, masses [V].
 

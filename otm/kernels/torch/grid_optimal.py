@@ -7,32 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from otm.kernels.numpy.grid_optimal import FINE, LEAST, STEPS
+from otm.kernels.numpy.grid_optimal import FINE, LEAST, STEPS, Places, Table, edge_count
 from otm.kernels.torch.distributions import mass
 from otm.kernels.torch.grid_k_seq import at_least_once
 from otm.kernels.torch.multi_draft import verify_chains
-
-
-class Places(NamedTuple):
-    """`otm.kernels.numpy.grid_optimal.Places` of B nodes: Tensors [B, …]."""
-
-    bin: Tensor
-    share: Tensor
-
-
-class Table(NamedTuple):
-    """`otm.kernels.numpy.grid_optimal.Table` of B nodes: Tensors [B, G]."""
-
-    win: Tensor
-    rise: Tensor
-    slopes: Tensor
-    lack: Tensor
-    excess: Tensor
 
 
 def select(
@@ -86,8 +68,8 @@ def winner(draft: Tensor, places: Places, table: Table) -> Tensor:
 
 def ratio_grid(chains: int, steps: int, like: Tensor) -> Tensor:
     """Ascending edges of the bins, made on the device: [G + 1]."""
-    octaves, coarse = (chains - 1).bit_length() - FINE, FINE - LEAST
-    place = torch.arange(octaves * steps + 1, device=like.device)
+    coarse = FINE - LEAST
+    place = torch.arange(edge_count(chains, steps) - coarse - 1, device=like.device)
     octave = place // steps
     numerator = ((steps + place - octave * steps) << octave).double()
     # torch takes tensor / number as tensor · reciprocal, which is rounded twice
@@ -122,8 +104,7 @@ def find_cap(masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, chain
     total = below[:, -1:]
     above = total - below
     target = (masses * edges[:-1] + uppers * width).long().cumsum(1)
-    divisor = total.clamp(min=1).double()
-    hit = at_least_once(above.double() / divisor, count, chains)
+    hit = at_least_once(above.double() / total.clamp(min=1).double(), count, chains)
     reach = torch.minimum((target + total * hit).amin(1, keepdim=True), total.double())
     mean = edges[:-1] + uppers.double() / masses.clamp(min=1).double() * width
     under = (target + mean * above <= reach).sum(1, keepdim=True)
@@ -168,7 +149,7 @@ def matched(lack: Tensor, excess: Tensor, bins: Tensor) -> tuple[Tensor, Tensor,
 
 def choose_slots(table: Table, places: Places, uniforms: Tensor) -> Tensor:
     """Slots that drafts take, those of their bins or partners': all [B, K]."""
-    own, last_bin = places.bin, table.lack.shape[1] - 1
+    own = places.bin
     poor, start, amount = matched(table.lack, table.excess, own)
     slope = table.slopes.gather(1, own)
     change = table.win.gather(1, own) + places.share * table.rise.gather(1, own) - slope
@@ -179,7 +160,7 @@ def choose_slots(table: Table, places: Places, uniforms: Tensor) -> Tensor:
         return torch.where(poor, find(table.excess), find(table.lack))
 
     partner = of_others(lambda sums: torch.searchsorted(sums, value, right=True))
-    partner = partner.clamp(max=last_bin)
+    partner = partner.clamp(max=table.lack.shape[1] - 1)
     first = torch.maximum(start, of_others(lambda sums: _from_zero(sums).gather(1, partner)))
     last = torch.minimum(start + amount, of_others(lambda sums: sums.gather(1, partner)))
     gain = (table.slopes.gather(1, partner) - slope).abs()

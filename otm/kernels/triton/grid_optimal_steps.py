@@ -4,15 +4,13 @@ The work memory of a node holds two sums of each bin, filled by atomic additions
 whose order does not matter, and the table that one program makes of them.
 """
 
-# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
-
 from __future__ import annotations
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.numpy.grid_optimal import FINE, LEAST, STEPS, ratio_grid
+from otm.kernels.numpy.grid_optimal import FINE, LEAST, STEPS
 from otm.kernels.triton.distributions import mass
 from otm.kernels.triton.grid_k_seq_steps import at_least_once
-from otm.kernels.triton.runtime import constant, jit, padded, tl
+from otm.kernels.triton.runtime import constant, jit, tl
 
 _UNIT = constant(UNIT)
 _COARSE = constant(FINE - LEAST + 1)
@@ -23,21 +21,10 @@ _FIRST_COARSE = constant(1023 + LEAST - 1)
 """The upper bits of a float64 are a bin, less these."""
 _FINE_RATIO, _INVERSE_LEAST = constant(2.0**FINE), constant(2.0**-LEAST)
 
-# sections of the memory of a node, in units of the padded number of edges; the table takes the
-# place of the sums
+# sections of the memory of a node, each as wide as there are edges; the table takes the place of
+# the sums
 _WIN, _RISE, _SLOPES, _LACK, _EXCESS = map(constant, range(5))
-SUMS, _SECTIONS = 2, 5
-
-
-def sizes(chains: int) -> tuple[int, int]:
-    """Bins for K chains, and the padded number of their edges."""
-    edges = len(ratio_grid(chains))
-    return edges - 1, padded(edges)
-
-
-def node_size(chains: int) -> int:
-    """Whole numbers that a node needs."""
-    return _SECTIONS * sizes(chains)[1]
+SUMS, SECTIONS = 2, 5
 
 
 @jit
@@ -50,9 +37,9 @@ def edge_of(place: tl.tensor) -> tl.tensor:
 
 
 @jit
-def find_place(target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexpr) -> tl.tensor:
+def find_place(target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexpr) -> tl.tensor:
     """Bin of tokens, and their shares of the way between its edges."""
-    top = edge_of(tl.full((), count, tl.int64))
+    top = edge_of(tl.full((), width - 1, tl.int64))
     possible = draft_prob > 0
     ratio = tl.where(possible, target_prob / tl.where(possible, draft_prob, 1.0), top)
     ratio = tl.minimum(ratio, top)
@@ -64,20 +51,16 @@ def find_place(target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.constexp
     share = (bits - (bits >> shift << shift)).to(tl.float64)
     share *= tl.where(fine, 2.0 ** (_BITS - 52), 2.0**-52)
     share = tl.where(place > 0, share, ratio * _INVERSE_LEAST)
-    share = tl.where(place < count, share, 1.0)
-    return tl.minimum(tl.maximum(place, 0), count - 1), share
+    share = tl.where(place < width - 1, share, 1.0)
+    return tl.minimum(tl.maximum(place, 0), width - 2), share
 
 
 @jit
 def add_to_bins(
-    memory: tl.tensor,
-    target_prob: tl.tensor,
-    draft_prob: tl.tensor,
-    count: tl.constexpr,
-    width: tl.constexpr,
+    memory: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexpr
 ) -> None:
     """Add the draft masses of tokens to their bins, and their shares of it."""
-    place, share = find_place(target_prob, draft_prob, count)
+    place, share = find_place(target_prob, draft_prob, width)
     whole = mass(draft_prob, _UNIT)
     upper = mass(draft_prob * share, _UNIT)
     tl.atomic_add(memory + place, whole, mask=whole != 0, sem="relaxed")
@@ -98,14 +81,10 @@ def sum_before(sums: tl.tensor, place: tl.tensor) -> tl.tensor:
 
 @jit
 def won(
-    memory: tl.tensor,
-    target_prob: tl.tensor,
-    draft_prob: tl.tensor,
-    count: tl.constexpr,
-    width: tl.constexpr,
+    memory: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexpr
 ) -> tl.tensor:
     """Distribution of the token that wins."""
-    place, share = find_place(target_prob, draft_prob, count)
+    place, share = find_place(target_prob, draft_prob, width)
     win = float_at(memory + _WIN * width, place)
     return draft_prob * (win + share * float_at(memory + _RISE * width, place))
 
@@ -141,11 +120,10 @@ def choose_slots(
     target_prob: tl.tensor,
     draft_prob: tl.tensor,
     uniform: tl.tensor,
-    count: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
     """Slots that drafts take, those of their bins or partners'."""
-    own, share = find_place(target_prob, draft_prob, count)
+    own, share = find_place(target_prob, draft_prob, width)
     poor, start, amount = matched(memory, own, width)
     slopes = memory + _SLOPES * width
     slope, win = float_at(slopes, own), float_at(memory + _WIN * width, own)
@@ -153,7 +131,7 @@ def choose_slots(
     point = uniform * amount.to(tl.float64)
     value = start + tl.minimum(point.to(tl.int64), amount - 1)
     others = memory + tl.where(poor, _EXCESS * width, _LACK * width)
-    partner = tl.minimum(search(others, value, width), count - 1)
+    partner = tl.minimum(search(others, value, width), width - 2)
     first = tl.maximum(start, sum_before(others, partner))
     last = tl.minimum(start + amount, tl.load(others + partner))  # [padded K]
     gain = tl.abs(float_at(slopes, partner) - slope)
@@ -180,38 +158,32 @@ def load_sums(memory: tl.tensor, width: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def find_cap(
-    memory: tl.tensor, drafts: tl.tensor, count: tl.constexpr, width: tl.constexpr
-) -> tl.tensor:
+def find_cap(memory: tl.tensor, drafts: tl.tensor, width: tl.constexpr) -> tl.tensor:
     """Cap of the ratio of winning to drafting: capped at it, the bins accept as much as can be."""
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     edge = edge_of(place)
     step = edge_of(place + 1) - edge
     total = tl.sum(masses, 0)
-    # bins beyond the last are empty
     target = (masses.to(tl.float64) * edge + uppers.to(tl.float64) * step).to(tl.int64)
     target = tl.cumsum(target, 0)
     below = tl.cumsum(masses, 0)
     above = (total - below).to(tl.float64)
-    divisor = tl.maximum(total, 1).to(tl.float64)
-    hit = at_least_once(above / divisor, drafts, drafts)
-    reached = target.to(tl.float64) + total.to(tl.float64) * hit
-    reach = tl.minimum(tl.min(reached, 0), total.to(tl.float64))
+    hit = at_least_once(above / tl.maximum(total, 1).to(tl.float64), drafts, drafts)
+    reach = tl.min(target.to(tl.float64) + total.to(tl.float64) * hit, 0)
+    reach = tl.minimum(reach, total.to(tl.float64))
     mean = uppers.to(tl.float64) / tl.maximum(masses, 1).to(tl.float64)
-    fits = (place < count) & (target.to(tl.float64) + (edge + mean * step) * above <= reach)
+    fits = (place < width - 1) & (target.to(tl.float64) + (edge + mean * step) * above <= reach)
     under = tl.sum(tl.where(fits, 1, 0), 0)
     rest = tl.where(under > 0, total - at(below, under - 1, width), total)
-    useful = (under < count) & (rest != 0)
+    useful = (under < width - 1) & (rest != 0)
     cap = reach - at(target, under - 1, width).to(tl.float64)
     cap = cap / tl.where(useful, rest, 1).to(tl.float64)
-    return tl.where(useful, cap, edge_of(tl.full((), count, tl.int64)))
+    return tl.where(useful, cap, edge_of(tl.full((), width - 1, tl.int64)))
 
 
 @jit
-def find_floor(
-    memory: tl.tensor, cap: tl.tensor, count: tl.constexpr, width: tl.constexpr
-) -> tl.tensor:
+def find_floor(memory: tl.tensor, cap: tl.tensor, width: tl.constexpr) -> tl.tensor:
     """Floor of this ratio: with it, some draft always wins."""
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
@@ -220,9 +192,9 @@ def find_floor(
     shared = masses - uppers + sum_before(memory + width, place)  # [width]
     accepted = tl.cumsum((shared.to(tl.float64) * capped).to(tl.int64), 0)
     below = tl.cumsum(shared, 0)
-    missing = tl.sum(masses, 0) - at(accepted, count, width)
+    missing = tl.sum(masses, 0) - at(accepted, width - 1, width)
     gained = capped * below.to(tl.float64) - accepted.to(tl.float64)
-    raised = tl.sum(tl.where((place <= count) & (gained <= missing.to(tl.float64)), 1, 0), 0)
+    raised = tl.sum(tl.where(gained <= missing.to(tl.float64), 1, 0), 0)
     lowest = at(below, raised - 1, width)
     useful = (missing > 0) & (lowest != 0)
     floor = (missing + at(accepted, raised - 1, width)).to(tl.float64)
@@ -238,12 +210,7 @@ def ratio_at(place: tl.tensor, floor: tl.tensor, cap: tl.tensor) -> tl.tensor:
 
 @jit
 def match_bins(
-    memory: tl.tensor,
-    floor: tl.tensor,
-    cap: tl.tensor,
-    drafts: tl.tensor,
-    count: tl.constexpr,
-    width: tl.constexpr,
+    memory: tl.tensor, floor: tl.tensor, cap: tl.tensor, drafts: tl.tensor, width: tl.constexpr
 ) -> None:
     """Find the slopes of the bins' own slots, and what the bins lack or have too much of."""
     place = tl.arange(0, width)
@@ -265,13 +232,11 @@ def match_bins(
 
 
 @jit
-def make_table(
-    memory: tl.tensor, drafts: tl.tensor, count: tl.constexpr, width: tl.constexpr
-) -> None:
+def make_table(memory: tl.tensor, drafts: tl.tensor, width: tl.constexpr) -> None:
     """Find the table for so many drafts, from the sums of the bins."""
-    cap = find_cap(memory, drafts, count, width)
-    floor = find_floor(memory, cap, count, width)
-    match_bins(memory, floor, cap, drafts, count, width)
+    cap = find_cap(memory, drafts, width)
+    floor = find_floor(memory, cap, width)
+    match_bins(memory, floor, cap, drafts, width)
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     poor, _, amount = matched(memory, place, width)

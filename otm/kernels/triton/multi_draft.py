@@ -16,13 +16,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from otm.kernels.numpy.grid_optimal import edge_count
 from otm.kernels.triton import runtime
 from otm.kernels.triton.distributions import Rows, summarise_logits
 from otm.kernels.triton.draw import first_above, pick_block, write_output
 from otm.kernels.triton.grid_k_seq_steps import FACTORS, add_up_factors
-from otm.kernels.triton.grid_optimal_steps import SUMS, add_to_bins, make_table
-from otm.kernels.triton.grid_optimal_steps import node_size as node_size_of_bins
-from otm.kernels.triton.grid_optimal_steps import sizes as sizes_of_bins
+from otm.kernels.triton.grid_optimal_steps import SECTIONS, SUMS, add_to_bins, make_table
 from otm.kernels.triton.multi_draft_steps import (
     Chains,
     advance,
@@ -58,30 +57,26 @@ def verify_chains(
 
     agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)
     last_sums = work.take("last sums", (batch, 2, blocks), torch.int64, device)
-    bins, width, node_size = 0, 0, FACTORS * blocks
-    if by_bins:
-        bins, width, node_size = *sizes_of_bins(chains), node_size_of_bins(chains)
+    edges = edge_count(chains) if by_bins else 0
+    node_size = SECTIONS * edges if by_bins else FACTORS * blocks
     sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
-    if bins:
-        sums[..., : SUMS * width].zero_()
+    if by_bins:
+        sums[..., : SUMS * edges].zero_()
     softmaxes = sums
     if kind == "logits":
         softmaxes = summarise_logits(target, draft, tokens, temperature, work)
-    result = Verified(
-        torch.empty(batch, gamma + 1, dtype=torch.int64, device=device),
-        torch.empty(batch, dtype=torch.int64, device=device),
-        torch.empty(batch, dtype=torch.int64, device=device),
-    )
+    shapes = ((batch, gamma + 1), (batch,), (batch,))
+    result = Verified(*(torch.empty(x, dtype=torch.int64, device=device) for x in shapes))
     arguments = (target, draft, tokens, uniforms, softmaxes, agree, sums, last_sums)
     strides = (*target.stride()[:3], *draft.stride()[:3])
     per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
     shape = (chains, gamma, size, draft.shape[3], node_size, per_position)
-    of_table = {"bins": bins, "width": width, "padded_chains": padded(chains)}
+    of_table = {"edges": edges, "padded_chains": padded(chains)}
     constants = {**of_table, "kind": kind, "padded_blocks": padded(blocks), "block_size": block}
     for i in range(gamma + 1):
         last = i == gamma
         launch(add_up, (batch, blocks), *arguments, *strides, *shape, i, last=last, **constants)
-        if bins and not last:
+        if by_bins and not last:
             of_node = (chains, gamma, node_size, i)
             launch(make_tables, (batch,), tokens, agree, sums, *of_node, **of_table)
     rest = (*result, *strides, *shape, blocks)
@@ -114,8 +109,7 @@ def add_up(
     position: tl.tensor,
     last: tl.constexpr,
     kind: tl.constexpr,
-    bins: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_chains: tl.constexpr,
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
@@ -138,7 +132,7 @@ def add_up(
     several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
     uniforms += sequence * (gamma * coins + 2)
     agreed = advance(
-        several, uniforms, agree, coins, position, kind, bins, width, padded_chains, padded_blocks
+        several, uniforms, agree, coins, position, kind, edges, padded_chains, padded_blocks
     )
     chain, token = tl.arange(0, padded_chains), block * block_size + tl.arange(0, block_size)
     if block == 0:
@@ -154,7 +148,7 @@ def add_up(
     _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
     if last:
         of_row, left = to_draw_from(
-            several, read, position, token, count, kind, bins, width, padded_blocks
+            several, read, position, token, count, kind, edges, padded_blocks
         )
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, tl.sum(left, 0))
@@ -162,8 +156,8 @@ def add_up(
     elif count > 0:
         target_prob, draft_prob = at_node(several, read, position, token, count > 0, kind)
         node = sums + position * node_size
-        if bins > 0:
-            add_to_bins(node, target_prob, draft_prob, bins, width)
+        if edges > 0:
+            add_to_bins(node, target_prob, draft_prob, edges)
         else:
             add_up_factors(node + block, target_prob, draft_prob, chains, blocks)
 
@@ -177,8 +171,7 @@ def make_tables(
     gamma: tl.tensor,
     node_size: tl.tensor,
     position: tl.tensor,
-    bins: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> None:
     """Make the table of a position from the sums of its bins."""
@@ -190,7 +183,7 @@ def make_tables(
     tokens += sequence * chains * gamma
     _, count, _ = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
     if count > 0:
-        make_table(sums + (sequence * gamma + position) * node_size, count, bins, width)
+        make_table(sums + (sequence * gamma + position) * node_size, count, edges)
 
 
 @jit
@@ -220,8 +213,7 @@ def draw(
     coins: tl.tensor,
     blocks: tl.tensor,
     kind: tl.constexpr,
-    bins: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_chains: tl.constexpr,
     padded_rows: tl.constexpr,
     padded_blocks: tl.constexpr,
@@ -250,9 +242,7 @@ def draw(
     sums += sequence * gamma * node_size
     rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
     several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
-    of_row, left = to_draw_from(
-        several, read, position, token, count, kind, bins, width, padded_blocks
-    )
+    of_row, left = to_draw_from(several, read, position, token, count, kind, edges, padded_blocks)
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

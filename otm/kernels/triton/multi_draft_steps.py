@@ -95,8 +95,7 @@ def advance(
     coins: tl.tensor,
     position: tl.tensor,
     kind: tl.constexpr,
-    bins: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_chains: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
@@ -118,22 +117,19 @@ def advance(
         node = of.sums + before * of.node_size
         known = (token >= 0) & (token < rows.size)
         coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
-        if bins > 0:
-            slot = choose_slots(node, target_prob, draft_prob, coin, bins, width)
-            slot = tl.where(known & (count > 0), slot, -1)
-            highest = known & (slot == tl.max(slot, 0))
+        if edges > 0:
+            slot = choose_slots(node, target_prob, draft_prob, coin, edges)
+            highest = known & (slot == tl.max(tl.where(known, slot, -1), 0))
             coin = tl.load(uniforms + before * coins + of.chains)  # scalar: of the winner
-            win = won(node, target_prob, draft_prob, bins, width)
+            win = won(node, target_prob, draft_prob, edges)
             passes = (coin * win < target_prob) & (draft_prob > 0)
             index = tl.min(tl.where(highest, chain, padded_chains), 0)
-            accepts = tl.max(tl.where((chain == index) & passes, 1, 0), 0)
-            index = tl.where(accepts > 0, index, padded_chains)
         else:
             low, high, share, _ = find_split(node, count, of.chains, of.blocks, padded_blocks)
             mean = one_draft(target_prob, draft_prob, low, high, share)
             passes = known & (coin * draft_prob < mean)
             index = tl.min(tl.where(passes, chain, padded_chains), 0)
-        accepted = tl.max(tl.where(chain == index, token, -1), 0)
+        accepted = tl.max(tl.where((chain == index) & passes, token, -1), 0)
         left = (token >= 0) & (token == accepted)
     return left
 
@@ -146,8 +142,7 @@ def to_draw_from(
     token: tl.tensor,
     count: tl.tensor,
     kind: tl.constexpr,
-    bins: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of its residual if there were drafts."""
@@ -156,8 +151,8 @@ def to_draw_from(
     left = tl.zeros_like(of_row)
     if count > 0:
         node = of.sums + position * of.node_size
-        if bins > 0:
-            win = won(node, target_prob, draft_prob, bins, width)
+        if edges > 0:
+            win = won(node, target_prob, draft_prob, edges)
             covered = tl.minimum(target_prob, win)
         else:
             low, high, share, factor = find_split(node, count, of.chains, of.blocks, padded_blocks)

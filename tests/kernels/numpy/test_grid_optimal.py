@@ -152,7 +152,8 @@ def test_an_edge_belongs_to_the_bin_above_it() -> None:
         edges = ratio_grid(chains, 4)
         assert edges == sorted(set(edges))
         assert edges[:2] == [0, F(2) ** LEAST]
-        assert chains <= edges[-1] < 2 * chains
+        assert edges[-1] >= chains
+        assert len(edges).bit_count() == 1
         assert all(b <= 2 * a for a, b in itertools.pairwise(edges[1:])), "Theorem 11.4 needs it"
         draft = np.array([F(1)] * (len(edges) + 1) + [F(0)], dtype=object)
         target = np.array([*edges, 2 * edges[-1], F(1)], dtype=object)
