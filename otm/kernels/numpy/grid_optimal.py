@@ -220,7 +220,8 @@ def choose_slots(table: Table, places: Places, uniforms: Numbers) -> Bins:
     of this piece, (t − W) / (W' − W) of it: t is its ratio of winning to drafting, W and W' are the
     slopes of both slots.
     """
-    slots, exact = places.bin.copy(), table.lack.dtype == object
+    slots: Bins = places.bin.copy()
+    exact = table.lack.dtype == object
     poor, start, amount = matched(table.lack, table.excess, places.bin)
     change = (
         table.win[places.bin] + places.share * table.rise[places.bin] - table.slopes[places.bin]
