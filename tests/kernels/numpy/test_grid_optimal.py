@@ -163,6 +163,53 @@ def test_an_edge_belongs_to_the_bin_above_it() -> None:
         assert places.share.tolist() == [*[0] * (len(edges) - 1), 1, 1, 1]
 
 
+def test_what_the_bins_cost_is_bounded() -> None:
+    """Theorem 11.4 in fractions: all is matched, no draft moves too often, and little is lost."""
+    rng, split = np.random.default_rng(9), 0
+    for _ in range(300):
+        size, count, steps = (
+            int(rng.integers(1, 9)),
+            int(rng.integers(1, 5)),
+            int(rng.choice(4) + 1),
+        )
+        weights = rng.integers(0, 1 + rng.choice([1, 9, 99], (2, 1)), (2, size))
+        weights[:, 0] += 1
+        draft, target = (law_of(row.tolist()) for row in weights)
+        edges = np.array(ratio_grid(count, steps))
+        places, table = at_node(target, draft, count, count, steps)
+        masses, uppers = (np.zeros(edges.size - 1, dtype=object) + F(0) for _ in range(2))
+        np.add.at(masses, places.bin, draft)
+        np.add.at(uppers, places.bin, draft * places.share)
+        capped = edges[:-1] * masses + np.diff(edges) * uppers
+        cuts = zip(np.append(0, capped.cumsum()), np.append(0, masses.cumsum()), strict=True)
+        best = min(below + 1 - mass**count for below, mass in cuts)
+
+        cap = grid_optimal.find_cap(masses, uppers, edges, count)
+        floor = grid_optimal.find_floor(masses, uppers, edges, cap)
+        ratios = np.maximum(np.minimum(edges, cap), floor)
+        inside = (edges[:-1] < cap) & (cap < edges[1:])
+        inside |= (ratios[:-1] < table.slopes) & (table.slopes < ratios[1:])
+        won = winner(draft, places, table)
+        accepted = np.minimum(target, won).sum()
+        assert won.sum() == 1
+        assert best - (np.diff(edges) * masses)[inside].sum() <= accepted
+        assert accepted <= otm.alpha(draft, target, count) <= best
+
+        assert table.lack[-1] == table.excess[-1]
+        poor, start, amount = matched(table.lack, table.excess, np.arange(masses.size))
+        assert (amount == np.diff(table.lack, prepend=0) + np.diff(table.excess, prepend=0)).all()
+        change = won / np.where(draft > 0, draft, 1) - table.slopes[places.bin]
+        for x in np.flatnonzero((draft > 0) & (amount[places.bin] > 0)):
+            b = places.bin[x]
+            nearest = np.searchsorted(table.excess if poor[b] else table.lack, start[b], "right")
+            last = np.searchsorted(table.lack, start[b] + amount[b], "left")
+            partner = nearest if poor[b] else last
+            gain = table.slopes[partner] - table.slopes[b]
+            assert 0 <= change[x] / gain <= 1
+            split += 0 < change[x] / gain < 1
+    assert split > 100
+
+
 def laws_like_real_ones(rng: np.random.Generator, size: int, noise: float) -> list[np.ndarray]:
     logits = 3 * rng.normal(size=size)
     laws = [np.exp(logits), np.exp(logits + noise * rng.normal(size=size))]
