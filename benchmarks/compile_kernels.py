@@ -44,7 +44,7 @@ from otm.rules import names
 TARGET = GPUTarget("cuda", 90, 32)
 RESULTS = Path(__file__).parent / "results" / "kernels-sm90.json"
 SHAPE = (8, 4, 128_256)  # B, γ and V
-CHAINS = 4  # K
+CHAINS, MOST_CHAINS = 4, 64  # K
 SMALLEST = (1, 1, 1)  # sizes of 1 become constants, which the interpreter does not show
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 FLOAT_OPERATION = re.compile(r"^\s+(?:@\S+\s+)?([a-z]\w*(?:\.\w+)*\.f(?:16|32|64))\s", re.MULTILINE)
@@ -123,19 +123,21 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
     sigmoids = partial(chain.verify, kind="sigmoid", scales=(-1e4, 1e4))
     yield "chain, sigmoid, drawn", sigmoids, arguments
 
-    count = min(CHAINS, batch)
-    rows = (
-        on_meta(batch, count, gamma + 1, size, dtype=dtype),
-        on_meta(batch, count, gamma, size, dtype=dtype),
-        on_meta(batch, count, gamma, dtype=torch.int64),
-    )
-    for rule in names("kernel", several=True):
-        number = gamma * uniforms_per_position(rule, count) + 2
-        arguments = (*rows, on_meta(batch, number, dtype=torch.float64))
-        verify = partial(verify_probs, rule=rule, **options)
-        yield f"{rule}, probabilities, drawn", verify, arguments
-        verify = partial(verify_logits, rule=rule, temperature=temperature, **options)
-        yield f"{rule}, logits, drawn", verify, arguments
+    for count, drafts in ((min(CHAINS, batch), "drawn"), (MOST_CHAINS, f"{MOST_CHAINS} chains")):
+        if batch < CHAINS < count:
+            continue
+        rows = (
+            on_meta(batch, count, gamma + 1, size, dtype=dtype),
+            on_meta(batch, count, gamma, size, dtype=dtype),
+            on_meta(batch, count, gamma, dtype=torch.int64),
+        )
+        for rule in names("kernel", several=True):
+            number = gamma * uniforms_per_position(rule, count) + 2
+            arguments = (*rows, on_meta(batch, number, dtype=torch.float64))
+            verify = partial(verify_probs, rule=rule, **options)
+            yield f"{rule}, probabilities, {drafts}", verify, arguments
+            verify = partial(verify_logits, rule=rule, temperature=temperature, **options)
+            yield f"{rule}, logits, {drafts}", verify, arguments
 
 
 def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from benchmarks.machine import machine
 from otm.coupling import KSeq
 from otm.kernels import sigmoid_distance
 from otm.kernels.numpy.grid_k_seq import find_split
-from otm.kernels.numpy.levels import STEPS, at_node, winner
+from otm.kernels.numpy.grid_optimal import STEPS, at_node, winner
 from otm.kernels.torch import softmax
 from otm.kernels.torch.distributions import mass
 
@@ -43,8 +43,8 @@ SOFTMAX_CASES = (  # spread of the logits, temperature, type
 )
 POWERS = (1, 2, 3, 4, 5)
 NOISES = (0.3, 1.0, 2.0)
-DRAFTS = (2, 4, 8)
-GRIDS = (8, STEPS, 128)  # levels for each octave of the ratio
+DRAFTS = (2, 4, 8, 64)
+GRIDS = (32, STEPS, 1024)  # bins for each octave of the ratio
 
 
 def pair_of_logits(size: int, spread: float, noise: float) -> tuple[Tensor, Tensor]:
@@ -85,30 +85,40 @@ def sigmoids(size: int) -> dict[str, Any]:
     return {"by power of ten": found, "draft law": distance(probs[1], probs[0])}
 
 
+def pairs_of_laws(size: int) -> Iterator[tuple[str, Any, Any]]:
+    """Yield target and draft: like those of language models, random ones, and reversed ones."""
+    for noise in NOISES:
+        target, draft = (
+            x.double().softmax(-1).numpy() for x in pair_of_logits(size, SPREAD, noise)
+        )
+        yield f"noise {noise:g}", target, draft
+    target, draft = np.random.default_rng(2).dirichlet(np.ones(size), 2)
+    yield "random", target, draft
+    yield "reversed", np.sort(draft)[::-1].copy(), np.sort(draft)
+
+
 def lost(size: int) -> Iterator[dict[str, Any]]:
     """Yield how much less than the optimum the rules for several drafts accept."""
-    for noise in NOISES:
-        logits = pair_of_logits(size, SPREAD, noise)
-        target, draft = (x.double().softmax(-1).numpy() for x in logits)
+    for pair, target, draft in pairs_of_laws(size):
         for count in DRAFTS:
             best = float(otm.alpha(draft, target, count))
             split = find_split(target, draft, count, count)
             mixture = float(split.factor * split.one_draft(target, draft).sum())
             plan = KSeq(otm.Problem(draft, target, count))
             yield {
-                "noise": noise,
+                "pair": pair,
                 "k": count,
                 "optimum": best,
-                "levels": {
-                    str(steps): best - by_levels(target, draft, count, steps) for steps in GRIDS
+                "bins": {
+                    str(steps): best - by_bins(target, draft, count, steps) for steps in GRIDS
                 },
                 "k-Seq": best - mixture,
                 "k-Seq at ρ*": best - plan.acceptance_by_test,
             }
 
 
-def by_levels(target: Any, draft: Any, count: int, steps: int) -> float:
-    """Return what the levels accept: Σ min(q, v'), where v' is the winner's distribution."""
+def by_bins(target: Any, draft: Any, count: int, steps: int) -> float:
+    """Return what the optimum of bins accepts: Σ min(q, v'), v' the winner's distribution."""
     won = winner(draft, *at_node(target, draft, count, count, steps))
     return float(np.minimum(target, won).sum())
 

@@ -80,19 +80,19 @@ def lost() -> str:
     def shown(value: float) -> str:
         return f"{value:.1e}" if value > 1e-12 else "< 1e-12"
 
-    steps = next(iter(found["lost"]))["levels"]
+    steps = next(iter(found["lost"]))["bins"]
     rows = [
         [
-            f"{row['noise']:g}, k = {row['k']}",
+            f"{row['pair']}, k = {row['k']}",
             f"{row['optimum']:.4f}",
-            *map(shown, row["levels"].values()),
+            *map(shown, row["bins"].values()),
             f"{row['k-Seq']:.4f}",
             f"{row['k-Seq at ρ*']:.4f}",
         ]
         for row in found["lost"]
     ]
-    columns = (*(f"levels, {x} per octave" for x in steps), "k-Seq of the kernels", "k-Seq at ρ*")
-    heading = ["noise, drafts", "optimum", *columns]
+    columns = (*(f"bins, {x} per octave" for x in steps), "k-Seq of the kernels", "k-Seq at ρ*")
+    heading = ["distributions, drafts", "optimum", *columns]
     return markdown(heading, rows, origin(found, "distances --save"))
 
 

@@ -139,8 +139,8 @@ _LIST = (
         "grid_k_seq.GridKSeq", kernel="grid_k_seq", max_k=64,
     ),
     Rule(
-        "levels", "IID", "docs/theory/levels.md, Theorem 11.2", "levels.LevelsPlan",
-        kernel="levels", max_k=64,
+        "grid optimal", "IID", "docs/theory/grid.md, Theorem 11.2",
+        "grid_optimal.GridOptimal", kernel="grid_optimal", max_k=64,
     ),
     Rule(
         "lenient", "IID", "docs/theory/lenience.md; Leviathan et al. 2023, appendix A.5",
@@ -184,7 +184,7 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     Examples
     --------
     >>> names("kernel")
-    ('chain', 'block', 'grid k-Seq', 'levels')
+    ('chain', 'block', 'grid k-Seq', 'grid optimal')
     >>> names("verifier", several=False)
     ('chain', 'block')
     """

@@ -28,7 +28,7 @@ TIERS = (PROBABILITIES, LOGITS)
 ONE_CHAIN = "one chain"
 
 PART = 4_096
-"""Sequences that are checked at once: the tables of the levels take memory."""
+"""Sequences that are checked at once: the tables of the bins take memory."""
 
 Verify = Callable[..., tuple[Tensor, ...]]
 """Takes rows [B, K, …], drafts [B, K, γ], uniforms and, from logits, the temperature.
@@ -66,7 +66,7 @@ def contestants(tier: str, device: torch.device) -> dict[str, Contestant]:
     verify = verify_logits if logits else verify_probs
     one = partial(first_chain, verify, backend="triton" if on_gpu else "torch")
     found = {ONE_CHAIN: Contestant(one, "grid k-Seq", logits)}
-    for name, rule in (("k-Seq", "grid k-Seq"), ("levels", "levels")):
+    for name, rule in (("k-Seq", "grid k-Seq"), ("optimal", "grid optimal")):
         plain = partial(verify, rule=rule, backend="torch")
         found[f"{name}, torch"] = Contestant(plain, rule, logits)
         if on_gpu:

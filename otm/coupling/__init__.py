@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from otm.coupling.build import PLANS, PlanBuilder
     from otm.coupling.greedy_drafts import GreedyRule
     from otm.coupling.grid_k_seq import GridKSeq
+    from otm.coupling.grid_optimal import GridOptimal
     from otm.coupling.importance_selection import ImportanceSelection
     from otm.coupling.k_seq import KSeq
     from otm.coupling.lenient import ArgmaxLenientPlan, Distance, LenientPlan, distance_to_target
-    from otm.coupling.levels import LevelsPlan
     from otm.coupling.list_coupling import ListCoupling
     from otm.coupling.maximal import MaximalCoupling
     from otm.coupling.naive_target_sampling import NaiveTargetSampling
@@ -34,10 +34,10 @@ __all__ = [
     "Distance",
     "GreedyRule",
     "GridKSeq",
+    "GridOptimal",
     "ImportanceSelection",
     "KSeq",
     "LenientPlan",
-    "LevelsPlan",
     "ListCoupling",
     "MaximalCoupling",
     "NaiveTargetSampling",

@@ -5,7 +5,7 @@ folders `numpy`, `torch` and `triton` have each rule in a file of the same name,
 the same decisions, bit for bit:
 
 - `chain`, `block`: one chain of drafts;
-- `grid_k_seq`, `levels`: two rules that select among several drafts of a position, and
+- `grid_k_seq`, `grid_optimal`: two rules that select among several drafts of a position, and
   `multi_draft`: SpecTr's recursion over them along K chains;
 - `distributions`: from logits to probabilities, and to whole numbers that are added.
 

@@ -44,16 +44,16 @@ def test_definitions_of_kernels(rule: str) -> None:
     passes(kernel(rule), CHAINS, "exact paths")
 
 
-@pytest.mark.parametrize("rule", ["grid k-Seq", "levels"])
+@pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal"])
 def test_definitions_of_kernels_for_several_chains(rule: str) -> None:
-    passes(kernel(rule), SEVERAL[:2] if rule == "levels" else SEVERAL, "exact paths")
+    passes(kernel(rule), SEVERAL, "exact paths")
 
 
 TORCH = [
     ("chain", CHAINS[1:]),
     ("block", CHAINS[1:]),
     ("grid k-Seq", SEVERAL[2:]),
-    ("levels", SEVERAL[3:]),
+    ("grid optimal", SEVERAL[2:]),
 ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from otm.coupling import PLANS, KSeq, LenientPlan, LevelsPlan, TablePlan
+from otm.coupling import PLANS, GridOptimal, KSeq, LenientPlan, TablePlan
 from otm.problem import Problem
 
 
@@ -30,14 +30,14 @@ def strictest_lenience(problem: Problem) -> LenientPlan:
     return LenientPlan(problem, 1)
 
 
-def few_levels(problem: Problem) -> LevelsPlan:
-    """Levels, but few of them: a finer grid is the same code and takes minutes in fractions."""
-    return LevelsPlan(problem, steps=2)
+def few_bins(problem: Problem) -> GridOptimal:
+    """Bins, but few of them: a finer grid is the same code and takes minutes in fractions."""
+    return GridOptimal(problem, steps=3)
 
 
 TESTED = {
     **PLANS,
-    "levels": few_levels,
+    "grid optimal": few_bins,
     "k-Seq above rho*": k_seq_above,
     "table": careless_table,
     "lenient, l = 1": strictest_lenience,

@@ -63,7 +63,7 @@ def test_greedy_drafts_follow_the_largest_logit(convert: Convert) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "uniforms"), [("grid k-Seq", [0.0, 0.7]), ("levels", [0.5, 0.5, 0.5, 0.5, 0.1])]
+    ("rule", "uniforms"), [("grid k-Seq", [0.0, 0.7]), ("grid optimal", [0.5, 0.5, 0.1])]
 )
 def test_one_node_of_two_drafts(rule: str, uniforms: list[float]) -> None:
     """The target has token 0 alone, which is the second draft."""

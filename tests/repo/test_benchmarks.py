@@ -95,7 +95,7 @@ def synthetic_results() -> dict[str, Any]:
         {"tier": "probabilities of K chains -> tokens", "contestant": name, "B": 8, "K": count}
         | {"gamma": 4, "V": 1_000, "kernel s": 1e-5 * cost, "times one chain": cost, **one}
         for count in (2, 4)
-        for name, cost in (("one chain", 1), ("levels, triton", 1.5 * count))
+        for name, cost in (("one chain", 1), ("optimal, triton", 1.5 * count))
     ]
     results.append({**results[-1], "contestant": "k-Seq, torch", "failed": "no memory"})
     return {
@@ -140,7 +140,7 @@ def test_results_of_a_gpu_appear_on_the_page(
         "| logits → tokens, bfloat16, V = 1,000 | B = 1 | B = 8 |",
         "| otm triton | 2.0, 50% | 16.0, 50% |",
         "| vllm v1 | 5.0, 50% | 90 (call), 50% |",
-        "| levels, triton | 60.0, 2.50 accepted |",
+        "| optimal, triton | 60.0, 2.50 accepted |",
         "| k-Seq, torch | failed |",
         "the output distribution failed: a wrong one.",
         "Not installed or not working there: flashinfer.",

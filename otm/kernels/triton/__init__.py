@@ -6,8 +6,8 @@ the batch, and all can be captured in a CUDA graph.  From logits the softmax is 
 `otm.kernels.torch.softmax`, in float32, taken on the way.
 
 `one_chain` and `multi_draft` have the kernels and launch them; `chain`, `block`, `grid_k_seq` and
-`levels` name what each rule takes of them, and the files ending in `_steps` are its steps inside
-them.  `distributions` makes probabilities of the entries of a row, `draw` tokens of masses;
+`grid_optimal` name what each rule takes of them, and the files ending in `_steps` are its steps
+inside them.  `distributions` makes probabilities of the entries of a row, `draw` tokens of masses;
 `runtime` is what all need of Triton.
 """
 

@@ -6,5 +6,5 @@ from functools import partial
 
 from otm.kernels.triton.multi_draft import verify_chains
 
-verify = partial(verify_chains, by_levels=False)
+verify = partial(verify_chains, by_bins=False)
 """Verify K chains, selecting among the drafts of a position by k-Seq on a grid."""

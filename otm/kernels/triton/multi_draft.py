@@ -3,8 +3,8 @@
 One launch for each position: its programs finish the position before, from sums that the last
 launch left, and add up what the chains that still agree need at theirs.  So the drafts are tested
 on the device, and the number of launches does not depend on what is accepted: γ + 2 for k-Seq,
-twice γ and three for levels, whose tables one program makes and whose histograms start from 0; from
-logits two more, which find the sum of each row.  At each position two rows are read.  The last two
+twice γ and three for bins, whose tables one program makes and whose sums start from 0; from logits
+two more, which find the sum of each row.  At each position two rows are read.  The last two
 launches draw one token, as in chain verification.  A sequence whose output has ended costs no more
 reading.
 """
@@ -16,13 +16,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from otm.kernels.numpy.grid_optimal import edge_count
 from otm.kernels.triton import runtime
 from otm.kernels.triton.distributions import Rows, summarise_logits
 from otm.kernels.triton.draw import first_above, pick_block, write_output
 from otm.kernels.triton.grid_k_seq_steps import FACTORS, add_up_factors
-from otm.kernels.triton.levels_steps import add_to_levels, make_table
-from otm.kernels.triton.levels_steps import node_size as level_node_size
-from otm.kernels.triton.levels_steps import sizes as level_sizes
+from otm.kernels.triton.grid_optimal_steps import SECTIONS, SUMS, add_to_bins, make_table
 from otm.kernels.triton.multi_draft_steps import (
     Chains,
     advance,
@@ -43,11 +42,11 @@ def verify_chains(
     uniforms: Tensor,
     kind: str = "probabilities",
     *,
-    by_levels: bool,
+    by_bins: bool,
     temperature: float | Tensor = 1.0,
     workspace: Workspace | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of "probabilities" or "logits", by levels or by k-Seq."""
+    """Launch the kernels, for rows of "probabilities" or "logits", by bins or by k-Seq."""
     check_device(target)
     work = Workspace() if workspace is None else workspace
     batch, chains, gamma = tokens.shape
@@ -58,30 +57,26 @@ def verify_chains(
 
     agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)
     last_sums = work.take("last sums", (batch, 2, blocks), torch.int64, device)
-    levels, width, node_size = 0, 0, FACTORS * blocks
-    if by_levels:
-        levels, width, node_size = *level_sizes(chains), level_node_size(chains)
+    edges = edge_count(chains) if by_bins else 0
+    node_size = SECTIONS * edges if by_bins else FACTORS * blocks
     sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
-    if levels:
-        sums.zero_()  # histograms
+    if by_bins:
+        sums[..., : SUMS * edges].zero_()
     softmaxes = sums
     if kind == "logits":
         softmaxes = summarise_logits(target, draft, tokens, temperature, work)
-    result = Verified(
-        torch.empty(batch, gamma + 1, dtype=torch.int64, device=device),
-        torch.empty(batch, dtype=torch.int64, device=device),
-        torch.empty(batch, dtype=torch.int64, device=device),
-    )
+    shapes = ((batch, gamma + 1), (batch,), (batch,))
+    result = Verified(*(torch.empty(x, dtype=torch.int64, device=device) for x in shapes))
     arguments = (target, draft, tokens, uniforms, softmaxes, agree, sums, last_sums)
     strides = (*target.stride()[:3], *draft.stride()[:3])
     per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
     shape = (chains, gamma, size, draft.shape[3], node_size, per_position)
-    of_table = {"levels": levels, "width": width, "padded_chains": padded(chains)}
+    of_table = {"edges": edges, "padded_chains": padded(chains)}
     constants = {**of_table, "kind": kind, "padded_blocks": padded(blocks), "block_size": block}
     for i in range(gamma + 1):
         last = i == gamma
         launch(add_up, (batch, blocks), *arguments, *strides, *shape, i, last=last, **constants)
-        if levels and not last:
+        if by_bins and not last:
             of_node = (chains, gamma, node_size, i)
             launch(make_tables, (batch,), tokens, agree, sums, *of_node, **of_table)
     rest = (*result, *strides, *shape, blocks)
@@ -114,8 +109,7 @@ def add_up(
     position: tl.tensor,
     last: tl.constexpr,
     kind: tl.constexpr,
-    levels: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_chains: tl.constexpr,
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
@@ -138,7 +132,7 @@ def add_up(
     several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
     uniforms += sequence * (gamma * coins + 2)
     agreed = advance(
-        several, uniforms, agree, coins, position, kind, levels, width, padded_chains, padded_blocks
+        several, uniforms, agree, coins, position, kind, edges, padded_chains, padded_blocks
     )
     chain, token = tl.arange(0, padded_chains), block * block_size + tl.arange(0, block_size)
     if block == 0:
@@ -154,7 +148,7 @@ def add_up(
     _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
     if last:
         of_row, left = to_draw_from(
-            several, read, position, token, count, kind, levels, width, padded_blocks
+            several, read, position, token, count, kind, edges, padded_blocks
         )
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, tl.sum(left, 0))
@@ -162,8 +156,8 @@ def add_up(
     elif count > 0:
         target_prob, draft_prob = at_node(several, read, position, token, count > 0, kind)
         node = sums + position * node_size
-        if levels > 0:
-            add_to_levels(node, target_prob, draft_prob, levels)
+        if edges > 0:
+            add_to_bins(node, target_prob, draft_prob, edges)
         else:
             add_up_factors(node + block, target_prob, draft_prob, chains, blocks)
 
@@ -177,11 +171,10 @@ def make_tables(
     gamma: tl.tensor,
     node_size: tl.tensor,
     position: tl.tensor,
-    levels: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> None:
-    """Make the table of a position from the histogram of its levels."""
+    """Make the table of a position from the sums of its bins."""
     sequence = tl.program_id(0).to(tl.int64)
     position = tl.full((), 0, tl.int64) + position
     chain = tl.arange(0, padded_chains)
@@ -190,7 +183,7 @@ def make_tables(
     tokens += sequence * chains * gamma
     _, count, _ = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
     if count > 0:
-        make_table(sums + (sequence * gamma + position) * node_size, count, levels, width)
+        make_table(sums + (sequence * gamma + position) * node_size, count, edges)
 
 
 @jit
@@ -220,8 +213,7 @@ def draw(
     coins: tl.tensor,
     blocks: tl.tensor,
     kind: tl.constexpr,
-    levels: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_chains: tl.constexpr,
     padded_rows: tl.constexpr,
     padded_blocks: tl.constexpr,
@@ -250,9 +242,7 @@ def draw(
     sums += sequence * gamma * node_size
     rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
     several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
-    of_row, left = to_draw_from(
-        several, read, position, token, count, kind, levels, width, padded_blocks
-    )
+    of_row, left = to_draw_from(several, read, position, token, count, kind, edges, padded_blocks)
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

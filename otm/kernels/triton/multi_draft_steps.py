@@ -9,7 +9,7 @@ from typing import NamedTuple
 from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.triton.distributions import Rows, draft_at, mass, target_at
 from otm.kernels.triton.grid_k_seq_steps import find_split, one_draft
-from otm.kernels.triton.levels_steps import choose_slot, won
+from otm.kernels.triton.grid_optimal_steps import choose_slots, won
 from otm.kernels.triton.runtime import constant, jit, tl
 
 _UNIT = constant(UNIT)
@@ -95,8 +95,7 @@ def advance(
     coins: tl.tensor,
     position: tl.tensor,
     kind: tl.constexpr,
-    levels: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_chains: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
@@ -118,24 +117,19 @@ def advance(
         node = of.sums + before * of.node_size
         known = (token >= 0) & (token < rows.size)
         coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
-        if levels > 0:
-            place = uniforms + before * coins + of.chains
-            for_slot = tl.load(place + chain, mask=known, other=0.0)  # [padded K]
-            slot = choose_slot(node, target_prob, draft_prob, coin, for_slot, levels, width)
-            slot = tl.where(known & (count > 0), slot, -1)
-            highest = known & (slot == tl.max(slot, 0))
-            coin = tl.load(place + of.chains)  # scalar: of the winner
-            win = won(node, target_prob, draft_prob, levels, width)
+        if edges > 0:
+            slot = choose_slots(node, target_prob, draft_prob, coin, edges)
+            highest = known & (slot == tl.max(tl.where(known, slot, -1), 0))
+            coin = tl.load(uniforms + before * coins + of.chains)  # scalar: of the winner
+            win = won(node, target_prob, draft_prob, edges)
             passes = (coin * win < target_prob) & (draft_prob > 0)
             index = tl.min(tl.where(highest, chain, padded_chains), 0)
-            accepts = tl.max(tl.where((chain == index) & passes, 1, 0), 0)
-            index = tl.where(accepts > 0, index, padded_chains)
         else:
             low, high, share, _ = find_split(node, count, of.chains, of.blocks, padded_blocks)
             mean = one_draft(target_prob, draft_prob, low, high, share)
             passes = known & (coin * draft_prob < mean)
             index = tl.min(tl.where(passes, chain, padded_chains), 0)
-        accepted = tl.max(tl.where(chain == index, token, -1), 0)
+        accepted = tl.max(tl.where((chain == index) & passes, token, -1), 0)
         left = (token >= 0) & (token == accepted)
     return left
 
@@ -148,8 +142,7 @@ def to_draw_from(
     token: tl.tensor,
     count: tl.tensor,
     kind: tl.constexpr,
-    levels: tl.constexpr,
-    width: tl.constexpr,
+    edges: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of its residual if there were drafts."""
@@ -158,8 +151,8 @@ def to_draw_from(
     left = tl.zeros_like(of_row)
     if count > 0:
         node = of.sums + position * of.node_size
-        if levels > 0:
-            win = won(node, target_prob, draft_prob, levels, width)
+        if edges > 0:
+            win = won(node, target_prob, draft_prob, edges)
             covered = tl.minimum(target_prob, win)
         else:
             low, high, share, factor = find_split(node, count, of.chains, of.blocks, padded_blocks)

@@ -20,8 +20,9 @@ from otm.errors import (
     InvalidUniformsError,
 )
 from otm.kernels import verify_probs
-from otm.kernels.numpy import grid_k_seq, levels
+from otm.kernels.numpy import grid_k_seq, grid_optimal
 from otm.kernels.numpy.grid_k_seq import at_least_once, find_split
+from otm.kernels.numpy.multi_draft import verify_chains
 from otm.kernels.registry import uniforms_per_position
 from otm.testing import paths
 
@@ -121,13 +122,14 @@ def test_the_joint_law_is_exactly_the_target_s(size: int, lengths: tuple[int, ..
 
 
 @pytest.mark.parametrize("lengths", [(2,), (1, 1)])
-def test_the_joint_law_by_levels_is_exactly_the_target_s(
+def test_the_joint_law_by_bins_is_exactly_the_target_s(
     lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(levels, "select", partial(levels.select, steps=1))
+    select = partial(grid_optimal.select, steps=1)
+    monkeypatch.setattr(grid_optimal, "verify", partial(verify_chains, select))
     rng = np.random.default_rng(7)
     target, draft = random_model(rng, 2, 3), random_model(rng, 2, 2)
-    found = law_of_output(target, draft, lengths, 2, "levels")
+    found = law_of_output(target, draft, lengths, 2, "grid optimal")
     assert found == {tokens: probability(target, tokens) for tokens in found}
 
 

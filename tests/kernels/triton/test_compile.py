@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FROM_PROBABILITIES = ["add_up", "draw"]
 OF_ROWS = ["peaks_and_weights", "finish_softmaxes"]
 K_SEQ = [*["add_up"] * 5, "draw"]
-LEVELS = [*["add_up", "make_tables"] * 4, "add_up", "draw"]
+BINS = [*["add_up", "make_tables"] * 4, "add_up", "draw"]
 
 KERNELS: dict[str, dict[str, list[str]]] = {
     "one chain": {
@@ -28,8 +28,9 @@ KERNELS: dict[str, dict[str, list[str]]] = {
         "grid k-Seq, probabilities, drawn, fp32, V = 128,256": K_SEQ,
         "grid k-Seq, logits, drawn, bf16, V = 128,256": OF_ROWS + K_SEQ,
     },
-    "levels": {"levels, probabilities, drawn, fp32, V = 128,256": LEVELS},
-    "levels, logits": {"levels, logits, drawn, bf16, V = 128,256": OF_ROWS + LEVELS},
+    "grid optimal": {"grid optimal, probabilities, drawn, fp32, V = 128,256": BINS},
+    "grid optimal, 64 chains": {"grid optimal, probabilities, 64 chains, fp32, V = 128,256": BINS},
+    "grid optimal, logits": {"grid optimal, logits, drawn, bf16, V = 128,256": OF_ROWS + BINS},
 }
 """Kernels of each use, in the order in which they are launched."""
 
@@ -49,7 +50,8 @@ def test_every_kernel_compiles_without_spilling(group: str, tmp_path: Path) -> N
     for row in rows:
         compiled.setdefault(row["use"], []).append(row["kernel"])
     assert compiled == KERNELS[group]
-    assert all(row["spilled bytes"] == 0 and row["registers"] <= 160 for row in rows)
+    most = 255 if "64 chains" in group else 160  # then the table of a node takes half of them
+    assert all(row["spilled bytes"] == 0 and row["registers"] <= most for row in rows)
     # no multiplication and addition with one rounding, where the reference has two; nothing
     # approximate: decisions are compared bit for bit
     assert all(row["inexact"] == [] for row in rows)

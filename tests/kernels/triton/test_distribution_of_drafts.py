@@ -14,9 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
-from otm.kernels.numpy.levels import STEPS  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
-from otm.kernels.torch import grid_k_seq, levels, softmax  # noqa: E402
+from otm.kernels.torch import grid_k_seq, grid_optimal, softmax  # noqa: E402
 from otm.kernels.torch.distributions import mass  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
@@ -33,14 +32,14 @@ class Node(NamedTuple):
         Of a draft that is tested to be accepted.
     residual : Tensor [V]
         Masses that are drawn from if none is.
-    edges : dict
-        For each kind of uniform where its decisions can change.
+    edges : list of Tensor
+        For each token where the slot of a draft of it changes, in the uniform.
     """
 
     law: Any
     chance: Any
     residual: Any
-    edges: dict[str, Any]
+    edges: list[Any]
 
 
 def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
@@ -53,49 +52,56 @@ def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     hit = (drawn * chance).sum()
     none = (1 - hit) ** count
     law = drawn * chance * (1 - none) / hit + none * residual.double() / residual.sum()
-    return Node(law, chance, residual, {})
+    return Node(law, chance, residual, [])
 
 
-def by_levels(target: Any, draft: Any, drawn: Any, count: int) -> Node:
-    """Law of slots and swaps on float32 laws [V], with drafts from another one."""
+def by_bins(target: Any, draft: Any, drawn: Any, count: int) -> Node:
+    """Law of the optimum of bins on float32 laws [V], with drafts from another one."""
     of_target, of_draft = target.double(), draft.double()
-    ratios = levels.ratio_grid(count, STEPS, of_target)
-    ratio = (of_target / of_draft).minimum(ratios[-1])
-    lower = (torch.searchsorted(ratios, ratio, right=True) - 1).clamp(0, len(ratios) - 2)
-    share = (ratio - ratios[lower]) / (ratios[lower + 1] - ratios[lower])
-    upper = mass(of_draft * share)
-    masses = torch.zeros(len(ratios), dtype=torch.int64)
-    masses = masses.scatter_add(0, lower, mass(draft) - upper).scatter_add(0, lower + 1, upper)
-    table = levels.make_table(masses[None], ratios, torch.tensor([[count]]), count)
-    win, low, high, swapped, first, last = (x[0] for x in table[1:])
-    won = of_draft * (win[lower] + share * (win[lower + 1] - win[lower]))
+    counts = torch.tensor([[count]])
+    places, table = grid_optimal.at_node(of_target[None], of_draft[None], counts, count)
+    won = grid_optimal.winner(of_draft[None], places, table)[0]
+    win, rise, slopes, lack, excess = (x[0] for x in table)
+    own, share = places.bin[0], places.share[0]
+    bins = torch.arange(len(win))
+    start, amount = (x[0] for x in grid_optimal.matched(*table[3:], bins[None])[1:])
+    change = (win[own] + share * rise[own] - slopes[own]).abs()
 
-    # how a draft of a level gets its slot, and where on the way the decisions change
-    slots, edges = torch.eye(len(ratios), dtype=torch.float64), {}
-    for level in masses.nonzero()[:, 0].tolist():
-        swap = torch.arange(int(first[level]), int(last[level]))
-        ends = (swapped[swap + 1] - swapped[first[level]]).double() / masses[level]
-        partner = torch.where(low[swap] == level, high[swap], low[swap])
-        slots[level].index_add_(0, partner, ends.diff(prepend=0 * ends[:1]))
-        slots[level, level] -= ends[-1] if len(ends) else 0.0
-        edges[level] = ends[ends > 0].unique()
-    start = torch.zeros(len(ratios), dtype=torch.float64)
-    of_level = start.scatter_add(0, lower, drawn * (1 - share))
-    of_level = of_level.scatter_add(0, lower + 1, drawn * share)
-    below = (of_level @ slots).cumsum(0)
+    # how a draft gets its slot: the moves between two bins are the points with the same partners
+    ends = torch.cat([lack, excess]).unique()
+    ends = ends[(ends > 0) & (ends <= torch.minimum(lack[-1], excess[-1]))]
+    starts = torch.cat([ends[:1] * 0, ends[:-1]])
+    low, high = (torch.searchsorted(x, starts, right=True) for x in (lack, excess))
+    size, gain = (ends - starts).double(), slopes[high] - slopes[low]
+    rates = size / amount[low] / gain, size / amount[high] / gain
+    of_bins = torch.zeros(len(win), dtype=torch.float64)
+    moving = of_bins.scatter_add(0, own, drawn * change)
+    up, down = moving[low] * rates[0], moving[high] * rates[1]
+    slot_masses = of_bins.scatter_add(0, own, drawn)
+    slot_masses = slot_masses.scatter_add(0, low, down - up).scatter_add(0, high, up - down)
+    below = slot_masses.cumsum(0)
     under = torch.cat([below[:1] * 0, below[:-1]])
-    wins = slots @ sum(under**j * below ** (count - 1 - j) for j in range(count))
-    winner = drawn * (wins[lower] + share * (wins[lower + 1] - wins[lower]))
+    wins = sum(under**j * below ** (count - 1 - j) for j in range(count))
+    gains = wins[high] - wins[low]
+    gains = of_bins.scatter_add(0, low, rates[0] * gains).scatter_add(0, high, -rates[1] * gains)
+    winner = drawn * (wins[own] + change * gains[own])
+
+    # where on the way the decisions of a draft change: both ends of each of its moves
+    edges = [torch.zeros(0, dtype=torch.float64)] * len(own)
+    for x, b in enumerate(own.tolist()) if len(own) < 10 else []:
+        mine = (low == b) | (high == b)
+        first = (starts[mine] - start[b]).double() / amount[b]
+        part = (change[x] / gain[mine] * size[mine]) / amount[b]
+        edges[x] = torch.cat([first[1:], first + part])
 
     chance = (of_target / won).clamp(max=1)
     accepted = winner * chance
     residual = (mass(target) - mass(torch.minimum(of_target, won))).clamp(min=0)
     law = accepted + (1 - accepted.sum()) * residual.double() / residual.sum()
-    of_slots = torch.cat([edges[x] for x in {*lower.tolist(), *(lower + 1).tolist()} & {*edges}])
-    return Node(law, chance, residual, {"level": share, "slot": of_slots.unique()})
+    return Node(law, chance, residual, edges)
 
 
-LAW = {"grid k-Seq": by_k_seq, "levels": by_levels}
+LAW = {"grid k-Seq": by_k_seq, "grid optimal": by_bins}
 
 
 def distance(a: Any, b: Any) -> float:
@@ -163,7 +169,7 @@ def test_the_law_from_its_breakpoints(rule: str, device: str) -> None:
             for uniform in (max(edge - 2.0**-50, 0.0), min(edge + 2.0**-50, LAST)):
                 cases.append((tokens, [*others[:place], uniform, *others[place + 1 :]]))
 
-    coin = coins - 1  # of levels; k-Seq has one for each draft
+    coin = coins - 1  # of bins; k-Seq has one for each draft
     rejected = [LAST] * coins if rule == "grid k-Seq" else [0.5] * coin + [LAST]
     accepted = [0.0] * (coins + 2)
     for x in range(size):
@@ -172,10 +178,11 @@ def test_the_law_from_its_breakpoints(rule: str, device: str) -> None:
             beside(node.chance[x : x + 1], 1, [worst, x], [*rejected, 0.5, 0.5])
         else:
             beside(node.chance[x : x + 1], coin, [x, x], [0.5] * (coins + 2))
-            other = [0.5] * coin + [0.0, 0.5, 0.5]
-            beside(node.edges["level"][x : x + 1], 0, [x, (x + 1) % size], other)
-    if rule == "levels":
-        beside(node.edges["slot"], count, [0, 1], [0.5] * coin + [0.0, 0.5, 0.5])
+            others = [0.5] * coin + [0.0, 0.5, 0.5]
+            assert len(node.edges[x])
+            for y in range(size):
+                beside(node.edges[x], 0, [x, y], others)
+                beside(node.edges[x], 1, [y, x], others)
     beside(edges_of(node.residual), coins, [worst, worst], [*rejected, 0.5, 0.5])
     beside(edges_of(masses), coins + 1, [best, best], accepted)
 
@@ -193,7 +200,7 @@ def test_the_law_from_its_breakpoints(rule: str, device: str) -> None:
     outcome = verify_logits(*(x.to(device) for x in inputs), backend="triton", **options)
     for mine, other in zip(outcome, expected, strict=True):
         assert mine.cpu().tolist() == other.tolist()
-    # levels and slots need not decide anything
+    # slots need not decide anything
     assert_decided_there(expected, uniforms, 0 if rule == "grid k-Seq" else coin, size)
     assert set(expected.tokens[:, 0].tolist()) == set(range(size))
     assert set(expected.accepted.tolist()) == {0, 1}

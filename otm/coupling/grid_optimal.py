@@ -1,0 +1,190 @@
+"""The optimum of bins of the ratio q/p, as kernels have it (docs/theory/grid.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import (
+    Number,
+    Probs,
+    at_most_one,
+    is_exact,
+    power_slopes,
+    read_only,
+    running_sum,
+    scatter_sum,
+    zeros,
+)
+from otm._core.checks import Drafts, Uniforms
+from otm._core.numbers import as_positive
+from otm._core.sampling import chunks
+from otm.coupling.residual import ResidualPlan, acceptance_ratio
+from otm.coupling.slots import Ranks, winning_probabilities
+from otm.kernels.numpy.grid_optimal import (
+    STEPS,
+    Places,
+    Table,
+    at_node,
+    choose_slots,
+    matched,
+    winner,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class GridOptimal(ResidualPlan):
+    """Slots and swaps of bins of the ratio q/p in place of single tokens.
+
+    What `otm.kernels` does under the name "grid optimal": each token is in one bin of a fixed grid
+    of ratios, and a draft takes the slot of its bin or, with a probability that its own ratio
+    decides, that of a partner; the highest slot wins and is accepted with probability min(1, q/v').
+    Lossless whatever the grid (Theorem 11.2 of docs/theory/grid.md); it costs a little acceptance.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft distribution, the target distribution and the number of drafts.
+    steps : int, optional
+        Bins for each octave of the ratio above 1/2, those of the kernels if left out.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+    InvalidParameterError
+        If the number of bins is not an integer of at least 1.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> plan = GridOptimal(Problem([0.75, 0.25], [0.25, 0.75], k=2))
+    >>> round(plan.acceptance, 4)   # the optimum is 0.6875
+    0.6875
+    """
+
+    steps: int = STEPS
+
+    def __post_init__(self) -> None:
+        self._check_problem()
+        as_positive(self.steps, "steps")
+
+    @property
+    def uniforms_per_selection(self) -> int:
+        """One uniform a draft for its slot, a coin, one for the residual."""
+        return self.problem.k + 2
+
+    @cached_property
+    def winner_distribution(self) -> Probs:
+        """Distribution v' of the draft that wins: array [n]."""
+        places, table = self._node
+        return read_only(winner(self.problem.draft, places, table))
+
+    @cached_property
+    def accept_probability(self) -> Probs:
+        """Probability min(1, q/v') of accepting each token when it wins: array [n]."""
+        return read_only(acceptance_ratio(self.problem.target, self.winner_distribution))
+
+    @cached_property
+    def accepted_mass(self) -> Probs:
+        """Mass of each token output as an accepted draft: array [n]."""
+        return read_only(self.winner_distribution * self.accept_probability)
+
+    @cached_property
+    def _node(self) -> tuple[Places, Table]:
+        k = self.problem.k
+        node = at_node(self.problem.target, self.problem.draft, k, k, self.steps)
+        for array in (*node[0], *node[1]):
+            read_only(array)
+        return node
+
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        places, table = self._node
+        k = self.problem.k
+        drafted = Places(places.bin[drafts], places.share[drafts])
+        best = choose_slots(table, drafted, uniforms[:, :k]).argmax(axis=1)
+        token = np.take_along_axis(drafts, best[:, None], axis=1)[:, 0]
+        return np.where(uniforms[:, k] < self.accept_probability[token], best, -1)
+
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
+        winning = [winning_probabilities([self._slot_law(x) for x in row]) for row in drafts]
+        law: Probs = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
+        return law
+
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
+
+        Above `acceptance_by_test` where the residual can hit a draft in a lower slot than that of
+        the draft that is rejected.
+        """
+        by_test, k = self.acceptance_by_test, self.problem.k
+        target, draft = self.problem.target, self.problem.draft
+        residual = self.residual.probs(self.problem.n)
+        rejected = self._by_slot(draft * (1 - self.accept_probability))
+        everything = self._by_slot(draft)
+        by_residual = 0 * by_test
+        # only drafts that can be in a slot below one of those that are rejected; what rounding
+        # alone rejects, or leaves to the residual, is at most this part of it
+        rounding = 0 if is_exact(draft) else 2.0**-48
+        top = np.flatnonzero(rejected > rounding * everything).max(initial=-1)
+        lowest = ((self._moves != 0) | np.eye(rejected.size, dtype=bool)).argmax(axis=1)
+        left = target - self.winner_distribution > rounding * target
+        hits = np.flatnonzero(left & (draft > 0) & (lowest[self._node[0].bin] <= top))
+        for chunk in chunks(hits.size, rejected.size, 1 << 20):
+            tokens = hits[chunk]
+            own = (self._slot_laws(tokens).T * draft[tokens]).T
+            others = np.maximum(everything - own, 0)
+            # a token is no draft while another one wins, and is rejected
+            missed = (rejected * power_slopes(running_sum(others, from_zero=True).T, k).T).sum(
+                axis=1
+            )
+            by_residual += (residual[tokens] * np.maximum(1 - by_test - missed, 0)).sum()
+        return at_most_one(by_test + by_residual)
+
+    @cached_property
+    def _moves(self) -> Probs:
+        """How often drafts of a bin take each slot, times what they gain or lose by it: [G, G]."""
+        table = self._node[1]
+        # the points with the same partners, as `choose_slots` finds them
+        ends = np.unique(np.concatenate([table.lack, table.excess]))
+        ends = ends[(ends > 0) & (ends <= min(table.lack[-1], table.excess[-1]))]
+        starts = np.append(0 * ends[:1], ends[:-1])
+        low, high = (np.searchsorted(x, starts, side="right") for x in (table.lack, table.excess))
+        useful = (low < high) & (table.slopes[high] > table.slopes[low])  # else by rounding
+        low, high, size = low[useful], high[useful], (ends - starts)[useful]
+        gain = table.slopes[high] - table.slopes[low]
+        moves = zeros((table.win.size, table.win.size), self.problem.draft)
+        for own, other in ((low, high), (high, low)):
+            moves[own, other] = size / matched(table.lack, table.excess, own)[2] / gain
+        moves[np.diag_indices(table.win.size)] = -moves.sum(axis=1)
+        return read_only(moves)
+
+    @cached_property
+    def _change(self) -> Probs:
+        """What a draft of each token gains or loses by its moves, in ratios of winning: [n]."""
+        places, table = self._node
+        ratio = table.win[places.bin] + places.share * table.rise[places.bin]
+        return read_only(abs(ratio - table.slopes[places.bin]))
+
+    def _by_slot(self, weights: Probs) -> Probs:
+        """Add up weights of drafts by the slots that they take: [n] → [G]."""
+        bins, size = self._node[0].bin, len(self._moves)
+        own, moving = (scatter_sum(bins, x, size) for x in (weights, weights * self._change))
+        return np.asarray(own + moving @ self._moves)
+
+    def _slot_laws(self, tokens: Ranks) -> Probs:
+        """Probability of each slot for drafts of tokens: [Y] → [Y, G]."""
+        bins = self._node[0].bin[tokens]
+        laws: Probs = (self._moves[bins].T * self._change[tokens]).T
+        laws[np.arange(tokens.size), bins] += 1
+        return laws
+
+    def _slot_law(self, token: int) -> tuple[Ranks, Probs]:
+        """Slots that drafts of a token can take, ascending, with their probabilities."""
+        (law,) = self._slot_laws(np.array([token]))
+        slots = np.flatnonzero(law)
+        return slots, law[slots]
