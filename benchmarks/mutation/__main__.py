@@ -38,8 +38,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
 
 MODULES = """
 solve certificate optimum.cut optimum.division_factor optimum.bounds coupling.plan
-coupling.optimal coupling.slots coupling.swaps optimum.win_ratio coupling.k_seq coupling.recursive_rejection
-coupling.maximal coupling.residual
+coupling.optimal coupling.slots coupling.swaps optimum.win_ratio coupling.k_seq
+coupling.recursive_rejection coupling.maximal coupling.residual
 """.split()
 
 TESTS = """
