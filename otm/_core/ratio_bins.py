@@ -106,6 +106,26 @@ class RatioBins(Frozen):
         """Target mass of the first j bins: array [m + 1]."""
         return read_only(shares(_cumulative(self.parts[2:]), self.excess[1]))
 
+    @cached_property
+    def corners(self) -> tuple[npt.NDArray[np.int64], Probs, Probs]:
+        """Bins with tokens of several ratios, and a corner below all prefixes that end in each.
+
+        With its draft mass above and its target mass below, [w] each, no value of a cut inside of
+        the bin is less than the least of those at its edges and at the corner.
+        """
+        wide = np.flatnonzero(self.most > self.least)
+        low, high = self.least[wide], self.most[wide]
+        draft, target = self.draft[wide], self.target[wide]
+        # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe
+        # in both directions
+        with np.errstate(invalid="ignore"):
+            turn = np.where(high < np.inf, (high * draft - target) / (high - low), draft)
+            unsure = 8 * 2.0**-53 * (high * draft + target) / (high - low)
+            unsure = np.where(high < np.inf, unsure, 0)
+        above = np.maximum(self.draft_above[wide] - np.clip(turn + unsure, 0, draft), 0)
+        below = self.target_below[wide] + low * np.clip(turn - unsure, 0, draft)
+        return wide, read_only(above), read_only(below)
+
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
         """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""
         if ratio.size <= FEW or is_exact(ratio):
