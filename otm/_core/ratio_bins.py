@@ -131,12 +131,10 @@ class RatioBins(Frozen):
         if ratio.size <= FEW or is_exact(ratio):
             return np.asarray(np.searchsorted(self.least, ratio, side="right") - 1)
         # many tokens by their keys; those of keys with several bins are searched for
-        first, last = _key(LEAST, MANTISSA), _key(MOST, MANTISSA)
-        edges = _edges(first, last, MANTISSA)
-        edges[0], edges[-1] = 0, np.inf
+        first, edges = even_bins()
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1
         high = np.searchsorted(self.least, edges[1:]) - 1
-        key = np.clip(_key(ratio, MANTISSA), first, last) - first
+        key = np.clip(_key(ratio, MANTISSA) - first, 0, low.size - 1)
         place: npt.NDArray[np.int64] = low[key]
         several = (low < high)[key]
         place[several] = np.searchsorted(self.least, ratio[several], side="right") - 1
@@ -213,6 +211,14 @@ class RatioBins(Frozen):
                 drafts.append(p[inside])
                 targets.append(q[inside])
         return np.concatenate(drafts), np.concatenate(targets)
+
+
+def even_bins() -> tuple[int, npt.NDArray[np.float64]]:
+    """Return the key of the first bin, and the ends of all bins that tokens are first put into."""
+    first, last = _key(LEAST, MANTISSA), _key(MOST, MANTISSA)
+    edges = _edges(first, last, MANTISSA)
+    edges[0], edges[-1] = 0, np.inf
+    return int(first), edges
 
 
 def ratio_of(draft: Probs, target: Probs) -> Probs:
