@@ -200,16 +200,18 @@ class RatioBins(Frozen):
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
         """Probabilities of the tokens in some bins: draft and target."""
-        edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).reshape(-1, 2)
+        low, high = self.least[chosen], self.most[chosen]
+        beyond = -(-_key(high, 0) >> MANTISSA) + np.isinf(high)
+        possible = np.zeros(_key(np.inf, MANTISSA) + 1, dtype=np.bool_)  # by the keys of tokens
+        for first, last in zip(_key(low, MANTISSA).tolist(), beyond.tolist(), strict=True):
+            possible[first:last] = True
         drafts, targets = [], []
         for p, q in _blocks(self.draft_probs, self.target_probs):
             ratio = ratio_of(p, q)
-            for first, last in edges.tolist():
-                inside = ratio >= self.least[first]
-                if last < self.least.size:
-                    inside &= ratio < self.least[last]
-                drafts.append(p[inside])
-                targets.append(q[inside])
+            inside = np.flatnonzero(possible.take(_key(ratio, MANTISSA), mode="clip"))
+            inside = inside[chosen[np.searchsorted(self.least, ratio[inside], side="right") - 1]]
+            drafts.append(p[inside])
+            targets.append(q[inside])
         return np.concatenate(drafts), np.concatenate(targets)
 
 
