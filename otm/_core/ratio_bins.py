@@ -107,6 +107,13 @@ class RatioBins(Frozen):
         return read_only(shares(_cumulative(self.parts[2:]), self.excess[1]))
 
     @cached_property
+    def ratio(self) -> Probs:
+        """Mean ratio of each bin, as if it were one token: array [m], ascending."""
+        with np.errstate(over="ignore"):
+            mean = self.target / self.draft
+        return read_only(np.clip(mean, self.least, self.most))
+
+    @cached_property
     def corners(self) -> tuple[npt.NDArray[np.int64], Probs, Probs]:
         """Bins with tokens of several ratios, and a corner below all prefixes that end in each.
 
@@ -192,7 +199,7 @@ class RatioBins(Frozen):
             bins = _by_ratio(draft, target)
         least, most, parts = bins
         least = np.concatenate([self.least[~chosen], least])
-        order = np.argsort(least)
+        order = np.argsort(least, kind="stable")  # two runs
         most = np.concatenate([self.most[~chosen], most])[order]
         parts = np.concatenate([self.parts[:, ~chosen], parts], axis=1)[:, order]
         least, most, parts = map(read_only, (least[order], most, parts))

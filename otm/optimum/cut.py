@@ -160,20 +160,18 @@ def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list
         bins = bins.split(np.flatnonzero(doubtful))
 
 
-def prefix_values(
-    bins: RatioBins, k: int, lenience: float = 1
-) -> tuple[Probs, npt.NDArray[np.int64], Probs]:
+def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, npt.NDArray[np.int64], Probs]:
     """Values of the cuts at the edges of bins, and bounds on those at tokens inside of bins.
 
     Returns
     -------
     tuple of (array [m + 1], int array [w], array [w])
-        q(H) / lenience + 1 − p(H)^k for the first j bins, the bins with tokens of several ratios,
-        and below which no prefix that ends in each of these is.
+        q(H) + 1 − p(H)^k for the first j bins, the bins with tokens of several ratios, and below
+        which no prefix that ends in each of these is.
     """
-    values = bins.target_below / lenience + at_least_once(bins.draft_above, k)
+    values = bins.target_below + at_least_once(bins.draft_above, k)
     wide, draft_above, target_below = bins.corners
-    return values, wide, target_below / lenience + at_least_once(draft_above, k)
+    return values, wide, target_below + at_least_once(draft_above, k)
 
 
 def optimal_cap(problem: Problem) -> Number:
