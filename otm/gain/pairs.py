@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
 from otm._core.files.stored import StoredArray
-from otm._core.ratio_bins import RatioBins, in_bins
+from otm._core.ratio_bins import FINEST, RatioBins, in_bins
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -208,7 +208,11 @@ def capped_rules(
     Of many tokens a bin stands for one; all bins in which that could matter are split together.
     """
     ks = settings.ks
-    order = RatioBins.of(draft, target) if in_bins(draft) else RatioOrder(draft, target)
+    order = (
+        RatioBins.of(draft, target, bits=FINEST, rough=True)
+        if in_bins(draft)
+        else RatioOrder(draft, target)
+    )
     rules: dict[str, Accepted] = {}
     wide = None
     while True:
@@ -300,6 +304,7 @@ def _caps_of_values(order: Order, values: Floats, ks: Sequence[int]) -> Floats:
     return np.where(free, largest, np.clip(cap, 1, largest))
 
 
+@np.errstate(divide="ignore", invalid="ignore")  # ln 0 where every draft is accepted
 def by_division_factor(order: Order, ks: Sequence[int], start: Floats | None = None) -> Accepted:
     """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K].
 
@@ -313,14 +318,12 @@ def by_division_factor(order: Order, ks: Sequence[int], start: Floats | None = N
     for _ in range(MAX_ITERATIONS):
         mass, slope = _capped(order, rho)
         share = np.minimum(mass / rho, 1)
-        with np.errstate(divide="ignore"):  # ln 0 where every draft is accepted
-            kept = counts * np.log1p(-share)
+        kept = counts * np.log1p(-share)
         excess = -np.expm1(kept) - mass
         valid = excess <= 0
         high, low = np.where(valid, rho, high), np.where(valid, low, rho)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
-            step = rho - excess / fall
+        fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
+        step = rho - excess / fall
         inside = (step > low) & (step < high)
         following = np.where(inside, step, (low + high) / 2)
         done = (np.abs(excess) <= RESOLVED * mass) | (high - low <= RESOLVED * rho)
