@@ -8,7 +8,7 @@ q/p, or of bins of them.  Each accepts min(q, c p) for a cap c of its own ("One 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -253,14 +253,32 @@ def _with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
 ) -> npt.NDArray[np.bool_]:
     """Tell the bins inside of which a cut may have less than some value, [K] a lenience: [m]."""
-    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
     wide, draft_above, target_below = bins.corners
     below = [target_below / lenience for lenience in leniences]
-    for i, k in enumerate(ks):
-        hit = at_least_once(draft_above, k)
+    better = np.zeros(wide.size, dtype=np.bool_)
+    for i, hit in enumerate(_at_least_once(draft_above, 1 - draft_above, ks)):
         for masses, of_lenience in zip(below, values, strict=True):
-            doubtful[wide[masses + hit < of_lenience[i] * (1 - ROUNDING)]] = True
+            better |= masses + hit < of_lenience[i] * (1 - ROUNDING)
+    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
+    doubtful[wide[better]] = True
     return doubtful
+
+
+def _at_least_once(hit: Floats, miss: Floats, ks: Sequence[int]) -> Iterator[Floats]:
+    """Give `at_least_once` of probabilities for each k, from that of the next smaller k if close.
+
+    The same array may come again, with other numbers.
+    """
+    some, before = hit.copy(), 1
+    for k in ks:
+        if k - before > MAX_STEPS:
+            some = at_least_once(hit, k)
+        else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
+            for _ in range(k - before):
+                some *= miss
+                some += hit
+        before = k
+        yield some
 
 
 def by_cut(
@@ -273,15 +291,7 @@ def by_cut(
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
-    above, before = order.draft_above.copy(), 1
-    for i, k in enumerate(ks):
-        if k - before > MAX_STEPS:
-            above = at_least_once(order.draft_above, k)
-        else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
-            for _ in range(k - before):
-                above *= order.draft_below
-                above += order.draft_above
-        before = k
+    for i, above in enumerate(_at_least_once(order.draft_above, order.draft_below, ks)):
         values[i] = min((order.target_below + above).min(), 1)
         for j, masses in enumerate(below):
             lenient[j, i] = min((masses + above).min(), 1)
@@ -325,9 +335,8 @@ def by_division_factor(order: Order, ks: Sequence[int], start: Floats | None = N
         fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
         step = rho - excess / fall
         inside = (step > low) & (step < high)
-        following = np.where(inside, step, (low + high) / 2)
         done = (np.abs(excess) <= RESOLVED * mass) | (high - low <= RESOLVED * rho)
-        rho = np.where(done, rho, following)
+        rho = np.where(inside, step, np.where(done, rho, (low + high) / 2))
         if done.all():
             break
     mass, _ = _capped(order, rho)

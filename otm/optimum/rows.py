@@ -18,7 +18,7 @@ from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_probs_rows
 from otm._core.ratio_bins import RatioBins, in_bins
 from otm.errors import InvalidDistributionError
-from otm.optimum.cut import cuts_in_bins
+from otm.optimum.cut import cut_in_bins
 
 BLOCK = 2**15
 """Numbers of each array that are worked on at a time, a row at the least: they stay in cache."""
@@ -109,7 +109,7 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
     if in_bins(draft[0]):
         for row, counts in enumerate(k.tolist()):
             bins = RatioBins.of(draft[row], target[row])
-            values[row] = cuts_in_bins(bins, counts)[0]
+            values[row] = [cut_in_bins(bins, count)[0] for count in counts]
         return
     excess = sum_excess(draft), sum_excess(target)
     if draft.min() > 0:
