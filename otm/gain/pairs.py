@@ -292,9 +292,11 @@ def by_cut(
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
     for i, above in enumerate(_at_least_once(order.draft_above, order.draft_below, ks)):
-        values[i] = min((order.target_below + above).min(), 1)
+        values[i] = np.minimum.reduce(order.target_below + above)
         for j, masses in enumerate(below):
-            lenient[j, i] = min((masses + above).min(), 1)
+            lenient[j, i] = np.minimum.reduce(masses + above)
+    np.minimum(values, 1, out=values)
+    np.minimum(lenient, 1, out=lenient)
     cap = _caps_of_values(order, values, ks) if with_cap else np.full(len(ks), np.nan)
     return Accepted(values, cap), lenient
 
@@ -349,14 +351,15 @@ def by_rounds(order: Order, ks: Sequence[int]) -> Accepted:
     rounds = []
     for _ in range(max(ks)):
         cap += max(1 - mass, 0)
-        mass = min(float(_capped(order, cap)[0]), 1.0)
+        below = order.ratio.searchsorted(cap, "right")
+        mass = min(float(order.target_below[below] + cap * order.draft_above[below]), 1.0)
         rounds.append((mass, cap))
     return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
 
 
-def _capped(order: Order, cap: Any) -> tuple[Any, Any]:
+def _capped(order: Order, cap: Floats) -> tuple[Floats, Floats]:
     """`RatioOrder.capped_mass` for each entry of an array, and its slopes to the right."""
-    below = np.searchsorted(order.ratio, cap, side="right")
+    below = order.ratio.searchsorted(cap, "right")
     slope = order.draft_above[below]
     return order.target_below[below] + cap * slope, slope
 
