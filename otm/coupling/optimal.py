@@ -88,20 +88,25 @@ class OptimalPlan(ResidualPlan):
         scale = 1 + (of_target - of_draft)
         return read_only(slope * scale), read_only(added * scale)
 
+    @cached_property
+    def _stretch(self) -> tuple[Probs, Probs, Probs]:
+        """Share of a token where t follows q/p: (q/p − first) · second, at most third; [m] each."""
+        wanted = self._wanted
+        with np.errstate(divide="ignore"):
+            limit = 1 / self.slots.moved
+        gap = np.where(wanted.follows, wanted.mean - wanted.slope, 0)
+        factor = np.divide(1, gap, out=np.zeros_like(gap), where=gap != 0)
+        return wanted.slope, read_only(factor), read_only(limit)
+
     def _place(self, draft: Probs, target: Probs) -> tuple[Ranks, Probs]:
         """Bins of tokens, and how often each of them swaps, over the mean of its bin."""
-        wanted = self._wanted
         ratio = ratio_of(draft, target)
-        place = wanted.bins.place(ratio)
-        share = np.ones_like(ratio)
-        follows = wanted.follows[place]
-        if follows.any():
-            slope = wanted.slope[place]
-            gap = np.where(follows, wanted.mean[place] - slope, 0)
-            np.divide(ratio - slope, gap, out=share, where=gap != 0)
-            with np.errstate(divide="ignore"):
-                share = np.clip(share, TINY, 1 / self.slots.moved[place])  # only rounding is cut
-        return place, share
+        place = self._wanted.bins.place(ratio)
+        if not self._wanted.follows.any():
+            return place, np.ones_like(ratio)
+        slope, factor, limit = (array[place] for array in self._stretch)
+        share = np.where(factor == 0, 1, (np.minimum(ratio, 2.0**1000) - slope) * factor)
+        return place, np.minimum(np.maximum(share, TINY), limit)  # only rounding is cut off
 
     @property
     def target_mass(self) -> Probs:
@@ -136,12 +141,11 @@ class OptimalPlan(ResidualPlan):
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         draft = self.problem.draft[drafts]
         place, share = self._place(draft, self.problem.target[drafts])
-        winner = self.slots.slot_of(place, uniforms[:, :-1], share).argmax(axis=1)[:, None]
-        token, draft, place, share = (
-            np.take_along_axis(array, winner, axis=1) for array in (drafts, draft, place, share)
-        )
-        accept = acceptance_ratio(self.target_mass[token], draft * self._ratio(place, share))
-        return np.where(uniforms[:, -1:] < accept, winner, -1)[:, 0]
+        winner = self.slots.slot_of(place, uniforms[:, :-1], share).argmax(axis=1)
+        at = winner + np.arange(0, drafts.size, drafts.shape[1])
+        won = draft.take(at) * self._ratio(place.take(at), share.take(at))
+        accept = acceptance_ratio(self.target_mass[drafts.take(at)], won)
+        return np.where(uniforms[:, -1] < accept, winner, -1)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
