@@ -1,8 +1,8 @@
-"""An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: slots and swaps.
+"""An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: bins and swaps.
 
 That an optimal rule of this kind exists follows from Strassen's theorem: choosing the highest of k
 independent uniform priorities U gives Y the distribution p(y) E[k U^(k−1) | y], so a martingale
-coupling of the wanted ratio under p with k U^(k−1) is enough.  Slots and swaps are an explicit one.
+coupling of the wanted ratio under p with k U^(k−1) is enough.  Bins and swaps are an explicit one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from otm._core.ratio_bins import ratio_of
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
 from otm.coupling.swaps import match_swaps
+from otm.errors import InvalidDraftCountError
 from otm.optimum.win_ratio import WinRatio, optimal_win_ratio
+
+LARGEST_COUNT = 2**30
+"""Most drafts in floats: up to here a plan loses at most 1e-7 of acceptance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +33,16 @@ class OptimalPlan(ResidualPlan):
     Our own construction: Theorems 5.1 to 5.3 of docs/theory/optimal-plan.md prove it optimal,
     Theorem 5.4 lossless whatever its table.
 
-    A draft takes the slot of its own token in the order of q/p or, with a probability from a
-    table of at most n − 1 swaps, the slot of a partner.  The draft in the highest slot wins (the
-    first of them, if several share it) and is accepted with probability min(1, q/v'), where v' is
-    the distribution of the winner; otherwise the output is drawn from the residual ∝ max(q − v',
-    0).
+    Tokens are put into bins of the ratio q/p, one for each ratio if they are few or in fractions.
+    A draft takes the slot of its bin or, with a probability from a table, that of a partner.  The
+    draft in the highest slot wins (the first of them, if several share it) and is accepted with
+    probability min(1, q/v'), where v' is the distribution of the winner; otherwise the output is
+    drawn from the residual ∝ max(q − v', 0).
 
     The distribution v' is recomputed from the stored table, so that the output distribution is q up
-    to the rounding of cumulative sums and of k-th powers, whatever the precision of the swaps: they
-    can cost acceptance, never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts)
-    and, in exact mode, equal to it and to α_k.
+    to a few roundings whatever k is: a table in floats can cost acceptance, at most about
+    k · 2^−53, but never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in
+    exact mode, equal to it and to α_k.
 
     Parameters
     ----------
@@ -49,6 +53,8 @@ class OptimalPlan(ResidualPlan):
     ------
     InvalidInputError
         If it is given no problem, one with rows, or one about other drafts.
+    InvalidDraftCountError
+        If it is given floats and more than 2^30 drafts, for which moves would lose acceptance.
 
     Examples
     --------
@@ -61,6 +67,15 @@ class OptimalPlan(ResidualPlan):
     >>> plan.output_distribution().tolist()
     [Fraction(1, 4), Fraction(3, 4)]
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.problem.k > LARGEST_COUNT and not self.problem.exact:
+            raise InvalidDraftCountError(
+                f"k = {self.problem.k:,}; in floats the optimal plan takes at most "
+                f"{LARGEST_COUNT:,} drafts, since its moves of probability 2^−53 would cost "
+                "acceptance with more; otm.alpha takes any number"
+            )
 
     @property
     def uniforms_per_selection(self) -> int:

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 import otm
 from otm._core.arithmetic import Probs
 from otm.coupling.k_seq import KSeq
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal import LARGEST_COUNT, OptimalPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import acceptance_ratio
 from otm.coupling.swaps import match_swaps
+from otm.errors import InvalidDraftCountError
 from otm.optimum.cut import minimum_cut, optimal_cap
 from otm.optimum.win_ratio import optimal_win_ratio
 from otm.problem import Problem
@@ -253,6 +254,16 @@ def test_the_output_is_the_target_by_code_that_shares_nothing(name: str, k: int)
     output, accepted = realised_output(plan)
     assert distance_to_target(output, plan) <= 1e-14
     assert float(accepted) == pytest.approx(plan.acceptance, abs=2e-15)
+
+
+def test_more_drafts_than_floats_can_tell_apart_are_refused() -> None:
+    """Bug: acceptance lost without a word where α is one."""
+    draft, target = IN_BINS["flat"]
+    most = OptimalPlan(Problem(draft, target, LARGEST_COUNT))
+    assert 1 - most.acceptance <= LARGEST_COUNT * 2.0**-53
+    with pytest.raises(InvalidDraftCountError, match="at most 1,073,741,824 drafts"):
+        OptimalPlan(Problem(draft, target, LARGEST_COUNT + 1))
+    assert otm.alpha(draft, target, 2**62) == 1
 
 
 @pytest.mark.parametrize("name", LARGE)
