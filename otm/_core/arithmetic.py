@@ -214,8 +214,15 @@ def running_shares(probs: Probs, excess: Any) -> Probs:
     Equivalent to `running_sum`, but correct to the last digit but for rests: [..., n] →
     [..., n + 1].
     """
-    parts = (running_sum(part, from_zero=True) for part in split_units(probs))
-    return shares(parts, excess)
+    return running_parts(*split_units(probs), excess)
+
+
+def running_parts(whole: Probs, rest: Probs, excess: Any) -> Probs:
+    """`running_shares` of masses that are split: whole units need no blocks."""
+    sums = np.empty((*whole.shape[:-1], whole.shape[-1] + 1), dtype=whole.dtype)
+    sums[..., :1] = zeros(1, whole)
+    np.cumsum(whole, axis=-1, out=sums[..., 1:])
+    return shares((sums, running_sum(rest, from_zero=True)), excess)
 
 
 def sum_error(n: int) -> float:

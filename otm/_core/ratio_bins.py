@@ -26,7 +26,7 @@ from otm._core.arithmetic import (
     as_number,
     is_exact,
     read_only,
-    running_sum,
+    running_parts,
     shares,
     split_units,
     sum_excess,
@@ -94,17 +94,20 @@ class RatioBins(Frozen):
     @cached_property
     def draft_below(self) -> Probs:
         """Draft mass of the first j bins: array [m + 1]."""
-        return read_only(shares(_cumulative(self.parts[:2]), self.excess[0]))
+        whole, rest = self.parts[:2]
+        return read_only(running_parts(whole, rest, self.excess[0]))
 
     @cached_property
     def draft_above(self) -> Probs:
         """Draft mass of all but the first j bins: array [m + 1]."""
-        return read_only(shares(_cumulative(self.parts[:2, ::-1]), self.excess[0])[::-1])
+        whole, rest = self.parts[:2, ::-1]
+        return read_only(running_parts(whole, rest, self.excess[0])[::-1])
 
     @cached_property
     def target_below(self) -> Probs:
         """Target mass of the first j bins: array [m + 1]."""
-        return read_only(shares(_cumulative(self.parts[2:]), self.excess[1]))
+        whole, rest = self.parts[2:]
+        return read_only(running_parts(whole, rest, self.excess[1]))
 
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
         """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""
@@ -255,11 +258,6 @@ def _by_key(
 def _parts(draft: Probs, target: Probs) -> tuple[Probs, Probs, Probs, Probs]:
     """Split draft and target probabilities, in this order."""
     return *split_units(draft), *split_units(target)
-
-
-def _cumulative(parts: Probs) -> Probs:
-    """Cumulative sums of parts, from zero: [2, m] → [2, m + 1]."""
-    return running_sum(parts, from_zero=True)
 
 
 def _key(ratio: Any, bits: int) -> Any:

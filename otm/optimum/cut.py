@@ -158,6 +158,8 @@ def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, npt.NDArray[np.int64]
     """
     values = bins.target_below + at_least_once(bins.draft_above, k)
     wide = np.flatnonzero(bins.most > bins.least)
+    if not wide.size:
+        return values, wide, values[:0]
     low, high = bins.least[wide], bins.most[wide]
     draft, target = bins.draft[wide], bins.target[wide]
     # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe in
