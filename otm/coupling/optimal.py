@@ -107,8 +107,8 @@ class OptimalPlan(ResidualPlan):
     def _stretch(self) -> tuple[Probs, Probs, Probs]:
         """Share of a token where t follows q/p: (q/p − first) · second, at most third; [m] each."""
         wanted = self._wanted
-        with np.errstate(divide="ignore"):
-            limit = 1 / self.slots.moved
+        moved = self.slots.moved
+        limit = np.divide(1, moved, out=np.full_like(moved, np.inf), where=moved > 0)
         gap = np.where(wanted.follows, wanted.mean - wanted.slope, 0)
         factor = np.divide(1, gap, out=np.zeros_like(gap), where=gap != 0)
         return wanted.slope, read_only(factor), read_only(limit)
@@ -162,10 +162,22 @@ class OptimalPlan(ResidualPlan):
         accept = acceptance_ratio(self.target_mass[drafts.take(at)], won)
         return np.where(uniforms[:, -1] < accept, winner, -1)
 
+    def slot_law(self, token: int) -> tuple[Ranks, Probs]:
+        """Slots that drafts of a token can take, ascending, with their probabilities.
+
+        Parameters
+        ----------
+        token : int
+            Its position in `problem.tokens`; it must be one that can be drafted.
+
+        Returns
+        -------
+        tuple of (int array [s], array [s])
+            Places in `slots.bins`, and probabilities that sum to one.
+        """
+        (place,), (share,) = self._place(self.problem.draft[[token]], self.problem.target[[token]])
+        return self.slots.slot_law(place, share)
+
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
-        winning = [
-            winning_probabilities([self.slots.slot_law(*each) for each in zip(*row, strict=True)])
-            for row in zip(*places, strict=True)
-        ]
+        winning = [winning_probabilities([self.slot_law(x) for x in row]) for row in drafts]
         return np.asarray(np.reshape(winning, drafts.shape) * self.accept_probability[drafts])
