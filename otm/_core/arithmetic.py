@@ -22,6 +22,9 @@ Number: TypeAlias = float | Fraction
 
 _T = TypeVar("_T")
 
+CACHED = 2**14
+"""Numbers of an array that are worked on at a time: what is made of them stays in cache."""
+
 TINY = 2.0**-1000
 """More than all that can get lost below the smallest normal float, where errors are absolute."""
 
@@ -198,8 +201,13 @@ def split_units(probs: Probs) -> tuple[Probs, Probs]:
 
 def sum_excess(probs: Probs) -> Probs:
     """How far distributions sum above one, correct to the last digits: [..., n] → [..., 1]."""
-    whole, rest = split_units(probs)
-    return np.asarray((whole.sum(axis=-1, keepdims=True) - 1) + rest.sum(axis=-1, keepdims=True))
+    total: Any = -1
+    left: Any = 0
+    for start in range(0, probs.shape[-1], CACHED):
+        whole, rest = split_units(probs[..., start : start + CACHED])
+        total = total + whole.sum(axis=-1, keepdims=True)
+        left = left + rest.sum(axis=-1, keepdims=True)
+    return np.asarray(total + left)
 
 
 def shares(parts: Any, excess: Any) -> Probs:

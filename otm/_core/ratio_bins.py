@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
+    CACHED,
     Frozen,
     Number,
     Probs,
@@ -31,9 +32,6 @@ from otm._core.arithmetic import (
     split_units,
     sum_excess,
 )
-
-BLOCK = 2**14
-"""Tokens that are worked on at a time: what is made of them stays in cache."""
 
 MANTISSA = 46
 """Bits of a ratio that do not decide its bin: 64 bins an octave."""
@@ -212,8 +210,8 @@ def count_up_to(ascending: Probs, most: Number) -> int:
 
 def _blocks(draft: Probs, target: Probs) -> Iterator[tuple[Probs, Probs]]:
     """Give the tokens that can be drafted, some at a time."""
-    for start in range(0, draft.size, BLOCK):
-        p, q = draft[start : start + BLOCK], target[start : start + BLOCK]
+    for start in range(0, draft.size, CACHED):
+        p, q = draft[start : start + CACHED], target[start : start + CACHED]
         if p.min() == 0:
             drafted = p > 0
             p, q = p[drafted], q[drafted]
