@@ -107,17 +107,42 @@ class RatioBins(Frozen):
         whole, rest = self.parts[2:]
         return read_only(running_parts(whole, rest, self.excess[1]))
 
+    @cached_property
+    def ratio(self) -> Probs:
+        """Mean ratio of each bin, as if it were one token: array [m], ascending."""
+        with np.errstate(over="ignore"):
+            mean = self.target / self.draft
+        return read_only(np.clip(mean, self.least, self.most))
+
+    @cached_property
+    def corners(self) -> tuple[npt.NDArray[np.int64], Probs, Probs]:
+        """Bins with tokens of several ratios, and a corner below all prefixes that end in each.
+
+        With its draft mass above and its target mass below, [w] each, no value of a cut inside of
+        the bin is less than the least of those at its edges and at the corner.
+        """
+        wide = np.flatnonzero(self.most > self.least)
+        low, high = self.least[wide], self.most[wide]
+        draft, target = self.draft[wide], self.target[wide]
+        # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe
+        # in both directions
+        with np.errstate(invalid="ignore"):
+            turn = np.where(high < np.inf, (high * draft - target) / (high - low), draft)
+            unsure = 8 * 2.0**-53 * (high * draft + target) / (high - low)
+            unsure = np.where(high < np.inf, unsure, 0)
+        above = np.maximum(self.draft_above[wide] - np.clip(turn + unsure, 0, draft), 0)
+        below = self.target_below[wide] + low * np.clip(turn - unsure, 0, draft)
+        return wide, read_only(above), read_only(below)
+
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
         """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""
         if ratio.size <= FEW or is_exact(ratio):
             return np.asarray(np.searchsorted(self.least, ratio, side="right") - 1)
         # many tokens by their keys; those of keys with several bins are searched for
-        first, last = _key(LEAST, MANTISSA), _key(MOST, MANTISSA)
-        edges = _edges(first, last, MANTISSA)
-        edges[0], edges[-1] = 0, np.inf
+        first, edges = even_bins()
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1
         high = np.searchsorted(self.least, edges[1:]) - 1
-        key = np.clip(_key(ratio, MANTISSA), first, last) - first
+        key = np.clip(_key(ratio, MANTISSA) - first, 0, low.size - 1)
         place: npt.NDArray[np.int64] = low[key]
         several = (low < high)[key]
         place[several] = np.searchsorted(self.least, ratio[several], side="right") - 1
@@ -175,7 +200,7 @@ class RatioBins(Frozen):
             bins = _by_ratio(draft, target)
         least, most, parts = bins
         least = np.concatenate([self.least[~chosen], least])
-        order = np.argsort(least)
+        order = np.argsort(least, kind="stable")  # two runs
         most = np.concatenate([self.most[~chosen], most])[order]
         parts = np.concatenate([self.parts[:, ~chosen], parts], axis=1)[:, order]
         least, most, parts = map(read_only, (least[order], most, parts))
@@ -183,17 +208,27 @@ class RatioBins(Frozen):
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
         """Probabilities of the tokens in some bins: draft and target."""
-        edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).reshape(-1, 2)
+        low, high = self.least[chosen], self.most[chosen]
+        beyond = -(-_key(high, 0) >> MANTISSA) + np.isinf(high)
+        possible = np.zeros(_key(np.inf, MANTISSA) + 1, dtype=np.bool_)  # by the keys of tokens
+        for first, last in zip(_key(low, MANTISSA).tolist(), beyond.tolist(), strict=True):
+            possible[first:last] = True
         drafts, targets = [], []
         for p, q in _blocks(self.draft_probs, self.target_probs):
             ratio = ratio_of(p, q)
-            for first, last in edges.tolist():
-                inside = ratio >= self.least[first]
-                if last < self.least.size:
-                    inside &= ratio < self.least[last]
-                drafts.append(p[inside])
-                targets.append(q[inside])
+            inside = np.flatnonzero(possible.take(_key(ratio, MANTISSA), mode="clip"))
+            inside = inside[chosen[np.searchsorted(self.least, ratio[inside], side="right") - 1]]
+            drafts.append(p[inside])
+            targets.append(q[inside])
         return np.concatenate(drafts), np.concatenate(targets)
+
+
+def even_bins() -> tuple[int, npt.NDArray[np.float64]]:
+    """Return the key of the first bin, and the ends of all bins that tokens are first put into."""
+    first, last = _key(LEAST, MANTISSA), _key(MOST, MANTISSA)
+    edges = _edges(first, last, MANTISSA)
+    edges[0], edges[-1] = 0, np.inf
+    return int(first), edges
 
 
 def ratio_of(draft: Probs, target: Probs) -> Probs:

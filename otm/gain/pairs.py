@@ -1,8 +1,8 @@
 """Paired scores of two models at some positions: their distributions, and what every rule accepts.
 
-All three lossless rules for i.i.d. drafts are computed for many k after one sort.  Each accepts
-min(q, c p) for a cap c of its own ("One family" in `docs/theory/cap.md`), so that a sort by q/p
-with its running sums gives the acceptance probabilities of all of them.
+All three lossless rules for i.i.d. drafts are computed for many k from one order of the tokens by
+q/p, or of bins of them.  Each accepts min(q, c p) for a cap c of its own ("One family" in
+`docs/theory/cap.md`), so that its running sums give the acceptance probabilities of all of them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
 from otm._core.files.stored import StoredArray
+from otm._core.ratio_bins import RatioBins, in_bins
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError
 from otm.gain.settings import Lenience, Settings, Typical
-from otm.optimum.cut import cap_of_value
+from otm.optimum.cut import ROUNDING
 from otm.problem import Problem
 
 Floats = npt.NDArray[np.float64]
+
+Order = RatioOrder | RatioBins
+"""Tokens along q/p, or bins of them, which are taken for tokens."""
 
 Measured = dict[str, npt.NDArray[Any]]
 """Arrays of what was computed, the positions along their first axes."""
@@ -159,13 +163,10 @@ def measure_pair(
     "acceptance" [rules, K], "optimum" [K], "lossy" [settings, 2, K] (acceptance, total variation);
     with the ratio p/q of the output token "accepted" [capped rules, K], how likely it is a draft.
     """
-    order, ks = RatioOrder(draft, target), settings.ks
+    ks = settings.ks
     leniences = [each.lenience for each in settings.lossy_settings if isinstance(each, Lenience)]
-    optimum, lenient = by_cut(order, ks, leniences, with_cap=ratio is not None)
-    rules = {"optimal": optimum}
-    for name, rule in (("k-Seq", by_division_factor), ("recursive rejection", by_rounds)):
-        if name in settings.rules:
-            rules[name] = rule(order, ks)
+    rules, lenient = capped_rules(draft, target, settings, leniences, with_cap=ratio is not None)
+    optimum = rules["optimal"]
     acceptance = np.empty((len(settings.rules), len(ks)))
     for r, name in enumerate(settings.rules):
         if name in rules:
@@ -194,8 +195,72 @@ class Accepted(NamedTuple):
     cap: Floats
 
 
+def capped_rules(
+    draft: Floats,
+    target: Floats,
+    settings: Settings,
+    leniences: Sequence[float] = (),
+    *,
+    with_cap: bool = True,
+) -> tuple[dict[str, Accepted], Floats]:
+    """Compute the optimum and the other capped rules, by name, and the lenient optimum [l, K].
+
+    Of many tokens a bin stands for one; all bins in which that could matter are split together.
+    """
+    ks = settings.ks
+    order = RatioBins.of(draft, target) if in_bins(draft) else RatioOrder(draft, target)
+    rules: dict[str, Accepted] = {}
+    wide = None
+    while True:
+        rules["optimal"], lenient = by_cut(order, ks, leniences, with_cap=with_cap)
+        if "k-Seq" in settings.rules:
+            start = rules["k-Seq"].cap if "k-Seq" in rules else None
+            rules["k-Seq"] = by_division_factor(order, ks, start)
+        if "recursive rejection" in settings.rules:
+            rules["recursive rejection"] = by_rounds(order, range(1, ks[-1] + 1))
+        if isinstance(order, RatioOrder):
+            break
+        # a cap depends on those of all rounds before
+        doubtful = _with_caps(order, [rule.cap for rule in rules.values()])
+        now_wide = np.count_nonzero(order.least < order.most)
+        if wide is None or now_wide > wide:  # as the optimum descends, others come to no doubt
+            doubtful |= _with_cuts(
+                order, ks, (1, *leniences), (rules["optimal"].probability, *lenient)
+            )
+        if not doubtful.any():
+            break
+        order, wide = order.split(np.flatnonzero(doubtful)), now_wide - np.count_nonzero(doubtful)
+    if "recursive rejection" in rules:
+        of_rounds = rules["recursive rejection"]
+        rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds))
+    return rules, lenient
+
+
+def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.bool_]:
+    """Tell the bins whose tokens have ratios on both sides of a cap: [m]."""
+    cap = np.concatenate(caps)
+    place = np.searchsorted(bins.least, cap, side="right") - 1
+    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
+    doubtful[place[(bins.least[place] < cap) & (cap < bins.most[place])]] = True
+    return doubtful
+
+
+def _with_cuts(
+    bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
+) -> npt.NDArray[np.bool_]:
+    """Tell the bins inside of which a cut may have less than some value, [K] a lenience: [m]."""
+    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
+    wide, draft_above, target_below = bins.corners
+    below = [target_below / lenience for lenience in leniences]
+    for i, k in enumerate(ks):
+        hit = at_least_once(draft_above, k)
+        for masses, of_lenience in zip(below, values, strict=True):
+            doubtful[wide[masses + hit < of_lenience[i] * (1 - ROUNDING)]] = True
+    return doubtful
+
+
 def by_cut(
-    order: RatioOrder, ks: Sequence[int], leniences: Sequence[float] = (), *, with_cap: bool = True
+    order: Order, ks: Sequence[int], leniences: Sequence[float] = (), *, with_cap: bool = True
 ) -> tuple[Accepted, Floats]:
     """α_k of each k, with its cap, and α_k(l) of each lenience l: [K] and [l, K].
 
@@ -204,7 +269,6 @@ def by_cut(
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
-    cap = np.full(len(ks), np.nan)
     above, before = order.draft_above.copy(), 1
     for i, k in enumerate(ks):
         if k - before > MAX_STEPS:
@@ -215,20 +279,37 @@ def by_cut(
                 above += order.draft_above
         before = k
         values[i] = min((order.target_below + above).min(), 1)
-        if with_cap:
-            cap[i] = cap_of_value(order, float(values[i]), k)
         for j, masses in enumerate(below):
             lenient[j, i] = min((masses + above).min(), 1)
+    cap = _caps_of_values(order, values, ks) if with_cap else np.full(len(ks), np.nan)
     return Accepted(values, cap), lenient
 
 
-def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
-    """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K]."""
+def _caps_of_values(order: Order, values: Floats, ks: Sequence[int]) -> Floats:
+    """Compute `cap_of_value` for each α_k [K]."""
+    with np.errstate(invalid="ignore"):  # ∞ · 0 where no mass is above
+        capped = order.target_below[:-1] + order.ratio * order.draft_above[:-1]
+    below = np.searchsorted(capped, values, side="right")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cap = (values - order.target_below[below]) / order.draft_above[below]
+    # the difference can cancel where little mass is above
+    cap = np.maximum(cap, np.append(0, order.ratio)[below])
+    everything = order.target_below[-1] * (1 - ROUNDING)
+    largest = np.asarray(ks, dtype=np.float64)
+    free = (values >= everything) | (below == capped.size)
+    return np.where(free, largest, np.clip(cap, 1, largest))
+
+
+def by_division_factor(order: Order, ks: Sequence[int], start: Floats | None = None) -> Accepted:
+    """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K].
+
+    From factors close by it takes fewer steps.
+    """
     # ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V, V(ρ) = Σ min(q, ρ p) the capped mass, as in
     # otm.optimum.division_factor; here by Newton's steps within a bracket
     counts = np.asarray(ks, dtype=np.float64)
     low, high = np.ones(counts.size), counts.copy()
-    rho = low.copy()
+    rho = low.copy() if start is None else start
     for _ in range(MAX_ITERATIONS):
         mass, slope = _capped(order, rho)
         share = np.minimum(mass / rho, 1)
@@ -250,18 +331,18 @@ def by_division_factor(order: RatioOrder, ks: Sequence[int]) -> Accepted:
     return Accepted(np.minimum(mass, 1), rho)
 
 
-def by_rounds(order: RatioOrder, ks: Sequence[int]) -> Accepted:
+def by_rounds(order: Order, ks: Sequence[int]) -> Accepted:
     """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
     mass, cap = 0.0, 0.0
     rounds = []
     for _ in range(max(ks)):
         cap += max(1 - mass, 0)
-        mass = min(float(order.capped_mass(cap)), 1.0)
+        mass = min(float(_capped(order, cap)[0]), 1.0)
         rounds.append((mass, cap))
     return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
 
 
-def _capped(order: RatioOrder, cap: Floats) -> tuple[Floats, Floats]:
+def _capped(order: Order, cap: Any) -> tuple[Any, Any]:
     """`RatioOrder.capped_mass` for each entry of an array, and its slopes to the right."""
     below = np.searchsorted(order.ratio, cap, side="right")
     slope = order.draft_above[below]

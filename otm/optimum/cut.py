@@ -12,6 +12,7 @@ ICLR 2025.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,21 +131,33 @@ def _best_prefix(problem: Problem, k: int) -> tuple[Number, int]:
 def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:
     """Optimal acceptance probability without a sort: equivalent to `optimal_value`.
 
-    Theorem 3.5 of docs/theory/closed-form.md.  A bin is split if some prefix that ends inside it
-    can be better than the best one that ends at an edge.
+    Theorem 3.5 of docs/theory/closed-form.md.
 
     Returns
     -------
     tuple of (float or Fraction, int, RatioBins)
         α_k, the number of bins in a minimum cut, and the bins of which these are the first.
     """
+    (value,), (size,), bins = cuts_in_bins(bins, [k])
+    return value, size, bins
+
+
+def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list[int], RatioBins]:
+    """`cut_in_bins` for several k, with one set of bins for all: lists [K].
+
+    A bin is split if some prefix that ends inside it can be better than the best one that ends at
+    an edge.
+    """
     while True:
-        values, wide, bound = prefix_values(bins, k)
-        size = int(values.argmin())
-        doubtful = wide[bound < values[size] * (1 - ROUNDING)]
-        if not doubtful.size:
-            return at_most_one(values[size]), size, bins
-        bins = bins.split(doubtful)
+        found, sizes, doubtful = [], [], np.zeros(bins.least.size, dtype=np.bool_)
+        for k in ks:
+            values, wide, bound = prefix_values(bins, k)
+            sizes.append(int(values.argmin()))
+            found.append(at_most_one(values[sizes[-1]]))
+            doubtful[wide[bound < values[sizes[-1]] * (1 - ROUNDING)]] = True
+        if not doubtful.any():
+            return found, sizes, bins
+        bins = bins.split(np.flatnonzero(doubtful))
 
 
 def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, npt.NDArray[np.int64], Probs]:
@@ -157,20 +170,8 @@ def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, npt.NDArray[np.int64]
         which no prefix that ends in each of these is.
     """
     values = bins.target_below + at_least_once(bins.draft_above, k)
-    wide = np.flatnonzero(bins.most > bins.least)
-    if not wide.size:
-        return values, wide, values[:0]
-    low, high = bins.least[wide], bins.most[wide]
-    draft, target = bins.draft[wide], bins.target[wide]
-    # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe in
-    # both directions
-    with np.errstate(invalid="ignore"):
-        turn = np.where(high < np.inf, (high * draft - target) / (high - low), draft)
-        unsure = np.where(high < np.inf, 8 * 2.0**-53 * (high * draft + target) / (high - low), 0)
-    most_below = np.clip(turn + unsure, 0, draft)
-    bound = at_least_once(np.maximum(bins.draft_above[:-1][wide] - most_below, 0), k)
-    bound += bins.target_below[:-1][wide] + low * np.clip(turn - unsure, 0, draft)
-    return values, wide, bound
+    wide, draft_above, target_below = bins.corners
+    return values, wide, target_below + at_least_once(draft_above, k)
 
 
 def optimal_cap(problem: Problem) -> Number:

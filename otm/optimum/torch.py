@@ -17,17 +17,22 @@ second derivatives, and the transforms of `torch.func` are not supported (batche
 `torch.autograd.gradcheck` must step by less than the tolerance of the sums, with eps = 1e-7 for
 example.
 
-Tensors as large as the distributions are held in float64, about a dozen of them.  Values equal
-those of NumPy up to rounding, about 1e-15 relative: the power is taken in one step by expm1 and
-log1p, so that k may stay on the device.
+Long rows on the host are those of NumPy.  On other devices they are put into bins of the ratio by
+torch alone if the host may wait, which it does once for the number of tokens in bins in doubt;
+otherwise, and where rows are short, all tokens are sorted.  About a dozen tensors as large as the
+distributions are held in float64.  Values equal those of NumPy up to rounding, about 1e-15
+relative: the power is taken in one step by expm1 and log1p, so that k may stay on the device.
 """
 
 from __future__ import annotations
 
+import operator
 from functools import cache
 from typing import Any
 
-from otm._core.arithmetic import SUM_BLOCK
+import numpy as np
+
+from otm._core.arithmetic import SUM_BLOCK, split_units
 from otm._core.checks import as_draft_counts, broadcast_counts
 from otm._core.distribution import (
     DEFAULT_SUM_TOLERANCE,
@@ -37,10 +42,15 @@ from otm._core.distribution import (
     broadcast_shape,
 )
 from otm._core.optional import require
+from otm._core.ratio_bins import FEW, MANTISSA, RatioBins, even_bins
 from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError
+from otm.optimum.cut import cuts_in_bins
 from otm.optimum.rows import probs_axes
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+ON_HOST = True
+"""Whether NumPy finds the cuts of long rows on the host; otherwise as on other devices."""
 
 
 def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) -> tuple[Any, Any]:
@@ -54,7 +64,7 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
     counts = _counts(torch, k, draft.device, validate)
     leading = broadcast_shape(draft, target)
     shape = broadcast_counts(leading, counts)
-    if validate and not _are_probs(torch, draft, target):
+    if validate and (_is_for_host(draft) or not _are_probs(torch, draft, target)):
         as_probs_rows(draft, target)  # says which row, unless the sum was at the very tolerance
 
     axes, rows, columns = probs_axes(leading, shape)
@@ -62,7 +72,7 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
     a, b = (probs.double().expand(*leading, n).reshape(rows, n) for probs in (draft, target))
     by_row = counts.expand(shape).permute(axes).reshape(rows, columns)
     apart = [shape[axis] for axis in axes]
-    values, sizes = _minimum_cuts().apply(a, b, by_row)
+    values, sizes = _minimum_cuts().apply(a, b, by_row, validate)
     return tuple(x.reshape(apart).movedim(tuple(range(len(axes))), axes) for x in (values, sizes))
 
 
@@ -76,52 +86,166 @@ def _minimum_cuts() -> Any:
 
     class MinimumCuts(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
-        def forward(ctx: Any, a: Any, b: Any, k: Any) -> tuple[Any, Any]:
-            (p, a_sum), (q, b_sum) = _normalise(torch, a), _normalise(torch, b)
-            possible = p > 0
-            # a token of infinite ratio, from p = 0 or by overflow, costs more than it can save
-            order = torch.where(possible, q / p, torch.inf).argsort(dim=-1)
-            p, q = p.gather(-1, order), q.gather(-1, order)
-            below = _running_sums(torch, q)
-            above = _running_sums(torch, p.flip(-1)).flip(-1)
-            survival = torch.log1p(-above.clamp(max=1))  # log P_j
-            values, sizes = torch.empty_like(k, dtype=a.dtype), torch.empty_like(k)
-            for column in range(k.shape[1]):
-                some_above = -torch.expm1(k[:, column, None] * survival)
-                values[:, column], sizes[:, column] = (below + some_above).min(dim=-1)
-            # among equals beyond the last possible token any may have been found
-            sizes = sizes.minimum(possible.sum(-1, keepdim=True))
-            ctx.save_for_backward(p, q, a_sum, b_sum, order, sizes, k)
+        def forward(ctx: Any, a: Any, b: Any, k: Any, validated: bool) -> tuple[Any, Any]:
+            ctx.on_host = _is_for_host(a)
+            wants_masses = any(ctx.needs_input_grad)
+            if ctx.on_host:
+                arrays = _on_host(a.numpy(), b.numpy(), k.numpy(), wants_masses)
+                ratio, a_sum, b_sum, sizes, *found = [torch.from_numpy(x) for x in arrays]
+            else:
+                (p, a_sum), (q, b_sum) = _normalise(torch, a), _normalise(torch, b)
+                ratio = q / p
+                # a token of infinite ratio, from p = 0 or by overflow, costs more than it can save
+                items = torch.where(p > 0, ratio, torch.inf), p, q
+                if validated and a.shape[-1] > FEW and len(a):
+                    items = _in_bins(torch, *items, k)
+                found = list(_best_prefixes(torch, items, k, wants_masses))
+                sizes = torch.empty_like(k)
+                for column in range(k.shape[1]):
+                    sizes[:, column] = (ratio < found[1][:, column, None]).sum(-1)
+            values, threshold, *masses = found
+            if wants_masses:
+                ctx.save_for_backward(ratio, a_sum, b_sum, k, threshold, *masses)
             ctx.mark_non_differentiable(sizes)
             return values.clamp(max=1), sizes
 
         @staticmethod
-        def backward(ctx: Any, grad: Any, _: Any) -> tuple[Any, Any, None]:
+        def backward(ctx: Any, grad: Any, _: Any) -> tuple[Any, Any, None, None]:
             if torch.is_grad_enabled():
                 raise InvalidInputError(
                     "a gradient of α_k was asked for with create_graph=True; second derivatives "
                     "are not available"
                 )
-            p, q, a_sum, b_sum, order, sizes, k = ctx.saved_tensors
-            of_a, of_b = torch.zeros_like(p), torch.zeros_like(q)
-            place = torch.arange(p.shape[-1], device=p.device)
-            for column in range(k.shape[1]):
-                inside = place < sizes[:, column, None]
-                p_in, p_out, q_in, q_out = (
-                    (x * chosen).sum(-1, keepdim=True)
-                    for x in (p, q)
-                    for chosen in (inside, ~inside)
-                )
-                factor = _slope(torch, p_in, p_out, k[:, column, None]) * grad[:, column, None]
-                # draft mass on a token that neither distribution gives would be lost: as if in the
-                # cut
-                lost = inside | ((p == 0) & (q == 0))
-                of_a += factor * torch.where(lost, -p_out, p_in)
-                of_b += grad[:, column, None] * torch.where(inside, q_out, -q_in)
-            of_a, of_b = (torch.empty_like(x).scatter_(-1, order, x) for x in (of_a, of_b))
-            return of_a / a_sum, of_b / b_sum, None
+            ratio, a_sum, b_sum, k, threshold, p_in, p_out, q_in, q_out = ctx.saved_tensors
+            slope, grad = _slope(torch, p_in, p_out, k) * grad / a_sum, grad / b_sum
+            # the ratio of a token that neither distribution gives is NaN.  Draft mass on it would
+            # be lost, as if in the cut; target mass could not be drafted
+            xp, of_a, of_b = np if ctx.on_host else torch, None, None
+            if ctx.needs_input_grad[0]:
+                numbers = threshold, slope * p_in, -slope * p_out
+                of_a = torch.as_tensor(_by_side(xp, operator.ge, ratio, *numbers))
+            if ctx.needs_input_grad[1]:
+                numbers = threshold, grad * q_out, -grad * q_in
+                of_b = torch.as_tensor(_by_side(xp, operator.lt, ratio, *numbers))
+            return of_a, of_b, None, None
 
     return MinimumCuts
+
+
+def _is_for_host(probs: Any) -> bool:
+    """Whether NumPy finds the cuts of these rows, in the same memory."""
+    return ON_HOST and probs.device.type == "cpu" and probs.shape[-1] > FEW
+
+
+@np.errstate(all="ignore")  # rows that are no distributions give anything, as on other devices
+def _on_host(a: Any, b: Any, k: Any, with_masses: bool) -> tuple[Any, ...]:
+    """Ratios [R, n], sums [R, 1] of both, sizes [R, K], and what `_best_prefixes` returns."""
+    ratio, sums = np.empty(a.shape), np.empty((2, len(a), 1))
+    sizes, found = np.empty_like(k), np.empty((6 if with_masses else 2, *k.shape))
+    for row, counts in enumerate(k.tolist()):
+        probs = [a[row], b[row]]
+        for i, of_row in enumerate(probs):
+            sums[i, row] = total = of_row.sum()
+            if not abs(total - 1) <= ROUNDING:
+                probs[i] = of_row / total
+        p, q = probs
+        np.divide(q, p, out=ratio[row])
+        found[0, row], places, bins = cuts_in_bins(RatioBins.of(p, q), counts)
+        found[1, row] = np.append(bins.least, np.inf)[places]
+        sizes[row] = [np.count_nonzero(ratio[row] < threshold) for threshold in found[1, row]]
+        if with_masses:
+            undrafted = bins.mass(q, p == 0)
+            target_above = np.append(bins.target[::-1].cumsum()[::-1], 0)
+            found[2:, row] = (
+                bins.draft_below[places],
+                bins.draft_above[places],
+                bins.target_below[places],
+                target_above[places] + undrafted,
+            )
+    return ratio, *sums, sizes, *found
+
+
+def _by_side(xp: Any, is_there: Any, ratio: Any, *numbers: Any) -> Any:
+    """Sum over columns of one of two numbers for each token: [R, n], three of [R, K] → [R, n]."""
+    ratio, *columns = map(xp.asarray, (ratio, *numbers))
+    total = xp.zeros_like(ratio)
+    for column in range(columns[0].shape[1]):
+        threshold, there, elsewhere = (x[:, column, None] for x in columns)
+        total += xp.where(is_there(ratio, threshold), there, elsewhere)
+    return total
+
+
+def _best_prefixes(
+    torch: Any, items: tuple[Any, Any, Any], k: Any, with_masses: bool
+) -> tuple[Any, ...]:
+    """Least value of the cuts {r < threshold} of items, by a sort: [R, m] each, [R, K] → [R, K].
+
+    Values, thresholds and, where asked for, p(H), p(Hᶜ), q(H) and q(Hᶜ).
+    """
+    ratio, p, q = items
+    ratio, order = ratio.sort(-1)
+    p, q = p.gather(-1, order), q.gather(-1, order)
+    p_above, q_below = _running_sums(torch, p.flip(-1)).flip(-1), _running_sums(torch, q)
+    values, sizes = torch.empty_like(k, dtype=p.dtype), torch.empty_like(k)
+    for column in range(k.shape[1]):
+        some_above = _at_least_once(torch, p_above, k[:, column, None])
+        values[:, column], sizes[:, column] = (q_below + some_above).min(-1)
+    ends = torch.nn.functional.pad(ratio, (0, 1), value=torch.inf)
+    threshold = ends.gather(-1, sizes)
+    if not with_masses:
+        return values, threshold
+    # where the cut ended among tokens of one ratio, none of them is below the threshold
+    sizes = torch.searchsorted(ends, threshold)
+    p_below, q_above = _running_sums(torch, p), _running_sums(torch, q.flip(-1)).flip(-1)
+    masses = (x.gather(-1, sizes) for x in (p_below, p_above, q_below, q_above))
+    return values, threshold, *masses
+
+
+def _in_bins(torch: Any, ratio: Any, p: Any, q: Any, k: Any) -> tuple[Any, Any, Any]:
+    """Bins of tokens and, in place of bins in doubt, their tokens: [R, n] → [R, m], three of each.
+
+    Equivalent to `otm.optimum.cut.cuts_in_bins`, for many rows at once; here the host waits.
+    """
+    first, edges = even_bins()
+    edges = torch.from_numpy(edges).to(p.device)
+    low, high = edges[:-1], edges[1:]
+    rows, m = p.shape[0], low.numel()
+    key = (ratio.view(torch.int64) >> MANTISSA).sub_(first).clamp_(0, m - 1)
+    draft, target = (
+        sum(p.new_zeros(rows, m).scatter_add_(-1, key, part) for part in split_units(probs))
+        for probs in (p, q)
+    )
+    above, below = _running_sums(torch, draft.flip(-1)).flip(-1), _running_sums(torch, target)
+
+    # as `RatioBins.corners`
+    finite, width = high < torch.inf, high - low
+    turn = torch.where(finite, (high * draft - target) / width, draft)
+    unsure = torch.where(finite, 8 * 2.0**-53 * (high * draft + target) / width, 0)
+    most, least = ((turn + x).clamp(min=0).minimum(draft) for x in (unsure, -unsure))
+    corner_above, corner_below = (above[:, :-1] - most).clamp(min=0), below[:, :-1] + low * least
+    doubtful = torch.zeros_like(draft, dtype=torch.bool)
+    for column in range(k.shape[1]):
+        count = k[:, column, None]
+        best = (below + _at_least_once(torch, above, count)).amin(-1, keepdim=True)
+        bound = corner_below + _at_least_once(torch, corner_above, count)
+        doubtful |= bound < best * (1 - ROUNDING)
+
+    inside = doubtful.gather(-1, key)
+    row, token = inside.nonzero(as_tuple=True)
+    counts = inside.sum(-1)
+    place = m + torch.arange(row.numel(), device=p.device) - (counts.cumsum(0) - counts)[row]
+    items = []
+    for of_bins, of_tokens, rest in ((low, ratio, torch.inf), (draft, p, 0), (target, q, 0)):
+        item = p.new_full((rows, m + int(counts.max())), rest)
+        item[:, :m] = of_bins if of_bins is low else of_bins.masked_fill(doubtful, 0)
+        item[row, place] = of_tokens[row, token]
+        items.append(item)
+    return items[0], items[1], items[2]
+
+
+def _at_least_once(torch: Any, mass: Any, k: Any) -> Any:
+    """Probability 1 − (1 − mass)^k."""
+    return -torch.expm1(k * torch.log1p(-mass.clamp(max=1)))
 
 
 def _slope(torch: Any, inside: Any, outside: Any, k: Any) -> Any:
@@ -140,13 +264,14 @@ def _normalise(torch: Any, probs: Any) -> tuple[Any, Any]:
 
 
 def _running_sums(torch: Any, terms: Any) -> Any:
-    """Like `otm._core.arithmetic.running_sum` from zero along each row: [R, m] → [R, m + 1]."""
+    """Like `otm._core.arithmetic.running_shares`, but not divided: [R, m] → [R, m + 1]."""
     rows, m = terms.shape
     block = min(m, SUM_BLOCK)
-    padded = torch.nn.functional.pad(terms, (0, -m % block))
-    blocks = padded.reshape(rows, padded.shape[1] // block, block).cumsum(-1)
-    blocks[:, 1:] += blocks[:, :-1, -1].cumsum(-1)[..., None]
-    return torch.nn.functional.pad(blocks.reshape(rows, padded.shape[1])[:, :m], (1, 0))
+    padded = torch.nn.functional.pad(torch.stack(split_units(terms)), (0, -m % block))
+    blocks = padded.reshape(2, rows, padded.shape[-1] // block, block).cumsum(-1)
+    blocks[..., 1:, :] += blocks[..., :-1, -1].cumsum(-1)[..., None]
+    sums = blocks[0] + blocks[1]
+    return torch.nn.functional.pad(sums.reshape(rows, padded.shape[-1])[:, :m], (1, 0))
 
 
 def _check_tensors(torch: Any, draft: Any, target: Any) -> None:

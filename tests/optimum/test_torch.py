@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from otm import alpha
 from otm._core.arithmetic import Probs
+from otm._core.ratio_bins import FEW
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,
@@ -82,6 +83,82 @@ def test_long_rows_are_those_of_numpy(n: int) -> None:
     expected = rows.optimal_values(draft.numpy(), target.numpy(), k.numpy())
     found, _ = optimal_values(draft, target, k)
     assert found.numpy() == pytest.approx(expected, rel=2e-15)
+
+
+LONG = FEW + 700
+WAYS = pytest.mark.parametrize("on_host", [True, False])
+
+
+def long_pair(name: str) -> tuple[Any, Any]:
+    """Long rows, some with most tokens in few bins: draft [2, n] and target [2, n]."""
+    a, b = (random_logits(2, LONG, seed=seed) for seed in (1, 2))
+    target = torch.softmax(a, -1)
+    if name in {"close", "closer"}:  # all in a dozen bins, or in two
+        return torch.softmax(a + (0.02 if name == "close" else 1e-4) * b, -1), target
+    draft = torch.softmax(a + b, -1)
+    if name == "zeros":
+        draft[:, ::3], target[:, 1::5], target[:, ::6] = 0, 0, 0
+    if name == "disjoint but for one":
+        draft[:, ::2], target[:, 3::2], target[:, 1] = 0, 0, 1e-20
+    if name == "extreme":
+        draft[:, :9] = torch.logspace(-310, -10, 9, dtype=torch.float64)
+        target[:, 9:18] = torch.logspace(-320, -10, 9, dtype=torch.float64)
+    if name == "few ratios":
+        steps = torch.arange(LONG) % 7 + 1.0
+        draft, target = torch.ones(2, LONG).double(), steps.double().expand(2, LONG)
+    if name == "equal":
+        draft = target.clone()
+    return tuple(law / law.sum(-1, keepdim=True) for law in (draft, target))  # type: ignore[return-value]
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "name",
+    ["apart", "close", "closer", "zeros", "disjoint but for one", "extreme", "few ratios", "equal"],
+)
+def test_long_rows_in_bins_are_as_sorted_ones(
+    name: str, on_host: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a bin in doubt that is passed over, tokens of another row, and mass lost in bins."""
+    draft, target = long_pair(name)
+    k = torch.tensor([[1], [2], [8], [1000], [LARGEST]])
+    expected = rows.optimal_values(draft.numpy(), target.numpy(), k.numpy())
+    gradients = []
+    for validate in (True, False):
+        monkeypatch.setattr(on_torch, "ON_HOST", on_host and validate)  # else by a sort
+        laws = [law.clone().requires_grad_() for law in (draft, target)]
+        values, sizes = optimal_values(*laws, k, validate=validate)
+        assert values.detach().numpy() == pytest.approx(expected, rel=2e-15, abs=1e-320)
+        (values * torch.arange(1.0, 11.0).reshape(5, 2)).sum().backward()
+        for law in laws:  # moving along the law changes nothing once it is divided by its sum
+            assert (law * law.grad).sum(-1).tolist() == pytest.approx([0, 0], abs=1e-13)
+        gradients.append([law.grad for law in laws])
+        for i, row in np.ndindex(tuple(sizes.shape)):
+            if values[i, row] < 1 - 1e-14:  # otherwise several cuts are minimum
+                problem = Problem(draft[row].numpy(), target[row].numpy(), int(k[i]))
+                assert sizes[i, row] == minimum_cut(problem).tokens.size
+    if name == "equal":  # every cut is minimum for k = 1
+        return
+    for in_bins, by_sort in zip(*gradients, strict=True):
+        assert torch.allclose(in_bins, by_sort, rtol=1e-11, atol=1e-14)
+
+
+@WAYS
+def test_long_rows_of_no_distributions_end(on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches bins that are split for ever."""
+    monkeypatch.setattr(on_torch, "ON_HOST", on_host)
+    draft, target = long_pair("apart")
+    for wrong in (torch.nan, torch.inf, -1.0):
+        broken = draft.clone()
+        broken[0, 3] = wrong
+        for pair in ((broken, target), (target, broken), (0 * draft, target)):
+            values, _ = optimal_values(*pair, 3, validate=False)
+            assert values.shape == (2,)
+    expected = optimal_values(draft, target, 3)[0]
+    found = optimal_values(7 * draft, target / 3, 3, validate=False)[0]
+    assert found.numpy() == pytest.approx(expected.numpy(), rel=2e-15)
+    assert optimal_values(draft[:0], target[:0], 3)[0].shape == (0,)
+    assert optimal_values(draft, target, torch.ones(0, 1).long())[0].shape == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -351,6 +428,18 @@ def test_nothing_waits_for_the_device_without_validation(
         values.sum().backward()
     with pytest.raises(AssertionError, match="the host looked"):
         optimal_values(draft, target, k)
+
+
+@pytest.mark.parametrize("n", [50, LONG])
+def test_other_devices_sort_where_they_may_not_wait(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches bins, which need the number of tokens in doubt, where nothing may wait."""
+    monkeypatch.setattr(on_torch, "ON_HOST", False)
+    monkeypatch.setattr(on_torch, "_in_bins", lambda *_: pytest.fail("the host waits in here"))
+    draft, target = (torch.softmax(random_logits(n, seed=seed), -1) for seed in (1, 2))
+    expected = alpha(draft.numpy(), target.numpy(), 3)
+    assert optimal_values(draft, target, 3, validate=False)[0].item() == pytest.approx(expected)
 
 
 def test_a_missing_torch_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
