@@ -189,7 +189,7 @@ def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
 
 
 def split_units(probs: Probs) -> tuple[Probs, Probs]:
-    """Split probabilities into whole units of 2^−52, which add up exactly, and rests below one.
+    """Split probabilities into whole units of 2^−52, which add up exactly, and rests of half one.
 
     Fractions need no split.
     """

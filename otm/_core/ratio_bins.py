@@ -6,7 +6,7 @@ the rest is decided are split further, where need be into tokens of one ratio.
 
 The masses of bins are correct far beyond the digits of a float: each token's is split into a whole
 number of units of 2^−52, which add up without rounding, and a rest
-(docs/theory/optimal-plan.md).
+(docs/theory/closed-form.md).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class RatioBins(Frozen):
         # in both directions
         with np.errstate(invalid="ignore"):
             turn = np.where(high < np.inf, (high * draft - target) / (high - low), draft)
-            unsure = 8 * 2.0**-53 * (high * draft + target) / (high - low)
+            unsure = (8 + self.draft_probs.size) * 2.0**-53 * (high * draft + target) / (high - low)
             unsure = np.where(high < np.inf, unsure, 0)
         above = np.maximum(self.draft_above[wide] - np.clip(turn + unsure, 0, draft), 0)
         below = self.target_below[wide] + low * np.clip(turn - unsure, 0, draft)
@@ -142,6 +142,7 @@ class RatioBins(Frozen):
         first, edges = even_bins()
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1
         high = np.searchsorted(self.least, edges[1:]) - 1
+        high[-1] = self.least.size - 1
         key = np.clip(_key(ratio, MANTISSA) - first, 0, low.size - 1)
         place: npt.NDArray[np.int64] = low[key]
         several = (low < high)[key]
