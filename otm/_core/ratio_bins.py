@@ -39,6 +39,9 @@ MANTISSA = 46
 FINER = 6
 """Further bits that decide where a bin with many tokens is split."""
 
+FINEST = 44
+"""The least of such bits for bins that all tokens are put into."""
+
 LEAST, MOST = 2.0**-32, 2.0**32
 """Ratios beyond these share the first and the last bin."""
 
@@ -67,14 +70,26 @@ class RatioBins(Frozen):
     excess: tuple[Number, Number]  # Σp − 1 and Σq − 1
 
     @classmethod
-    def of(cls, draft: Probs, target: Probs, few: int = FEW) -> RatioBins:
-        """Put all tokens into bins: fractions and few tokens into one for each ratio."""
+    def of(
+        cls,
+        draft: Probs,
+        target: Probs,
+        few: int = FEW,
+        bits: int = MANTISSA,
+        *,
+        rough: bool = False,
+    ) -> RatioBins:
+        """Put all tokens into bins: fractions and few tokens into one for each ratio.
+
+        The last bits of a ratio do not decide its bin, `FINEST` at the least.  Rough masses of bins
+        are correct up to the rounding of a sum of many.
+        """
         excess = (as_number(sum_excess(draft)[0]), as_number(sum_excess(target)[0]))
         if not in_bins(draft, few):
             drafted = draft > 0
             bins = _by_ratio(draft[drafted], target[drafted])
         else:
-            least, most, parts = _by_key(draft, target, LEAST, MOST, MANTISSA)
+            least, most, parts = _by_key(draft, target, (LEAST, MOST), bits, rough=rough)
             bins = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most), parts
         least, most, parts = map(read_only, bins)
         return cls(draft, target, least, most, parts, excess)
@@ -195,8 +210,10 @@ class RatioBins(Frozen):
         chosen[places] = True
         draft, target = self._tokens(chosen)
         low, high = self.least[chosen], self.most[chosen]
-        if draft.size > FEW and (_key(high, 0) - _key(low, 0) == 1 << MANTISSA).all():
-            bins = _by_key(draft, target, low[0], high[-1], MANTISSA - FINER)
+        width = _key(high, 0) - _key(low, 0)
+        if draft.size > FEW and width.min() == width.max() >= 1 << FINEST:
+            bits = int(width[0]).bit_length() - 1
+            bins = _by_key(draft, target, (low[0], high[-1]), bits - FINER)
         else:
             bins = _by_ratio(draft, target)
         least, most, parts = bins
@@ -209,16 +226,21 @@ class RatioBins(Frozen):
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
         """Probabilities of the tokens in some bins: draft and target."""
-        low, high = self.least[chosen], self.most[chosen]
-        beyond = -(-_key(high, 0) >> MANTISSA) + np.isinf(high)
-        possible = np.zeros(_key(np.inf, MANTISSA) + 1, dtype=np.bool_)  # by the keys of tokens
-        for first, last in zip(_key(low, MANTISSA).tolist(), beyond.tolist(), strict=True):
-            possible[first:last] = True
+        low, high = (_key(ends[chosen], 0) for ends in (self.least, self.most))
+        possible = np.zeros(
+            (_key(np.inf, 0) >> FINEST) + 1, dtype=np.bool_
+        )  # by the keys of tokens
+        for first, last in zip((low >> FINEST).tolist(), (-high >> FINEST).tolist(), strict=True):
+            possible[first:-last] = True
+        possible[-1] = self.most[chosen].max() == np.inf
+        whole = not ((low | high) & ((1 << FINEST) - 1)).any()
         drafts, targets = [], []
         for p, q in _blocks(self.draft_probs, self.target_probs):
             ratio = ratio_of(p, q)
-            inside = np.flatnonzero(possible.take(_key(ratio, MANTISSA), mode="clip"))
-            inside = inside[chosen[np.searchsorted(self.least, ratio[inside], side="right") - 1]]
+            inside = np.flatnonzero(possible.take(_key(ratio, FINEST), mode="clip"))
+            if not whole:
+                place = np.searchsorted(self.least, ratio[inside], side="right") - 1
+                inside = inside[chosen[place]]
             drafts.append(p[inside])
             targets.append(q[inside])
         return np.concatenate(drafts), np.concatenate(targets)
@@ -270,19 +292,19 @@ def _by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Probs]:
 
 
 def _by_key(
-    draft: Probs, target: Probs, least: float, most: float, bits: int
+    draft: Probs, target: Probs, ends: tuple[float, float], bits: int, *, rough: bool = False
 ) -> tuple[Probs, Probs, Probs]:
     """Bins as `_by_ratio` gives them, one for each value of the leading bits of ratios.
 
     Tokens with a ratio beyond the two ends are in the first and the last bin.
     """
-    first, last = _key(least, bits), _key(most, bits)
+    first, last = _key(ends, bits).tolist()
     parts = np.zeros((4, last - first + 1))
     for p, q in _blocks(draft, target):
         key = _key(ratio_of(p, q), bits)
         np.clip(key, first, last, out=key)
         key -= first
-        for i, part in enumerate(_parts(p, q)):
+        for i, part in ((0, p), (2, q)) if rough else enumerate(_parts(p, q)):
             parts[i] += np.bincount(key, part, parts.shape[1])
     edges = _edges(first, last, bits)
     used = parts[0] + parts[1] > 0

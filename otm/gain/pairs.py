@@ -8,7 +8,7 @@ q/p, or of bins of them.  Each accepts min(q, c p) for a cap c of its own ("One 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
 from otm._core.files.stored import StoredArray
-from otm._core.ratio_bins import RatioBins, in_bins
+from otm._core.ratio_bins import FINEST, RatioBins, in_bins
 from otm._core.ratio_order import RatioOrder
 from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -208,7 +208,11 @@ def capped_rules(
     Of many tokens a bin stands for one; all bins in which that could matter are split together.
     """
     ks = settings.ks
-    order = RatioBins.of(draft, target) if in_bins(draft) else RatioOrder(draft, target)
+    order = (
+        RatioBins.of(draft, target, bits=FINEST, rough=True)
+        if in_bins(draft)
+        else RatioOrder(draft, target)
+    )
     rules: dict[str, Accepted] = {}
     wide = None
     while True:
@@ -249,14 +253,32 @@ def _with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
 ) -> npt.NDArray[np.bool_]:
     """Tell the bins inside of which a cut may have less than some value, [K] a lenience: [m]."""
-    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
     wide, draft_above, target_below = bins.corners
     below = [target_below / lenience for lenience in leniences]
-    for i, k in enumerate(ks):
-        hit = at_least_once(draft_above, k)
+    better = np.zeros(wide.size, dtype=np.bool_)
+    for i, hit in enumerate(_at_least_once(draft_above, 1 - draft_above, ks)):
         for masses, of_lenience in zip(below, values, strict=True):
-            doubtful[wide[masses + hit < of_lenience[i] * (1 - ROUNDING)]] = True
+            better |= masses + hit < of_lenience[i] * (1 - ROUNDING)
+    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
+    doubtful[wide[better]] = True
     return doubtful
+
+
+def _at_least_once(hit: Floats, miss: Floats, ks: Sequence[int]) -> Iterator[Floats]:
+    """Give `at_least_once` of probabilities for each k, from that of the next smaller k if close.
+
+    The same array may come again, with other numbers.
+    """
+    some, before = hit.copy(), 1
+    for k in ks:
+        if k - before > MAX_STEPS:
+            some = at_least_once(hit, k)
+        else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
+            for _ in range(k - before):
+                some *= miss
+                some += hit
+        before = k
+        yield some
 
 
 def by_cut(
@@ -269,18 +291,12 @@ def by_cut(
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
-    above, before = order.draft_above.copy(), 1
-    for i, k in enumerate(ks):
-        if k - before > MAX_STEPS:
-            above = at_least_once(order.draft_above, k)
-        else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
-            for _ in range(k - before):
-                above *= order.draft_below
-                above += order.draft_above
-        before = k
-        values[i] = min((order.target_below + above).min(), 1)
+    for i, above in enumerate(_at_least_once(order.draft_above, order.draft_below, ks)):
+        values[i] = np.minimum.reduce(order.target_below + above)
         for j, masses in enumerate(below):
-            lenient[j, i] = min((masses + above).min(), 1)
+            lenient[j, i] = np.minimum.reduce(masses + above)
+    np.minimum(values, 1, out=values)
+    np.minimum(lenient, 1, out=lenient)
     cap = _caps_of_values(order, values, ks) if with_cap else np.full(len(ks), np.nan)
     return Accepted(values, cap), lenient
 
@@ -300,6 +316,7 @@ def _caps_of_values(order: Order, values: Floats, ks: Sequence[int]) -> Floats:
     return np.where(free, largest, np.clip(cap, 1, largest))
 
 
+@np.errstate(divide="ignore", invalid="ignore")  # ln 0 where every draft is accepted
 def by_division_factor(order: Order, ks: Sequence[int], start: Floats | None = None) -> Accepted:
     """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K].
 
@@ -313,18 +330,15 @@ def by_division_factor(order: Order, ks: Sequence[int], start: Floats | None = N
     for _ in range(MAX_ITERATIONS):
         mass, slope = _capped(order, rho)
         share = np.minimum(mass / rho, 1)
-        with np.errstate(divide="ignore"):  # ln 0 where every draft is accepted
-            kept = counts * np.log1p(-share)
+        kept = counts * np.log1p(-share)
         excess = -np.expm1(kept) - mass
         valid = excess <= 0
         high, low = np.where(valid, rho, high), np.where(valid, low, rho)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
-            step = rho - excess / fall
+        fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
+        step = rho - excess / fall
         inside = (step > low) & (step < high)
-        following = np.where(inside, step, (low + high) / 2)
         done = (np.abs(excess) <= RESOLVED * mass) | (high - low <= RESOLVED * rho)
-        rho = np.where(done, rho, following)
+        rho = np.where(inside, step, np.where(done, rho, (low + high) / 2))
         if done.all():
             break
     mass, _ = _capped(order, rho)
@@ -337,14 +351,15 @@ def by_rounds(order: Order, ks: Sequence[int]) -> Accepted:
     rounds = []
     for _ in range(max(ks)):
         cap += max(1 - mass, 0)
-        mass = min(float(_capped(order, cap)[0]), 1.0)
+        below = order.ratio.searchsorted(cap, "right")
+        mass = min(float(order.target_below[below] + cap * order.draft_above[below]), 1.0)
         rounds.append((mass, cap))
     return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
 
 
-def _capped(order: Order, cap: Any) -> tuple[Any, Any]:
+def _capped(order: Order, cap: Floats) -> tuple[Floats, Floats]:
     """`RatioOrder.capped_mass` for each entry of an array, and its slopes to the right."""
-    below = np.searchsorted(order.ratio, cap, side="right")
+    below = order.ratio.searchsorted(cap, "right")
     slope = order.draft_above[below]
     return order.target_below[below] + cap * slope, slope
 

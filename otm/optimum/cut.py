@@ -145,8 +145,8 @@ def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:
 def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list[int], RatioBins]:
     """`cut_in_bins` for several k, with one set of bins for all: lists [K].
 
-    A bin is split if some prefix that ends inside it can be better than the best one that ends at
-    an edge.
+    Each value is that for its k alone up to rounding, as it is the least of more.  A bin is split
+    if some prefix that ends inside it can be better than the best one that ends at an edge.
     """
     while True:
         found, sizes, doubtful = [], [], np.zeros(bins.least.size, dtype=np.bool_)

@@ -87,6 +87,7 @@ def _minimum_cuts() -> Any:
     class MinimumCuts(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, a: Any, b: Any, k: Any, validated: bool) -> tuple[Any, Any]:
+            found: tuple[Any, ...] | list[Any]
             ctx.on_host = _is_for_host(a)
             wants_masses = any(ctx.needs_input_grad)
             if ctx.on_host:

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import example, given
 
 import otm
+from otm._core.ratio_bins import FEW
 from otm._core.ratio_order import RatioOrder
 from otm.coupling import KSeq, LenientPlan, RecursiveRejection, TypicalAcceptance
 from otm.coupling.lenient import distance_to_target
-from otm.gain.pairs import by_cut, by_division_factor, by_rounds, typical
-from otm.gain.settings import Typical
+from otm.gain import pairs as measure_pairs
+from otm.gain.pairs import by_cut, by_division_factor, by_rounds, measure_pair, typical
+from otm.gain.settings import Settings, Typical
 from otm.optimum.cut import optimal_cap
 from otm.optimum.lenience import lenient_value
 from otm.testing.strategies import pairs
@@ -74,3 +76,40 @@ def test_knobs_cost_what_their_plans_do(pair: tuple[np.ndarray, np.ndarray]) -> 
         assert lenient[0, i] == pytest.approx(plan.acceptance, abs=1e-10)
         distance = distance_to_target(plan).total_variation
         assert lenient[0, i] - optimum.probability[i] == pytest.approx(distance, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", ["apart", "close", "closer", "top p", "equal", "few ratios"])
+@pytest.mark.parametrize("ks", [(1, 2, 3, 8), (2, 64)])
+def test_bins_give_what_a_sort_gives(
+    name: str, ks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a cap or a cut inside a bin that is not split, for the last or an earlier round."""
+    rng = np.random.default_rng(5)
+    logits = 3 * rng.normal(size=FEW + 900)
+    noise = {"close": 0.02, "closer": 1e-5, "equal": 0}.get(name, 1.0)
+    target, draft = (np.exp(x) for x in (logits, logits + noise * rng.normal(size=logits.size)))
+    if name == "top p":
+        target[target < np.quantile(target, 0.5)] = 0
+        draft[draft < np.quantile(draft, 0.7)] = 0
+    if name == "few ratios":
+        target, draft = rng.integers(1, 5, logits.size), np.ones(logits.size)
+    draft, target = draft / draft.sum(), target / target.sum()
+    drawn = int(target.argmax())  # for tokens that are next to never drawn a cap is rounding
+    ratio = draft[drawn] / target[drawn]
+    in_bins = measure_pair(draft, target, Settings(ks=ks), ratio)
+    monkeypatch.setattr(measure_pairs, "in_bins", lambda _: False)
+    by_sort = measure_pair(draft, target, Settings(ks=ks), ratio)
+    for key, found in in_bins.items():
+        assert found == pytest.approx(by_sort[key], abs=1e-12), key
+
+
+def test_caps_of_values_are_the_optimal_caps() -> None:
+    """Catches a cap that is none where all that can be drafted is accepted, or below one."""
+    rng = np.random.default_rng(6)
+    for zeros in (0, 3):
+        draft, target = rng.dirichlet(np.ones(12), size=2)
+        draft[:zeros], target[6 : 6 + zeros] = 0, 0
+        draft, target = draft / draft.sum(), target / target.sum()
+        found = by_cut(RatioOrder(draft, target), KS)[0].cap
+        wanted = [optimal_cap(otm.Problem(draft, target, k)) for k in KS]
+        assert found == pytest.approx(wanted, abs=1e-12)
