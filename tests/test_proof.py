@@ -82,13 +82,11 @@ SIZES = [1, 2, 3, 5, 17, 128, 511, 512, 513, 1024]
 
 
 @pytest.mark.parametrize("k", [2, 8, 64])
-@pytest.mark.parametrize(
-    ("n", "words"), [(150_000, "up to 150,000 tokens"), (10**6, "at a million")]
-)
-def test_gaps_are_as_narrow_as_the_readme_says(n: int, words: str, k: int) -> None:
+@pytest.mark.parametrize("n", [150_000, 10**6])
+def test_gaps_are_as_narrow_as_the_readme_says(n: int, k: int) -> None:
     """Bug: a claim that holds at 150,000 tokens, stated without saying so."""
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    (stated,) = re.findall(rf"below (\S+) {words}", readme)
+    (stated,) = re.findall(r"below (\S+) up to a million tokens", readme)
     rng = np.random.default_rng(1)
     noisy = rng.normal(scale=3, size=n)
     for draft, target in (

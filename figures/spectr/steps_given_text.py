@@ -120,11 +120,11 @@ def _highest_slot(plan: OptimalPlan, token: int, z: Polynomial) -> Polynomial:
     from_residual = plan.problem.target[token] - plan.accepted_mass[token]
     masses: Polynomial = np.full(k + 1, from_residual, dtype=np.complex128)
     if p > 0:
-        order = plan.problem.by_ratio
-        slots, distribution = plan.slots.slot_law(int(np.argmax(order.tokens == token)))
+        slots, distribution = plan.slot_law(token)
+        below = plan.slots.bins.draft_below
         own = p * np.concatenate([[0], np.cumsum(distribution)])
         lower, not_higher = (
-            (order.draft_below[slots + i] - own[i : len(distribution) + i])[:, None]
+            (below[slots + i] - own[i : len(distribution) + i])[:, None]
             + own[i : len(distribution) + i, None] * z
             for i in (0, 1)
         )

@@ -22,6 +22,9 @@ Number: TypeAlias = float | Fraction
 
 _T = TypeVar("_T")
 
+CACHED = 2**14
+"""Numbers of an array that are worked on at a time: what is made of them stays in cache."""
+
 TINY = 2.0**-1000
 """More than all that can get lost below the smallest normal float, where errors are absolute."""
 
@@ -186,7 +189,7 @@ def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
 
 
 def split_units(probs: Probs) -> tuple[Probs, Probs]:
-    """Split probabilities into whole units of 2^−52, which add up exactly, and rests below one.
+    """Split probabilities into whole units of 2^−52, which add up exactly, and rests of half one.
 
     Fractions need no split.
     """
@@ -198,8 +201,13 @@ def split_units(probs: Probs) -> tuple[Probs, Probs]:
 
 def sum_excess(probs: Probs) -> Probs:
     """How far distributions sum above one, correct to the last digits: [..., n] → [..., 1]."""
-    whole, rest = split_units(probs)
-    return np.asarray((whole.sum(axis=-1, keepdims=True) - 1) + rest.sum(axis=-1, keepdims=True))
+    total: Any = -1
+    left: Any = 0
+    for start in range(0, probs.shape[-1], CACHED):
+        whole, rest = split_units(probs[..., start : start + CACHED])
+        total = total + whole.sum(axis=-1, keepdims=True)
+        left = left + rest.sum(axis=-1, keepdims=True)
+    return np.asarray(total + left)
 
 
 def shares(parts: Any, excess: Any) -> Probs:
@@ -214,8 +222,15 @@ def running_shares(probs: Probs, excess: Any) -> Probs:
     Equivalent to `running_sum`, but correct to the last digit but for rests: [..., n] →
     [..., n + 1].
     """
-    parts = (running_sum(part, from_zero=True) for part in split_units(probs))
-    return shares(parts, excess)
+    return running_parts(*split_units(probs), excess)
+
+
+def running_parts(whole: Probs, rest: Probs, excess: Any) -> Probs:
+    """`running_shares` of masses that are split: whole units need no blocks."""
+    sums = np.empty((*whole.shape[:-1], whole.shape[-1] + 1), dtype=whole.dtype)
+    sums[..., :1] = zeros(1, whole)
+    np.cumsum(whole, axis=-1, out=sums[..., 1:])
+    return shares((sums, running_sum(rest, from_zero=True)), excess)
 
 
 def sum_error(n: int) -> float:

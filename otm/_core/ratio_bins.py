@@ -6,7 +6,7 @@ the rest is decided are split further, where need be into tokens of one ratio.
 
 The masses of bins are correct far beyond the digits of a float: each token's is split into a whole
 number of units of 2^−52, which add up without rounding, and a rest
-(docs/theory/optimal-plan.md).
+(docs/theory/closed-form.md).
 """
 
 from __future__ import annotations
@@ -20,20 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
+    CACHED,
     Frozen,
     Number,
     Probs,
     as_number,
     is_exact,
     read_only,
-    running_sum,
+    running_parts,
     shares,
     split_units,
     sum_excess,
 )
-
-BLOCK = 2**14
-"""Tokens that are worked on at a time: what is made of them stays in cache."""
 
 MANTISSA = 46
 """Bits of a ratio that do not decide its bin: 64 bins an octave."""
@@ -109,17 +107,20 @@ class RatioBins(Frozen):
     @cached_property
     def draft_below(self) -> Probs:
         """Draft mass of the first j bins: array [m + 1]."""
-        return read_only(shares(_cumulative(self.parts[:2]), self.excess[0]))
+        whole, rest = self.parts[:2]
+        return read_only(running_parts(whole, rest, self.excess[0]))
 
     @cached_property
     def draft_above(self) -> Probs:
         """Draft mass of all but the first j bins: array [m + 1]."""
-        return read_only(shares(_cumulative(self.parts[:2, ::-1]), self.excess[0])[::-1])
+        whole, rest = self.parts[:2, ::-1]
+        return read_only(running_parts(whole, rest, self.excess[0])[::-1])
 
     @cached_property
     def target_below(self) -> Probs:
         """Target mass of the first j bins: array [m + 1]."""
-        return read_only(shares(_cumulative(self.parts[2:]), self.excess[1]))
+        whole, rest = self.parts[2:]
+        return read_only(running_parts(whole, rest, self.excess[1]))
 
     @cached_property
     def ratio(self) -> Probs:
@@ -142,7 +143,7 @@ class RatioBins(Frozen):
         # in both directions
         with np.errstate(invalid="ignore"):
             turn = np.where(high < np.inf, (high * draft - target) / (high - low), draft)
-            unsure = 8 * 2.0**-53 * (high * draft + target) / (high - low)
+            unsure = (8 + self.draft_probs.size) * 2.0**-53 * (high * draft + target) / (high - low)
             unsure = np.where(high < np.inf, unsure, 0)
         above = np.maximum(self.draft_above[wide] - np.clip(turn + unsure, 0, draft), 0)
         below = self.target_below[wide] + low * np.clip(turn - unsure, 0, draft)
@@ -156,6 +157,7 @@ class RatioBins(Frozen):
         first, edges = even_bins()
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1
         high = np.searchsorted(self.least, edges[1:]) - 1
+        high[-1] = self.least.size - 1
         key = np.clip(_key(ratio, MANTISSA) - first, 0, low.size - 1)
         place: npt.NDArray[np.int64] = low[key]
         several = (low < high)[key]
@@ -266,8 +268,8 @@ def count_up_to(ascending: Probs, most: Number) -> int:
 
 def _blocks(draft: Probs, target: Probs) -> Iterator[tuple[Probs, Probs]]:
     """Give the tokens that can be drafted, some at a time."""
-    for start in range(0, draft.size, BLOCK):
-        p, q = draft[start : start + BLOCK], target[start : start + BLOCK]
+    for start in range(0, draft.size, CACHED):
+        p, q = draft[start : start + CACHED], target[start : start + CACHED]
         if p.min() == 0:
             drafted = p > 0
             p, q = p[drafted], q[drafted]
@@ -312,11 +314,6 @@ def _by_key(
 def _parts(draft: Probs, target: Probs) -> tuple[Probs, Probs, Probs, Probs]:
     """Split draft and target probabilities, in this order."""
     return *split_units(draft), *split_units(target)
-
-
-def _cumulative(parts: Probs) -> Probs:
-    """Cumulative sums of parts, from zero: [2, m] → [2, m + 1]."""
-    return running_sum(parts, from_zero=True)
 
 
 def _key(ratio: Any, bits: int) -> Any:

@@ -46,15 +46,17 @@ class InverseCdf(Frozen):
     def locate(self, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Token drawn by each uniform in [0, 1); the shape is kept."""
         points = np.asarray(uniforms * self.ends[-1])
-        # u · total can round up to the total itself, and what is left of u to that of its block
+        if self.ends.size == 1:
+            found = np.searchsorted(self.cumulative, points, side="right")
+            # u · total can round up to the total itself
+            return np.asarray(self.tokens[np.minimum(found, self.tokens.size - 1)])
         block = np.minimum(np.searchsorted(self.ends, points, side="right"), self.ends.size - 1)
-        left = points - np.append(0 * self.ends[:1], self.ends)[block]
+        left = points - np.append(0, self.ends)[block]
         found = np.empty(points.shape, dtype=np.int64)
         for each in np.unique(block):
-            here = block == each
-            tokens = self._block(each)
-            place = np.searchsorted(self.cumulative[tokens], left[here], side="right")
-            found[here] = np.minimum(tokens.start + place, tokens.stop - 1)
+            here, inside = block == each, self._block(each)
+            place = np.searchsorted(self.cumulative[inside], left[here], side="right")
+            found[here] = np.minimum(inside.start + place, inside.stop - 1)
         return np.asarray(self.tokens[found])
 
     def probs(self, n: int) -> Probs:

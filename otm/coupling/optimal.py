@@ -1,8 +1,8 @@
-"""An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: slots and swaps.
+"""An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: bins and swaps.
 
 That an optimal rule of this kind exists follows from Strassen's theorem: choosing the highest of k
 independent uniform priorities U gives Y the distribution p(y) E[k U^(k−1) | y], so a martingale
-coupling of the wanted ratio under p with k U^(k−1) is enough.  Slots and swaps are an explicit one.
+coupling of the wanted ratio under p with k U^(k−1) is enough.  Bins and swaps are an explicit one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from otm._core.ratio_bins import ratio_of
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
 from otm.coupling.swaps import match_swaps
+from otm.errors import InvalidDraftCountError
 from otm.optimum.win_ratio import WinRatio, optimal_win_ratio
+
+LARGEST_COUNT = 2**30
+"""Most drafts in floats: up to here a plan loses at most 1e-7 of acceptance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +33,16 @@ class OptimalPlan(ResidualPlan):
     Our own construction: Theorems 5.1 to 5.3 of docs/theory/optimal-plan.md prove it optimal,
     Theorem 5.4 lossless whatever its table.
 
-    A draft takes the slot of its own token in the order of q/p or, with a probability from a
-    table of at most n − 1 swaps, the slot of a partner.  The draft in the highest slot wins (the
-    first of them, if several share it) and is accepted with probability min(1, q/v'), where v' is
-    the distribution of the winner; otherwise the output is drawn from the residual ∝ max(q − v',
-    0).
+    Tokens are put into bins of the ratio q/p, one for each ratio if they are few or in fractions.
+    A draft takes the slot of its bin or, with a probability from a table, that of a partner.  The
+    draft in the highest slot wins (the first of them, if several share it) and is accepted with
+    probability min(1, q/v'), where v' is the distribution of the winner; otherwise the output is
+    drawn from the residual ∝ max(q − v', 0).
 
     The distribution v' is recomputed from the stored table, so that the output distribution is q up
-    to the rounding of cumulative sums and of k-th powers, whatever the precision of the swaps: they
-    can cost acceptance, never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts)
-    and, in exact mode, equal to it and to α_k.
+    to a few roundings whatever k is: a table in floats can cost acceptance, at most about
+    k · 2^−53, but never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in
+    exact mode, equal to it and to α_k.
 
     Parameters
     ----------
@@ -49,6 +53,8 @@ class OptimalPlan(ResidualPlan):
     ------
     InvalidInputError
         If it is given no problem, one with rows, or one about other drafts.
+    InvalidDraftCountError
+        If it is given floats and more than 2^30 drafts, for which moves would lose acceptance.
 
     Examples
     --------
@@ -61,6 +67,15 @@ class OptimalPlan(ResidualPlan):
     >>> plan.output_distribution().tolist()
     [Fraction(1, 4), Fraction(3, 4)]
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.problem.k > LARGEST_COUNT and not self.problem.exact:
+            raise InvalidDraftCountError(
+                f"k = {self.problem.k:,}; in floats the optimal plan takes at most "
+                f"{LARGEST_COUNT:,} drafts, since its moves of probability 2^−53 would cost "
+                "acceptance with more; otm.alpha takes any number"
+            )
 
     @property
     def uniforms_per_selection(self) -> int:
@@ -88,20 +103,25 @@ class OptimalPlan(ResidualPlan):
         scale = 1 + (of_target - of_draft)
         return read_only(slope * scale), read_only(added * scale)
 
+    @cached_property
+    def _stretch(self) -> tuple[Probs, Probs, Probs]:
+        """Share of a token where t follows q/p: (q/p − first) · second, at most third; [m] each."""
+        wanted = self._wanted
+        moved = self.slots.moved
+        limit = np.divide(1, moved, out=np.full_like(moved, np.inf), where=moved > 0)
+        gap = np.where(wanted.follows, wanted.mean - wanted.slope, 0)
+        factor = np.divide(1, gap, out=np.zeros_like(gap), where=gap != 0)
+        return wanted.slope, read_only(factor), read_only(limit)
+
     def _place(self, draft: Probs, target: Probs) -> tuple[Ranks, Probs]:
         """Bins of tokens, and how often each of them swaps, over the mean of its bin."""
-        wanted = self._wanted
         ratio = ratio_of(draft, target)
-        place = wanted.bins.place(ratio)
-        share = np.ones_like(ratio)
-        follows = wanted.follows[place]
-        if follows.any():
-            slope = wanted.slope[place]
-            gap = np.where(follows, wanted.mean[place] - slope, 0)
-            np.divide(ratio - slope, gap, out=share, where=gap != 0)
-            with np.errstate(divide="ignore"):
-                share = np.clip(share, TINY, 1 / self.slots.moved[place])  # only rounding is cut
-        return place, share
+        place = self._wanted.bins.place(ratio)
+        if not self._wanted.follows.any():
+            return place, np.ones_like(ratio)
+        slope, factor, limit = (array[place] for array in self._stretch)
+        share = np.where(factor == 0, 1, (np.minimum(ratio, 2.0**1000) - slope) * factor)
+        return place, np.minimum(np.maximum(share, TINY), limit)  # only rounding is cut off
 
     @property
     def target_mass(self) -> Probs:
@@ -136,17 +156,28 @@ class OptimalPlan(ResidualPlan):
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         draft = self.problem.draft[drafts]
         place, share = self._place(draft, self.problem.target[drafts])
-        winner = self.slots.slot_of(place, uniforms[:, :-1], share).argmax(axis=1)[:, None]
-        token, draft, place, share = (
-            np.take_along_axis(array, winner, axis=1) for array in (drafts, draft, place, share)
-        )
-        accept = acceptance_ratio(self.target_mass[token], draft * self._ratio(place, share))
-        return np.where(uniforms[:, -1:] < accept, winner, -1)[:, 0]
+        winner = self.slots.slot_of(place, uniforms[:, :-1], share).argmax(axis=1)
+        at = winner + np.arange(0, drafts.size, drafts.shape[1])
+        won = draft.take(at) * self._ratio(place.take(at), share.take(at))
+        accept = acceptance_ratio(self.target_mass[drafts.take(at)], won)
+        return np.where(uniforms[:, -1] < accept, winner, -1)
+
+    def slot_law(self, token: int) -> tuple[Ranks, Probs]:
+        """Slots that drafts of a token can take, ascending, with their probabilities.
+
+        Parameters
+        ----------
+        token : int
+            Its position in `problem.tokens`; it must be one that can be drafted.
+
+        Returns
+        -------
+        tuple of (int array [s], array [s])
+            Places in `slots.bins`, and probabilities that sum to one.
+        """
+        (place,), (share,) = self._place(self.problem.draft[[token]], self.problem.target[[token]])
+        return self.slots.slot_law(place, share)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
-        winning = [
-            winning_probabilities([self.slots.slot_law(*each) for each in zip(*row, strict=True)])
-            for row in zip(*places, strict=True)
-        ]
+        winning = [winning_probabilities([self.slot_law(x) for x in row]) for row in drafts]
         return np.asarray(np.reshape(winning, drafts.shape) * self.accept_probability[drafts])

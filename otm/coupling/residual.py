@@ -98,7 +98,7 @@ class ResidualPlan(TransportPlan):
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         position = self._accept(drafts, uniforms[:, :-1])
-        token = np.take_along_axis(drafts, np.maximum(position, 0)[:, None], axis=1)[:, 0]
+        token = drafts.take(np.maximum(position, 0) + np.arange(0, drafts.size, drafts.shape[1]))
         rejected = np.flatnonzero(position < 0)
         if rejected.size:
             token[rejected] = self.residual.locate(uniforms[rejected, -1])

@@ -29,7 +29,7 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
         The draft distribution, the target distribution and the number of drafts.
     delta : float, optional
         Width of the final bracket: the result is in [ρ*, ρ* + delta]; 2^−50 if left out.  Each
-        of the `bisection_steps(k, delta)` steps costs O(log n) after one sort.
+        of the `bisection_steps(k, delta)` steps costs O(log n) once the bin with ρ* is known.
 
     Returns
     -------
@@ -62,6 +62,7 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
     if in_bins(problem.draft):
         # the bin that has ρ* is the last whose least ratio is below it
         bins, size = bins.resolve(lambda bins: _bins_below(bins, k))
+        size = max(size, 1)
         low, high = max(low, bins.least[size - 1]), min([high, *bins.least[size : size + 1]])
     elif problem.target[problem.draft == 0].sum() == 0:  # otherwise max q/p is infinite
         high = max(low, min(high, as_number(bins.least[-1])))

@@ -109,6 +109,7 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
     if in_bins(draft[0]):
         for row, counts in enumerate(k.tolist()):
             bins = RatioBins.of(draft[row], target[row])
+            # one by one: bins that another k splits could change the last digit
             values[row] = [cut_in_bins(bins, count)[0] for count in counts]
         return
     excess = sum_excess(draft), sum_excess(target)

@@ -92,7 +92,7 @@ def _minimum_cuts() -> Any:
             wants_masses = any(ctx.needs_input_grad)
             if ctx.on_host:
                 arrays = _on_host(a.numpy(), b.numpy(), k.numpy(), wants_masses)
-                ratio, a_sum, b_sum, sizes, *found = map(torch.from_numpy, arrays)
+                ratio, a_sum, b_sum, sizes, *found = [torch.from_numpy(x) for x in arrays]
             else:
                 (p, a_sum), (q, b_sum) = _normalise(torch, a), _normalise(torch, b)
                 ratio = q / p
@@ -100,7 +100,7 @@ def _minimum_cuts() -> Any:
                 items = torch.where(p > 0, ratio, torch.inf), p, q
                 if validated and a.shape[-1] > FEW and len(a):
                     items = _in_bins(torch, *items, k)
-                found = _best_prefixes(torch, items, k, wants_masses)
+                found = list(_best_prefixes(torch, items, k, wants_masses))
                 sizes = torch.empty_like(k)
                 for column in range(k.shape[1]):
                     sizes[:, column] = (ratio < found[1][:, column, None]).sum(-1)

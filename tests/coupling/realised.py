@@ -30,11 +30,11 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
     places = np.searchsorted(slots.bins.least, ratio, side="right") - 1
 
     moves: list[list[tuple[int, Fraction]]] = [[] for _ in slots.bins.least]
-    keys, partners = slots.keys.tolist(), [*slots.swaps.high.tolist(), *slots.swaps.low.tolist()]
+    keys, partners = slots.keys.tolist(), slots.partner[:-1].tolist()
     before, bits, m = {}, slots._grid_bits, len(moves)
     for key, partner in zip(keys, partners, strict=True):
         row, end = key >> bits, key % 2**bits
-        moves[row % m].append((partner, F(end - before.get(row, 0), 2**bits)))
+        moves[row].append((partner, F(end - before.get(row, 0), 2**bits)))
         before[row] = end
 
     # how much more or less often than its bin a token moves, as the selection computes it

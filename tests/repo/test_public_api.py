@@ -314,8 +314,8 @@ ATTRIBUTES: dict[type, list[str]] = {
         "to_document", "upper",
     ],
     Problem: [
-        "by_ratio", "draft", "drafts", "drafts_as", "exact", "ids", "iid", "k", "n", "shape",
-        "target", "to_exact", "to_floats", "tokens", "with_k",
+        "bins", "by_ratio", "draft", "drafts", "drafts_as", "exact", "ids", "iid", "k", "n",
+        "shape", "target", "to_exact", "to_floats", "tokens", "with_k",
     ],
     DraftDistribution: [
         "check", "distribution_of_last", "distribution_of_one", "draftable", "draw", "exact", "ids",
@@ -394,7 +394,7 @@ def test_the_names_of_arguments(name: str) -> None:
 def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters() -> None:
     """Catches a method on one rule that callers of the protocol would not find on the others."""
     k_seq = {"rho", "accept_probability"}
-    winner = {"accept_probability", "slots", "target_mass", "win_ratio", "winner_distribution"}
+    winner = {"accept_probability", "slot_law", "slots", "target_mass", "winner_distribution"}
     own = {
         "ArgmaxLenientPlan": {"accept_probability", "lenience"},
         "GreedyRule": {"accept_probability"},
