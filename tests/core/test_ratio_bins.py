@@ -50,6 +50,8 @@ def test_bins_hold_their_tokens_however_they_are_split(
     check_masses(bins)
     for _ in range(4):
         wide = np.flatnonzero(bins.least < bins.most)
+        if not wide.size:
+            break
         chosen = np.union1d(rng.choice(wide, min(3, wide.size)), wide[[0, -1]])
         bins = bins.split(chosen)
         check_masses(bins)
@@ -64,6 +66,4 @@ def test_bins_of_many_tokens_are_split_by_further_bits(monkeypatch: pytest.Monke
     finer = bins.split(np.array([heaviest]))
     assert bins.least.size < finer.least.size <= bins.least.size + 64
     check_masses(finer)
-    assert (
-        np.isin(bins.least, finer.least[finer.least < bins.least[-1]]).sum() >= bins.least.size - 2
-    )
+    assert np.isin(np.delete(bins.least, heaviest), finer.least).all()
