@@ -24,6 +24,8 @@ def run(name: str, *options: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [name, "--quick", *options])
         patch.setattr(os, "environ", os.environ.copy())
+        # another test may have imported it, and runpy warns of that
+        patch.delitem(sys.modules, f"benchmarks.{name}", raising=False)
         runpy.run_module(f"benchmarks.{name}", run_name="__main__")
 
 

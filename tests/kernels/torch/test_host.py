@@ -75,5 +75,5 @@ def test_short_rows_and_several_chains_are_batched() -> None:
     for size, by_rows in ((host.LEAST_VOCABULARY - 1, False), (host.LEAST_VOCABULARY, True)):
         rows = torch.empty(2, 3, size)
         assert host.reads_rows("block", rows) is by_rows
-        assert not host.reads_rows("levels", rows)
+        assert not host.reads_rows("grid optimal", rows)
         assert not host.reads_rows("chain", rows.to("meta"))
