@@ -147,7 +147,7 @@ class RatioBins(Frozen):
             unsure = np.where(high < np.inf, unsure, 0)
         above = np.maximum(self.draft_above[wide] - np.clip(turn + unsure, 0, draft), 0)
         below = self.target_below[wide] + low * np.clip(turn - unsure, 0, draft)
-        return wide, read_only(above), read_only(below)
+        return read_only(wide), read_only(above), read_only(below)
 
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
         """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""
@@ -227,11 +227,11 @@ class RatioBins(Frozen):
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
         """Probabilities of the tokens in some bins: draft and target."""
         low, high = (_key(ends[chosen], 0) for ends in (self.least, self.most))
-        possible = np.zeros(
-            (_key(np.inf, 0) >> FINEST) + 1, dtype=np.bool_
-        )  # by the keys of tokens
-        for first, last in zip((low >> FINEST).tolist(), (-high >> FINEST).tolist(), strict=True):
-            possible[first:-last] = True
+        # a token may be inside by its key; a search decides where bins are narrower than keys
+        possible = np.zeros((_key(np.inf, 0) >> FINEST) + 1, dtype=np.bool_)
+        beyond = -(-high >> FINEST)  # rounded up
+        for first, last in zip((low >> FINEST).tolist(), beyond.tolist(), strict=True):
+            possible[first:last] = True
         possible[-1] = self.most[chosen].max() == np.inf
         whole = not ((low | high) & ((1 << FINEST) - 1)).any()
         drafts, targets = [], []
@@ -284,11 +284,8 @@ def _by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Probs]:
     new = np.ones(ratio.size, dtype=bool)
     np.not_equal(ratio[1:], ratio[:-1], out=new[1:])
     least, first = ratio[new], np.flatnonzero(new)
-    return (
-        least,
-        least,
-        np.array([np.add.reduceat(part, first) for part in _parts(draft[order], target[order])]),
-    )
+    parts = _parts(draft[order], target[order])
+    return least, least, np.array([np.add.reduceat(part, first) for part in parts])
 
 
 def _by_key(
