@@ -221,7 +221,8 @@ def _in_bins(torch: Any, ratio: Any, p: Any, q: Any, k: Any) -> tuple[Any, Any, 
     # as `RatioBins.corners`
     finite, width = high < torch.inf, high - low
     turn = torch.where(finite, (high * draft - target) / width, draft)
-    unsure = torch.where(finite, 8 * 2.0**-53 * (high * draft + target) / width, 0)
+    margin = (8 + p.shape[-1]) * 2.0**-53
+    unsure = torch.where(finite, margin * (high * draft + target) / width, 0)
     most, least = ((turn + x).clamp(min=0).minimum(draft) for x in (unsure, -unsure))
     corner_above, corner_below = (above[:, :-1] - most).clamp(min=0), below[:, :-1] + low * least
     doubtful = torch.zeros_like(draft, dtype=torch.bool)

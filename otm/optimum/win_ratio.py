@@ -48,8 +48,7 @@ def optimal_win_ratio(bins: RatioBins, k: int) -> WinRatio:
             break
         bins = bins.split(np.flatnonzero(impure))
     one_ratio = np.clip(bins.least, np.asarray(floor), np.asarray(cap))
-    with np.errstate(over="ignore"):
-        mean = np.where(follows, bins.target / bins.draft, one_ratio)
+    mean = np.where(follows, bins.ratio, one_ratio)
     return WinRatio(bins, read_only(slope), read_only(mean), read_only(follows))
 
 
