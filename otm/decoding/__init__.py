@@ -34,6 +34,7 @@ from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.verification import (
+    DeviceVerifier,
     TargetProbs,
     Verifier,
     spectr_verifier,
@@ -47,6 +48,7 @@ __all__ = [
     "Beams",
     "Branching",
     "DecodingOptions",
+    "DeviceVerifier",
     "DraftNode",
     "Drafter",
     "GammaPolicy",

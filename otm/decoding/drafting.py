@@ -249,6 +249,7 @@ class ModelDrafter(Drafter):
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
         self.branching = as_branching(branching)
+        self.model, self.sampling = model, sampling
         self._reader = Reader(model, sampling)
 
     @property

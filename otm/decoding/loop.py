@@ -19,7 +19,7 @@ from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Rounds, TreeRounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
-from otm.decoding.verification import Verifier, verify_chain
+from otm.decoding.verification import DeviceVerifier, Verifier, verify_chain
 from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]
@@ -67,7 +67,7 @@ def stream(
     target: LanguageModel,
     prompts: Prompts,
     drafter: Drafter | None = None,
-    verifier: Verifier = verify_chain,
+    verifier: Verifier | DeviceVerifier = verify_chain,
     *,
     gamma: int | GammaPolicy = 5,
     **options: Unpack[DecodingOptions],
@@ -82,7 +82,7 @@ def stream(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     drafter : Drafter, optional
         What drafts; without one the target decodes alone.
-    verifier : Verifier, optional
+    verifier : Verifier or DeviceVerifier, optional
         What verifies the drafts.
     gamma : int or GammaPolicy, optional
         Most drafts γ of a path.
@@ -123,7 +123,14 @@ def stream(
     given, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
     end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
-    rounds = TreeRounds(Reader(target, options.get("sampling")), drafter, verifier)
+    sampling = options.get("sampling")
+    rounds: Rounds
+    if isinstance(verifier, DeviceVerifier):
+        from otm.decoding.on_device import DeviceRounds  # loads torch
+
+        rounds = DeviceRounds(target, sampling, drafter, verifier.rule)
+    else:
+        rounds = TreeRounds(Reader(target, sampling), drafter, verifier)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
     return loop.steps(given, sources)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import is_exact
 from otm._core.sparse import SparseProbs
-from otm._core.tensors import to_host
+from otm._core.tensors import is_tensor, to_host
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.errors import InvalidDistributionError
 from otm.models.base import LanguageModel, Session
@@ -79,7 +79,7 @@ class Reader:
         if tokens.size:
             # until the scores are on the host
             scores = self._timed(lambda: to_host(session.append(tokens), widen=False))
-            self._check_shape(scores, tokens.shape)
+            check_scores(scores, (*tokens.shape, self.model.vocabulary), self.model)
             self.calls += 1
         self._rows = rows
 
@@ -100,16 +100,6 @@ class Reader:
         answer = ask(*arguments)
         self.seconds += time.perf_counter() - begun
         return answer
-
-    def _check_shape(self, scores: Any, tokens: tuple[int, ...]) -> None:
-        shape = (*tokens, self.model.vocabulary)
-        if not isinstance(scores, np.ndarray) or scores.shape != shape:
-            returned = getattr(scores, "shape", type(scores).__name__)
-            raise InvalidDistributionError(
-                f"a session of {type(self.model).__name__} returned scores {returned} for tokens "
-                f"{tokens}; they must be an array or a tensor {shape}, one number for each token "
-                "of the vocabulary"
-            )
 
     def _begin(self, contexts: Sequence[Context]) -> Session:
         """Open a session and read each context once, however many paths go on from it."""
@@ -175,6 +165,17 @@ class Reader:
             scores = scores.astype(np.float64)
         with np.errstate(divide="ignore"):  # log(0) = −∞, a token that never comes
             return self.sampling.sparse_probs_rows(np.log(scores))
+
+
+def check_scores(scores: Any, shape: tuple[int, ...], model: LanguageModel) -> None:
+    """Refuse what a session returned if these are no scores of this shape [R, L, V]."""
+    if not (isinstance(scores, np.ndarray) or is_tensor(scores)) or tuple(scores.shape) != shape:
+        returned = getattr(scores, "shape", type(scores).__name__)
+        raise InvalidDistributionError(
+            f"a session of {type(model).__name__} returned scores {returned} for tokens "
+            f"{shape[:2]}; they must be an array or a tensor {shape}, one number for each token "
+            "of the vocabulary"
+        )
 
 
 def common_length(a: Path, b: Path) -> int:

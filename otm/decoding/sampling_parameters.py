@@ -126,6 +126,47 @@ class SamplingParameters:
         xp, scores = _as_float64(logits)
         highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one
         _check_rows(highest)
+        return self._weighed(xp, scores, highest)
+
+    def unchecked(self, logits: Any) -> tuple[Any, Any]:
+        """Distributions of rows on a device without a wait for it, and which rows have one.
+
+        Parameters
+        ----------
+        logits : tensor [..., V]
+            As for a call.
+
+        Returns
+        -------
+        probs : tensor [..., V]
+            Probabilities, in float32 unless the logits are float64, or top-p or a temperature needs
+            more; anything in rows that have none.
+        good : bool tensor [...]
+            Whether a row has a distribution.
+
+        Examples
+        --------
+        >>> import torch
+        >>> rows = torch.tensor([[0.0, 0.0], [0.0, torch.nan]])
+        >>> probs, good = SamplingParameters().unchecked(rows)
+        >>> probs[0], good
+        (tensor([0.5000, 0.5000]), tensor([ True, False]))
+        """
+        import torch
+
+        coldest = 2.0**-100  # float32 has no number for much less
+        wide = self.top_p is not None or 0 < self.temperature < coldest
+        wide = wide or logits.dtype == torch.float64
+        scores = logits.detach().to(torch.float64 if wide else torch.float32)
+        highest = scores.amax(-1, keepdim=True)
+        if self == SamplingParameters():
+            probs = scores.softmax(-1)
+        else:
+            probs = self._weighed(torch, scores, highest)
+        return probs, highest[..., 0].isfinite()
+
+    def _weighed(self, xp: Any, scores: Any, highest: Any) -> Any:
+        """Probabilities from scores whose largest are known, in NumPy or torch."""
         if self.temperature == 0:
             largest = scores == highest
             first = largest & (xp.cumsum(largest, -1) == 1)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.tensors import to_host
 from otm.errors import InvalidInputError
 
 Rows = npt.NDArray[np.int64]
@@ -52,6 +53,26 @@ class Session(ABC):
             As for `append`.
         """
         self.append(tokens)
+
+    def append_tensor(self, tokens: Any, counts: npt.NDArray[np.int64]) -> Any:
+        """`append` of tokens that are on a device, as drafts are before they are verified.
+
+        This one copies them to the host; sessions on a device override it.
+
+        Parameters
+        ----------
+        tokens : int64 tensor [R, L]
+            Tokens of the vocabulary; anything behind those of a row.
+        counts : int64 array [R]
+            How many of its tokens each row reads.
+
+        Returns
+        -------
+        array or tensor [R, L, V]
+            As of `append`.
+        """
+        given = np.arange(tokens.shape[1]) < counts[:, None]
+        return self.append(np.where(given, to_host(tokens), -1))
 
     @abstractmethod
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
