@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from otm.decoding.checks import as_end, as_sources, check_options, check_task
 from otm.decoding.drafting import Drafter, Randomness
+from otm.decoding.on_device import DeviceRounds, DeviceVerifier
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Rounds, TreeRounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
-from otm.decoding.verification import DeviceVerifier, Verifier, verify_chain
+from otm.decoding.verification import Verifier, verify_chain
 from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]
@@ -126,8 +127,6 @@ def stream(
     sampling = options.get("sampling")
     rounds: Rounds
     if isinstance(verifier, DeviceVerifier):
-        from otm.decoding.on_device import DeviceRounds  # loads torch
-
         rounds = DeviceRounds(target, sampling, drafter, verifier.rule)
     else:
         rounds = TreeRounds(Reader(target, sampling), drafter, verifier)

@@ -7,6 +7,7 @@ gave distributions.  The kernels of `otm.kernels` verify, for the whole batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,85 @@ import numpy.typing as npt
 
 from otm._core.optional import require
 from otm._core.tensors import on_device
+from otm.coupling.build import PLANS
 from otm.decoding.device_drafts import DeviceDrafts, Drafted, HostDrafts, ModelDrafts
+from otm.decoding.drafters import PromptLookup
 from otm.decoding.drafting import Drafter, ModelDrafter, Randomness
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Outcome, Rounds
-from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
+from otm.decoding.verification import OPTIMAL_FOR_ONE, Verifier
 from otm.errors import InvalidDistributionError, InvalidDraftsError
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.verify import verify_probs
 from otm.models.base import LanguageModel
-from otm.rules import named
+from otm.rules import named, names
 
 BAD_DRAFT, BAD_TARGET = 1, 2
 """What is said of a sequence whose scores gave no distribution."""
+
+
+NAMES_FOR_ONE = {rule for rule, plan in PLANS.items() if plan in OPTIMAL_FOR_ONE}
+
+
+@dataclass(frozen=True)
+class DeviceVerifier:
+    """Verification of a whole batch by a kernel, on the device of the target model.
+
+    The drafts of a `ModelDrafter` stay on the device as well: once a step, tokens come to the host,
+    and nothing else.  Prefix trees, and rules without a kernel, are verified on the host.
+
+    Parameters
+    ----------
+    rule : str, optional
+        A rule with a kernel: "chain" and "block" for one chain, "grid k-Seq" and "grid optimal"
+        for several.
+
+    Raises
+    ------
+    UnknownMethodError
+        If no such rule has a kernel.
+
+    Examples
+    --------
+    >>> from otm.decoding import ModelDrafter, stream
+    >>> from otm.models.gpt import load
+    >>> drafter, verifier = ModelDrafter(load("small"), 4), DeviceVerifier("grid optimal")
+    >>> steps = stream(load("large"), [list(b"In the")], drafter, verifier, gamma=3, seed=0)
+    >>> len(next(steps).drafts)
+    4
+    """
+
+    rule: str = "chain"
+
+    def __post_init__(self) -> None:
+        named(self.rule, "kernel")
+
+
+def place_verifier(
+    verifier: Verifier,
+    rule: object,
+    target: LanguageModel,
+    drafter: Drafter | None,
+    sampling: SamplingParameters | None,
+) -> Verifier | DeviceVerifier:
+    """Move the verifier of a rule to the device of the models, if they and the rule have one.
+
+    On a CPU truncated distributions stay with the host, which keeps them by their support.
+    """
+    if isinstance(drafter, ModelDrafter):
+        if drafter.model.device is None or not isinstance(drafter.branching, int):
+            return verifier
+        if drafter.branching == 1 and (rule in OPTIMAL_FOR_ONE or rule in NAMES_FOR_ONE):
+            rule = "chain"  # the maximal coupling, too
+    elif drafter is not None and not isinstance(drafter, PromptLookup):
+        return verifier
+    if target.device is None or rule not in names("kernel"):
+        return verifier
+    if target.device.type == "cpu" and not as_sampling(sampling).leaves_all:
+        return verifier
+    return DeviceVerifier(str(rule))
 
 
 class DeviceRounds(Rounds):

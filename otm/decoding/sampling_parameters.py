@@ -98,6 +98,17 @@ class SamplingParameters:
         if self.min_p is not None:
             checked["min_p"] = as_real(self.min_p, "min_p", least=0, most=1, advice=KEEP)
 
+    @property
+    def leaves_all(self) -> bool:
+        """Whether no token is left out.
+
+        Examples
+        --------
+        >>> SamplingParameters(0.5).leaves_all, SamplingParameters(0).leaves_all
+        (True, False)
+        """
+        return self.temperature > 0 and self == SamplingParameters(self.temperature)
+
     def __call__(self, logits: Any) -> Any:
         """Distributions of the next token.
 

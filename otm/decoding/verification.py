@@ -20,7 +20,6 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pkgutil import resolve_name
 
 import numpy as np
@@ -47,41 +46,6 @@ TargetProbs = Callable[[Path], SparseProbs]
 
 Verifier = Callable[[DraftNode, TargetProbs, Randomness], Path]
 """From a tree of drafts, the target's distributions and uniforms to the output."""
-
-
-@dataclass(frozen=True)
-class DeviceVerifier:
-    """Verification of a whole batch by a kernel, on the device of the target model.
-
-    The drafts of a `ModelDrafter` stay on the device as well: once a step, tokens come to the host,
-    and nothing else.  Prefix trees, and rules without a kernel, are verified on the host.
-
-    Parameters
-    ----------
-    rule : str, optional
-        A rule with a kernel: "chain" and "block" for one chain, "grid k-Seq" and "grid optimal"
-        for several.
-
-    Raises
-    ------
-    UnknownMethodError
-        If no such rule has a kernel.
-
-    Examples
-    --------
-    >>> from otm.decoding import ModelDrafter, stream
-    >>> from otm.models.gpt import load
-    >>> drafter, verifier = ModelDrafter(load("small"), 4), DeviceVerifier("grid optimal")
-    >>> steps = stream(load("large"), [list(b"In the")], drafter, verifier, gamma=3, seed=0)
-    >>> len(next(steps).drafts)
-    4
-    """
-
-    rule: str = "chain"
-
-    def __post_init__(self) -> None:
-        named(self.rule, "kernel")
-
 
 OPTIMAL_FOR_ONE: tuple[PlanBuilder, ...] = (KSeq, OptimalPlan, RecursiveRejection)
 """Rules that are the maximal coupling for a single draft, which needs no plan."""

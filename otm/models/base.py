@@ -98,11 +98,14 @@ class LanguageModel(ABC):
         Most tokens that a row may hold; None if there is no limit.
     returns_probs : bool
         Whether sessions return probabilities, perhaps as fractions, and not logits.
+    device : torch.device or None
+        Where the tensors are that sessions return; None if they return arrays.
     """
 
     vocabulary: int
     context_length: int | None = None
     returns_probs: bool = False
+    device: Any = None
 
     @abstractmethod
     def start(self, rows: int) -> Session:
