@@ -329,23 +329,33 @@ def _check_rows(highest: Any) -> None:
 
 def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs:
     """Probs of a row of which few tokens are left: the others are sorted out first."""
-    if not scores.max() < math.inf:
+    near, highest = _near_largest(scores, k)
+    if not highest < math.inf:
         sampling(scores)  # refuses NaN and +∞
-    tokens = np.flatnonzero(scores >= kth_largest(scores, k))
-    return _supported(tokens, sampling(scores[tokens]))
+    values = scores[near]
+    kept = values >= np.partition(values, -k)[-k]
+    return _supported(near[kept], sampling(values[kept]))
 
 
 def kth_largest(scores: Any, k: int) -> Any:
-    """Return the k-th largest score, of the few that reach a bound which is cheap to find.
+    """Return the k-th largest score, of the few that reach a bound which is cheap to find."""
+    return np.partition(scores[_near_largest(scores, k)[0]], -k)[-k]
 
-    The bound is the k-th largest of the largest scores of many groups: k groups have one that
-    reaches it.
+
+def _near_largest(scores: Any, k: int) -> tuple[Tokens, Any]:
+    """Return tokens of which k have the largest scores, mostly not many more, and the largest.
+
+    They reach the k-th largest of the largest scores of many groups: k groups have one that does.
     """
     groups = scores.size // GROUP
-    if k <= groups:
-        of_groups = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
-        scores = scores[scores >= np.partition(of_groups, -k)[-k]]
-    return np.partition(scores, -k)[-k]
+    if k > groups:
+        return _all_tokens(scores.size), scores.max()
+    whole = groups * GROUP
+    of_groups = scores[:whole].reshape(GROUP, groups).max(axis=0)
+    highest = of_groups.max()
+    if whole < scores.size:
+        highest = np.maximum(highest, scores[whole:].max())  # NaN if one of them is
+    return np.flatnonzero(scores >= np.partition(of_groups, -k)[-k]), highest
 
 
 @cache
