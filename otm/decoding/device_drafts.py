@@ -74,10 +74,7 @@ class ModelDrafts(DeviceDrafts):
     ) -> Drafted:
         """Draw the next token of all chains, level by level."""
         torch = require("torch")
-        from otm.kernels.torch.distributions import locate_all, mass
-
-        def draw(probs: Any, uniforms: Any) -> Any:  # [B, 1 or K, V], [B, 1 or K, m]
-            return locate_all(mass(probs), uniforms)
+        from otm.kernels.torch.host import draw
 
         batch, chains, gamma = len(contexts), self.chains, max(depths)
         lengths = np.repeat(np.array(depths, np.int64)[:, None], chains, axis=1)
