@@ -41,12 +41,12 @@ class Argument(NamedTuple):
 
 
 class Launch:
-    """A launch of a kernel: its accesses in order, and those outside of all its arguments."""
+    """A launch of a kernel: its accesses in order, and which of them are wrong."""
 
     def __init__(self, kernel: str, arguments: list[Argument]) -> None:
         self.kernel, self.arguments = kernel, arguments
         self.accesses: list[Access] = []
-        self.outside: list[str] = []
+        self.faults: list[str] = []
         self.program, self.phase = -1, 0
 
     def begin_program(self) -> None:
@@ -67,12 +67,12 @@ class Launch:
                 places, rest = np.divmod(offsets, itemsize)
                 fits = argument.itemsize == itemsize and not rest.any()
                 if not (fits and argument.inside[places].all()):
-                    self.outside.append(f"{kind} between the elements of {argument.name}")
+                    self.faults.append(f"{self.kernel}: {kind} between elements of {argument.name}")
                 nbytes = addresses.size * itemsize
                 access = Access(kind, self.program, self.phase, argument.name, places, nbytes)
                 self.accesses.append(access)
                 return
-        self.outside.append(f"{kind} outside of all arguments")
+        self.faults.append(f"{self.kernel}: {kind} outside of all arguments")
 
     def nbytes(self, kind: str, *names: str) -> int:
         """Count the bytes that are loaded, stored or added to, of arguments of these names."""
@@ -121,7 +121,7 @@ class Launch:
                     first = np.minimum.reduceat(several[order], starts)
                     shared = first != np.maximum.reduceat(several[order], starts)
                 if (written & shared).any():
-                    found.append(f"{who} of {self.kernel} conflict in {argument.name}")
+                    found.append(f"{self.kernel}: {who} conflict in {argument.name}")
         return found
 
 
@@ -149,8 +149,11 @@ def apart(tensor: Any, gap: int = 0) -> Any:
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[list[Launch]]:
-    """Record the launches of kernels in the interpreter, and put new memory apart."""
+def recorded(*, forget: bool = False) -> Iterator[list[Launch]]:
+    """Record the launches of kernels in the interpreter, and put new memory apart.
+
+    To forget keeps only the faults of launches.
+    """
     import torch
     from triton.runtime import interpreter
 
@@ -165,12 +168,15 @@ def recorded() -> Iterator[list[Launch]]:
         itemsize = pointers.get_element_ty().primitive_bitwidth // 8
         launches[-1].record(kind, addresses[used.astype(bool)], itemsize)
 
-    def recorded_run(self: Any, *values: Any, **constants: Any) -> Any:
+    def recorded_run(self: Any, *values: Any, **constants: Any) -> None:
         bound = inspect.signature(self.fn).bind_partial(*values)
         tensors = {n: x for n, x in bound.arguments.items() if isinstance(x, torch.Tensor)}
         arguments = [argument_of(name, tensor) for name, tensor in tensors.items()]
         launches.append(Launch(self.fn.__name__, arguments))
-        return run(self, *values, **constants)
+        run(self, *values, **constants)
+        launches[-1].faults += launches[-1].conflicts()
+        if forget:
+            launches[-1].accesses.clear()
 
     def begin_program(self: Any, *place: int) -> Any:
         launches[-1].begin_program()
