@@ -74,20 +74,15 @@ class Launch:
                 return
         self.faults.append(f"{self.kernel}: {kind} outside of all arguments")
 
-    def nbytes(self, kind: str, *names: str) -> int:
-        """Count the bytes that are loaded, stored or added to, of arguments of these names."""
-        return sum(x.nbytes for x in self.accesses if x.kind == kind and x.argument in names)
-
-    def distinct_nbytes(self, kind: str, *names: str) -> int:
-        """Count these bytes once, however often they are loaded, stored or added to."""
-        count = 0
+    def read_again(self, *names: str) -> int:
+        """Count the bytes of arguments of these names that are loaded more than once."""
+        again = 0
         for argument in self.arguments:
-            touched = np.zeros(argument.inside.size, bool)
-            for access in self.accesses:
-                if (access.kind, access.argument) == (kind, argument.name):
-                    touched[access.places] = argument.name in names
-            count += int(touched.sum()) * argument.itemsize
-        return count
+            loads = [x for x in self.accesses if (x.kind, x.argument) == ("load", argument.name)]
+            if argument.name in names and loads:
+                places = np.concatenate([x.places for x in loads])
+                again += (places.size - np.unique(places).size) * argument.itemsize
+        return again
 
     def conflicts(self) -> list[str]:
         """Describe what depends on the order in which programs, or threads of one, run.
