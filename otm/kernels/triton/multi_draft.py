@@ -2,11 +2,11 @@
 
 One launch for each position: its programs finish the position before, from sums that the last
 launch left, and add up what the chains that still agree need at theirs.  So the drafts are tested
-on the device, and the number of launches does not depend on what is accepted: γ + 2 for k-Seq,
-twice γ and three for bins, whose tables one program makes and whose sums start from 0; from logits
-two more, which find the sum of each row.  At each position two rows are read.  The last two
-launches draw one token, as in chain verification.  A sequence whose output has ended costs no more
-reading.
+on the device, and the number of launches does not depend on what is accepted: γ + 3 for k-Seq,
+twice γ and three for bins, whose tables one program makes; one of them sets all sums to 0.  From
+logits there are two more, which find the sum of each row.  At each position two rows are read.  The
+last two launches draw one token, as in chain verification.  A sequence whose output has ended costs
+no more reading.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -58,10 +58,9 @@ def verify_chains(
     agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)
     last_sums = work.take("last sums", (batch, 2, blocks), torch.int64, device)
     edges = edge_count(chains) if by_bins else 0
-    node_size = SECTIONS * edges if by_bins else FACTORS * blocks
+    node_size = SECTIONS * edges if by_bins else FACTORS
     sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
-    if by_bins:
-        sums[..., : SUMS * edges].zero_()
+    sums[..., : SUMS * edges if by_bins else FACTORS].zero_()
     softmaxes = sums
     if kind == "logits":
         softmaxes = summarise_logits(target, draft, tokens, temperature, work)
@@ -72,7 +71,7 @@ def verify_chains(
     per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
     shape = (chains, gamma, size, draft.shape[3], node_size, per_position)
     of_table = {"edges": edges, "padded_chains": padded(chains)}
-    constants = {**of_table, "kind": kind, "padded_blocks": padded(blocks), "block_size": block}
+    constants = {**of_table, "kind": kind, "block_size": block}
     for i in range(gamma + 1):
         last = i == gamma
         launch(add_up, (batch, blocks), *arguments, *strides, *shape, i, last=last, **constants)
@@ -80,7 +79,8 @@ def verify_chains(
             of_node = (chains, gamma, node_size, i)
             launch(make_tables, (batch,), tokens, agree, sums, *of_node, **of_table)
     rest = (*result, *strides, *shape, blocks)
-    launch(draw, (batch,), *arguments, *rest, **constants, padded_rows=padded(gamma + 1))
+    constants |= {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks)}
+    launch(draw, (batch,), *arguments, *rest, **constants)
     return result
 
 
@@ -111,7 +111,6 @@ def add_up(
     kind: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
-    padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
     """Find which chains agree before a position, and add up a block of its softmaxes for them.
@@ -129,11 +128,9 @@ def add_up(
     sums += sequence * gamma * node_size
     position = tl.full((), 0, tl.int64) + position
     rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
-    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
+    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size)
     uniforms += sequence * (gamma * coins + 2)
-    agreed = advance(
-        several, uniforms, agree, coins, position, kind, edges, padded_chains, padded_blocks
-    )
+    agreed = advance(several, uniforms, agree, coins, position, kind, edges, padded_chains)
     chain, token = tl.arange(0, padded_chains), block * block_size + tl.arange(0, block_size)
     if block == 0:
         tl.store(agree + position * chains + chain, tl.where(agreed, 1, 0), mask=chain < chains)
@@ -147,9 +144,7 @@ def add_up(
                 )
     _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
     if last:
-        of_row, left = to_draw_from(
-            several, read, position, token, count, kind, edges, padded_blocks
-        )
+        of_row, left = to_draw_from(several, read, position, token, count, kind, edges)
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, tl.sum(left, 0))
         tl.store(place + blocks, tl.sum(of_row, 0))
@@ -159,7 +154,7 @@ def add_up(
         if edges > 0:
             add_to_bins(node, target_prob, draft_prob, edges)
         else:
-            add_up_factors(node + block, target_prob, draft_prob, chains, blocks)
+            add_up_factors(node, target_prob, draft_prob, chains)
 
 
 @jit
@@ -241,8 +236,8 @@ def draw(
     softmaxes += sequence * chains * (2 * gamma + 1) * 4
     sums += sequence * gamma * node_size
     rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
-    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size, blocks)
-    of_row, left = to_draw_from(several, read, position, token, count, kind, edges, padded_blocks)
+    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size)
+    of_row, left = to_draw_from(several, read, position, token, count, kind, edges)
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

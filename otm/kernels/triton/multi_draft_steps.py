@@ -25,7 +25,6 @@ class Chains(NamedTuple):
     draft_chain: tl.tensor
     chains: tl.tensor
     node_size: tl.tensor
-    blocks: tl.tensor
 
 
 @jit
@@ -97,7 +96,6 @@ def advance(
     kind: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
-    padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Which chains agree with what is accepted before a position; none if the output has ended.
 
@@ -125,7 +123,7 @@ def advance(
             passes = (coin * win < target_prob) & (draft_prob > 0)
             index = tl.min(tl.where(highest, chain, padded_chains), 0)
         else:
-            low, high, share, _ = find_split(node, count, of.chains, of.blocks, padded_blocks)
+            low, high, share, _ = find_split(node, count, of.chains)
             mean = one_draft(target_prob, draft_prob, low, high, share)
             passes = known & (coin * draft_prob < mean)
             index = tl.min(tl.where(passes, chain, padded_chains), 0)
@@ -143,7 +141,6 @@ def to_draw_from(
     count: tl.tensor,
     kind: tl.constexpr,
     edges: tl.constexpr,
-    padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of its residual if there were drafts."""
     target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind)
@@ -155,7 +152,7 @@ def to_draw_from(
             win = won(node, target_prob, draft_prob, edges)
             covered = tl.minimum(target_prob, win)
         else:
-            low, high, share, factor = find_split(node, count, of.chains, of.blocks, padded_blocks)
+            low, high, share, factor = find_split(node, count, of.chains)
             covered = factor * one_draft(target_prob, draft_prob, low, high, share)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
     return of_row, left

@@ -32,8 +32,11 @@ WARPS = 8
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile a kernel with Triton; without it the function stays as it is and is never called."""
-    return function if triton is None else triton.jit(function)
+    """Compile a kernel with Triton; without it the function stays as it is and is never called.
+
+    Not for some positions apart from the others: Triton would, for 1 and for multiples of 16.
+    """
+    return function if triton is None else triton.jit(function, do_not_specialize=["position"])
 
 
 def constant(number: float) -> Any:
