@@ -210,11 +210,11 @@ def resources(cubin: bytes) -> dict[str, int]:
     }
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--uses", nargs="+", metavar="NAME", help="only these, results not kept")
     parser.add_argument("--output", type=Path, help="file to keep the results in")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     fused: dict[str, Any] = {}
     for use, launches in specialisations(options.uses):

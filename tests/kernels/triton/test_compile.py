@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,16 +36,57 @@ KERNELS: dict[str, dict[str, list[str]]] = {
 """Kernels of each use, in the order in which they are launched."""
 
 
-@pytest.mark.parametrize("group", KERNELS)
-def test_every_kernel_compiles_without_spilling(group: str, tmp_path: Path) -> None:
+COMPILE = """
+import json, sys
+from benchmarks.compile_kernels import main
+for line in sys.stdin:
+    main(json.loads(line))
+    print("compiled", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def compile_uses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., None]]:
+    """Give what compiles the uses of these names into a file, in one process for all groups.
+
+    In this one Triton interprets.  The other loads torch once, and groups share kernels.
+    """
     pytest.importorskip("torch")
     pytest.importorskip("triton", minversion="3.7", reason="kernels are for Triton 3.7 on")
+    folder = tmp_path_factory.mktemp("compile")
+    errors = folder / "errors.txt"
+    with (
+        errors.open("w") as file,
+        subprocess.Popen(
+            [sys.executable, "-c", COMPILE],
+            cwd=ROOT,
+            env={**os.environ, "TRITON_CACHE_DIR": str(folder / "cache")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            encoding="utf-8",
+        ) as process,
+    ):
+
+        def compile_uses(path: Path, uses: Iterable[str]) -> None:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(json.dumps(["--output", str(path), "--uses", *uses]), file=process.stdin)
+            process.stdin.flush()
+            for line in process.stdout:
+                if line == "compiled\n":
+                    return
+            pytest.fail(errors.read_text(encoding="utf-8"))  # it has ended
+
+        yield compile_uses
+
+
+@pytest.mark.parametrize("group", KERNELS)
+def test_every_kernel_compiles_without_spilling(
+    group: str, compile_uses: Callable[..., None], tmp_path: Path
+) -> None:
     path = tmp_path / "found.json"
-    command = [sys.executable, "-m", "benchmarks.compile_kernels", "--output", path, "--uses"]
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run(
-        [*command, *KERNELS[group]], cwd=ROOT, env=environment, check=True, capture_output=True
-    )
+    compile_uses(path, KERNELS[group])
     rows = json.loads(path.read_text(encoding="utf-8"))["results"]
     compiled: dict[str, list[str]] = {}
     for row in rows:
