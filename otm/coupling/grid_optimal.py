@@ -169,7 +169,7 @@ class GridOptimal(ResidualPlan):
         own, slot = np.append(low, high), np.append(high, low)
         gain = table.slopes[high] - table.slopes[low]
         rate = np.tile(size / gain, 2) / matched(table.lack, table.excess, own)[2]
-        return Moves(own, slot, read_only(rate))
+        return Moves(read_only(own), read_only(slot), read_only(rate))
 
     @cached_property
     def _change(self) -> Probs:
