@@ -241,12 +241,12 @@ def resources_amd(assembly: str) -> dict[str, int]:
     }
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--uses", nargs="+", metavar="NAME", help="only these, results not kept")
     parser.add_argument("--output", type=Path, help="folder to keep the results in")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     folder = options.output or (None if options.uses else RESULTS)
     for target in options.targets:
         rows = compile_for(target, options.uses)

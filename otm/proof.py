@@ -309,10 +309,12 @@ class Certificate:
             return None
         problem = self.problem.to_exact()
         plan = OptimalPlan(problem)
+        tuples = list(product(np.flatnonzero(problem.draft).tolist(), repeat=problem.k))
+        outputs = plan.conditional(problem.ids(np.array(tuples)))
         masses = [
             (drafts, token, math.prod(problem.draft[list(drafts)]) * share)
-            for drafts in product(np.flatnonzero(problem.draft).tolist(), repeat=problem.k)
-            for token, share in enumerate(plan.conditional(problem.ids(np.array(drafts))))
+            for drafts, output in zip(tuples, outputs, strict=True)
+            for token, share in enumerate(output)
             if share
         ]
         denominator = math.lcm(*(mass.denominator for _, _, mass in masses))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,36 +45,62 @@ OF_OTHERS = {
 }
 """Every kernel once for the other targets, with drawn drafts and one type."""
 
+COMPILE = """
+import json, sys
+from benchmarks.compile_kernels import main
+for line in sys.stdin:
+    main(json.loads(line))
+    print("compiled", flush=True)
+"""
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Triton keeps what it has compiled, in this run, for all workers."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+Compile = Callable[[dict[str, list[str]], str], list[Any]]
 
 
-def compiled(uses: dict[str, list[str]], target: str, folder: Path, cache: Path) -> list[Any]:
-    """Compile kernels in a process that does not interpret them; they must be those expected."""
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compile]:
+    """Give what compiles uses for a target, in one process that does not interpret kernels.
+
+    It loads torch once, and uses share kernels, also with other workers.
+    """
     pytest.importorskip("torch")
     pytest.importorskip("triton", minversion="3.7", reason="kernels are for Triton 3.7 on")
-    command = [sys.executable, "-m", "benchmarks.compile_kernels", "--targets", target]
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache)}
-    subprocess.run(
-        [*command, "--output", folder, "--uses", *uses],
-        cwd=ROOT, env=environment, check=True, capture_output=True,
-    )  # fmt: skip
-    path = folder / f"kernels-{target.replace('_', '')}.json"
-    rows: list[Any] = json.loads(path.read_text(encoding="utf-8"))["results"]
-    kernels: dict[str, list[str]] = {}
-    for row in rows:
-        kernels.setdefault(row["use"], []).append(row["kernel"])
-    assert kernels == uses
-    return rows
+    folder = tmp_path_factory.mktemp("compile")
+    errors, base = folder / "errors.txt", tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+    with (
+        errors.open("w") as file,
+        subprocess.Popen(
+            [sys.executable, "-c", COMPILE],
+            cwd=ROOT,
+            env={**os.environ, "TRITON_CACHE_DIR": str(cache)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            encoding="utf-8",
+        ) as process,
+    ):
+
+        def compile_uses(uses: dict[str, list[str]], target: str) -> list[Any]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            arguments = ["--targets", target, "--output", str(folder), "--uses", *uses]
+            print(json.dumps(arguments), file=process.stdin, flush=True)
+            if "compiled\n" not in iter(process.stdout.readline, ""):
+                pytest.fail(errors.read_text(encoding="utf-8"))  # it has ended
+            path = folder / f"kernels-{target.replace('_', '')}.json"
+            rows: list[Any] = json.loads(path.read_text(encoding="utf-8"))["results"]
+            kernels: dict[str, list[str]] = {}
+            for row in rows:
+                kernels.setdefault(row["use"], []).append(row["kernel"])
+            assert kernels == uses
+            return rows
+
+        yield compile_uses
 
 
 @pytest.mark.parametrize("group", KERNELS)
-def test_every_kernel_compiles_without_spilling(group: str, tmp_path: Path, cache: Path) -> None:
-    rows = compiled(KERNELS[group], "sm_90", tmp_path, cache)
+def test_every_kernel_compiles_without_spilling(group: str, compiled: Compile) -> None:
+    rows = compiled(KERNELS[group], "sm_90")
     most = 255 if "64 chains" in group else 160  # then the table of a node takes half of them
     assert all(row["spilled bytes"] == 0 and row["registers"] <= most for row in rows)
     # no multiplication and addition with one rounding, where the reference has two; nothing
@@ -82,9 +109,9 @@ def test_every_kernel_compiles_without_spilling(group: str, tmp_path: Path, cach
 
 
 @pytest.mark.parametrize("target", OTHERS)
-def test_other_targets(target: str, tmp_path: Path, cache: Path) -> None:
+def test_other_targets(target: str, compiled: Compile) -> None:
     """Catches a kernel that only one architecture compiles, or keeps in registers."""
-    rows = compiled(OF_OTHERS, target, tmp_path, cache)
+    rows = compiled(OF_OTHERS, target)
     assert all(row["spilled bytes"] == 0 and row["registers"] <= 160 for row in rows)
     assert all(row.get("inexact", []) == [] for row in rows)
     assert all(("inexact" in row) == target.startswith("sm_") for row in rows)
