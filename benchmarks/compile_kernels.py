@@ -41,7 +41,7 @@ from otm.kernels.registry import uniforms_per_position
 from otm.kernels.triton import chain, distributions, multi_draft, one_chain, runtime
 from otm.rules import names
 
-TARGET = GPUTarget("cuda", 90, 32)
+TARGET, KIND = GPUTarget("cuda", 90, 32), "sm_90"
 RESULTS = Path(__file__).parent / "results" / "kernels-sm90.json"
 SHAPE = (8, 4, 128_256)  # B, γ and V
 CHAINS, MOST_CHAINS = 4, 64  # K
@@ -159,14 +159,15 @@ def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
         if kind.startswith("*") or (kind in {"i32", "i64"} and value % 16 == 0):
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
-    options = {"num_warps": runtime.WARPS, "enable_fp_fusion": fusion}
+    warps = runtime.warps(launch.kernel, KIND)
+    options = {"num_warps": warps, "enable_fp_fusion": fusion}
     key = (source.hash(), fusion)
     if key in COMPILED:
         return COMPILED[key]
     compiled = triton.compile(source, target=TARGET, options=options)
     COMPILED[key] = {
         "kernel": launch.kernel.__name__,
-        "threads": 32 * runtime.WARPS,
+        "threads": 32 * warps,
         **resources(compiled.asm["cubin"]),
         "inexact": inexact(compiled.asm["ptx"]),
     }
@@ -231,7 +232,7 @@ def main() -> None:
     path = options.output or (None if options.uses else RESULTS)
     if path:
         record = {
-            "target": "sm_90",
+            "target": KIND,
             "triton": version("triton"),
             "B": SHAPE[0],
             "gamma": SHAPE[1],

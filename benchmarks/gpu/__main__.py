@@ -1,0 +1,134 @@
+"""Do everything that only a GPU can show of the kernels, in steps that can be resumed.
+
+    make gpu [ARGS="..."]       or       python -m benchmarks.gpu [options]
+
+Needed are a GPU and, in the Python that runs it, NumPy, torch and Triton; a network is not.  The
+stages, of which `--list` names all, run one after another, each in a process of its own; what fails
+is recorded, and the next one goes on.  The result of each is a file of
+benchmarks/results/gpu/<device>/.  A stage that did not fail on this device with this code is not
+run again, so that a run that was ended goes on where it was: with --minutes it ends by itself.
+Exit code 0 says that nothing failed.
+
+Once the times are measured, they are also written to kernels-<device>.json in that folder, in the
+form that `benchmarks.tables` and `benchmarks.pictures` read from benchmarks/results/.  With --adopt
+the kernels use the numbers of warps that were found to be the best.
+
+`--rehearse` runs all stages in small on a CPU: the kernels in Triton's interpreter, with a stand-in
+for CUDA, so that the first run on a GPU does not end at a slip.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+
+def options_of(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--list", action="store_true", help="list the stages")
+    parser.add_argument("--rehearse", action="store_true", help="try all stages on a CPU")
+    parser.add_argument("--only", nargs="+", metavar="STAGE", help="run these stages alone")
+    parser.add_argument("--force", action="store_true", help="run stages that are done, too")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many")
+    parser.add_argument("--output", type=Path, help="another folder for the results")
+    parser.add_argument("--adopt", action="store_true", help="let the kernels use what was tuned")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run from the command line."""
+    options = options_of(arguments)
+    os.environ.setdefault("TRITON_INTERPRET", "1" if options.rehearse else "0")
+    try:
+        import torch
+    except ImportError:
+        print("torch is missing: the stages need NumPy, torch (for CUDA) and Triton")
+        return 2
+    from benchmarks import kernels
+    from benchmarks.gpu import runner, settings, speed, stages, tuning
+    from benchmarks.gpu.environment import code
+    from benchmarks.gpu.stand_in import stand_in
+
+    if options.list:
+        for stage in stages.STAGES:
+            print(f"{stage.name:<22}{stage.title}")
+        return 0
+    if not options.rehearse and not torch.cuda.is_available():
+        print(f"torch {torch.__version__} sees no GPU; --rehearse tries the stages on a CPU")
+        return 2
+    if unknown := set(options.only or ()) - set(stages.BY_NAME):
+        print(f"no stage is called {', '.join(sorted(unknown))}; --list names them")
+        return 2
+    setting = settings.rehearsal() if options.rehearse else settings.on_gpu()
+    if options.child:
+        with stand_in() if options.rehearse else contextlib.nullcontext():
+            runner.perform(stages.BY_NAME[options.child], setting, options.part)
+        return 0
+
+    launch = runner.in_child(["--rehearse"] if options.rehearse else [], options.rehearse)
+    folder = options.output or folder_of(setting, kernels)
+    device = "rehearsal on a CPU" if options.rehearse else kernels.name_of(setting.device)
+    folder.mkdir(parents=True, exist_ok=True)
+    results = run_all(
+        [stage for stage in stages.STAGES if stage.name in (options.only or stages.BY_NAME)],
+        folder,
+        launch,
+        machine={"device": device, "code": code()},
+        force=options.force,
+        minutes=options.minutes,
+    )
+    print(runner.summary(results))
+    found = {stage.name: runner.kept(stage, folder) for stage in stages.STAGES}
+    speed.merge(folder, {name: x for name, x in found.items() if x}, setting.device)
+    if options.adopt and not options.rehearse and found["tuning"]:
+        print(f"the kernels use {tuning.adopt(found['tuning'])}")
+    print(f"results: {folder}")
+    return int(any(result["status"] == runner.FAILED for result in results))
+
+
+def folder_of(setting: Any, kernels: Any) -> Path:
+    """Where results go: those of a rehearsal never into the repository."""
+    if setting.rehearsal:
+        return Path(tempfile.mkdtemp(prefix="otm-rehearsal-"))
+    folder: Path = kernels.RESULTS / "gpu" / kernels.slug(setting.device)
+    return folder
+
+
+def run_all(
+    chosen: Any,
+    folder: Path,
+    launch: Any,
+    machine: dict[str, str],
+    *,
+    force: bool = False,
+    minutes: float = float("inf"),
+) -> list[dict[str, Any]]:
+    """Run the stages that are not done, as far as time goes, and return all results."""
+    from benchmarks.gpu import runner
+
+    end, results = time.monotonic() + 60 * minutes, []
+    for number, stage in enumerate(chosen, 1):
+        heading = f"[{number}/{len(chosen)}] {stage.name}: {stage.title}"
+        result, left = runner.kept(stage, folder), end - time.monotonic()
+        if runner.is_done(result, machine) and not force:
+            print(f"{heading}: done before", flush=True)
+        elif left < 30:
+            print(f"{heading}: no time left", flush=True)
+            continue
+        else:
+            print(heading, flush=True)
+            result = runner.run(stage, folder, launch, min(stage.limit, left))
+        results.append(result)
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main())
