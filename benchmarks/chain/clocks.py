@@ -73,6 +73,8 @@ class Graph:
     ----------
     results : list
         What the calls returned; a replay writes to the same memory.
+    calls : sequence of callable
+        The calls: a replay reads and writes the memory that they hold.
     """
 
     def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
@@ -88,7 +90,7 @@ class Graph:
             for call in calls[:3]:
                 call()
         torch.cuda.current_stream().wait_stream(aside)
-        self.graph = torch.cuda.CUDAGraph()
+        self.calls, self.graph = calls, torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             self.results = [call() for call in calls]
 

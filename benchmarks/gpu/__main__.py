@@ -18,11 +18,12 @@ for CUDA, so that the first run on a GPU does not end at a slip.
 """
 
 import argparse
-import contextlib
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Collection
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -44,62 +45,91 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run from the command line."""
+    """Run from the command line; 0 if nothing failed, 2 if nothing could be run."""
     options = options_of(arguments)
     os.environ.setdefault("TRITON_INTERPRET", "1" if options.rehearse else "0")
-    try:
-        import torch
-    except ImportError:
+    if find_spec("torch") is None:
         print("torch is missing: the stages need NumPy, torch (for CUDA) and Triton")
         return 2
-    from benchmarks import kernels
-    from benchmarks.gpu import runner, settings, speed, stages, tuning
-    from benchmarks.gpu.environment import code
-    from benchmarks.gpu.stand_in import stand_in
+    from benchmarks.gpu import stages
 
     if options.list:
         for stage in stages.STAGES:
             print(f"{stage.name:<22}{stage.title}")
         return 0
-    if not options.rehearse and not torch.cuda.is_available():
-        print(f"torch {torch.__version__} sees no GPU; --rehearse tries the stages on a CPU")
+    if reason := refusal(options, stages.BY_NAME):
+        print(reason)
         return 2
-    if unknown := set(options.only or ()) - set(stages.BY_NAME):
-        print(f"no stage is called {', '.join(sorted(unknown))}; --list names them")
-        return 2
-    setting = settings.rehearsal() if options.rehearse else settings.on_gpu()
     if options.child:
-        with stand_in() if options.rehearse else contextlib.nullcontext():
-            runner.perform(stages.BY_NAME[options.child], setting, options.part)
-        return 0
+        return child(options)
+    return parent(options)
 
-    launch = runner.in_child(["--rehearse"] if options.rehearse else [], options.rehearse)
-    folder = options.output or folder_of(setting, kernels)
-    device = "rehearsal on a CPU" if options.rehearse else kernels.name_of(setting.device)
+
+def refusal(options: argparse.Namespace, names: Collection[str]) -> str | None:
+    """Say why nothing can be run; None if it can."""
+    import torch
+
+    from benchmarks.kernels import RESULTS
+
+    if unknown := set(options.only or ()) - set(names):
+        return f"no stage is called {', '.join(sorted(unknown))}; --list names them"
+    if not options.rehearse and not torch.cuda.is_available():
+        return f"torch {torch.__version__} sees no GPU; --rehearse tries the stages on a CPU"
+    if options.rehearse and options.output and is_in(options.output, RESULTS):
+        return "a rehearsal measures nothing: its results are no part of the repository"
+    return None
+
+
+def child(options: argparse.Namespace) -> int:
+    """Run one stage in this process."""
+    from benchmarks.gpu import runner, settings, stages
+    from benchmarks.gpu.stand_in import stand_in
+
+    stage = stages.BY_NAME[options.child]
+    if not options.rehearse:
+        runner.perform(stage, settings.on_gpu(), options.part)
+        return 0
+    with stand_in():
+        runner.perform(stage, settings.rehearsal(), options.part)
+    return 0
+
+
+def parent(options: argparse.Namespace) -> int:
+    """Run the stages in turn, each in a process of its own, and say how they went."""
+    from benchmarks.gpu import runner, settings, speed, stages, tuning
+    from benchmarks.gpu.environment import code, device_of
+
+    setting = settings.rehearsal() if options.rehearse else settings.on_gpu()
+    folder = (options.output or folder_of(setting)).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     results = run_all(
         [stage for stage in stages.STAGES if stage.name in (options.only or stages.BY_NAME)],
         folder,
-        launch,
-        machine={"device": device, "code": code()},
+        runner.in_child(["--rehearse"] if options.rehearse else [], interpreted=options.rehearse),
+        machine={"device": device_of(setting), "code": code()},
         force=options.force,
         minutes=options.minutes,
     )
     print(runner.summary(results))
-    found = {stage.name: runner.kept(stage, folder) for stage in stages.STAGES}
-    speed.merge(folder, {name: x for name, x in found.items() if x}, setting.device)
-    if options.adopt and not options.rehearse and found["tuning"]:
-        print(f"the kernels use {tuning.adopt(found['tuning'])}")
+    kept = {stage.name: runner.kept(stage, folder) for stage in stages.STAGES}
+    speed.merge(folder, {name: found for name, found in kept.items() if found}, setting.device)
+    if options.adopt and not options.rehearse and kept["tuning"]:
+        print(f"the kernels use {tuning.adopt(kept['tuning'])}")
     print(f"results: {folder}")
     return int(any(result["status"] == runner.FAILED for result in results))
 
 
-def folder_of(setting: Any, kernels: Any) -> Path:
+def is_in(folder: Path, other: Path) -> bool:
+    return folder.resolve().is_relative_to(other.resolve())
+
+
+def folder_of(setting: Any) -> Path:
     """Where results go: those of a rehearsal never into the repository."""
+    from benchmarks import kernels
+
     if setting.rehearsal:
         return Path(tempfile.mkdtemp(prefix="otm-rehearsal-"))
-    folder: Path = kernels.RESULTS / "gpu" / kernels.slug(setting.device)
-    return folder
+    return kernels.RESULTS / "gpu" / kernels.slug(setting.device)
 
 
 def run_all(

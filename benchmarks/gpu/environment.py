@@ -37,7 +37,8 @@ def describe(setting: Setting) -> Row:
     """Describe device, driver and versions: what every result is recorded with."""
     found = machine("torch", "triton", "numpy", *PEERS[:1], "flashinfer-python", "vllm")
     found |= {
-        "device": "rehearsal on a CPU" if setting.rehearsal else name_of(setting.device),
+        "device": device_of(setting),
+        "rehearsal": setting.rehearsal,
         "capability": capability(setting.device),
         "cuda": torch.version.cuda or torch.version.hip,
         "kernel": platform.release(),
@@ -53,6 +54,10 @@ def describe(setting: Setting) -> Row:
             "L2 bytes": clocks.cache_bytes(setting.device),
         }
     return found
+
+
+def device_of(setting: Setting) -> str:
+    return "rehearsal on a CPU" if setting.rehearsal else name_of(setting.device)
 
 
 def ask_driver(command: tuple[str, ...]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from otm.models import GPT, GPTConfig
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7, 8], [9], [10, 11]]
 GREEDY = SamplingParameters(temperature=0)
 ALIKE = 0.5
-"""Share of greedy tokens that must be those of the CPU: a tie that flips changes all that follow."""
+"""Share of greedy tokens that must be the CPU's: where a tie flips, all that follows differs."""
 
 
 def pair(setting: Setting) -> tuple[GPT, GPT]:

@@ -8,13 +8,16 @@ digest and the outcome.
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.chain.measure import in_short
 from benchmarks.gpu.environment import ROOT, Row, describe
 from benchmarks.gpu.settings import Setting
 from benchmarks.gpu.stages import Stage
@@ -34,10 +37,17 @@ def perform(stage: Stage, setting: Setting, part: Path) -> None:
             file.write(json.dumps(finite(line), allow_nan=False) + "\n")
             file.flush()
 
-        write({"machine": describe(setting)})
-        for row in stage.rows(setting):
+        def add(row: Row) -> None:
             write(row)
             print(f"  {MARKS[row['passed']]:<7}{row['case']}  {row.get('note', '')}", flush=True)
+
+        write({"machine": describe(setting)})
+        try:
+            for row in stage.rows(setting):
+                add(row)
+        except (Exception, SystemExit) as error:
+            trace = traceback.format_exc()[-4_000:]
+            add({"case": stage.name, "passed": False, "note": in_short(error), "trace": trace})
 
 
 def finite(value: Any) -> Any:
@@ -55,16 +65,24 @@ def in_child(options: Iterable[str], interpreted: bool) -> Launch:
     def launch(stage: Stage, part: Path, limit: float) -> str | None:
         command = [sys.executable, "-m", "benchmarks.gpu", *options]
         command += ["--child", stage.name, "--part", str(part)]
-        environment = {**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0"}
-        try:
-            code = subprocess.run(
-                command, cwd=ROOT, env=environment, timeout=limit, check=False
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return f"not done after {limit:.0f} s"
-        return None if code == 0 else f"ended with exit code {code}"
+        return in_time(command, limit, {"TRITON_INTERPRET": "1" if interpreted else "0"})
 
     return launch
+
+
+def in_time(command: list[str], limit: float, variables: dict[str, str]) -> str | None:
+    """Run a program in the checkout, and end it and all that it started when time is up."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+    try:
+        code = process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return f"not done after {limit:.0f} s"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return None if code == 0 else f"ended with exit code {code}"
 
 
 def run(stage: Stage, folder: Path, launch: Launch, limit: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The sizes of all stages: on a GPU, and in a rehearsal on a CPU, which shows that the code runs."""
+"""The sizes of all stages: on a GPU, and in a rehearsal on a CPU, which shows that it all runs."""
 
 import sys
 from typing import NamedTuple
@@ -12,6 +12,9 @@ from otm.rules import names
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 RULES = names("kernel")
 SMI = "nvidia-smi --query-gpu={} --format=csv,noheader,nounits"
+ONE_CHAIN = ("one_chain.add_up", "one_chain.draw")
+ROWS = ("distributions.peaks_and_weights", "distributions.finish_softmaxes")
+SEVERAL_CHAINS = ("multi_draft.add_up", "multi_draft.make_tables", "multi_draft.draw")
 
 
 class Setting(NamedTuple):
@@ -43,6 +46,8 @@ class Setting(NamedTuple):
         Bytes of the copies whose rate is measured.
     tuned : tuple of (int, int)
         Sequences and vocabularies of the search for numbers of warps.
+    kernels : tuple of str
+        The kernels that it is for, as `otm.kernels.triton.runtime.TUNED` names them.
     effort : Effort
         Of that search.
     candidates : tuple of int
@@ -75,6 +80,7 @@ class Setting(NamedTuple):
     replays: int
     copies: tuple[int, ...]
     tuned: tuple[tuple[int, int], ...]
+    kernels: tuple[str, ...]
     effort: Effort
     candidates: tuple[int, ...]
     checked: tuple[int, int]
@@ -101,7 +107,7 @@ def on_gpu() -> Setting:
         few=RULES,
         types=tuple(TYPES),
         sequences=5,
-        small=(1, 100, 4_097, 10_000),
+        small=(10_000, 100, 1, 4_097),
         serving=((64, 128_256), (256, 32_000), (8, 151_936)),
         gamma=4,
         chains=4,
@@ -109,6 +115,7 @@ def on_gpu() -> Setting:
         replays=4,
         copies=(2**20, 2**24, 2**28, 2**30),
         tuned=((1, 128_256), (64, 128_256)),
+        kernels=(*ONE_CHAIN, *ROWS, *SEVERAL_CHAINS),
         effort=Effort(10, 9, 64, 2**33),
         candidates=(2, 4, 8, 16),
         checked=(3, 8_200),
@@ -129,29 +136,30 @@ def rehearsal() -> Setting:
             rejections=("typical",),
             types=(torch.bfloat16,),
             effort=Effort(1, 1, 2, 2**20),
-            draws=64,
-            draws_one_by_one=16,
+            draws=8,
+            draws_one_by_one=4,
             chains=(2,),
         ),
         peers=False,
         rules=RULES,
         few=RULES[:1],
         types=tuple(TYPES),
-        sequences=2,
+        sequences=1,
         small=(10,),
-        serving=((3, 10),),
+        serving=((1, 10),),
         gamma=1,
         chains=2,
-        replayed=(2, 10),
+        replayed=(1, 10),
         replays=1,
         copies=(2**10,),
         tuned=((1, 10),),
+        kernels=ONE_CHAIN[:1],
         effort=Effort(1, 1, 1, 2**20),
         candidates=(4, 8),
         checked=(2, 20),
         tokens=4,
         layers=0,
-        tests=(("tests/kernels/test_workspace.py", "-k", "nothing_is_called_so or own"),),
+        tests=(("tests/kernels/numpy/test_distributions.py", "-k", "fractions"),),
         nvidia_smi=(sys.executable, "-c", "print('rehearsal, 1')"),
         sanitizer=(sys.executable, "-c", "print('========= ERROR SUMMARY: 0 errors')"),
     )

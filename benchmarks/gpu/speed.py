@@ -1,4 +1,4 @@
-"""The times of `benchmarks.kernels`, a tier in each stage, and the record that they make together."""
+"""The times of `benchmarks.kernels`, one tier a stage, and the record that they make together."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +9,16 @@ import torch
 from benchmarks import kernels
 from benchmarks.chain import several
 from benchmarks.chain.contestants import LOGITS, ONE_SEQUENCE, PROBABILITIES
-from benchmarks.gpu.environment import PEERS, Row
+from benchmarks.gpu.environment import Row
 from benchmarks.gpu.settings import Setting
 
 OURS = "otm"
+ABSENT = ("flashinfer", "vllm v1", "transformers")
+"""Other projects, which a rehearsal leaves out."""
+
+KERNELS = ("triton", "otm block", "otm sigmoid", several.ONE_CHAIN)
+"""How the names of contestants end that are kernels of ours."""
+
 TIERS = {
     "speed-probabilities": PROBABILITIES,
     "speed-logits": LOGITS,
@@ -26,24 +32,27 @@ def one_chain(setting: Setting, tier: str) -> Iterator[Row]:
     torch.manual_seed(0)
     plan, device = setting.plan, setting.device
     machine = kernels.look_at(device, plan)
-    present, absent = kernels.load(device, () if setting.peers else (*PEERS, "vllm v1"))
+    present, absent = kernels.load(device, () if setting.peers else ABSENT)
     yield heading(kernels.record_of(machine, absent, [], []))
     checks = kernels.pass_gate(present, plan, device, (tier,))
     yield from map(of_check, checks)
     for row in kernels.measure_one(plan, machine, present, checks, (tier,)):
-        yield of_result(row, row["contestant"].startswith(OURS))
+        yield of_result(row)
 
 
 def chains(setting: Setting) -> Iterator[Row]:
     """Measure several chains."""
     torch.manual_seed(0)
-    machine = kernels.look_at(setting.device, setting.plan)
+    plan, device = setting.plan, setting.device
+    machine = kernels.look_at(device, plan)
+    few = plan._replace(sizes=(plan.sizes[0], plan.sizes[-1]), batches=plan.batches[:3])
+    few = few._replace(sizes=tuple(dict.fromkeys(few.sizes)))
     yield heading(kernels.record_of(machine, {}, [], []))
     for tier in several.TIERS:
-        checks, present = kernels.check_several(tier, setting.plan, setting.device)
+        checks, present = kernels.check_several(tier, plan, device)
         yield from map(of_check, checks)
-        for row in kernels.measure_several(tier, present, setting.plan, setting.device):
-            yield of_result(row, row["contestant"].endswith("triton"))
+        for row in kernels.measure_several(tier, present, few, device):
+            yield of_result(row)
 
 
 def heading(record: dict[str, Any]) -> Row:
@@ -53,37 +62,47 @@ def heading(record: dict[str, Any]) -> Row:
 
 
 def of_check(check: Row) -> Row:
-    """A check of a distribution; that of another project is no failure of ours."""
-    ours = "tier" in check and not check["contestant"].startswith((*PEERS, "vllm"))
-    passed = check["passed"] or (False if ours else None)
+    """Make a row of a check of a distribution; to fail it is no failure of ours if it is a peer."""
+    failed = None if check["contestant"].startswith(ABSENT) else False
     case = f"distribution of {check['contestant']}"
-    return {"case": case, "passed": passed, "note": check.get("failed", ""), "check": check}
+    note = check.get("failed", "")
+    return {"case": case, "passed": check["passed"] or failed, "note": note, "check": check}
 
 
-def of_result(result: Row, ours: bool) -> Row:
-    """A measurement; a kernel of ours must run, and in a graph."""
+def of_result(result: Row) -> Row:
+    """Make a row of a measurement: all of ours must run, and kernels in a graph too."""
+    name: str = result["contestant"]
+    passed: bool | None = True
+    if "failed" in result:
+        passed = None if name.startswith(ABSENT) else False
+    elif "no graph" in result:
+        passed = False if name.endswith(KERNELS) else None
     wrong = result.get("failed") or result.get("no graph")
-    passed = not wrong if ours else (None if "failed" in result else True)
-    parts = (f"{name} = {result[name]:,}" for name in ("B", "K", "V") if name in result)
+    parts = (f"{x} = {result[x]:,}" for x in ("B", "K", "V") if x in result)
     note = wrong or ""
     if "wall s" in result:
         best = result["kernel s"] or result["wall s"]
         note = f"{1e6 * best:,.1f} µs {note}"
         note += f"{result['of floor']:.0%} of the copy rate" if "of floor" in result else ""
-    case = ", ".join((result["contestant"], *parts, result["dtype"]))
+    case = ", ".join((name, *parts, result["dtype"]))
     return {"case": case, "passed": passed, "note": note, "result": result}
 
 
 def merge(folder: Path, found: dict[str, Any], device: torch.device) -> bool:
     """Write the record that `benchmarks.tables` reads, once all stages for speed are there."""
-    if not all(name in found for name in (*TIERS, CHAINS)):
+    names = (*TIERS, CHAINS)
+    if not all(name in found and found[name]["status"] == "passed" for name in names):
         return False
-    rows = [row for name in (*TIERS, CHAINS) for row in found[name]["rows"]]
-    records = [row["record"] for row in rows if "record" in row]
-    if not records:
+    if len({found[name]["machine"]["code"] for name in names}) > 1:
         return False
-    record = records[0]
-    record["gate"]["checks"] = [row["check"] for row in rows if "check" in row]
-    record["results"] = [row["result"] for row in rows if "result" in row]
+    rows = [row for name in names for row in found[name]["rows"]]
+    first = next(row["record"] for row in rows if "record" in row)
+    checks = [row["check"] for row in rows if "check" in row]
+    record = {
+        **first,
+        "rehearsal": device.type == "cpu",
+        "gate": {**first["gate"], "checks": checks},
+        "results": [row["result"] for row in rows if "result" in row],
+    }
     kernels.write(folder, device, record)
     return True

@@ -21,15 +21,15 @@ class Stage(NamedTuple):
 STAGES = (
     Stage("environment", "what is installed", 120, environment.environment),
     Stage("copies", "the rate of copies, the cost of launches", 120, environment.copies),
-    Stage("decisions", "kernels and torch against NumPy, small vocabularies", 540, decisions.small),
+    Stage("decisions", "kernels and torch against NumPy, small vocabularies", 900, decisions.small),
     Stage("serving", "kernels against torch and NumPy, large batches", 540, decisions.serving),
     Stage("graphs", "replays with new inputs against calls", 540, decisions.graphs),
     Stage("loop", "the decoding loop with models on the device", 300, loop.loop),
     *(
-        Stage(name, f"times of one chain, {tier}", 560, partial(speed.one_chain, tier=tier))
+        Stage(name, f"times of one chain, {tier}", 900, partial(speed.one_chain, tier=tier))
         for name, tier in speed.TIERS.items()
     ),
-    Stage(speed.CHAINS, "times of several chains", 560, speed.chains),
+    Stage(speed.CHAINS, "times of several chains", 900, speed.chains),
     Stage("tests", "tests/kernels on the device", 1_800, tools.tests),
     Stage("sanitizer", "compute-sanitizer: memory and races", 1_200, tools.sanitizer),
     Stage("tuning", "warps of each kernel", 900, tuning.tuning),

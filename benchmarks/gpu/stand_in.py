@@ -57,16 +57,11 @@ class Graph(REAL):
         super().__init__(calls)
 
         def replay() -> None:
-            for call, result in zip(calls, self.results, strict=True):
-                for old, new in zip(tensors(result), tensors(call()), strict=True):
+            for call, result in zip(self.calls, self.results, strict=True):
+                for old, new in zip(*map(clocks.tensors, (result, call())), strict=True):
                     old.copy_(new)
 
         self.graph.replay = replay
-
-
-def tensors(result: Any) -> list[torch.Tensor]:
-    """Tensors that a call returned."""
-    return [x for x in clocks.tensors(result) if not x._is_view()]
 
 
 def all_wrong(inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,15 +1,16 @@
 """Other programs: the tests of the kernels on the GPU, and compute-sanitizer."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
 
 from benchmarks.gpu.environment import ROOT, Row
 from benchmarks.gpu.inputs import by_kernels, by_numpy, make
@@ -22,7 +23,7 @@ MOST = 20
 
 
 def tests(setting: Setting) -> Iterator[Row]:
-    """Run the kernels' tests on the GPU, each file in a process: one crash does not end the rest."""
+    """Run the kernels' tests on the GPU, each file in a process: a crash does not end the rest."""
     missing = [name for name in ("pytest", "hypothesis") if find_spec(name) is None]
     if missing:
         yield {"case": "tests", "passed": None, "note": f"{' and '.join(missing)} not installed"}
@@ -48,8 +49,8 @@ def files() -> list[tuple[str, ...]]:
     folder = ROOT / "tests" / "kernels"
     of_triton = sorted(folder.glob("triton/test_*.py"), key=lambda x: (x.stem != "test_on_gpu", x))
     each = [(path.relative_to(ROOT).as_posix(),) for path in of_triton]
-    others = [path for path in sorted(folder.glob("test_*.py"))]
-    rest = (*("tests/kernels/torch", "tests/kernels/numpy"), *map(str, others))
+    others = [x.relative_to(ROOT).as_posix() for x in sorted(folder.glob("test_*.py"))]
+    rest = ("tests/kernels/torch", "tests/kernels/numpy", *others)
     return [*each, rest]
 
 
@@ -73,7 +74,10 @@ def of_report(path: Path) -> Row:
 def sanitizer(setting: Setting) -> Iterator[Row]:
     """Run the kernels once under each tool of compute-sanitizer, after a run that compiles them."""
     program, *rest = setting.sanitizer
-    if (path := shutil.which(program)) is None:
+    folders = [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"]
+    if home := os.environ.get("CUDA_HOME"):
+        folders.append(f"{home}/bin")
+    if (path := shutil.which(program, path=os.pathsep.join(folders))) is None:
         yield {"case": "compute-sanitizer", "passed": None, "note": "not installed"}
         return
     target = [sys.executable, "-m", UNDER]
@@ -104,23 +108,20 @@ def run(command: list[str], setting: Setting, limit: float) -> tuple[int | None,
         # every tensor is memory of its own, so that to read beyond its end is seen
         **({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if UNDER in command else {}),
     }
-    begun = time.perf_counter()
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=limit,
-            check=False,
-        )
-        code, output = done.returncode, done.stdout
-    except subprocess.TimeoutExpired as expired:
-        said = expired.stdout or b""
-        code, output = None, said.decode(errors="replace") if isinstance(said, bytes) else said
+    begun, code = time.perf_counter(), None
+    with tempfile.TemporaryFile() as file:  # a pipe would wait for what the program has started
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=limit,
+                check=False,
+            ).returncode
+        file.seek(0)
+        output = file.read().decode(errors="replace")
     return code, output, time.perf_counter() - begun
 
 
@@ -139,4 +140,4 @@ def once(setting: Setting) -> int:
 if __name__ == "__main__":
     from benchmarks.gpu.settings import on_gpu
 
-    sys.exit(once(on_gpu()))
+    sys.exit(once(on_gpu()) > 0)

@@ -5,6 +5,7 @@ decisions must stay.  The number of tokens that a program looks at is not search
 softmax is rounded by block, so that the block is a part of the definition.
 """
 
+import itertools
 import json
 import statistics
 from collections.abc import Iterator, Sequence
@@ -22,58 +23,54 @@ from benchmarks.gpu.inputs import by_kernels, make
 from benchmarks.gpu.settings import TYPES, Setting
 from otm.kernels import Workspace
 from otm.kernels.triton import runtime
+from otm.rules import named
 
 TABLE = Path(runtime.__file__).with_name("warps.json")
 GAIN = 0.03
 """Share of the time that another number must save, in the middle over the uses of a kernel."""
 
-ONE = (("chain", False), ("block", False), ("chain", True), ("block", True))
-SEVERAL = tuple((rule, logits) for rule in ("grid k-Seq", "grid optimal") for logits in (False, True))
-USES = {
-    "one_chain.add_up": ONE,
-    "one_chain.draw": ONE,
-    "distributions.peaks_and_weights": (("chain", True), ("grid k-Seq", True)),
-    "distributions.finish_softmaxes": (("chain", True), ("grid k-Seq", True)),
-    "multi_draft.add_up": SEVERAL,
-    "multi_draft.make_tables": SEVERAL[2:],
-    "multi_draft.draw": SEVERAL,
-}
-"""Kernels, and the rules that launch them, from logits or not."""
+FORMS = {"fp32": False, "bf16": True}
+"""Types of the rows that are measured, and whether they are logits."""
 
 
 def tuning(setting: Setting) -> Iterator[Row]:
     """Measure each number of warps of each kernel, and name the best."""
     kind = runtime.capability(setting.device)
-    table: dict[str, int] = {}
-    for kernel, launched_by in USES.items():
-        uses = [use for use in launched_by if use[0] in setting.few]
-        if not uses:
-            continue
-        row: Row = {"case": kernel, "passed": True, "ratios": {}}
+    for kernel in setting.kernels:
+        row: Row = {"case": kernel, "passed": True, "kind": kind}
         try:
-            row["ratios"] = ratios(setting, kind, kernel, uses)
+            row["ratios"] = ratios(setting, kind, kernel)
             count = min(row["ratios"], key=row["ratios"].get)
-            saves = row["ratios"][count] <= 1 - GAIN
-            row["warps"] = int(count) if saves else runtime.WARPS
-            if saves:
-                table[kernel] = int(count)
+            row["warps"] = int(count) if row["ratios"][count] <= 1 - GAIN else runtime.WARPS
             row["note"] = ", ".join(f"{n}: {ratio:.2f}" for n, ratio in row["ratios"].items())
         except Exception as error:
             row |= {"passed": False, "note": in_short(error)}
         yield row
-    yield {"case": "table", "passed": True, "table": {kind: table}, "note": json.dumps(table)}
 
 
-def ratios(
-    setting: Setting, kind: str, kernel: str, uses: Sequence[tuple[str, bool]]
-) -> dict[str, float]:
+def launched_by(kernel: str, rules: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield rules and types of rows with which a kernel is launched."""
+    file, _, name = kernel.partition(".")
+    for rule, dtype in itertools.product(rules, FORMS):
+        if file == "distributions":
+            fits = FORMS[dtype]
+        elif file == "one_chain":
+            fits = not named(rule, "kernel").several
+        else:
+            fits = named(rule, "kernel").several
+            fits = fits and (name != "make_tables" or rule == "grid optimal")
+        if fits:
+            yield rule, dtype
+
+
+def ratios(setting: Setting, kind: str, kernel: str) -> dict[str, float]:
     """Return the median over uses and sizes of the time beside that with the usual number."""
     found: dict[str, list[float]] = {str(count): [] for count in setting.candidates}
-    for rule, logits in uses:
+    for rule, dtype in launched_by(kernel, setting.few):
         for batch, size in setting.tuned:
             shape = (batch, setting.chains, setting.gamma, size)
-            dtype = TYPES["bf16" if logits else "fp32"]
-            inputs = make(rule, shape, dtype, setting.device, logits=logits)
+            options = {"logits": FORMS[dtype]}
+            inputs = make(rule, shape, TYPES[dtype], setting.device, **options)
             sets = copied(setting, inputs)
             graphs: dict[int, Any] = {}
             for count in (runtime.WARPS, *setting.candidates):
@@ -120,7 +117,10 @@ def captured(setting: Setting, rule: str, sets: list[list[Tensor]]) -> clocks.Gr
 
 def adopt(found: Row, table: Path = TABLE) -> dict[str, dict[str, int]]:
     """Put the numbers of a kind of device into the table that the kernels read."""
-    measured = next(row["table"] for row in found["rows"] if "table" in row)
-    merged = {**json.loads(table.read_text(encoding="utf-8")), **measured}
+    rows = [row for row in found["rows"] if "warps" in row]
+    best = {row["case"]: row["warps"] for row in rows if row["warps"] != runtime.WARPS}
+    merged = json.loads(table.read_text(encoding="utf-8"))
+    if rows:
+        merged[rows[0]["kind"]] = best
     table.write_text(json.dumps(merged, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return merged
