@@ -5,9 +5,9 @@
 Needed are a GPU and, in the Python that runs it, NumPy, torch and Triton; a network is not.  The
 stages, of which `--list` names all, run one after another, each in a process of its own; what fails
 is recorded, and the next one goes on.  The result of each is a file of
-benchmarks/results/gpu/<device>/.  A stage that did not fail on this device with this code is not
-run again, so that a run that was ended goes on where it was: with --minutes it ends by itself.
-Exit code 0 says that nothing failed.
+benchmarks/results/gpu/<device>/.  A stage that passed on this device with this code is not run
+again, so that a run that was ended goes on where it was: with --minutes it ends by itself.  Exit
+code 0 says that all stages were run and none failed.
 
 Once the times are measured, they are also written to kernels-<device>.json in that folder, in the
 form that `benchmarks.tables` and `benchmarks.pictures` read from benchmarks/results/.  With --adopt
@@ -19,6 +19,7 @@ for CUDA, so that the first run on a GPU does not end at a slip.
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -99,11 +100,13 @@ def parent(options: argparse.Namespace) -> int:
     from benchmarks.gpu import runner, settings, speed, stages, tuning
     from benchmarks.gpu.environment import code, device_of
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stage in progress is ended too
+    chosen = [stage for stage in stages.STAGES if stage.name in (options.only or stages.BY_NAME)]
     setting = settings.rehearsal() if options.rehearse else settings.on_gpu()
     folder = (options.output or folder_of(setting)).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     results = run_all(
-        [stage for stage in stages.STAGES if stage.name in (options.only or stages.BY_NAME)],
+        chosen,
         folder,
         runner.in_child(["--rehearse"] if options.rehearse else [], interpreted=options.rehearse),
         machine={"device": device_of(setting), "code": code()},
@@ -116,7 +119,9 @@ def parent(options: argparse.Namespace) -> int:
     if options.adopt and not options.rehearse and kept["tuning"]:
         print(f"the kernels use {tuning.adopt(kept['tuning'])}")
     print(f"results: {folder}")
-    return int(any(result["status"] == runner.FAILED for result in results))
+    if left := len(chosen) - len(results):
+        print(f"{left} stages are left for the next run")
+    return int(left > 0 or any(result["status"] == runner.FAILED for result in results))
 
 
 def is_in(folder: Path, other: Path) -> bool:

@@ -73,7 +73,7 @@ def in_child(options: Iterable[str], interpreted: bool) -> Launch:
 def in_time(command: list[str], limit: float, variables: dict[str, str]) -> str | None:
     """Run a program in the checkout, and end it and all that it started when time is up."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, process_group=0)
     try:
         code = process.wait(limit)
     except subprocess.TimeoutExpired:
@@ -133,8 +133,8 @@ def kept(stage: Stage, folder: Path) -> dict[str, Any] | None:
 
 
 def is_done(result: dict[str, Any] | None, machine: Row) -> bool:
-    """Whether a stage need not run again: it did not fail, on this device with this code."""
-    if result is None or result["status"] == FAILED:
+    """Whether a stage need not run again: it passed, on this device with this code."""
+    if result is None or result["status"] != PASSED:
         return False
     return all(result["machine"].get(name) == machine[name] for name in ("device", "code"))
 

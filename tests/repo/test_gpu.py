@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from benchmarks.chain import clocks  # noqa: E402
 from benchmarks.gpu import __main__ as program  # noqa: E402
-from benchmarks.gpu import runner, settings, speed, stages, tools, tuning  # noqa: E402
+from benchmarks.gpu import decisions, runner, settings, speed, stages, tools, tuning  # noqa: E402
 from benchmarks.gpu.environment import Row, ask_driver, describe  # noqa: E402
 from benchmarks.gpu.stages import BY_NAME, STAGES, Stage  # noqa: E402
 from benchmarks.gpu.stand_in import stand_in  # noqa: E402
@@ -88,7 +90,7 @@ def test_what_cannot_be_done_here_is_no_failure(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_or_hangs_is_recorded(tmp_path: Path) -> None:
     """Bug: rows are lost with the process, or a stage that waits for the device waits for ever."""
 
-    def launch(stage: Stage, part: Path, limit: float) -> str | None:
+    def launch(command: str, stage: Stage, part: Path, limit: float) -> str | None:
         part.write_text('{"machine": {}}\n{"case": "a", "passed": true}\n{"case": "b", "pas')
         return runner.in_time([sys.executable, "-S", "-c", command], limit, {})
 
@@ -97,15 +99,21 @@ def test_a_process_that_is_killed_or_hangs_is_recorded(tmp_path: Path) -> None:
         ("import os; os.abort()", 60.0, "ended with exit code -6"),
         ("import time; time.sleep(600)", 0.2, "not done after 0 s"),
     ):
-        result = runner.run(stage, tmp_path, launch, limit)
+        result = runner.run(stage, tmp_path, partial(launch, command), limit)
         assert (result["status"], result["error"]) == (runner.FAILED, error)
         assert result["rows"] == [{"case": "a", "passed": True}]
 
 
-def test_what_is_done_is_what_passed_on_this_device_with_this_code(tmp_path: Path) -> None:
+def test_what_is_done_is_what_passed_on_this_device_with_this_code() -> None:
     result = {"status": runner.PASSED, "machine": {**HERE, "date": "today"}}
     assert runner.is_done(result, HERE)
-    for other in ({"status": runner.FAILED}, {"machine": {}}, {"machine": {**HERE, "code": "b"}}):
+    others: tuple[dict[str, Any], ...] = (
+        {"status": runner.FAILED},
+        {"status": runner.ABSENT},
+        {"machine": {}},
+        {"machine": {**HERE, "code": "b"}},
+    )
+    for other in others:
         assert not runner.is_done({**result, **other}, HERE)
     assert not runner.is_done(None, HERE)
 
@@ -120,17 +128,26 @@ def test_a_stage_for_which_no_time_is_left_is_for_the_next_run(
 def test_a_wrong_decision_fails_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a comparison that passes whatever the kernels return."""
 
-    def swapped(rule: str, inputs: Any, workspace: Any = None) -> Any:
-        outcome = decisions.by_numpy(rule, inputs)
-        return outcome._replace(tokens=torch.from_numpy(outcome.tokens) + 1)
+    def wrong(rule: str, inputs: Any, workspace: Any = None) -> Any:
+        outcome = decisions.by_torch(rule, inputs)
+        return outcome._replace(tokens=outcome.tokens + 1)
 
-    from benchmarks.gpu import decisions
-
-    monkeypatch.setattr(decisions, "by_kernels", swapped)
+    monkeypatch.setattr(decisions, "by_kernels", wrong)
     few = SETTING._replace(rules=("chain", "grid k-Seq"), few=("chain",))
     with stand_in():
-        for rows in (decisions.small(few), decisions.serving(few), decisions.graphs(few)):
-            assert [row["passed"] for row in rows if "note" not in row].count(True) == 0
+        rows = [*decisions.small(few), *decisions.serving(few)]
+    assert [row["passed"] for row in rows] == [False] * 6
+    assert all(row["different"] == 1 for row in rows)
+
+
+def test_a_graph_that_does_nothing_fails_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: what is compared with the calls is not what the graph wrote."""
+    monkeypatch.setattr(decisions, "by_kernels", lambda rule, x, *_: decisions.by_torch(rule, x))
+    few = SETTING._replace(few=("chain",))
+    with stand_in():
+        assert [row["passed"] for row in decisions.graphs(few)] == [True, True]
+        monkeypatch.setattr(clocks.Graph, "seconds", lambda graph: 0.0)
+        assert [row["passed"] for row in decisions.graphs(few)] == [False, False]
 
 
 def test_the_command_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:

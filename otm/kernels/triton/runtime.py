@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +34,7 @@ BLOCK = 4096
 WARPS = 8
 
 TUNED: dict[str, dict[str, int]] = json.loads(
-    Path(__file__).with_name("warps.json").read_text(encoding="utf-8")
+    files("otm.kernels.triton").joinpath("warps.json").read_text(encoding="utf-8")
 )
 """Warps of a program by device and kernel, where others than `WARPS` were measured to be faster.
 
