@@ -26,10 +26,12 @@ def make(
     *,
     logits: bool,
     seed: int = 0,
+    alike: bool = False,
 ) -> list[Tensor]:
     """Draw rows of target and draft, drafts, uniforms and, with logits, temperatures.
 
-    The shape is (B, K, γ, V); a rule for one chain has no K.
+    The shape is (B, K, γ, V); a rule for one chain has no K.  Where all sequences are alike, chains
+    have γ drafts and temperatures are 1.
     """
     batch, count, gamma, size = shape
     rng = torch.Generator(device).manual_seed(seed)
@@ -44,7 +46,8 @@ def make(
         rows, tokens, per_position = [inputs.target, inputs.draft], inputs.tokens, 1
     index = torch.arange(batch, device=device)
     lengths = torch.full((batch,), gamma, device=device)
-    lengths[index % 5 == 3], lengths[index % 5 == 4] = 1, 0
+    if not alike:
+        lengths[index % 5 == 3], lengths[index % 5 == 4] = 1, 0
     ended = torch.arange(gamma, device=device) >= lengths[:, None]  # [B, γ]
     tokens = tokens.masked_fill(ended[:, None] if several_chains else ended, -1)
     uniforms = torch.rand(
@@ -52,6 +55,8 @@ def make(
     )
     if not logits:
         return [*rows, tokens, uniforms]
+    if alike:
+        return [*rows, tokens, uniforms, torch.ones(batch, device=device)]
     temperatures = torch.tensor(TEMPERATURES, device=device).roll(seed)
     temperatures = temperatures.repeat(-(-batch // len(TEMPERATURES)))[:batch]
     if several_chains:

@@ -30,7 +30,7 @@ STAGES = (
         for name, tier in speed.TIERS.items()
     ),
     Stage(speed.CHAINS, "times of several chains", 900, speed.chains),
-    Stage("tests", "tests/kernels on the device", 1_800, tools.tests),
+    Stage("tests", "tests/kernels on the device", 3_000, tools.tests),
     Stage("sanitizer", "compute-sanitizer: memory and races", 1_200, tools.sanitizer),
     Stage("tuning", "warps of each kernel", 900, tuning.tuning),
 )

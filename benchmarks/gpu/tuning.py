@@ -69,7 +69,7 @@ def ratios(setting: Setting, kind: str, kernel: str) -> dict[str, float]:
     for rule, dtype in launched_by(kernel, setting.few):
         for batch, size in setting.tuned:
             shape = (batch, setting.chains, setting.gamma, size)
-            options = {"logits": FORMS[dtype]}
+            options = {"logits": FORMS[dtype], "alike": True}
             inputs = make(rule, shape, TYPES[dtype], setting.device, **options)
             sets = copied(setting, inputs)
             graphs: dict[int, Any] = {}

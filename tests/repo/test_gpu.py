@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -163,6 +164,21 @@ def test_the_command_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str
     if not torch.cuda.is_available():
         assert program.main([]) == 2
         assert "sees no GPU" in capsys.readouterr().out
+
+
+def test_the_command_runs_a_stage_in_a_process_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: options that the process of a stage does not get, and so runs something else."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    command = ["--rehearse", "--only", "environment", "--output", str(tmp_path)]
+    assert program.main(command) == 0
+    assert f"results: {tmp_path.resolve()}" in capsys.readouterr().out
+    found = json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))
+    assert (found["status"], found["machine"]["rehearsal"]) == (runner.PASSED, True)
+    assert {"torch", "triton"} <= {row["case"] for row in found["rows"]}
+    assert program.folder_of(SETTING._replace(rehearsal=False)).parent.name == "gpu"
+    assert program.main([*command, "--minutes", "0", "--force"]) == 1, "a stage is left"
 
 
 def test_tools_that_are_missing_are_said_to_be() -> None:
