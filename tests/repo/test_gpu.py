@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from benchmarks.chain import clocks  # noqa: E402
 from benchmarks.gpu import __main__ as program  # noqa: E402
-from benchmarks.gpu import decisions, runner, settings, speed, stages, tools, tuning  # noqa: E402
+from benchmarks.gpu import decisions, loop, runner, settings, speed, stages, tools, tuning  # noqa: E402
 from benchmarks.gpu.environment import Row, ask_driver, describe  # noqa: E402
 from benchmarks.gpu.stages import BY_NAME, STAGES, Stage  # noqa: E402
 from benchmarks.gpu.stand_in import stand_in  # noqa: E402
@@ -141,6 +141,54 @@ def test_a_wrong_decision_fails_its_stage(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(row["different"] == 1 for row in rows)
 
 
+def test_an_error_in_one_case_is_a_row_and_the_next_case_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: one kernel that does not compile hides what the others do."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error
+
+    for module, name in ((decisions, "by_kernels"), (tuning, "by_kernels"), (loop, "speculative")):
+        monkeypatch.setattr(module, name, fails)
+    few = SETTING._replace(rules=("chain",), few=("chain",), kernels=settings.ONE_CHAIN)
+    for error, passed in ((RuntimeError("no"), False), (torch.OutOfMemoryError("none"), None)):
+        with stand_in():
+            checks = (decisions.small, decisions.serving, decisions.graphs)
+            found = [row for check in checks for row in check(few)]
+            tuned = list(tuning.tuning(few))
+        assert [row["passed"] for row in found] == [passed] * 6
+        assert all(str(error) in row["note"] for row in (*found, *tuned))
+    assert [row["passed"] for row in loop.loop(few)] == [True, False, False, True]
+
+
+def test_other_projects_may_fail_and_ours_may_not() -> None:
+    result = {"contestant": "otm triton", "B": 1, "V": 2, "dtype": "float32"}
+    times = {"wall s": 1e-6, "kernel s": None, "of floor": 0.5}
+    for more, passed in (
+        ({**times, "no graph": "it waits"}, False),
+        ({**times, "no graph": "it waits", "contestant": "otm baseline"}, None),
+        ({"failed": "no"}, False),
+        ({"failed": "no", "contestant": "vllm v1"}, None),
+        (times, True),
+    ):
+        assert speed.of_result({**result, **more})["passed"] is passed
+    check = {"contestant": "flashinfer", "passed": False, "failed": "no"}
+    assert speed.of_check(check)["passed"] is None
+    assert speed.of_check({**check, "contestant": "otm triton"})["passed"] is False
+    assert not speed.merge(program.Path(), {}, SETTING.device), "not all is measured"
+
+
+def test_copies_of_rows_that_chains_share_share_them_too() -> None:
+    rows = torch.arange(12.0).reshape(2, 1, 2, 3).expand(2, 4, 2, 3)
+    copy = tuning.copy_of(rows)
+    assert torch.equal(copy, rows)
+    assert copy.untyped_storage().nbytes() == rows.untyped_storage().nbytes()
+    assert copy.data_ptr() != rows.data_ptr()
+    two = tuning.copied(SETTING._replace(effort=SETTING.effort._replace(copies=2)), [rows])
+    assert len(two) == 2
+
+
 def test_a_graph_that_does_nothing_fails_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: what is compared with the calls is not what the graph wrote."""
     monkeypatch.setattr(decisions, "by_kernels", lambda rule, x, *_: decisions.by_torch(rule, x))
@@ -192,6 +240,15 @@ def test_tools_that_are_missing_are_said_to_be() -> None:
     assert rows[0]["note"] == "ERROR SUMMARY: 2 errors"
     refused = (sys.executable, "-c", "print('========= Device not supported'); exit(1)")
     assert next(tools.sanitizer(SETTING._replace(sanitizer=refused)))["passed"] is None
+
+
+def test_without_pytest_there_is_no_stage_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = SETTING._replace(tests=(("no/such/test.py",),))
+    (row,) = tools.tests(wrong)
+    assert row["passed"] is False
+    monkeypatch.setattr(tools, "find_spec", lambda name: None)
+    (row,) = tools.tests(wrong)
+    assert (row["passed"], row["note"]) == (None, "pytest and hypothesis not installed")
 
 
 def test_failed_tests_are_named(tmp_path: Path) -> None:
