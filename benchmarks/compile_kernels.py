@@ -171,14 +171,15 @@ def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict
         if kind.startswith("*") or aligned:
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
-    options = {"num_warps": runtime.WARPS, "enable_fp_fusion": fusion}
+    warps = runtime.warps(launch.kernel, target)
+    options = {"num_warps": warps, "enable_fp_fusion": fusion}
     key = (target, source.hash(), fusion)
     if key in COMPILED:
         return COMPILED[key]
     compiled = triton.compile(source, target=TARGETS[target], options=options)
     found: dict[str, Any] = {
         "kernel": launch.kernel.__name__,
-        "threads": TARGETS[target].warp_size * runtime.WARPS,
+        "threads": TARGETS[target].warp_size * warps,
     }
     if "cubin" in compiled.asm:
         found |= resources(compiled.asm["cubin"]) | {"inexact": inexact(compiled.asm["ptx"])}
