@@ -106,6 +106,7 @@ NAMES = {
         "Beams",
         "Branching",
         "DecodingOptions",
+        "DeviceVerifier",
         "DraftNode",
         "Drafter",
         "GammaPolicy",
