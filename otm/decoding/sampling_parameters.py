@@ -174,7 +174,7 @@ class SamplingParameters:
             probs = scores.softmax(-1)
         else:
             probs = self._weighed(torch, scores, highest)
-        return probs, highest[..., 0].isfinite()
+        return probs, highest[..., 0].abs() < math.inf  # false for NaN, too
 
     def _weighed(self, xp: Any, scores: Any, highest: Any) -> Any:
         """Probabilities from scores whose largest are known, in NumPy or torch."""
