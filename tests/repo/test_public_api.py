@@ -111,6 +111,7 @@ NAMES = {
         "GammaPolicy",
         "Generation",
         "Hypothesis",
+        "LogitsProcessor",
         "ModelDrafter",
         "NonAutoregressiveDrafter",
         "OnlineGamma",

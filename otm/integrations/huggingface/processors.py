@@ -1,0 +1,136 @@
+"""Logits processors of transformers, for any rows of its batch at once.
+
+`generate` calls a processor with the B rows of its batch, as long as they are by then.  Drafts need
+scores of several rows of a sequence, and of sequences that do not grow alike.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from otm._core.tensors import is_tensor
+from otm.errors import InvalidParameterError
+
+STATEFUL = {
+    "UnbatchedClassifierFreeGuidanceLogitsProcessor": "reads the batch with a cache of its own",
+    "SynthIDTextWatermarkLogitsProcessor": "remembers the contexts of its calls",
+    "ClassifierFreeGuidanceLogitsProcessor": "needs scores of a second batch",
+    "DiaClassifierFreeGuidanceLogitsProcessor": "needs scores of a second batch",
+    "DiaEOSChannelFilterLogitsProcessor": "needs several tokens at a time",
+    "DiaEOSDelayPatternLogitsProcessor": "counts its calls",
+    "WhisperNoSpeechDetection": "keeps what it sees in its first call",
+}
+"""Processors that are no functions of the tokens before, and why."""
+
+BY_ROW = {
+    *("TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper", "MinPLogitsWarper"),
+    *("TopHLogitsWarper", "TypicalLogitsWarper", "EpsilonLogitsWarper", "EtaLogitsWarper"),
+    *("MinLengthLogitsProcessor", "MinNewTokensLengthLogitsProcessor", "LogitNormalization"),
+    *("NoRepeatNGramLogitsProcessor", "SequenceBiasLogitsProcessor", "NoBadWordsLogitsProcessor"),
+    *("ForcedBOSTokenLogitsProcessor", "ForcedEOSTokenLogitsProcessor"),
+    *("InfNanRemoveLogitsProcessor", "ExponentialDecayLengthPenalty", "WatermarkLogitsProcessor"),
+    *("SuppressTokensLogitsProcessor", "SuppressTokensAtBeginLogitsProcessor"),
+    "RepetitionPenaltyLogitsProcessor",
+}
+"""Processors to which it is all the same where in the batch a row stands."""
+
+
+def kind_of(processor: Any) -> str:
+    """Return the name of a processor of transformers, and nothing for those of others."""
+    kind = type(processor)
+    return kind.__name__ if kind.__module__.startswith("transformers.") else ""
+
+
+def check_processors(processors: Sequence[Any]) -> None:
+    """Refuse processors that are known to be no functions of the tokens before."""
+    for processor in processors:
+        for kind in type(processor).__mro__:
+            if kind.__name__ in STATEFUL:
+                raise InvalidParameterError(
+                    f"{type(processor).__name__} cannot be honoured where drafts are verified, "
+                    f"since it {STATEFUL[kind.__name__]}; leave it out, or leave out the drafts"
+                )
+
+
+class BatchProcessor:
+    """The processors of a call of `generate`, as a `LogitsProcessor` of the decoding loop.
+
+    A row begins with the input as `generate` has it, padding included.  Rows that go on behind an
+    end token are left as they are: what is there is cut off, and `generate` never asks for it.
+    """
+
+    def __init__(
+        self,
+        processors: Sequence[Any],
+        input_ids: Any,
+        prompts: Sequence[Sequence[int]],
+        end: Collection[int],
+        size: int,
+    ) -> None:
+        self._processors, self._input_ids = processors, input_ids
+        self._lengths = np.array([len(prompt) for prompt in prompts])  # without padding
+        self._end = input_ids.new_tensor(list(end))
+        self._size = size  # of the vocabulary that the processors know
+
+    def __call__(self, tokens: Any, scores: Any, prompts: Any) -> Any:
+        """Process scores [M, V] after tokens [M, L] of sequences [M]."""
+        import torch
+
+        device = self._input_ids.device
+        given = scores.to(device, torch.float32, copy=True)  # as `generate` does
+        if (cut := self._size - given.shape[1]) > 0:
+            given = torch.nn.functional.pad(given, (0, cut), value=-torch.inf)
+        processed, tokens, sequences = given.clone(), tokens.to(device), prompts.cpu().numpy()
+        begun = self._lengths[sequences]
+        for length in np.unique(begun):
+            going = ~torch.isin(tokens[:, length:], self._end).any(1).cpu().numpy()
+            rows = np.flatnonzero((begun == length) & going)
+            if rows.size:
+                index, chosen = torch.as_tensor(rows, device=device), sequences[rows].tolist()
+                ids = torch.cat([self._input_ids[chosen], tokens[index, length:]], dim=1)
+                processed[index] = self._process(ids, given[index], chosen)
+        return processed[:, : scores.shape[1]].to(scores.device)
+
+    def _process(self, ids: Any, scores: Any, sequences: list[int]) -> Any:
+        """Process scores after rows as `generate` has them, all of one length."""
+        for processor in self._processors:
+            placed = _for_rows(processor, sequences)
+            if placed is None:
+                scores = self._in_places(processor, ids, scores, sequences)
+            else:
+                scores = placed(ids, scores)
+        return scores
+
+    def _in_places(self, processor: Any, ids: Any, scores: Any, sequences: list[int]) -> Any:
+        """Call a processor with B rows, each where its sequence stands in the batch."""
+        turns: list[dict[int, int]] = []  # row of each sequence
+        seen: Counter[int] = Counter()
+        for row, b in enumerate(sequences):
+            if seen[b] == len(turns):
+                turns.append({})
+            turns[seen[b]][b] = row
+            seen[b] += 1
+        processed = scores.clone()
+        for turn in turns:
+            first = next(iter(turn.values()))  # stands in for sequences that have no row
+            batch = [turn.get(b, first) for b in range(len(self._input_ids))]
+            processed[list(turn.values())] = processor(ids[batch], scores[batch])[list(turn)]
+        return processed
+
+
+def _for_rows(processor: Any, sequences: list[int]) -> Any:
+    """Return a processor for rows of these sequences; None if it must see its whole batch."""
+    kind = kind_of(processor)
+    if kind == "PrefixConstrainedLogitsProcessor":
+        allowed = processor._prefix_allowed_tokens_fn
+        return type(processor)(lambda row, tokens: allowed(sequences[row], tokens), 1)
+    if is_tensor(getattr(processor, "prompt_ignore_length", None)):
+        placed = copy.copy(processor)
+        placed.prompt_ignore_length = processor.prompt_ignore_length[sequences]
+        return placed if kind in BY_ROW else None
+    return processor if kind in BY_ROW else None
