@@ -237,6 +237,8 @@ class Reader:
 
 def _logarithms(probs: Any) -> Any:
     """Turn probabilities into scores: log(0) = −∞, a token that never comes."""
+    if is_tensor(probs):
+        return probs.log()
     with np.errstate(divide="ignore"):
         return np.log(probs.astype(np.float64) if is_exact(probs) else probs)
 

@@ -133,7 +133,7 @@ class CachedSession(HuggingFaceSession):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._rows = CachedRows(len(self._owners), self._most)
+        self._rows = CachedRows(len(self._owners), self._most, self._owners)
         self._cache, self._layers = new_cache(self._model)
         self._cross: tuple[Indices, Any] = self._owners[:0], None
 
