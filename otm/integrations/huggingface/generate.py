@@ -46,6 +46,8 @@ class AssistedDecoding:
         As for `otm.decoding.spectr`.
     vocabulary : int, optional
         Number of tokens, if the two models pad it to different sizes.
+    process_drafts : bool, optional
+        Whether logits processors apply to the assistant too; without it fewer drafts are accepted.
     streamer : BaseStreamer, optional
         Receives tokens as soon as they are known; for one prompt only.
 
@@ -67,11 +69,18 @@ class AssistedDecoding:
 
     Notes
     -----
-    The sampling parameters `temperature`, `top_k`, `top_p` and `min_p` are supported, and apply to
-    the assistant too.  Beams, penalties and all other logits processors are refused, and so are
-    scores and hidden states as output.  Stopping criteria see one sequence at a time, after each
-    token.  `generate` does not pass on a streamer, a tokenizer, or an `assistant_model`;
-    `patch_generate` does.
+    Honoured are all sampling parameters; logits processors that are functions of a row of tokens,
+    also your own; scores and logits as output, for one more pass of the target over the output;
+    batches, with padding on either side; stopping criteria, which see one sequence at a time, after
+    each token.  What `past_key_values` hold of the input is not read again, but for caches of other
+    layers than `DynamicLayer`, such as sliding windows; the assistant reads all.  The cache stays
+    as it is, and none is returned.
+
+    Refused are beams; processors that keep a state from call to call (`guidance_scale`, SynthID;
+    nobody can tell of your own ones), which drafts that are rejected would change; attentions and
+    hidden states as output; embeddings as input; quantized caches; and tokens that
+    `past_key_values` hold but the input does not, since the assistant must read them.  `generate`
+    does not pass on a streamer, a tokenizer, or an `assistant_model`; `patch_generate` does.
 
     Examples
     --------

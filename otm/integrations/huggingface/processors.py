@@ -7,7 +7,6 @@ scores of several rows of a sequence, and of sequences that do not grow alike.
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -108,18 +107,15 @@ class BatchProcessor:
 
     def _in_places(self, processor: Any, ids: Any, scores: Any, sequences: list[int]) -> Any:
         """Call a processor with B rows, each where its sequence stands in the batch."""
-        turns: list[dict[int, int]] = []  # row of each sequence
-        seen: Counter[int] = Counter()
-        for row, b in enumerate(sequences):
-            if seen[b] == len(turns):
-                turns.append({})
-            turns[seen[b]][b] = row
-            seen[b] += 1
+        turns = [sequences[:row].count(b) for row, b in enumerate(sequences)]
         processed = scores.clone()
-        for turn in turns:
-            first = next(iter(turn.values()))  # stands in for sequences that have no row
-            batch = [turn.get(b, first) for b in range(len(self._input_ids))]
-            processed[list(turn.values())] = processor(ids[batch], scores[batch])[list(turn)]
+        for turn in range(max(turns) + 1):
+            rows = [row for row, t in enumerate(turns) if t == turn]
+            batch = rows[:1] * len(self._input_ids)  # for the sequences that have no row
+            for row in rows:
+                batch[sequences[row]] = row
+            answer = processor(ids[batch], scores[batch])
+            processed[rows] = answer[[sequences[row] for row in rows]]
         return processed
 
 
