@@ -244,7 +244,7 @@ def test_processed_output_has_the_law_of_generate(
     assert law == plain_law(call)
 
 
-@pytest.mark.parametrize("name", ["repetition penalty", "of one's own", "allowed tokens"])
+@pytest.mark.parametrize("name", PROCESSORS)
 def test_processed_output_of_several_chains_has_the_law_of_generate(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
