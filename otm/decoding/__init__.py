@@ -31,6 +31,7 @@ from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import DecodingOptions, stream
 from otm.decoding.on_device import DeviceVerifier
 from otm.decoding.policies import GammaPolicy, OnlineGamma, best_gamma_policy, huggingface_heuristic
+from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
@@ -54,6 +55,7 @@ __all__ = [
     "GammaPolicy",
     "Generation",
     "Hypothesis",
+    "LogitsProcessor",
     "ModelDrafter",
     "NonAutoregressiveDrafter",
     "OnlineGamma",

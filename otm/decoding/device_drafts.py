@@ -58,7 +58,7 @@ class ModelDrafts(DeviceDrafts):
 
     def __init__(self, drafter: ModelDrafter) -> None:
         self.chains: int = drafter.branching  # type: ignore[assignment]  # no prefix tree
-        self._rows = HeldRows(drafter.model, drafter.sampling)
+        self._rows = HeldRows(drafter.model, drafter.sampling, drafter.processor)
 
     @property
     def seconds(self) -> float:
@@ -87,14 +87,16 @@ class ModelDrafts(DeviceDrafts):
             return Drafted(nothing, None, None, lengths[:, :1])
         scores = self._rows.read_contexts(contexts)  # [B, V]
         points = on_device(coins, scores.device)  # [B, γ, K]
-        probs, good = self._rows.probs(scores[:, None])  # [B, 1, V]
+        nothing = torch.zeros((batch, 1, 0), dtype=torch.int64, device=scores.device)
+        probs, good = self._rows.probs(scores[:, None], contexts, nothing)  # [B, 1, V]
         drawn = [draw(probs, points[:, :1])[:, 0]]  # [B, K]
         rows, oks = [probs.expand(-1, chains, -1)], [good]
         self._rows.repeat(chains)
         for i in range(1, gamma):
             counts = (lengths > i).ravel().astype(np.int64)
             scores = self._rows.append(drawn[-1].reshape(-1, 1), counts)
-            probs, good = self._rows.probs(scores.view(batch, chains, -1))
+            scores = scores.view(batch, chains, -1)
+            probs, good = self._rows.probs(scores, contexts, torch.stack(drawn, 2))
             drawn.append(draw(probs, points[:, i, :, None])[..., 0])
             rows.append(probs)
             oks.append(good | on_device(lengths <= i, good.device))

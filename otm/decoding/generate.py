@@ -220,7 +220,8 @@ def _as_drafter(
     """Return a drafter as it is, or one of a model: of so many chains, unless k is given."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
-        return ModelDrafter(draft, chains if k is None else k, chosen)
+        processor = options.get("logits_processor")
+        return ModelDrafter(draft, chains if k is None else k, chosen, processor)
     check_draft(draft, LanguageModel, Drafter)
     for name, value in {"k": k, "draft_sampling": sampling}.items():
         if value is not None:

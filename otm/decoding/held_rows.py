@@ -11,7 +11,13 @@ import numpy.typing as npt
 
 from otm._core.optional import require
 from otm._core.tensors import is_tensor, on_device
-from otm.decoding.reading import Context, check_scores, common_length
+from otm.decoding.reading import (
+    Context,
+    LogitsProcessor,
+    check_processed,
+    check_scores,
+    common_length,
+)
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.models.base import LanguageModel, Session
 
@@ -21,12 +27,18 @@ Lengths = npt.NDArray[np.int64]
 class HeldRows:
     """A session with some rows for each sequence, and the distributions of its next tokens."""
 
-    def __init__(self, model: LanguageModel, sampling: SamplingParameters | None) -> None:
-        self.model, self._sampling = model, as_sampling(sampling)
+    def __init__(
+        self,
+        model: LanguageModel,
+        sampling: SamplingParameters | None,
+        processor: LogitsProcessor | None = None,
+    ) -> None:
+        self.model, self._sampling, self._processor = model, as_sampling(sampling), processor
         self.seconds = 0.0  # spent in the model so far; on a GPU, in launching it
         self._started: Session | None = None
         self._texts: list[Context] = []  # tokens of each row, as far as the host knows them
         self._owners: list[int] = []  # the sequence of each row
+        self._prompts: list[int] = []  # number of the prompt that each sequence began with
 
     @property
     def _session(self) -> Session:
@@ -42,7 +54,8 @@ class HeldRows:
         if self._started is None or parents is None:
             self._started = self._timed(self.model.start, len(contexts))
             self._texts, self._owners = [()] * len(contexts), list(range(len(contexts)))
-            parents = range(len(contexts))
+            parents = self._prompts = list(range(len(contexts)))
+        self._prompts = [self._prompts[p] for p in parents]
         owned: dict[int, list[int]] = {}
         for r, owner in enumerate(self._owners):
             owned.setdefault(owner, []).append(r)
@@ -85,13 +98,48 @@ class HeldRows:
         """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
         return self._scores(self._session.append_tensor, tokens, counts)
 
-    def probs(self, scores: Any) -> tuple[Any, Any]:
-        """Distributions from scores [..., V], and which of them are good [...]."""
+    def probs(self, scores: Any, contexts: Sequence[Context], drafts: Any) -> tuple[Any, Any]:
+        """Distributions from scores [B, C, V] after contexts and drafts [B, C, i]; which are good.
+
+        A row that is not has anything in it: nobody has waited for the device to look.
+        """
         if self.model.returns_probs:
-            if self._sampling == SamplingParameters():
+            if self._sampling == SamplingParameters() and self._processor is None:
                 return scores, scores.isfinite().all(-1)
             scores = scores.log()
+        if self._processor is not None:
+            scores = self._processed(self._processor, scores, contexts, drafts)
         return self._sampling.unchecked(scores)
+
+    def probs_along(self, scores: Any, contexts: Sequence[Context], drafts: Any) -> tuple[Any, Any]:
+        """`probs` from scores [B, K, γ + 1, V] after each part of the drafts [B, K, γ]."""
+        if self._processor is None:
+            return self.probs(scores, contexts, drafts)
+        drafts = drafts.clamp(min=0)
+        rows = [
+            self.probs(scores[:, :, i], contexts, drafts[:, :, :i]) for i in range(scores.shape[2])
+        ]
+        probs, good = zip(*rows, strict=True)
+        return require("torch").stack(probs, 2), require("torch").stack(good, 2)
+
+    def _processed(
+        self, processor: LogitsProcessor, scores: Any, contexts: Sequence[Context], drafts: Any
+    ) -> Any:
+        """Process scores [B, C, V], those behind contexts of one length together."""
+        torch, (_, count, size) = require("torch"), scores.shape
+        made = torch.empty_like(scores)
+        lengths = np.array(list(map(len, contexts)))
+        for length in np.unique(lengths):
+            rows = np.flatnonzero(lengths == length)
+            known = np.repeat([contexts[b] for b in rows.tolist()], count, axis=0)
+            prompts = np.repeat([self._prompts[b] for b in rows.tolist()], count)
+            index, known = (on_device(x, scores.device) for x in (rows, known))
+            ids = torch.cat([known, drafts[index].flatten(0, 1)], 1)
+            given = scores[index].flatten(0, 1)
+            processed = self._timed(processor, ids, given, prompts)
+            check_processed(processed, tuple(given.shape))
+            made[index] = processed.view(-1, count, size).to(made.dtype)
+        return made
 
     def _scores(self, append: Callable[..., Any], *arguments: Any) -> Any:
         """Append tokens, and return the scores as a tensor."""

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from otm.decoding.checks import as_end, as_sources, check_options, check_task
 from otm.decoding.drafting import Drafter, Randomness
+from otm.decoding.held_rows import HeldRows
 from otm.decoding.on_device import DeviceRounds, DeviceVerifier
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
-from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
 from otm.decoding.rounds import Rounds, TreeRounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
@@ -35,6 +36,10 @@ class DecodingOptions(TypedDict, total=False):
     ----------
     sampling : SamplingParameters
         How to sample from the target model; if left out, as the model says.
+    logits_processor : LogitsProcessor
+        Called with token ids [M, L], scores [M, V] of the tokens that follow, and the number [M] of
+        the prompt of each row; returns the scores that are sampled from (`sampling` comes after
+        it).  It must be a function of each row alone.
     max_tokens : int
         Most new tokens of a sequence, at least 1; 64 if left out.
     eos_token_id : int or collection of int
@@ -57,6 +62,7 @@ class DecodingOptions(TypedDict, total=False):
     """
 
     sampling: SamplingParameters
+    logits_processor: LogitsProcessor | None
     max_tokens: int
     eos_token_id: int | Collection[int] | None
     stop: Callable[[Sequence[int]], bool] | None
@@ -124,12 +130,12 @@ def stream(
     given, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
     end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
-    sampling = options.get("sampling")
+    sampling, processor = options.get("sampling"), options.get("logits_processor")
     rounds: Rounds
     if isinstance(verifier, DeviceVerifier):
-        rounds = DeviceRounds(target, sampling, drafter, verifier.rule)
+        rounds = DeviceRounds(HeldRows(target, sampling, processor), drafter, verifier.rule)
     else:
-        rounds = TreeRounds(Reader(target, sampling), drafter, verifier)
+        rounds = TreeRounds(Reader(target, sampling, processor), drafter, verifier)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
     return loop.steps(given, sources)
 

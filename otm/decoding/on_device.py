@@ -99,20 +99,13 @@ def place_verifier(
 class DeviceRounds(Rounds):
     """Chains of drafts of a whole batch, verified by a kernel."""
 
-    def __init__(
-        self,
-        target: LanguageModel,
-        sampling: SamplingParameters | None,
-        drafter: Drafter | None,
-        rule: str,
-    ) -> None:
-        self._target = HeldRows(target, sampling)
-        self._rule = rule
+    def __init__(self, target: HeldRows, drafter: Drafter | None, rule: str) -> None:
+        self._target, self._rule = target, rule
         self._drafts: DeviceDrafts | None = None
         if isinstance(drafter, ModelDrafter) and isinstance(drafter.branching, int):
             self._drafts = ModelDrafts(drafter)
         elif drafter is not None:
-            self._drafts = HostDrafts(drafter, target.vocabulary)
+            self._drafts = HostDrafts(drafter, target.model.vocabulary)
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -131,7 +124,7 @@ class DeviceRounds(Rounds):
         with torch.no_grad():
             drafted = self._draft(contexts, depths, parents, uniforms)
             scores = self._read(contexts, parents, drafted.tokens, drafted.lengths)
-            numbers = self._verify(drafted, scores, uniforms)
+            numbers = self._verify(drafted, scores, contexts, uniforms)
         found = numbers.cpu().numpy()  # the one wait for the device
         return self._collect(contexts, drafted.lengths, found)
 
@@ -166,7 +159,13 @@ class DeviceRounds(Rounds):
         scores = self._target.append(rows.clamp(min=0), 1 + lengths.ravel())
         return scores.view(batch, chains, gamma + 1, -1)
 
-    def _verify(self, drafted: Drafted, scores: Any, uniforms: Sequence[Randomness]) -> Any:
+    def _verify(
+        self,
+        drafted: Drafted,
+        scores: Any,
+        contexts: Sequence[Context],
+        uniforms: Sequence[Randomness],
+    ) -> Any:
         """Verify by the rule; returns drafts, output and faults as one tensor of whole numbers."""
         torch = require("torch")
         batch, chains, gamma = drafted.tokens.shape
@@ -179,7 +178,7 @@ class DeviceRounds(Rounds):
         device = scores.device
         tokens = drafted.tokens.to(device, non_blocking=True)
         draft = None if drafted.probs is None else drafted.probs.to(device, non_blocking=True)
-        target, good = self._target.probs(scores)
+        target, good = self._target.probs_along(scores, contexts, tokens)
 
         rule = self._rule if gamma else "chain"  # no rule has anything to select
         count = uniforms_per_position(rule, chains)
@@ -234,6 +233,6 @@ class DeviceRounds(Rounds):
             b = int(wrong[0])
             model = "draft model" if faults[b] & BAD_DRAFT else "target model"
             raise InvalidDistributionError(
-                f"sequence {b} of the batch: scores of the {model} have NaN, +∞, or nothing but "
-                "−∞; there must be a finite one, and beside it only finite ones and −∞"
+                f"sequence {b} of the batch: of the {model} the logits have NaN, +∞, or nothing "
+                "but −∞; there must be a finite logit, and beside it only finite ones and −∞"
             )

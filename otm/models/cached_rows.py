@@ -37,10 +37,11 @@ class CachedRows:
     """The places of the R rows of a session in its cache: 0 to R − 1, in any order.
 
     So a model can compute with a slice of its cache.  Places behind are spares: they keep their
-    contents, and are taken first for rows that agree with these.
+    contents, and are taken first for rows that agree with these.  Rows of different owners, such as
+    the sources that they translate, have nothing in common, whatever their tokens.
     """
 
-    def __init__(self, rows: int, most: int | None = None) -> None:
+    def __init__(self, rows: int, most: int | None = None, owners: Indices | None = None) -> None:
         self._most = most  # tokens of a row
         self.lengths: Indices = np.zeros(rows, dtype=np.int64)  # [R]: tokens of each row
         self.places: Indices = np.arange(rows)  # [R]: place of each row, a permutation
@@ -48,6 +49,8 @@ class CachedRows:
         # tokens need not be kept.  Rewinding takes minima; reading adds where both rows ended at
         # the same slot and go on with the same tokens.
         self._alike: Indices = np.zeros((rows, rows), dtype=np.int64)
+        if owners is not None:
+            self._alike -= owners[:, None] != owners  # −1, which is the length of no row
 
     @property
     def capacity(self) -> int:
@@ -107,8 +110,8 @@ class CachedRows:
             self._alike = np.pad(self._alike, (0, more))
         sources = self.places[rows]
         shared = np.minimum(self._alike[sources], lengths[:, None])  # [row, place]
-        places = _assign(shared[:, :count])
-        starts = shared[np.arange(count), places]
+        places = _assign(shared[:, :count].clip(min=0))
+        starts = shared[np.arange(count), places].clip(min=0)
         self._alike[places] = shared
         self._alike[places[:, None], places] = np.minimum(shared[:, sources], lengths)
         self.lengths, self.places = lengths.copy(), places

@@ -255,9 +255,9 @@ def test_a_further_way_to_the_host_is_counted(monkeypatch: pytest.MonkeyPatch) -
         np.from_dlpack,
     ):
 
-        def leaking(rows: HeldRows, scores: Any, way: Any = way) -> Any:
+        def leaking(rows: HeldRows, scores: Any, *more: Any, way: Any = way) -> Any:
             way(scores)
-            return probs(rows, scores)
+            return probs(rows, scores, *more)
 
         monkeypatch.setattr(HeldRows, "probs", leaking)
         with counted_by_step(monkeypatch) as rounds:
@@ -305,7 +305,7 @@ def test_scores_without_a_distribution_are_refused(bad: float, place: str) -> No
     tokens = 1 if place == "target" else 5  # with one token to go nothing is drafted
     decode(2, 1)
     for rule in ("chain", "block"):
-        named = f"sequence 1 of the batch: scores of the {place} model"
+        named = f"sequence 1 of the batch: of the {place} model the logits have NaN"
         with pytest.raises(InvalidDistributionError, match=named):
             decode(3, tokens, rule)
 

@@ -112,6 +112,7 @@ NAMES = {
         "GammaPolicy",
         "Generation",
         "Hypothesis",
+        "LogitsProcessor",
         "ModelDrafter",
         "NonAutoregressiveDrafter",
         "OnlineGamma",

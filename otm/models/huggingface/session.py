@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -123,12 +123,21 @@ class HuggingFaceSession(Session):
             return self._model(**arguments, return_dict=True).logits[..., : self._vocabulary]
 
 
+class Past(NamedTuple):
+    """Keys and values of the first tokens of each row, which were read elsewhere."""
+
+    lengths: Indices  # [R]
+    layers: list[tuple[Any, Any]]  # [R, heads, N, size], those of a row first
+
+
 class CachedSession(HuggingFaceSession):
-    """A session that reads each token once."""
+    """A session that reads each token once; none of a past, of which the first `read` tells."""
+
+    past: Past | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._rows = CachedRows(len(self._owners), self._most)
+        self._rows = CachedRows(len(self._owners), self._most, self._owners)
         self._cache, self._layers = new_cache(self._model)
         self._cross: tuple[Indices, Any] = self._owners[:0], None
 
@@ -156,11 +165,29 @@ class CachedSession(HuggingFaceSession):
 
     def read(self, tokens: Rows) -> None:
         """Read further tokens in each row."""
+        if self.past is not None:
+            tokens = self._behind_past(self.past, tokens)
+        if not tokens.size:
+            return
         lengths = self._rows.lengths
         self._rows.append(tokens)
         counts = (tokens >= 0).sum(1)
         for _ in self._forward(self._filled(tokens), counts, lengths, **self._last):
             pass
+
+    def _behind_past(self, past: Past, tokens: Rows) -> Rows:
+        """Store the keys and values of the past, and return the tokens behind it."""
+        self.past = None
+        lengths, columns = past.lengths, np.arange(tokens.shape[1])
+        self._rows.append(np.where(columns < lengths[:, None], tokens, -1)[:, : lengths.max()])
+        seen = window(len(tokens), self._rows.places, 0 * lengths, lengths, self._device)
+        for layer, (keys, values) in zip(self._layers, past.layers, strict=True):
+            layer.open(seen)
+            layer.update(keys, values)
+        behind = lengths[:, None] + columns
+        filled = np.pad(tokens, ((0, 0), (0, 1)), constant_values=-1)
+        rest = np.take_along_axis(filled, behind.clip(max=len(columns)), 1)
+        return rest[:, : (rest >= 0).sum(1).max()]
 
     def _forward(
         self, tokens: Any, counts: Indices, lengths: Indices, **arguments: Any
