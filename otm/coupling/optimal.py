@@ -90,7 +90,7 @@ class OptimalPlan(ResidualPlan):
     @cached_property
     def _wanted(self) -> WinRatio:
         """Law of the winner that is aimed at."""
-        return optimal_win_ratio(self.problem.bins, self.problem.k)
+        return optimal_win_ratio(self.problem)
 
     @cached_property
     def _win_ratio(self) -> tuple[Probs, Probs]:
@@ -98,7 +98,7 @@ class OptimalPlan(ResidualPlan):
 
         The table speaks of p/Σp; they are corrected so that v' belongs to Σq = 1.
         """
-        of_draft, of_target = self.slots.bins.excess
+        of_draft, of_target = self.slots.bins.excess[:, 0]
         slope, added = self.slots.win_ratio(self.problem.k)
         scale = 1 + (of_target - of_draft)
         return read_only(slope * scale), read_only(added * scale)

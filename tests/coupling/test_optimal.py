@@ -45,7 +45,7 @@ def test_acceptance_is_exactly_alpha(problem: Problem) -> None:
 @given(problems(max_tokens=8, max_drafts=8, exact=True))
 def test_the_winning_law_is_the_wanted_one(problem: Problem) -> None:
     plan, order = OptimalPlan(problem), problem.by_ratio
-    wanted = optimal_win_ratio(problem.bins, problem.k)
+    wanted = optimal_win_ratio(problem)
     ratio = wanted.mean[wanted.bins.place(order.ratio)]
     assert plan.winner_distribution[order.tokens].tolist() == (order.draft * ratio).tolist()
     cap = optimal_cap(problem)
@@ -55,7 +55,7 @@ def test_the_winning_law_is_the_wanted_one(problem: Problem) -> None:
 
 @given(problems(max_tokens=8, max_drafts=8, exact=True))
 def test_swaps_are_few_and_sorted(problem: Problem) -> None:
-    wanted = optimal_win_ratio(problem.bins, problem.k)
+    wanted = optimal_win_ratio(problem)
     swaps, m = match_swaps(wanted), wanted.bins.least.size
     assert swaps.low.size == swaps.high.size == swaps.mass.size < max(m, 1)
     assert (np.diff(swaps.low) >= 0).all()
