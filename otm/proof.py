@@ -38,7 +38,7 @@ from otm._core.arithmetic import (
 from otm._core.ratio_bins import RatioBins, in_bins
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
-from otm.optimum.cut import Cut, best_prefix, prefix_values
+from otm.optimum.cut import Cut, best_prefix, corner_values, prefix_values
 from otm.problem import Problem
 
 Document = dict[str, Any]
@@ -83,13 +83,15 @@ def surely_accepted(bins: RatioBins, problem: Problem, cap: float) -> bool:
     total = float(bins.capped_mass(cap))
     total += rounding_error(total, problem)
     while True:
-        values, bound = prefix_values(bins, problem.k)
+        values, rough = prefix_values(bins, problem.k)
         if (values - rounding_error(values, problem)).min() < total:
             return False
-        doubtful = bins.wide[bound - rounding_error(bound, problem) < total]
-        if not doubtful.size:
+        places = bins.wide[rough - rounding_error(rough, problem) < total]
+        bound = corner_values(bins, problem.k, places)
+        places = places[bound - rounding_error(bound, problem) < total]
+        if not places.size:
             return True
-        bins = bins.split(doubtful)
+        bins = bins.split(places)
 
 
 @dataclass(frozen=True, eq=False)

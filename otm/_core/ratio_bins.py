@@ -72,14 +72,22 @@ class RatioBins(Frozen):
 
     @classmethod
     def of(
-        cls, draft: Probs, target: Probs, few: int = FEW, bits: int = MANTISSA, *, whole: bool = True
+        cls,
+        draft: Probs,
+        target: Probs,
+        few: int = FEW,
+        bits: int = MANTISSA,
+        *,
+        whole: bool = True,
     ) -> RatioBins:
         """Put all tokens into bins: fractions and few tokens into one for each ratio.
 
         The last bits of a ratio do not decide its bin, `FINEST` at the least.  Measures that are
         not `whole` distributions, such as weights, are not divided by their sums.
         """
-        excess = np.array([sum_excess(draft), sum_excess(target)]) if whole else zeros((2, 1), draft)
+        excess = (
+            np.array([sum_excess(draft), sum_excess(target)]) if whole else zeros((2, 1), draft)
+        )
         if not in_bins(draft, few):
             if np.count_nonzero(draft) < draft.size:
                 drafted = draft.nonzero()[0]
@@ -99,9 +107,11 @@ class RatioBins(Frozen):
         return read_only(shares(self.parts, self.excess))
 
     @cached_property
-    def _below(self) -> Probs:
-        """Draft mass and target mass of the first j bins: array [2, m + 1]."""
-        return read_only(running_parts(self.parts, self.excess))
+    def _masses_of_cuts(self) -> Probs:
+        """Draft mass of the last bins, from none to all, and target mass of the first: [2, m + 1]."""
+        parts = self.parts.copy()
+        parts[:, 0] = self.parts[:, 0, ::-1]
+        return read_only(running_parts(parts, self.excess))
 
     @property
     def draft(self) -> Probs:
@@ -113,20 +123,20 @@ class RatioBins(Frozen):
         """Target mass of each bin: array [m]."""
         return self._masses[1]
 
-    @property
+    @cached_property
     def draft_below(self) -> Probs:
         """Draft mass of the first j bins: array [m + 1]."""
-        return self._below[0]
+        return read_only(running_parts(self.parts[:, 0], self.excess[0]))
+
+    @property
+    def draft_above(self) -> Probs:
+        """Draft mass of all but the first j bins: array [m + 1]."""
+        return self._masses_of_cuts[0, ::-1]
 
     @property
     def target_below(self) -> Probs:
         """Target mass of the first j bins: array [m + 1]."""
-        return self._below[1]
-
-    @cached_property
-    def draft_above(self) -> Probs:
-        """Draft mass of all but the first j bins: array [m + 1]."""
-        return read_only(running_parts(self.parts[:, 0, ::-1], self.excess[0])[::-1])
+        return self._masses_of_cuts[1]
 
     @cached_property
     def ratio(self) -> Probs:
@@ -142,18 +152,16 @@ class RatioBins(Frozen):
         """Bins with tokens of several ratios: array [w]."""
         return read_only((self.most > self.least).nonzero()[0])
 
-    @cached_property
-    def corners(self) -> tuple[Probs, Probs]:
-        """Draft mass above and target mass below a corner of each bin in `wide`: arrays [w].
+    def corners(self, places: npt.NDArray[np.int64]) -> tuple[Probs, Probs]:
+        """Draft mass above and target mass below a corner of each bin at these places: [w] each.
 
-        No value of a cut inside of the bin is less than the least of those at its edges and at the
+        No value of a cut inside of a bin is less than the least of those at its edges and at the
         corner.
         """
         masses = self.draft, self.target, self.draft_above[:-1], self.target_below[:-1]
-        of_bins = (each[self.wide] for each in (self.least, self.most, *masses))
+        of_bins = (each[places] for each in (self.least, self.most, *masses))
         with np.errstate(invalid="ignore"):
-            above, below = corners(np, self.draft_probs.size, *of_bins)
-        return read_only(above), read_only(below)
+            return corners(np, self.draft_probs.size, *of_bins)
 
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
         """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""

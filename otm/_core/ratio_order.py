@@ -71,4 +71,3 @@ def scale_of_weights(draft: Probs) -> Number:
     """
     # a power of two rounds nothing
     return 1 if is_exact(draft) else 2.0**512
-

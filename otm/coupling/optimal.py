@@ -104,22 +104,22 @@ class OptimalPlan(ResidualPlan):
         return read_only(slope * scale), read_only(added * scale)
 
     @cached_property
-    def _stretch(self) -> tuple[Probs, Probs, Probs]:
-        """Share of a token where t follows q/p: (q/p − first) · second, at most third; [m] each."""
+    def _stretch(self) -> Probs:
+        """Share of a token where t follows q/p: (q/p − first) · second, at most third; [3, m]."""
         wanted = self._wanted
         moved = self.slots.moved
         limit = np.divide(1, moved, out=np.full_like(moved, np.inf), where=moved > 0)
         gap = np.where(wanted.follows, wanted.mean - wanted.slope, 0)
         factor = np.divide(1, gap, out=np.zeros_like(gap), where=gap != 0)
-        return wanted.slope, read_only(factor), read_only(limit)
+        return read_only(np.array((wanted.slope, factor, limit)))
 
     def _place(self, draft: Probs, target: Probs) -> tuple[Ranks, Probs]:
         """Bins of tokens, and how often each of them swaps, over the mean of its bin."""
         ratio = ratio_of(draft, target)
         place = self._wanted.bins.place(ratio)
-        if not self._wanted.follows.any():
-            return place, np.ones_like(ratio)
-        slope, factor, limit = (array[place] for array in self._stretch)
+        if not np.count_nonzero(self._wanted.follows):
+            return place, np.ones(ratio.shape, ratio.dtype)
+        slope, factor, limit = self._stretch.take(place, axis=1)
         share = np.where(factor == 0, 1, (np.minimum(ratio, 2.0**1000) - slope) * factor)
         return place, np.minimum(np.maximum(share, TINY), limit)  # only rounding is cut off
 

@@ -200,7 +200,7 @@ class TransportPlan(Frozen, ABC):
         token = self._select(rows, numbers.reshape(-1, m))
         equal = rows == token[:, None]
         index = equal.argmax(axis=1)
-        index[~equal.any(axis=1)] = -1
+        index[~np.logical_or.reduce(equal, axis=1)] = -1
         token, index = probs.ids(token.reshape(leading)[()]), index.reshape(leading)[()]
         return Selection(like(drafts, token), like(drafts, index))
 

@@ -245,7 +245,7 @@ def _with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
 ) -> npt.NDArray[np.bool_]:
     """Tell the bins inside of which a cut may have less than some value, [K] a lenience: [m]."""
-    draft_above, target_below = bins.corners
+    draft_above, target_below = bins.corners(bins.wide)
     below = [target_below / lenience for lenience in leniences]
     better = np.zeros(bins.wide.size, dtype=np.bool_)
     for i, hit in enumerate(_at_least_once(draft_above, 1 - draft_above, ks)):
@@ -309,7 +309,9 @@ def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floa
 
 
 @np.errstate(divide="ignore", invalid="ignore")  # ln 0 where every draft is accepted
-def by_division_factor(order: RatioBins, ks: Sequence[int], start: Floats | None = None) -> Accepted:
+def by_division_factor(
+    order: RatioBins, ks: Sequence[int], start: Floats | None = None
+) -> Accepted:
     """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K].
 
     From factors close by it takes fewer steps.

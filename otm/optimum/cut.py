@@ -140,32 +140,39 @@ def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list
     if some prefix that ends inside it can be better than the best one that ends at an edge.
     """
     while True:
-        found, sizes, doubtful = [], [], np.zeros(bins.wide.size, dtype=np.bool_)
+        found, sizes, doubtful = [], [], []
         for k in ks:
-            values, bound = prefix_values(bins, k)
+            values, rough = prefix_values(bins, k)
             sizes.append(int(values.argmin()))
             found.append(at_most_one(values[sizes[-1]]))
-            if bound.size:
-                doubtful |= bound < values[sizes[-1]] * (1 - ROUNDING)
-        if not np.count_nonzero(doubtful):
+            limit = values[sizes[-1]] * (1 - ROUNDING)
+            places = bins.wide[rough < limit]
+            doubtful.append(places[corner_values(bins, k, places) < limit])
+        if not sum(places.size for places in doubtful):
             return found, sizes, bins
-        bins = bins.split(bins.wide[doubtful])
+        bins = bins.split(np.concatenate(doubtful))
 
 
 def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, Probs]:
-    """Values of the cuts at the edges of bins, and bounds on those at tokens inside of bins.
+    """Values of the cuts at the edges of bins, and rough bounds on those at tokens inside of bins.
 
     Returns
     -------
     tuple of (array [m + 1], array [w])
-        q(H) + 1 − p(H)^k for the first j bins, and for each bin with tokens of several ratios
-        (`bins.wide`) below which no prefix that ends inside is.
+        q(H) + 1 − p(H)^k for the first j bins; and for each bin with tokens of several ratios
+        (`bins.wide`) a number below which no prefix that ends inside is.
     """
-    values = bins.target_below + at_least_once(bins.draft_above, k)
-    if not bins.wide.size:
-        return values, values[:0]
-    draft_above, target_below = bins.corners
-    return values, target_below + at_least_once(draft_above, k)
+    hit = at_least_once(bins.draft_above, k)
+    return bins.target_below + hit, (bins.target_below[:-1] + hit[1:])[bins.wide]
+
+
+def corner_values(bins: RatioBins, k: int, places: npt.NDArray[np.int64]) -> Probs:
+    """Bounds as `prefix_values` gives them, but close ones, for the bins at some places."""
+    if not places.size:
+        return bins.least[:0]
+    draft_above, target_below = bins.corners(places)
+    values: Probs = target_below + at_least_once(draft_above, k)
+    return values
 
 
 def optimal_cap(problem: Problem) -> Number:
