@@ -143,11 +143,11 @@ def check_uniforms(
 ) -> Uniforms:
     """Return uniforms in [0, 1), of a given shape, as float64 or as fractions in exact mode.
 
-    `need` says in a refusal why this shape is needed: "these drafts need uniforms of shape (3,)".
+    `need` says in a refusal why this shape is needed: "these drafts need uniforms of shape {shape}".
     """
     array = as_array(uniforms, "the uniforms", InvalidUniformsError)
     if array.shape != shape:
-        raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need}")
+        raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need.format(shape=shape)}")
     try:
         valid = array.dtype.kind in "fiuO"
         valid = valid and np.count_nonzero((array >= 0) & (array < 1)) == array.size

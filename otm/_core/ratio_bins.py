@@ -166,7 +166,7 @@ class RatioBins(Frozen):
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
         """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""
         if ratio.size <= FEW or is_exact(ratio):
-            return np.asarray(np.searchsorted(self.least, ratio, side="right") - 1)
+            return np.asarray(self.least.searchsorted(ratio, side="right") - 1)
         # many tokens by their keys; those of keys with several bins are searched for
         first, edges = even_bins()
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1

@@ -25,6 +25,12 @@ from otm.errors import InvalidInputError
 from otm.problem import Problem
 
 
+NEED = (
+    "these drafts need uniforms of shape {shape}, the last axis with plan.uniforms_per_selection "
+    "of them"
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Selection:
     """Outcome of a selection, elementwise over the leading axes; unpacks as (token, index).
@@ -191,11 +197,7 @@ class TransportPlan(Frozen, ABC):
         probs = self.drafts
         checked = probs.positions(drafts)
         leading, m = checked.shape[:-1], self.uniforms_per_selection
-        need = (
-            f"these drafts need uniforms of shape {(*leading, m)}, the last axis with "
-            "plan.uniforms_per_selection of them"
-        )
-        numbers = check_uniforms(uniforms, (*leading, m), self.problem.exact, need)
+        numbers = check_uniforms(uniforms, (*leading, m), self.problem.exact, NEED)
         rows = checked.reshape(-1, checked.shape[-1])
         token = self._select(rows, numbers.reshape(-1, m))
         equal = rows == token[:, None]

@@ -57,8 +57,11 @@ class SlotTable(Frozen):
         owner = np.concatenate([swaps.low, swaps.high])
         order = owner.argsort(kind="stable")
         partner = np.concatenate([swaps.high, swaps.low])[order]
-        mass = np.concatenate([swaps.mass, swaps.mass])[order]
-        return read_only(owner[order]), read_only(partner), read_only(mass)
+        return (
+            read_only(owner[order]),
+            read_only(partner),
+            read_only(swaps.mass.take(order, mode="wrap")),
+        )
 
     @property
     def owner(self) -> Ranks:

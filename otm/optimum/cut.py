@@ -145,9 +145,10 @@ def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list
             values, rough = prefix_values(bins, k)
             sizes.append(int(values.argmin()))
             found.append(at_most_one(values[sizes[-1]]))
-            limit = values[sizes[-1]] * (1 - ROUNDING)
-            places = bins.wide[rough < limit]
-            doubtful.append(places[corner_values(bins, k, places) < limit])
+            if bins.wide.size:
+                limit = values[sizes[-1]] * (1 - ROUNDING)
+                places = bins.wide[rough < limit]
+                doubtful.append(places[corner_values(bins, k, places) < limit])
         if not sum(places.size for places in doubtful):
             return found, sizes, bins
         bins = bins.split(np.concatenate(doubtful))
@@ -162,8 +163,8 @@ def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, Probs]:
         q(H) + 1 − p(H)^k for the first j bins; and for each bin with tokens of several ratios
         (`bins.wide`) a number below which no prefix that ends inside is.
     """
-    hit = at_least_once(bins.draft_above, k)
-    return bins.target_below + hit, (bins.target_below[:-1] + hit[1:])[bins.wide]
+    hit, below = at_least_once(bins.draft_above, k), bins.target_below
+    return below + hit, below[bins.wide] + hit[bins.wide + 1]
 
 
 def corner_values(bins: RatioBins, k: int, places: npt.NDArray[np.int64]) -> Probs:

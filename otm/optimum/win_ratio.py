@@ -51,17 +51,18 @@ def optimal_win_ratio(problem: Problem) -> WinRatio:
     floor = _floor(size, bins.draft_below, bins.target_below, missing)
     while True:
         slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
-        least, most, wide = bins.least[bins.wide], bins.most[bins.wide], slope[bins.wide]
-        follows = (least >= floor) & (most <= cap)
-        impure = follows & (least < wide) & (wide < most)
+        follows = np.zeros(slope.size, dtype=np.bool_)
+        if not bins.wide.size:
+            break
+        follows[bins.wide] = True
+        follows &= (bins.least >= floor) & (bins.most <= cap)
+        impure = follows & (bins.least < slope) & (slope < bins.most)
         if not np.count_nonzero(impure):
             break
-        bins = bins.split(bins.wide[impure])
+        bins = bins.split(impure.nonzero()[0])
     mean = np.minimum(np.maximum(bins.least, np.asarray(floor)), np.asarray(cap))
-    follow = np.zeros(mean.size, dtype=np.bool_)
-    follow[bins.wide] = follows
-    mean[follow] = bins.ratio[follow]
-    return WinRatio(bins, read_only(slope), read_only(mean), read_only(follow))
+    mean[follows] = bins.ratio[follows]
+    return WinRatio(bins, read_only(slope), read_only(mean), read_only(follows))
 
 
 def floor_of(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> Number:
