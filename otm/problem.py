@@ -186,7 +186,9 @@ class Problem(Frozen):
     @cached_property
     def _ratios(self) -> RatioBins:
         """The tokens in bins of one q/p each, which may take a sort."""
-        return self.bins.split(self.bins.wide)
+        return (
+            RatioBins.of(self.draft, self.target, few=self.n) if self.bins.wide.size else self.bins
+        )
 
     @cached_property
     def _found(self) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def check_uniforms(
 ) -> Uniforms:
     """Return uniforms in [0, 1), of a given shape, as float64 or as fractions in exact mode.
 
-    `need` says in a refusal why this shape is needed: "these drafts need uniforms of shape {shape}".
+    `need` says in a refusal why: "these drafts need uniforms of shape {shape}".
     """
     array = as_array(uniforms, "the uniforms", InvalidUniformsError)
     if array.shape != shape:

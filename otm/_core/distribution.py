@@ -127,11 +127,9 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str
     """Turn a distribution, or rows of them, into float64 or Fraction arrays; also name the type."""
     what, advice = f"the entries of the {name} distribution", "give a flat sequence of numbers"
     array: Probs = as_array(values, what, InvalidDistributionError, advice)
-    float64 = array.dtype == np.float64
-    if is_tensor(values):
-        given = str(values.dtype).removeprefix("torch.")
-    else:  # a name that NumPy takes its time to find
-        given = "float64" if float64 else array.dtype.name
+    float64 = array.dtype == np.float64  # of which NumPy takes its time to find the name
+    given = "float64" if float64 else array.dtype.name
+    given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else given
     if rows and (array.ndim == 0 or array.shape[-1] == 0):
         raise InvalidDistributionError(
             f"the {name} distributions have shape {array.shape}; the last axis must hold one "

@@ -11,9 +11,9 @@ number of units of 2^−52, which add up without rounding, and a rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -71,47 +71,41 @@ class RatioBins(Frozen):
     excess: Probs  # [2, 1], Σp − 1 and Σq − 1
 
     @classmethod
-    def of(
-        cls,
-        draft: Probs,
-        target: Probs,
-        few: int = FEW,
-        bits: int = MANTISSA,
-        *,
-        whole: bool = True,
-    ) -> RatioBins:
+    def of(cls, draft: Probs, target: Probs, few: int = FEW, bits: int = MANTISSA) -> RatioBins:
         """Put all tokens into bins: fractions and few tokens into one for each ratio.
 
-        The last bits of a ratio do not decide its bin, `FINEST` at the least.  Measures that are
-        not `whole` distributions, such as weights, are not divided by their sums.
+        The last bits of a ratio do not decide its bin, `FINEST` at the least.
         """
-        excess = (
-            np.array([sum_excess(draft), sum_excess(target)]) if whole else zeros((2, 1), draft)
-        )
+        excess = np.array([sum_excess(draft), sum_excess(target)])
         if not in_bins(draft, few):
-            if np.count_nonzero(draft) < draft.size:
-                drafted = draft.nonzero()[0]
-                least, parts, _ = by_ratio(draft[drafted], target[drafted])
-            else:
-                least, parts, _ = by_ratio(draft, target)
-            most = least
-        else:
-            least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
-            least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
-        ends = read_only(least), read_only(most)
-        return cls(draft, target, *ends, read_only(parts), read_only(excess))
+            return cls.of_measures(draft, target, excess)
+        least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
+        least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
+        return cls(draft, target, *map(read_only, (least, most, parts, excess)))
+
+    @classmethod
+    def of_measures(cls, draft: Probs, target: Probs, excess: Probs | None = None) -> RatioBins:
+        """One bin for each ratio; without the excess masses are no shares of the sums."""
+        drafted = draft.nonzero()[0]
+        whole = drafted.size == draft.size
+        p, q = (draft, target) if whole else (draft[drafted], target[drafted])
+        least, parts, _ = by_ratio(p, q)
+        excess = zeros((2, 1), draft) if excess is None else excess
+        return cls(draft, target, *map(read_only, (least, least, parts, excess)))
 
     @cached_property
-    def _masses(self) -> Probs:
-        """Draft mass and target mass of each bin: array [2, m]."""
-        return read_only(shares(self.parts, self.excess))
+    def _masses(self) -> tuple[Probs, Probs]:
+        """Draft mass and target mass of each bin: arrays [m]."""
+        draft, target = read_only(shares(self.parts, self.excess))
+        return draft, target
 
     @cached_property
-    def _masses_of_cuts(self) -> Probs:
-        """Draft mass of the last bins, from none to all, and target mass of the first: [2, m + 1]."""
+    def _masses_of_cuts(self) -> tuple[Probs, Probs]:
+        """Draft mass of all but the first j bins, and target mass of these: arrays [m + 1]."""
         parts = self.parts.copy()
         parts[:, 0] = self.parts[:, 0, ::-1]
-        return read_only(running_parts(parts, self.excess))
+        last, first = read_only(running_parts(parts, self.excess))
+        return last[::-1], first
 
     @property
     def draft(self) -> Probs:
@@ -131,7 +125,7 @@ class RatioBins(Frozen):
     @property
     def draft_above(self) -> Probs:
         """Draft mass of all but the first j bins: array [m + 1]."""
-        return self._masses_of_cuts[0, ::-1]
+        return self._masses_of_cuts[0]
 
     @property
     def target_below(self) -> Probs:
@@ -158,10 +152,11 @@ class RatioBins(Frozen):
         No value of a cut inside of a bin is less than the least of those at its edges and at the
         corner.
         """
-        masses = self.draft, self.target, self.draft_above[:-1], self.target_below[:-1]
-        of_bins = (each[places] for each in (self.least, self.most, *masses))
+        of_bins = self.draft, self.target, self.draft_above, self.target_below
+        masses = (each[places] for each in of_bins)
         with np.errstate(invalid="ignore"):
-            return corners(np, self.draft_probs.size, *of_bins)
+            n = self.draft_probs.size
+            return corners(np, n, self.least[places], self.most[places], masses)
 
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
         """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""
@@ -190,7 +185,7 @@ class RatioBins(Frozen):
         ratio = np.full_like(self.draft_probs, np.inf)
         with np.errstate(over="ignore"):
             np.divide(self.target_probs, self.draft_probs, out=ratio, where=self.draft_probs > 0)
-        return (ratio < self.least[size]).nonzero()[0]
+        return np.flatnonzero(ratio < self.least[size])
 
     def capped_mass(self, cap: Number) -> Number:
         """Capped mass Σ min(q, cap · p) over all tokens."""
@@ -224,8 +219,6 @@ class RatioBins(Frozen):
 
     def split(self, places: npt.NDArray[np.int64]) -> RatioBins:
         """Split the bins at these places into tokens of one ratio, many tokens in two steps."""
-        if not places.size:
-            return self
         chosen = np.zeros(self.least.size, dtype=bool)
         chosen[places] = True
         draft, target = self._tokens(chosen)
@@ -237,11 +230,10 @@ class RatioBins(Frozen):
         else:
             least, parts, _ = by_ratio(draft, target)
             most = least
-        least = np.concatenate([self.least[~chosen], least])
-        order = np.argsort(least, kind="stable")  # two runs
-        most = np.concatenate([self.most[~chosen], most])[order]
-        parts = np.concatenate([self.parts[..., ~chosen], parts], axis=-1)[..., order]
-        least, most, parts = map(read_only, (least[order], most, parts))
+        rest = self.least[~chosen], self.most[~chosen], self.parts[..., ~chosen]
+        least, most, parts = map(partial(np.append, axis=-1), rest, (least, most, parts))
+        order = least.argsort(kind="stable")  # two runs
+        least, most, parts = (read_only(each[..., order]) for each in (least, most, parts))
         return replace(self, least=least, most=most, parts=parts)
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
@@ -266,13 +258,12 @@ class RatioBins(Frozen):
         return np.concatenate(drafts), np.concatenate(targets)
 
 
-def corners(
-    xp: Any, n: int, low: Any, high: Any, draft: Any, target: Any, above: Any, below: Any
-) -> tuple[Any, Any]:
-    """`RatioBins.corners` by NumPy or torch, from ends and masses of bins of n tokens: [...] each.
+def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tuple[Any, Any]:
+    """`RatioBins.corners` by NumPy or torch, of bins of n tokens with these ends: [...] each.
 
-    Draft mass above and target mass below are those at the lower edge of the bin.
+    Masses are draft and target of the bin, draft above and target below its lower edge.
     """
+    draft, target, above, below = masses
     finite, width, nothing = high < np.inf, high - low, 0 * draft
     # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe in
     # both directions
@@ -343,15 +334,14 @@ def _by_key(
     Tokens with a ratio beyond the two ends are in the first and the last bin.
     """
     first, last = _key(ends, bits).tolist()
-    key_count = last - first + 1
-    parts = np.zeros((2, 2, key_count))
+    parts = np.zeros((2, 2, last - first + 1))
     for p, q in _blocks(draft, target):
         key = _key(ratio_of(p, q), bits)
         np.clip(key, first, last, out=key)
         key -= first
-        for of_probs, probs in zip(parts.swapaxes(0, 1), (p, q), strict=True):
-            for of_part, part in zip(of_probs, split_units(probs), strict=True):
-                of_part += np.bincount(key, part, key_count)
+        for j, probs in enumerate((p, q)):
+            for i, part in enumerate(split_units(probs)):
+                parts[i, j] += np.bincount(key, part, parts.shape[-1])
     edges = _edges(first, last, bits)
     used = parts[0, 0] + parts[1, 0] > 0
     return edges[:-1][used], edges[1:][used], parts[..., used]

@@ -24,7 +24,6 @@ from otm.drafts.iid import IID
 from otm.errors import InvalidInputError
 from otm.problem import Problem
 
-
 NEED = (
     "these drafts need uniforms of shape {shape}, the last axis with plan.uniforms_per_selection "
     "of them"

@@ -251,7 +251,7 @@ def _last(target: Probs, draft: Probs, rejected: npt.NDArray[np.int64]) -> Probs
     the weights w of the drafts, which depends on x through a cap alone.
     """
     scale = scale_of_weights(draft)
-    bins = RatioBins.of(draft * scale, target, few=draft.size, whole=False)
+    bins = RatioBins.of_measures(draft * scale, target)
     before = running_sum(draft, from_zero=True)[:-1]
     others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]
     caps = 1 / (others[rejected] * scale)

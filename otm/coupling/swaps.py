@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Probs, is_exact, read_only
+from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
 from otm.optimum.win_ratio import WinRatio
 
 
@@ -57,5 +57,5 @@ def match_swaps(wanted: WinRatio) -> Swaps:
     gain = slope[high] - slope[low]
     useful = (low < high) & (gain > 0)  # but for rounding
     # a swap of δ / (W_high − W_low) moves exactly δ of winning probability
-    mass = np.divide(mass * unit, gain, out=0 * gain, where=useful)
+    mass = np.divide(mass * unit, gain, out=zeros(gain.size, gain), where=useful)
     return Swaps(read_only(low), read_only(high), read_only(mass))

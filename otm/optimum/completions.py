@@ -40,7 +40,7 @@ def measure_value(draft: Probs, target: Probs, k: int) -> Number:
 
     For distributions this is α_k; like it, it never falls when a mass grows.
     """
-    bins = RatioBins.of(draft, target, few=draft.size, whole=False)
+    bins = RatioBins.of_measures(draft, target)
     one = 0 * as_number(draft[0]) + 1
     values = bins.target_below + at_least_once(np.minimum(bins.draft_above, one), k)
     return min(as_number(values.min()), one)
@@ -124,8 +124,7 @@ def _pour(total: Number, weights: Probs, caps: Probs) -> Probs:
     """Masses min(cap, c · weight) with this sum, or all caps if they sum to less."""
     caps = np.where(weights > 0, caps, 0 * caps)
     with np.errstate(over="ignore", invalid="ignore"):
-        bins = RatioBins.of(weights, caps, few=weights.size, whole=False)
-        level, _ = bins.cap_of_mass(total)
+        level, _ = RatioBins.of_measures(weights, caps).cap_of_mass(total)
         # over subnormal weights the level can overflow: to the caps, which errs upwards by no more
         poured = caps if level is None else np.minimum(caps, level * weights)
     return np.where(weights > 0, poured, caps)

@@ -130,7 +130,7 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
 
 
 def _scan(parts: Probs, excess: Probs, k: Counts) -> Probs:
-    """Minima over j of Q_j + 1 − P_j^k, as of `RatioBins`: [2, 2, R, m], [2, R, 1], [R, K] → [R, K]."""
+    """Minima over j of Q_j + 1 − P_j^k, from parts [2, 2, R, m] as of `RatioBins`: → [R, K]."""
     target_below = running_parts(parts[:, 1], excess[1])
     draft_above = running_parts(parts[:, 0, :, ::-1], excess[0])[:, ::-1]
     values = np.empty(k.shape, dtype=draft_above.dtype)

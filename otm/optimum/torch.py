@@ -217,9 +217,8 @@ def _in_bins(torch: Any, ratio: Any, p: Any, q: Any, k: Any) -> tuple[Any, Any, 
         for probs in (p, q)
     )
     above, below = _running_sums(torch, draft.flip(-1)).flip(-1), _running_sums(torch, target)
-    corner_above, corner_below = corners(
-        torch, p.shape[-1], low, high, draft, target, above[:, :-1], below[:, :-1]
-    )
+    masses = draft, target, above[:, :-1], below[:, :-1]
+    corner_above, corner_below = corners(torch, p.shape[-1], low, high, masses)
     doubtful = torch.zeros_like(draft, dtype=torch.bool)
     for column in range(k.shape[1]):
         count = k[:, column, None]

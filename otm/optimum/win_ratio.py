@@ -12,14 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import (
-    Number,
-    Probs,
-    as_number,
-    at_most_one,
-    interval_slopes,
-    read_only,
-)
+from otm._core.arithmetic import Number, Probs, at_most_one, interval_slopes, read_only
 from otm._core.ratio_bins import RatioBins, count_up_to
 from otm.optimum.cut import best_prefix, cap_in_bins
 from otm.problem import Problem
@@ -43,19 +36,15 @@ def optimal_win_ratio(problem: Problem) -> WinRatio:
     k = problem.k
     value, _, bins = best_prefix(problem)
     cap, bins = cap_in_bins(bins, value, k)
-    bins, size = bins.resolve(lambda bins: count_up_to(bins.least, cap))
-    missing = 1 - as_number(bins.target_below[size] + cap * bins.draft_above[size])
-    bins, size = bins.resolve(
+    bins, _ = bins.resolve(lambda bins: count_up_to(bins.least, cap))
+    missing = 1 - bins.capped_mass(cap)
+    bins, _ = bins.resolve(
         lambda bins: _count_raised(bins.least, bins.draft_below, bins.target_below, missing)
     )
-    floor = _floor(size, bins.draft_below, bins.target_below, missing)
+    floor = floor_of(bins.least, bins.draft_below, bins.target_below, missing)
     while True:
         slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
-        follows = np.zeros(slope.size, dtype=np.bool_)
-        if not bins.wide.size:
-            break
-        follows[bins.wide] = True
-        follows &= (bins.least >= floor) & (bins.most <= cap)
+        follows = (bins.least < bins.most) & (bins.least >= floor) & (bins.most <= cap)
         impure = follows & (bins.least < slope) & (slope < bins.most)
         if not np.count_nonzero(impure):
             break
@@ -71,15 +60,10 @@ def floor_of(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Numbe
     Some draft always wins; the floor makes up for the `missing` 1 − Σ p r that the rule does not
     accept.  The masses [m + 1] are Σ p and Σ p r of the first j, as far as they can be raised.
     """
-    raised = _count_raised(ratio, draft_below, mass_below, missing)
-    return _floor(raised, draft_below, mass_below, missing)
-
-
-def _floor(raised: int, draft_below: Probs, mass_below: Probs, missing: Number) -> Number:
-    """`floor_of`, where it is known how many are raised."""
     if missing <= 0:
         return 0 * missing
-    return at_most_one((missing + mass_below[max(1, raised)]) / draft_below[max(1, raised)])
+    raised = max(1, _count_raised(ratio, draft_below, mass_below, missing))
+    return at_most_one((missing + mass_below[raised]) / draft_below[raised])
 
 
 def _count_raised(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> int:
