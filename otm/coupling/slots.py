@@ -133,7 +133,7 @@ class SlotTable(Frozen):
         if not is_exact(self.draft):
             stretched = np.minimum(uniforms / share, 1 - 2.0**-53)
             uniforms = (stretched * 2.0**self._grid_bits).astype(np.int64)
-        moving = uniforms < self._last[ranks]
+        moving = uniforms < self._last.take(ranks)
         if not np.count_nonzero(moving):
             return ranks
         slots = ranks.copy()

@@ -267,7 +267,7 @@ class DraftDistribution(Frozen, ABC):
             named = as_drafts(drafts, self.k, None)
             places, known = places_of(self.tokens, named)
             _refuse_undrawable(named, known)
-        _refuse_undrawable(named, self.draftable[places])
+        _refuse_undrawable(named, self.draftable.take(places))
         together = self._together(places)
         if np.count_nonzero(together) < together.size:
             raise InvalidDraftsError(
