@@ -311,7 +311,7 @@ def by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Any]:
     """
     ratio = ratio_of(draft, target)
     *rows, n = ratio.shape
-    order, sizes = ratio.argsort(axis=-1), np.full(rows, n)
+    order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n)
     if rows:
         order = (order + np.arange(0, ratio.size, n)[:, None]).ravel()
     ratio, parts = ratio.take(order), _parts(draft.take(order), target.take(order))
