@@ -181,11 +181,11 @@ class RatioBins(Frozen):
     def tokens_below(self, size: int) -> npt.NDArray[np.int64]:
         """Tokens of the first bins, ascending."""
         if size == self.least.size:
-            return self.draft_probs.nonzero()[0]
+            return read_only(np.flatnonzero(self.draft_probs))
         ratio = np.full_like(self.draft_probs, np.inf)
         with np.errstate(over="ignore"):
             np.divide(self.target_probs, self.draft_probs, out=ratio, where=self.draft_probs > 0)
-        return np.flatnonzero(ratio < self.least[size])
+        return read_only(np.flatnonzero(ratio < self.least[size]))
 
     def capped_mass(self, cap: Number) -> Number:
         """Capped mass Σ min(q, cap · p) over all tokens."""
