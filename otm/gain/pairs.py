@@ -220,40 +220,35 @@ def capped_rules(
         doubtful = _with_caps(order, [rule.cap for rule in rules.values()])
         now_wide = order.wide.size
         if wide is None or now_wide > wide:  # as the optimum descends, others come to no doubt
-            doubtful |= _with_cuts(
-                order, ks, (1, *leniences), (rules["optimal"].probability, *lenient)
-            )
-        if not doubtful.any():
+            values = rules["optimal"].probability, *lenient
+            doubtful = np.union1d(doubtful, _with_cuts(order, ks, (1, *leniences), values))
+        if not doubtful.size:
             break
-        order, wide = order.split(np.flatnonzero(doubtful)), now_wide - np.count_nonzero(doubtful)
+        order, wide = order.split(doubtful), now_wide - np.unique(doubtful).size
     if "recursive rejection" in rules:
         of_rounds = rules["recursive rejection"]
         rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds))
     return rules, lenient
 
 
-def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.bool_]:
-    """Tell the bins whose tokens have ratios on both sides of a cap: [m]."""
+def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.int64]:
+    """Bins whose tokens have ratios on both sides of a cap."""
     cap = np.concatenate(caps)
     place = np.searchsorted(bins.least, cap, side="right") - 1
-    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
-    doubtful[place[(bins.least[place] < cap) & (cap < bins.most[place])]] = True
-    return doubtful
+    return np.asarray(place[(bins.least[place] < cap) & (cap < bins.most[place])])
 
 
 def _with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
-) -> npt.NDArray[np.bool_]:
-    """Tell the bins inside of which a cut may have less than some value, [K] a lenience: [m]."""
+) -> npt.NDArray[np.int64]:
+    """Bins inside of which a cut may have less than some value, [K] a lenience."""
     draft_above, target_below = bins.corners(bins.wide)
     below = [target_below / lenience for lenience in leniences]
     better = np.zeros(bins.wide.size, dtype=np.bool_)
     for i, hit in enumerate(_at_least_once(draft_above, 1 - draft_above, ks)):
         for masses, of_lenience in zip(below, values, strict=True):
             better |= masses + hit < of_lenience[i] * (1 - ROUNDING)
-    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
-    doubtful[bins.wide[better]] = True
-    return doubtful
+    return np.asarray(bins.wide[better])
 
 
 def _at_least_once(hit: Floats, miss: Floats, ks: Sequence[int]) -> Iterator[Floats]:
