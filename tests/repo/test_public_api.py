@@ -245,7 +245,6 @@ NAMES = {
         "alpha_interval_from_logprobs",
         "bisection_steps",
         "bounds_by_random_order",
-        "cap_of_value",
         "closest_ratio",
         "excess",
         "guarantee",
