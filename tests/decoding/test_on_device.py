@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm._core.arithmetic import Probs
 from otm._core.sparse import SparseProbs
+from otm._core.tensors import like
 from otm.decoding import (
     DeviceVerifier,
     DraftNode,
@@ -43,16 +44,16 @@ PROMPTS = [[0], [1, 2], [3, 4, 0], [2, 2, 0, 2]]
 RULES = [("chain", 1), ("block", 1), ("grid k-Seq", 3), ("grid optimal", 3), ("grid optimal", 1)]
 
 
-def by_definition(rule: str) -> Verifier:
+def by_definition(rule: str, *, exact: bool = True) -> Verifier:
     """Verify a tree of chains by the kernel's definition, in fractions: no tensor, no batch."""
+    kind = np.vectorize(Fraction, otypes=[object]) if exact else np.asarray
 
     def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
         paths = root.drawn_paths() or [()]
         gamma, chains = len(paths[0]), len(paths)
-        exact = np.vectorize(Fraction, otypes=[object])
 
-        def row(probs: Any) -> Probs:
-            return exact(probs.dense(VOCABULARY))
+        def row(probs: Any) -> Any:
+            return kind(probs.dense(VOCABULARY))
 
         nodes = {id(node): node for node in root.nodes()}.values()
         drawn_from = {node.path: node.checked_draft_probs() for node in nodes if node.children}
@@ -60,10 +61,10 @@ def by_definition(rule: str) -> Verifier:
         draft = np.array([[row(drawn_from[p[:i]]) for i in range(gamma)] for p in paths])
         tokens = np.array(paths, np.int64).reshape(chains, gamma)
         used = rule if gamma else "chain"
-        coins = exact(uniforms(gamma * uniforms_per_position(used, chains) + 2))
+        coins = kind(uniforms(gamma * uniforms_per_position(used, chains) + 2))
         if gamma == 0 or not rule.startswith("grid"):
             target, draft, tokens = target[0], draft[0], tokens[0]
-        draft = draft.astype(object).reshape(*tokens.shape, VOCABULARY)
+        draft = draft.astype(target.dtype).reshape(*tokens.shape, VOCABULARY)
         made = verify_probs(target[None], draft[None], tokens[None], coins[None], rule=used)
         return tuple(made.tokens[0, : made.accepted[0] + 1].tolist())
 
@@ -78,7 +79,7 @@ def outcomes(
     **options: Any,
 ) -> dict[int, list[tuple[Any, ...]]]:
     """All steps of each sequence: what was drafted, what came out, how it ended."""
-    exact = not isinstance(verifier, DeviceVerifier)
+    exact = not (isinstance(verifier, DeviceVerifier) or options.pop("floats", False))
 
     def source(prompt: Sequence[int]) -> Randomness:
         rng = np.random.default_rng([7, *prompt])
@@ -114,6 +115,44 @@ def test_decides_as_the_definition_in_fractions(rule: str, chains: int, gamma: A
     endings = {steps[-1][-1] for steps in on_device.values()}
     assert endings == {"eos"} or "length" in endings
     assert any(step[3] for steps in on_device.values() for step in steps)  # some are accepted
+
+
+def penalised(tokens: Any, scores: Any, prompts: Any) -> Any:
+    """Lower what a row has had, by how often, and one token in each prompt's own way."""
+    for token in range(VOCABULARY):
+        scores[:, token] -= 0.7 * (tokens == token).sum(1)
+    scores[:, 2] += like(scores, np.asarray(prompts))
+    return scores
+
+
+@pytest.mark.parametrize(("rule", "chains"), RULES)
+@pytest.mark.parametrize("of_drafts", [penalised, None])
+def test_processors_see_what_they_see_on_the_host(rule: str, chains: int, of_drafts: Any) -> None:
+    """Catches prefixes of another row, position or prompt, when sequences end one by one."""
+    target, draft = flat(TARGET), flat(DRAFT)
+    options: dict[str, Any] = {
+        "target": target, "logits_processor": penalised, "gamma": changing, "eos_token_id": 4,
+    }  # fmt: skip
+
+    def drafter() -> ModelDrafter:
+        return ModelDrafter(draft, chains, None, of_drafts)
+
+    found = outcomes(DeviceVerifier(rule), drafter, **options)
+    options["floats"] = True
+    assert found == outcomes(by_definition(rule, exact=False), drafter, **options)
+    without = outcomes(DeviceVerifier(rule), drafter, target=target, gamma=changing, eos_token_id=4)
+    assert found != without
+
+
+def flat(model: TableModel) -> TableModel:
+    """Return a model in floats that gives every token."""
+    rows = [
+        (c, model.probs(c).astype(float)) for c in itertools.product(range(VOCABULARY), repeat=2)
+    ]
+    return TableModel(
+        {(): np.full(VOCABULARY, 1 / VOCABULARY)}
+        | {context: (row + 0.1) / (row + 0.1).sum() for context, row in rows}
+    )
 
 
 @pytest.mark.parametrize("stop", [None, lambda new: len(new) == 7])
