@@ -92,7 +92,7 @@ def solve() -> None:
     solution.certificate.check()
 
 
-def generate() -> None:
+def generate(rule: str) -> None:
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from otm.integrations.huggingface import AssistedDecoding
 
@@ -101,9 +101,10 @@ def generate() -> None:
         num_attention_heads=2, max_position_embeddings=32,
     )  # fmt: skip
     target, draft = (transformers.LlamaForCausalLM(config).eval() for _ in range(2))
-    decoding = AssistedDecoding(draft, k=2, gamma=2)
+    decoding = AssistedDecoding(draft, k=2, gamma=2, rule=rule)
     prompt = torch.tensor([[1, 2, 3]])
-    target.generate(prompt, custom_generate=decoding, do_sample=True, max_new_tokens=4)
+    options = {"custom_generate": decoding, "do_sample": True, "top_k": 0, "max_new_tokens": 4}
+    target.generate(prompt, **options)
 
 
 def accept_everything(
@@ -130,7 +131,8 @@ def report() -> None:
 CALLS = {
     "solve": solve,
     "compare": lambda: repr(otm.compare([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)),
-    "generate": generate,
+    "generate": partial(generate, "k-Seq"),
+    "generate, on the device": partial(generate, "grid optimal"),
     "report": report,
     "audit": lambda: lossless(accept_everything, examples=0, instances=[*INSTANCES.values()][:1]),
 }
