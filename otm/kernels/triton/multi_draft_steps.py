@@ -10,22 +10,26 @@ from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.triton.distributions import Rows, draft_at, mass, target_at
 from otm.kernels.triton.grid_k_seq_steps import find_split, one_draft
 from otm.kernels.triton.grid_optimal_steps import choose_slots, won
+from otm.kernels.triton.rows import listed, listed_at
 from otm.kernels.triton.runtime import constant, jit, tl
 
 _UNIT = constant(UNIT)
 
 
 class Chains(NamedTuple):
-    """The chains of a sequence: rows of the first, drafts, sums of all nodes; strides and sizes."""
+    """The chains of a sequence: rows of the first, sums of all nodes; strides and sizes.
+
+    Then which drafts are counted, where not all are.  Blocks are those that a node is summed by.
+    """
 
     rows: Rows
-    tokens: tl.tensor
     sums: tl.tensor
     target_chain: tl.tensor
     draft_chain: tl.tensor
     chains: tl.tensor
     node_size: tl.tensor
     blocks: tl.tensor
+    counted: tl.tensor
 
 
 @jit
@@ -37,38 +41,36 @@ def first_of(chosen: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr) 
 @jit
 def drafts_at(
     tokens: tl.tensor,
+    counted: tl.tensor,
     agree: tl.tensor,
     position: tl.tensor,
     gamma: tl.tensor,
     chains: tl.tensor,
+    tree: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> tl.tensor:
-    """Drafts of the chains that agree, −1 for the others; how many; the chain whose rows are read.
+    """Drafts of the chains that agree, −1 for the others; which are counted, and how many of them.
 
-    That is the first with a draft: a chain that has ended has no draft row here.
+    Last the chain whose rows are read: the first with a draft, since a chain that has ended has no
+    draft row here.
     """
     place = tl.arange(0, padded_chains) * gamma + position
-    # [padded K]
-    token = tl.load(tokens + place, mask=tl.where(agree, position, gamma) < gamma, other=-1)
-    count = tl.sum(tl.where(token >= 0, 1, 0), 0)
-    return token, count, first_of(agree & ((token >= 0) | (count == 0)), chains, padded_chains)
+    inside = tl.where(agree, position, gamma) < gamma
+    token = tl.load(tokens + place, mask=inside, other=-1)  # [padded K]
+    drafted = token >= 0
+    some = tl.max(tl.where(drafted, 1, 0), 0)
+    own = drafted
+    if tree:
+        own = drafted & (tl.load(counted + place, mask=inside, other=0) > 0)  # [padded K]
+    count = tl.sum(tl.where(own, 1, 0), 0)
+    return token, own, count, first_of(agree & (drafted | (some == 0)), chains, padded_chains)
 
 
 @jit
-def at_node(
-    of: Chains,
-    chain: tl.tensor,
-    position: tl.tensor,
-    token: tl.tensor,
-    drafted: tl.tensor,
-    kind: tl.constexpr,
-) -> tl.tensor:
-    """Probabilities of tokens by target and draft, in float64, 0 outside their rows.
-
-    Where there is no draft nothing of it is read.
-    """
+def rows_of(of: Chains, chain: tl.tensor) -> tl.tensor:
+    """Rows of a chain."""
     first = of.rows
-    rows = Rows(
+    return Rows(
         first.target + chain * of.target_chain,
         first.draft + chain * of.draft_chain,
         first.softmaxes + chain * (2 * first.gamma + 1) * 4,
@@ -79,12 +81,55 @@ def at_node(
         first.draft_size,
         first.low,
         first.span,
+        first.tokens + chain * first.gamma,
+        first.listed + chain * of.draft_chain,
     )
+
+
+@jit
+def at_node(
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    token: tl.tensor,
+    drafted: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+) -> tl.tensor:
+    """Probabilities of tokens by target and draft, in float64, 0 outside their rows.
+
+    Where there is no draft nothing of it is read; a sparse draft counts as 0 here.
+    """
+    rows = rows_of(of, chain)
     known = (token >= 0) & (token < rows.size)
     target_prob = target_at(rows, position, token, known, True, kind).to(tl.float64)
-    known = (token >= 0) & (token < tl.where(drafted, rows.draft_size, 0))
-    draft_prob = draft_at(rows, position, token, known, drafted, kind).to(tl.float64)
+    draft_prob = tl.zeros_like(target_prob)
+    if width == 0:
+        known = (token >= 0) & (token < tl.where(drafted, rows.draft_size, 0))
+        draft_prob = draft_at(rows, position, token, known, drafted, kind).to(tl.float64)
     return target_prob, draft_prob
+
+
+@jit
+def at_listed(
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    chunk: tl.tensor,
+    drafted: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+) -> tl.tensor:
+    """Tokens that a sparse draft lists, with their probabilities by target and draft, in float64.
+
+    Those outside the vocabulary have probability 0.
+    """
+    rows = rows_of(of, chain)
+    place = chunk * width + tl.arange(0, width)
+    token, draft_prob = listed(rows, position, place, drafted, kind)
+    known = (token >= 0) & (token < rows.size)
+    target_prob = target_at(rows, position, token, known, True, kind).to(tl.float64)
+    return token, target_prob, tl.where(known, draft_prob.to(tl.float64), 0.0)
 
 
 @jit
@@ -95,6 +140,8 @@ def advance(
     coins: tl.tensor,
     position: tl.tensor,
     kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
     padded_blocks: tl.constexpr,
@@ -110,12 +157,15 @@ def advance(
     else:
         before, inside = position - 1, chain < of.chains
         agreed = tl.load(agree + before * of.chains + chain, mask=inside, other=0) > 0
-        token, count, read = drafts_at(
-            of.tokens, agreed, before, rows.gamma, of.chains, padded_chains
+        token, own, count, read = drafts_at(
+            rows.tokens, of.counted, agreed, before, rows.gamma, of.chains, tree, padded_chains
         )
-        target_prob, draft_prob = at_node(of, read, before, token, count > 0, kind)
+        target_prob, draft_prob = at_node(of, read, before, token, count > 0, kind, width)
+        if width > 0:
+            at, used = before + tl.zeros_like(token), token >= 0
+            draft_prob = listed_at(rows_of(of, read), at, token, used, kind)
         node = of.sums + before * of.node_size
-        known = (token >= 0) & (token < rows.size)
+        known = own & (token < rows.size)
         coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
         if edges > 0:
             slot = choose_slots(node, target_prob, draft_prob, coin, edges)
@@ -142,11 +192,34 @@ def to_draw_from(
     token: tl.tensor,
     count: tl.tensor,
     kind: tl.constexpr,
+    width: tl.constexpr,
     edges: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
-    """Masses of the target's row at a position, and of its residual if there were drafts."""
-    target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind)
+    """Masses of the target's row at a position, and of its residual if there were drafts.
+
+    The tokens that a sparse draft lists are left as they are.
+    """
+    target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind, width)
+    of_row = mass(target_prob, _UNIT)
+    if width > 0:
+        left = tl.where(count > 0, of_row, 0)
+    else:
+        left = left_of(of, position, target_prob, draft_prob, count, edges, padded_blocks)
+    return of_row, left
+
+
+@jit
+def left_of(
+    of: Chains,
+    position: tl.tensor,
+    target_prob: tl.tensor,
+    draft_prob: tl.tensor,
+    count: tl.tensor,
+    edges: tl.constexpr,
+    padded_blocks: tl.constexpr,
+) -> tl.tensor:
+    """Masses of the residual if there were drafts, or 0."""
     of_row = mass(target_prob, _UNIT)
     left = tl.zeros_like(of_row)
     if count > 0:
@@ -158,4 +231,25 @@ def to_draw_from(
             low, high, share, factor = find_split(node, count, of.chains, of.blocks, padded_blocks)
             covered = factor * one_draft(target_prob, draft_prob, low, high, share)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
-    return of_row, left
+    return left
+
+
+@jit
+def residual_of_listed(
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    chunk: tl.tensor,
+    start: tl.tensor,
+    count: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    edges: tl.constexpr,
+    padded_blocks: tl.constexpr,
+    block_size: tl.constexpr,
+) -> tl.tensor:
+    """Tokens that a sparse draft lists in a block, whether they are; masses of residual and row."""
+    token, target_prob, draft_prob = at_listed(of, chain, position, chunk, count > 0, kind, width)
+    inside = (token >= start) & (token < tl.minimum(start + block_size, of.rows.size))
+    left = left_of(of, position, target_prob, draft_prob, count, edges, padded_blocks)
+    return token, inside, left, mass(target_prob, _UNIT)
