@@ -123,7 +123,7 @@ def check_arguments(
     if layout.drafts.shape[0]:
         _check_numbers(library, target, draft, tokens, layout, temperatures)
     if counted is not None:
-        check_counted(tokens, counted)
+        check_counted(tokens, counted, several)
 
 
 def _check_numbers(
@@ -198,7 +198,11 @@ def _check_shapes(target: Any, draft: Any, tokens: Any, several: bool, offsets: 
         )
     if isinstance(draft, SparseDrafts):
         lists = tuple(draft.tokens.shape)
-        if lists != tuple(draft.probs.shape) or lists[:-1] != tuple(tokens.shape) or 0 in lists[-1:]:
+        if (
+            lists != tuple(draft.probs.shape)
+            or lists[:-1] != tuple(tokens.shape)
+            or 0 in lists[-1:]
+        ):
             raise InvalidDistributionError(
                 f"sparse drafts have tokens of shape {lists} and probabilities of shape "
                 f"{tuple(draft.probs.shape)}; both must be {tuple(tokens.shape)} and the number of "

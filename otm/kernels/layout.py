@@ -56,8 +56,13 @@ def packed_layout(tokens: Any, offsets: Any, most: int) -> Layout:
     return Layout(padded, np.minimum(rows + sequence, drafts.size + lengths.size - 1), of_draft)
 
 
-def check_counted(tokens: Any, counted: Any) -> None:
+def check_counted(tokens: Any, counted: Any, several: bool) -> None:
     """Refuse paths [B, K, γ] that share a draw with no earlier path of the same tokens."""
+    if not several:
+        raise InvalidDraftsError(
+            "this rule takes one chain, every draft of which is a draw; counted is for rules for "
+            "several chains"
+        )
     if tuple(counted.shape) != tuple(tokens.shape):
         raise InvalidDraftsError(
             f"counted has shape {tuple(counted.shape)}; it must be that of the draft tokens, "

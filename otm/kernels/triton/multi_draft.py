@@ -28,9 +28,10 @@ from otm.kernels.triton.multi_draft_steps import (
     advance,
     at_listed,
     at_node,
+    change_of_listed,
     drafts_at,
     first_of,
-    residual_of_listed,
+    store_listed,
     to_draw_from,
 )
 from otm.kernels.triton.rows import lay_out_lists
@@ -179,9 +180,7 @@ def add_up(
         tokens,
         listed_tokens,
     )
-    several = Chains(
-        rows, sums, target_chain, draft_chain, chains, node_size, node_blocks, counted
-    )
+    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, node_blocks, counted)
     uniforms += sequence * (gamma * coins + 2)
     agreed = advance(
         several,
@@ -217,27 +216,15 @@ def add_up(
         )
         total = tl.sum(left, 0)
         if width > 0:
-            for chunk in range(tl.where(count > 0, node_blocks, 0)):
-                _, inside, after, before = residual_of_listed(
-                    several,
-                    read,
-                    position,
-                    chunk,
-                    start,
-                    count,
-                    kind,
-                    width,
-                    edges,
-                    padded_nodes,
-                    block_size,
-                )
-                total += tl.sum(tl.where(inside, after - before, 0), 0)
+            total += change_of_listed(
+                several, read, position, start, count, kind, width, edges, padded_nodes, block_size
+            )
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, total)
         tl.store(place + blocks, tl.sum(of_row, 0))
     elif count > 0:
         if width > 0:
-            _, target_prob, draft_prob = at_listed(
+            entry, target_prob, draft_prob = at_listed(
                 several, read, position, block, count > 0, kind, width
             )
         else:
@@ -360,9 +347,7 @@ def draw(
         tokens,
         listed_tokens,
     )
-    several = Chains(
-        rows, sums, target_chain, draft_chain, chains, node_size, node_blocks, counted
-    )
+    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, node_blocks, counted)
     of_row, left = to_draw_from(
         several, read, position, token, count, kind, width, edges, padded_nodes
     )
@@ -370,21 +355,19 @@ def draw(
         drawn_from += sequence * block_size
         tl.store(drawn_from + tl.arange(0, block_size), left)
         tl.debug_barrier()
-        for chunk in range(tl.where(subtract, node_blocks, 0)):
-            place, inside, after, _ = residual_of_listed(
-                several,
-                read,
-                position,
-                chunk,
-                start,
-                count,
-                kind,
-                width,
-                edges,
-                padded_nodes,
-                block_size,
-            )
-            tl.store(drawn_from + place - start, after, mask=inside)
+        store_listed(
+            drawn_from,
+            several,
+            read,
+            position,
+            start,
+            count,
+            kind,
+            width,
+            edges,
+            padded_nodes,
+            block_size,
+        )
         tl.debug_barrier()
         left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)

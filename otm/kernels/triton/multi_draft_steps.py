@@ -248,8 +248,53 @@ def residual_of_listed(
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
 ) -> tl.tensor:
-    """Tokens that a sparse draft lists in a block, whether they are; masses of residual and row."""
+    """Tokens that a sparse draft lists, whether they are in a block; masses of residual and row."""
     token, target_prob, draft_prob = at_listed(of, chain, position, chunk, count > 0, kind, width)
     inside = (token >= start) & (token < tl.minimum(start + block_size, of.rows.size))
     left = left_of(of, position, target_prob, draft_prob, count, edges, padded_blocks)
     return token, inside, left, mass(target_prob, _UNIT)
+
+
+@jit
+def change_of_listed(
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    start: tl.tensor,
+    count: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    edges: tl.constexpr,
+    padded_blocks: tl.constexpr,
+    block_size: tl.constexpr,
+) -> tl.tensor:
+    """Sum over a block of what the draft changes, at the tokens that it lists."""
+    change = tl.full((), 0, tl.int64)
+    for chunk in range(tl.where(count > 0, of.blocks, 0)):
+        _, inside, after, before = residual_of_listed(
+            of, chain, position, chunk, start, count, kind, width, edges, padded_blocks, block_size
+        )
+        change += tl.sum(tl.where(inside, after - before, 0), 0)
+    return change
+
+
+@jit
+def store_listed(
+    memory: tl.tensor,
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    start: tl.tensor,
+    count: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    edges: tl.constexpr,
+    padded_blocks: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Store the masses of the residual at listed tokens in their places: memory [block size]."""
+    for chunk in range(tl.where(count > 0, of.blocks, 0)):
+        token, inside, left, _ = residual_of_listed(
+            of, chain, position, chunk, start, count, kind, width, edges, padded_blocks, block_size
+        )
+        tl.store(memory + token - start, left, mask=inside)

@@ -187,6 +187,47 @@ def masses_of_listed(
 
 
 @jit
+def change_of_listed(
+    rows: Rows,
+    position: tl.tensor,
+    start: tl.tensor,
+    subtract: tl.tensor,
+    weight: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    block_size: tl.constexpr,
+) -> tl.tensor:
+    """Sum over a block of what the draft changes, at the tokens that it lists."""
+    change = tl.full((), 0, tl.int64)
+    for chunk in range((tl.where(subtract, rows.draft_size, 0) + width - 1) // width):
+        _, inside, after, before = masses_of_listed(
+            rows, position, chunk, start, subtract, weight, kind, width, block_size
+        )
+        change += tl.sum(tl.where(inside, after - before, 0), 0)
+    return change
+
+
+@jit
+def store_listed(
+    memory: tl.tensor,
+    rows: Rows,
+    position: tl.tensor,
+    start: tl.tensor,
+    subtract: tl.tensor,
+    weight: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Store the masses that are left of listed tokens in their places: memory [block size]."""
+    for chunk in range((tl.where(subtract, rows.draft_size, 0) + width - 1) // width):
+        token, inside, left, _ = masses_of_listed(
+            rows, position, chunk, start, subtract, weight, kind, width, block_size
+        )
+        tl.store(memory + token - start, left, mask=inside)
+
+
+@jit
 def add_up(
     target: tl.tensor,
     draft: tl.tensor,
@@ -243,7 +284,9 @@ def add_up(
         tokens,
         listed_tokens,
     )
-    target_prob, draft_prob, known = of_drafts(rows, tokens, length, kind, one_hot, width, padded_gamma)
+    target_prob, draft_prob, known = of_drafts(
+        rows, tokens, length, kind, one_hot, width, padded_gamma
+    )
     place = sums + ((chain * tl.num_programs(1) + row) * 2 * blocks + block)
     weight = None
     if by_block:
@@ -261,11 +304,7 @@ def add_up(
     of_row, left = masses(rows, row, token, subtract, weight, kind, one_hot, width)
     total = tl.sum(left, 0)
     if width > 0:
-        for chunk in range(tl.where(subtract, (draft_size + width - 1) // width, 0)):
-            _, inside, after, before = masses_of_listed(
-                rows, row, chunk, start, subtract, weight, kind, width, block_size
-            )
-            total += tl.sum(tl.where(inside, after - before, 0), 0)
+        total += change_of_listed(rows, row, start, subtract, weight, kind, width, block_size)
     tl.store(place, total)
     tl.store(place + blocks, tl.sum(of_row, 0))
 
@@ -328,7 +367,9 @@ def draw(
     weight = None
     if by_block:
         sums += chain * (gamma + 1) * 2 * blocks
-        target_prob, draft_prob, _ = of_drafts(rows, tokens, length, kind, one_hot, width, padded_gamma)
+        target_prob, draft_prob, _ = of_drafts(
+            rows, tokens, length, kind, one_hot, width, padded_gamma
+        )
         count, weight = longest_part(
             target_prob, draft_prob, uniforms, sums, length, blocks, padded_gamma, padded_blocks
         )
@@ -347,11 +388,7 @@ def draw(
         drawn_from += chain * block_size
         tl.store(drawn_from + tl.arange(0, block_size), left)
         tl.debug_barrier()
-        for chunk in range(tl.where(subtract, (draft_size + width - 1) // width, 0)):
-            place, inside, after, _ = masses_of_listed(
-                rows, count, chunk, start, subtract, weight, kind, width, block_size
-            )
-            tl.store(drawn_from + place - start, after, mask=inside)
+        store_listed(drawn_from, rows, count, start, subtract, weight, kind, width, block_size)
         tl.debug_barrier()
         left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]
     drawn = first_above(left, token, point, size)
