@@ -62,8 +62,7 @@ def check_arguments(
     Messages count chain c of sequence b, of K chains each, as bK + c.
     """
     library = np if isinstance(target, np.ndarray) else sys.modules["torch"]
-    kind = np.ndarray if library is np else library.Tensor
-    several = named(rule, "kernel").several
+    several, packed = named(rule, "kernel").several, offsets is not None
     sparse = isinstance(draft, SparseDrafts)
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}
     if sparse:
@@ -72,6 +71,42 @@ def check_arguments(
         del arrays["draft"]
     further = {"offsets": offsets, "counted": counted}
     arrays |= {name: array for name, array in further.items() if array is not None}
+    _check_arrays(library, arrays, temperature)
+
+    _check_shapes(target, draft, tokens, several=several, offsets=offsets)
+    coins = uniforms_per_position(rule, tokens.shape[1] if several else 1)
+    batch, gamma = len(tokens), tokens.shape[-1]
+    if packed:
+        batch, gamma = len(offsets) - 1, max((*uniforms.shape, 2, 2)[1] - 2, 0) // coins
+    needed = (batch, gamma * coins + 2)
+    if tuple(uniforms.shape) != needed:
+        raise InvalidUniformsError(
+            f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape "
+            f"{tuple(tokens.shape)} need {needed} by this rule: its coins for each position, one "
+            "for the residual, one for the bonus"
+        )
+    whole = [tokens, draft.tokens if sparse else tokens, offsets if packed else tokens]
+    _check_types(target, draft.probs if sparse else draft, whole, uniforms, logits=logits)
+    values = to_host(uniforms)
+    try:
+        inside = bool(((values >= 0) & (values < 1)).all())
+    except TypeError:  # objects that cannot be compared with numbers
+        inside = False
+    if not inside:
+        raise InvalidUniformsError(
+            "every uniform must be a number in [0, 1), which excludes NaN and 1"
+        )
+    temperatures = _check_temperature(library, temperature, batch) if logits else None
+    layout = packed_layout(tokens, offsets, gamma) if packed else padded_layout(tokens)
+    if layout.drafts.shape[0]:
+        _check_numbers(library, target, draft, tokens, layout=layout, temperatures=temperatures)
+    if counted is not None:
+        check_counted(tokens, counted, several)
+
+
+def _check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) -> None:
+    """Refuse what is no dense array of a library, and arrays on different devices."""
+    kind = np.ndarray if library is np else library.Tensor
     for name, array in arrays.items():
         if not isinstance(array, kind):
             one_hot = " (several chains must have been sampled: there is no one-hot form)"
@@ -94,40 +129,9 @@ def check_arguments(
                 "makes of a sparse one"
             )
 
-    _check_shapes(target, draft, tokens, several, offsets)
-    coins = uniforms_per_position(rule, tokens.shape[1] if several else 1)
-    batch, gamma = len(tokens), tokens.shape[-1]
-    if offsets is not None:
-        batch, gamma = len(offsets) - 1, max((*uniforms.shape, 2, 2)[1] - 2, 0) // coins
-    needed = (batch, gamma * coins + 2)
-    if tuple(uniforms.shape) != needed:
-        raise InvalidUniformsError(
-            f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape "
-            f"{tuple(tokens.shape)} need {needed} by this rule: its coins for each position, one "
-            "for the residual, one for the bonus"
-        )
-    whole = [tokens, draft.tokens if sparse else tokens, tokens if offsets is None else offsets]
-    _check_types(target, draft.probs if sparse else draft, whole, uniforms, logits=logits)
-    values = to_host(uniforms)
-    try:
-        inside = bool(((values >= 0) & (values < 1)).all())
-    except TypeError:  # objects that cannot be compared with numbers
-        inside = False
-    if not inside:
-        raise InvalidUniformsError(
-            "every uniform must be a number in [0, 1), which excludes NaN and 1"
-        )
-    temperatures = _check_temperature(library, temperature, batch) if logits else None
-    packed = offsets is not None
-    layout = packed_layout(tokens, offsets, gamma) if packed else padded_layout(tokens)
-    if layout.drafts.shape[0]:
-        _check_numbers(library, target, draft, tokens, layout, temperatures)
-    if counted is not None:
-        check_counted(tokens, counted, several)
-
 
 def _check_numbers(
-    library: ModuleType, target: Any, draft: Any, tokens: Any, layout: Layout, temperatures: Any
+    library: ModuleType, target: Any, draft: Any, tokens: Any, *, layout: Layout, temperatures: Any
 ) -> None:
     """Refuse rows and drafts that cannot be; temperatures [B] are None for probabilities.
 
@@ -174,7 +178,7 @@ def _check_numbers(
         )
 
 
-def _check_shapes(target: Any, draft: Any, tokens: Any, several: bool, offsets: Any) -> None:
+def _check_shapes(target: Any, draft: Any, tokens: Any, *, several: bool, offsets: Any) -> None:
     """Refuse shapes that do not fit those of the draft tokens."""
     packed = offsets is not None
     if packed and (several or offsets.ndim != 1 or len(offsets) == 0):

@@ -144,7 +144,7 @@ def verify_probs(
     arguments = (target_probs, draft_probs, draft_tokens, uniforms)
     if validate:
         check_arguments(*arguments, rule=rule, offsets=offsets, counted=counted)
-    return _verify(rule, chosen, arguments, workspace, offsets, counted)
+    return _verify(rule, chosen, arguments, workspace, offsets=offsets, counted=counted)
 
 
 def verify_logits(
@@ -218,12 +218,12 @@ def verify_logits(
     """
     chosen = choose_backend(target_logits, backend, named(rule, "kernel").backends)
     arguments = (target_logits, draft_logits, draft_tokens, uniforms)
+    further = {"temperature": temperature, "offsets": offsets, "counted": counted}
     if validate:
-        further = {"temperature": temperature, "offsets": offsets, "counted": counted}
         check_arguments(*arguments, rule=rule, logits=True, **further)
     if is_real(temperature):  # torch knows nothing of NumPy's scalars
-        temperature = float(temperature)
-    return _verify(rule, chosen, arguments, workspace, offsets, counted, temperature)
+        further["temperature"] = float(temperature)
+    return _verify(rule, chosen, arguments, workspace, **further)
 
 
 def _verify(
@@ -231,6 +231,7 @@ def _verify(
     backend: str,
     arguments: tuple[Any, ...],
     workspace: Workspace | None,
+    *,
     offsets: Any,
     counted: Any,
     temperature: Any = None,

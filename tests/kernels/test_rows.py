@@ -74,7 +74,7 @@ def assert_same(outcome: Any, expected: Any) -> None:
 
 
 def pack(inputs: Any) -> tuple[list[Any], Any]:
-    """Packed arguments and offsets, int32, from padded chains that −1 ends; rows beyond are gone."""
+    """Pack chains that −1 ends, without the rows beyond; return offsets of type int32 too."""
     target, draft, tokens, uniforms = inputs
     lengths = (tokens >= 0).long().cumprod(1).sum(1)
     live = torch.arange(tokens.shape[1]) < lengths[:, None]
@@ -91,7 +91,7 @@ def pack(inputs: Any) -> tuple[list[Any], Any]:
 def test_one_chain_decides_as_with_dense_and_padded_rows(
     rule: str, run: Run, chains: Callable[..., Any], lists: Callable[..., Any]
 ) -> None:
-    """Bugs: the rows of another sequence; a listed token at the edge of a block; padding counted."""
+    """Bugs: rows of another sequence; a token at the edge of a block; padding that counts."""
     rng = np.random.default_rng(3)
     accepted = set()
     # widths of several chunks, and more than are looked at together

@@ -28,6 +28,7 @@ def verify_chains(
     draft_probs: npt.NDArray[Any],
     draft_tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
+    *,
     counted: npt.NDArray[np.bool_] | None = None,
 ) -> Verified[npt.NDArray[np.int64]]:
     """Accept drafts position by position, each time among the chains that agree so far.
@@ -39,7 +40,7 @@ def verify_chains(
     if counted is None:
         counted = np.ones(draft_tokens.shape, dtype=bool)
     arguments = zip(target_probs, draft_probs, draft_tokens, uniforms, counted, strict=True)
-    outputs = [_verify_one(select, *each) for each in arguments]
+    outputs = [_verify_one(select, *each, counted=own) for *each, own in arguments]
     chain = np.array([first for _, first in outputs], dtype=np.int64)
     tokens = [output for output, _ in outputs]
     return collect(tokens, draft_tokens.shape[2])._replace(chain=chain)
@@ -51,6 +52,7 @@ def _verify_one(
     draft_probs: npt.NDArray[Any],
     draft_tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
+    *,
     counted: npt.NDArray[np.bool_],
 ) -> tuple[list[int], int]:
     """Output and chain of one sequence: [K, γ + 1, V], [K, γ, V'], [K, γ], uniforms, [K, γ]."""

@@ -42,7 +42,7 @@ class Listed:
 def unpack(
     target: Any, draft: Any, tokens: npt.NDArray[Any], offsets: npt.NDArray[Any], most: int
 ) -> tuple[Any, Any, npt.NDArray[np.int64]]:
-    """Views of packed rows by sequence, and their drafts padded with −1: [B, most]."""
+    """Cut packed rows by sequence, and pad their drafts with −1: [B, most]."""
     ends = list(enumerate(pairwise(offsets.tolist())))
 
     def cut(rows: Any) -> list[Any]:

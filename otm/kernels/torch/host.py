@@ -61,7 +61,7 @@ def verify(
 
 
 def _in_place(numbers: Tensor) -> Any:
-    """Return the memory of a tensor as an array; of bfloat16, which NumPy does not have, its bits."""
+    """Return the memory of a tensor as an array: of bfloat16, which NumPy has not, its bits."""
     numbers = numbers.detach()
     if numbers.dtype == torch.bfloat16:
         return numbers.view(torch.int16).numpy().view(np.uint16)

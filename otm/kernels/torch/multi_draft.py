@@ -23,6 +23,7 @@ def verify_chains(
     draft_probs: Tensor,
     draft_tokens: Tensor,
     uniforms: Tensor,
+    *,
     counted: Tensor | None = None,
 ) -> Verified[Tensor]:
     """Accept drafts position by position, each time among the chains that agree so far."""

@@ -55,7 +55,8 @@ def exp2(exponent: tl.tensor) -> tl.tensor:
 class Rows(NamedTuple):
     """Rows of a chain: pointers to the first entries, strides of rows, sizes, scales of sigmoids.
 
-    Then its drafts, and the tokens that sparse draft rows list, as many as their size.  Only of values at run time: constants that are put into a tuple are constants no longer.
+    Then its drafts, and the tokens that sparse draft rows list, as many as their size.  Only of
+    values at run time: constants that are put into a tuple are constants no longer.
     """
 
     target: tl.tensor
@@ -161,7 +162,7 @@ def drafts_of(
     padded_gamma: tl.constexpr,
     packed: tl.constexpr,
 ) -> tl.tensor:
-    """Find the drafts of a chain, how many packed ones are before them (padded: 0), their number."""
+    """Drafts of a chain, how many packed ones are before them (0 if padded), and their number."""
     start, most = chain * 0, gamma
     if packed:
         start = tl.load(offsets + chain).to(tl.int64)  # scalar

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from otm.kernels.numpy.grid_optimal import edge_count
-from otm.kernels.triton import runtime
 from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.triton import runtime
 from otm.kernels.triton.distributions import Rows, summarise_logits
 from otm.kernels.triton.draw import first_above, pick_block, write_output
 from otm.kernels.triton.grid_k_seq_steps import FACTORS, add_up_factors
@@ -61,7 +61,7 @@ def verify_chains(
     batch, chains, gamma = tokens.shape
     size, device = target.shape[3], target.device
     lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
-    target, draft, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
+    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
     block = runtime.BLOCK // 2  # two rows in float64: half a block keeps them in registers
     blocks = -(-size // block)
 
@@ -69,8 +69,8 @@ def verify_chains(
     last_sums = work.take("last sums", (batch, 2, blocks), torch.int64, device)
     listed_tokens, width, node_blocks, drawn_from = tokens, 0, blocks, last_sums
     if lists is not None:
-        listed_tokens, draft, width = lay_out_lists(work, lists)
-        node_blocks = -(-draft.shape[-1] // width)
+        listed_tokens, laws, width = lay_out_lists(work, lists)
+        node_blocks = -(-laws.shape[-1] // width)
         drawn_from = work.take("drawn from", (batch, block), torch.int64, device)
     edges = edge_count(chains) if by_bins else 0
     node_size = SECTIONS * edges if by_bins else FACTORS * node_blocks
@@ -79,20 +79,16 @@ def verify_chains(
         sums[..., : SUMS * edges].zero_()
     softmaxes = sums
     if kind == "logits":
-        of_target = lists is not None
-        softmaxes = summarise_logits(
-            target, target if of_target else draft, tokens, temperature, work, of_target=of_target
-        )
-    own = tokens
-    if counted is not None:
-        own = counted.contiguous().view(torch.uint8)
+        logits = (target, target if rows is None else laws)
+        softmaxes = summarise_logits(*logits, tokens, temperature, work, of_target=rows is None)
+    own = tokens if counted is None else counted.contiguous().view(torch.uint8)
     shapes = ((batch, gamma + 1), (batch,), (batch,))
     result = Verified(*(torch.empty(x, dtype=torch.int64, device=device) for x in shapes))
-    arguments = (target, draft, tokens, uniforms, listed_tokens, own, softmaxes, agree, sums)
-    arguments += (last_sums, drawn_from)
-    strides = (*target.stride()[:3], *draft.stride()[:3])
+    memory = (softmaxes, agree, sums, last_sums, drawn_from)
+    arguments = (target, laws, tokens, uniforms, listed_tokens, own, *memory)
+    strides = (*target.stride()[:3], *laws.stride()[:3])
     per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
-    shape = (chains, gamma, size, draft.shape[3], node_size, node_blocks, per_position)
+    shape = (chains, gamma, size, laws.shape[3], node_size, node_blocks, per_position)
     tree = counted is not None
     of_table = {"edges": edges, "tree": tree, "padded_chains": padded(chains)}
     constants = {
@@ -207,9 +203,9 @@ def add_up(
                     # [padded K]
                     tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
                 )
-    _, _, count, read = drafts_at(
-        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
-    )
+    count, read = drafts_at(tokens, counted, agreed, position, gamma, chains, tree, padded_chains)[
+        2:
+    ]
     if last:
         of_row, left = to_draw_from(
             several, read, position, token, count, kind, width, edges, padded_nodes
@@ -224,7 +220,7 @@ def add_up(
         tl.store(place + blocks, tl.sum(of_row, 0))
     elif count > 0:
         if width > 0:
-            entry, target_prob, draft_prob = at_listed(
+            _, target_prob, draft_prob = at_listed(
                 several, read, position, block, count > 0, kind, width
             )
         else:

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.triton import runtime
 from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.triton import runtime
 from otm.kernels.triton.block_steps import longest_part, weight_before
 from otm.kernels.triton.distributions import (
     Rows,
@@ -62,9 +62,8 @@ def verify_chain(
     work = Workspace() if workspace is None else workspace
     batch, gamma = len(uniforms), tokens.shape[-1] if offsets is None else uniforms.shape[1] - 2
     size, device = target.shape[-1], target.device
-    one_hot, sparse = draft is None, isinstance(draft, SparseDrafts)
     lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
-    target, draft, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
+    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
     blocks, of_sums = -(-size // runtime.BLOCK), gamma + 1 if by_block else 1
     output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=device)
     accepted = torch.empty(batch, dtype=torch.int64, device=device)
@@ -72,25 +71,25 @@ def verify_chain(
     softmaxes = drawn_from = sums
     if kind == "logits":
         softmaxes = summarise_logits(
-            *(target, draft, tokens, temperature, work),
-            of_target=one_hot or sparse,
+            *(target, laws, tokens, temperature, work),
+            of_target=rows is None,
             offsets=offsets,
             most=gamma,
         )
     listed_tokens, width = tokens, 0
     if lists is not None:
-        listed_tokens, draft, width = lay_out_lists(work, lists)
+        listed_tokens, laws, width = lay_out_lists(work, lists)
         drawn_from = work.take("drawn from", (batch, runtime.BLOCK), torch.int64, device)
-    packed, starts = offsets is not None, tokens if offsets is None else offsets
+    starts = tokens if offsets is None else offsets.contiguous()
     places = (listed_tokens, starts, softmaxes, sums, drawn_from, accepted, output)
-    arguments = (target, draft, tokens, uniforms, *places)
-    strides = (*strides_of(target, 1)[::2], *strides_of(draft, 0)[::2])
-    shape = (gamma, size, draft.shape[-1], blocks, scales[0], scales[1] - scales[0])
+    arguments = (target, laws, tokens, uniforms, *places)
+    strides = (*strides_of(target, 1)[::2], *strides_of(laws, 0)[::2])
+    shape = (gamma, size, laws.shape[-1], blocks, scales[0], scales[1] - scales[0])
     constants = {
         "kind": kind,
-        "one_hot": one_hot,
+        "one_hot": draft is None,
         "width": width,
-        "packed": packed,
+        "packed": offsets is not None,
         "by_block": by_block,
         "padded_gamma": padded(gamma),
         "block_size": runtime.BLOCK,

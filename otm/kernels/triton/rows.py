@@ -3,8 +3,6 @@
 What is left of the target after such a draft differs from the target at the listed tokens alone.
 """
 
-# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
-
 from __future__ import annotations
 
 from torch import Tensor

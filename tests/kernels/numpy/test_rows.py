@@ -31,7 +31,7 @@ DRAFTS = {
 
 
 def listed(law: Law, slip: bool) -> tuple[list[int], Law]:
-    """The tokens of a row in reverse, and their probabilities, to three of them."""
+    """List the tokens of a row in reverse, to three of them with padding."""
     tokens = [x for x in reversed(range(len(law))) if law[x]]
     probs = [law[x] for x in tokens]
     more = 3 - len(tokens)

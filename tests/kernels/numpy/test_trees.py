@@ -131,8 +131,10 @@ def test_the_joint_law_by_bins_is_exactly_the_target_s(
 def test_the_exact_law_sees_a_draw_that_is_counted_twice(name: str) -> None:
     tree = TREES[name]
     depth = max(map(len, tree))
-    target = dict.fromkeys(models(0, depth)[0], [F(2, 3), F(1, 3)])
-    draft = dict.fromkeys(target, [F(1, 3), F(2, 3)])
+    prefixes = models(0, depth)[0]
+    target, draft = (
+        dict.fromkeys(prefixes, law) for law in ([F(2, 3), F(1, 3)], [F(1, 3), F(2, 3)])
+    )
     found = law_of_output(tree, target, draft, "grid k-Seq", None)
     assert found != {tokens: probability(target, tokens) for tokens in found}
 
