@@ -52,11 +52,17 @@ def exp2(exponent: tl.tensor) -> tl.tensor:
     return tl.where(counts, power * scale, 0.0)
 
 
+class Drafts(NamedTuple):
+    """Drafts of a chain, and the tokens that its draft rows list where they are sparse."""
+
+    tokens: tl.tensor
+    listed: tl.tensor
+
+
 class Rows(NamedTuple):
     """Rows of a chain: pointers to the first entries, strides of rows, sizes, scales of sigmoids.
 
-    Then its drafts, and the tokens that sparse draft rows list, as many as their size.  Only of
-    values at run time: constants that are put into a tuple are constants no longer.
+    Only of values at run time: constants that are put into a tuple are constants no longer.
     """
 
     target: tl.tensor
@@ -69,8 +75,7 @@ class Rows(NamedTuple):
     draft_size: tl.tensor
     low: tl.tensor
     span: tl.tensor
-    tokens: tl.tensor
-    listed: tl.tensor
+    of: Drafts
 
 
 @jit

@@ -19,7 +19,7 @@ from torch import Tensor
 from otm.kernels.numpy.grid_optimal import edge_count
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.triton import runtime
-from otm.kernels.triton.distributions import Rows, summarise_logits
+from otm.kernels.triton.distributions import Drafts, Rows, summarise_logits
 from otm.kernels.triton.draw import first_above, pick_block, write_output
 from otm.kernels.triton.grid_k_seq_steps import FACTORS, add_up_factors
 from otm.kernels.triton.grid_optimal_steps import SECTIONS, SUMS, add_to_bins, make_table
@@ -28,10 +28,9 @@ from otm.kernels.triton.multi_draft_steps import (
     advance,
     at_listed,
     at_node,
-    change_of_listed,
     drafts_at,
     first_of,
-    store_listed,
+    replace_listed,
     to_draw_from,
 )
 from otm.kernels.triton.rows import lay_out_lists
@@ -162,19 +161,9 @@ def add_up(
     agree += sequence * (gamma + 1) * chains
     sums += sequence * gamma * node_size
     position = tl.full((), 0, tl.int64) + position
+    of = Drafts(tokens, listed_tokens)
     rows = Rows(
-        target,
-        draft,
-        softmaxes,
-        target_row,
-        draft_row,
-        gamma,
-        size,
-        draft_size,
-        0.0,
-        0.0,
-        tokens,
-        listed_tokens,
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
     )
     several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, node_blocks, counted)
     uniforms += sequence * (gamma * coins + 2)
@@ -212,8 +201,8 @@ def add_up(
         )
         total = tl.sum(left, 0)
         if width > 0:
-            total += change_of_listed(
-                several, read, position, start, count, kind, width, edges, padded_nodes, block_size
+            total += replace_listed(
+                token, several, read, position, count, None, kind, width, edges, padded_nodes
             )
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, total)
@@ -329,19 +318,9 @@ def draw(
     draft += sequence * draft_sequence
     softmaxes += sequence * chains * (2 * gamma + 1) * 4
     sums += sequence * gamma * node_size
+    of = Drafts(tokens, listed_tokens)
     rows = Rows(
-        target,
-        draft,
-        softmaxes,
-        target_row,
-        draft_row,
-        gamma,
-        size,
-        draft_size,
-        0.0,
-        0.0,
-        tokens,
-        listed_tokens,
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
     )
     several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, node_blocks, counted)
     of_row, left = to_draw_from(
@@ -351,18 +330,8 @@ def draw(
         drawn_from += sequence * block_size
         tl.store(drawn_from + tl.arange(0, block_size), left)
         tl.debug_barrier()
-        store_listed(
-            drawn_from,
-            several,
-            read,
-            position,
-            start,
-            count,
-            kind,
-            width,
-            edges,
-            padded_nodes,
-            block_size,
+        replace_listed(
+            token, several, read, position, count, drawn_from, kind, width, edges, padded_nodes
         )
         tl.debug_barrier()
         left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]

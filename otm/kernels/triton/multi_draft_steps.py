@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.triton.distributions import Rows, draft_at, mass, target_at
+from otm.kernels.triton.distributions import Drafts, Rows, draft_at, mass, target_at
 from otm.kernels.triton.grid_k_seq_steps import find_split, one_draft
 from otm.kernels.triton.grid_optimal_steps import choose_slots, won
 from otm.kernels.triton.rows import listed, listed_at
@@ -70,10 +70,14 @@ def drafts_at(
 def rows_of(of: Chains, chain: tl.tensor) -> tl.tensor:
     """Rows of a chain."""
     first = of.rows
+    target, draft = first.target + chain * of.target_chain, first.draft + chain * of.draft_chain
+    softmaxes = first.softmaxes + chain * (2 * first.gamma + 1) * 4
+    tokens = first.of.tokens + chain * first.gamma
+    drafts = Drafts(tokens, first.of.listed + chain * of.draft_chain)
     return Rows(
-        first.target + chain * of.target_chain,
-        first.draft + chain * of.draft_chain,
-        first.softmaxes + chain * (2 * first.gamma + 1) * 4,
+        target,
+        draft,
+        softmaxes,
         first.target_row,
         first.draft_row,
         first.gamma,
@@ -81,8 +85,7 @@ def rows_of(of: Chains, chain: tl.tensor) -> tl.tensor:
         first.draft_size,
         first.low,
         first.span,
-        first.tokens + chain * first.gamma,
-        first.listed + chain * of.draft_chain,
+        drafts,
     )
 
 
@@ -158,7 +161,7 @@ def advance(
         before, inside = position - 1, chain < of.chains
         agreed = tl.load(agree + before * of.chains + chain, mask=inside, other=0) > 0
         token, own, count, read = drafts_at(
-            rows.tokens, of.counted, agreed, before, rows.gamma, of.chains, tree, padded_chains
+            rows.of.tokens, of.counted, agreed, before, rows.gamma, of.chains, tree, padded_chains
         )
         target_prob, draft_prob = at_node(of, read, before, token, count > 0, kind, width)
         if width > 0:
@@ -235,66 +238,31 @@ def left_of(
 
 
 @jit
-def residual_of_listed(
+def replace_listed(
+    block: tl.tensor,
     of: Chains,
     chain: tl.tensor,
     position: tl.tensor,
-    chunk: tl.tensor,
-    start: tl.tensor,
     count: tl.tensor,
+    memory: tl.tensor,
     kind: tl.constexpr,
     width: tl.constexpr,
     edges: tl.constexpr,
     padded_blocks: tl.constexpr,
-    block_size: tl.constexpr,
 ) -> tl.tensor:
-    """Tokens that a sparse draft lists, whether they are in a block; masses of residual and row."""
-    token, target_prob, draft_prob = at_listed(of, chain, position, chunk, count > 0, kind, width)
-    inside = (token >= start) & (token < tl.minimum(start + block_size, of.rows.size))
-    left = left_of(of, position, target_prob, draft_prob, count, edges, padded_blocks)
-    return token, inside, left, mass(target_prob, _UNIT)
+    """Sum over a block of tokens of what a sparse draft changes, at those that it lists.
 
-
-@jit
-def change_of_listed(
-    of: Chains,
-    chain: tl.tensor,
-    position: tl.tensor,
-    start: tl.tensor,
-    count: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    edges: tl.constexpr,
-    padded_blocks: tl.constexpr,
-    block_size: tl.constexpr,
-) -> tl.tensor:
-    """Sum over a block of what the draft changes, at the tokens that it lists."""
+    The masses of their residual are stored in their places, if there is memory for the block.
+    """
+    start, stop = tl.min(block, 0), tl.minimum(tl.max(block, 0) + 1, of.rows.size)
     change = tl.full((), 0, tl.int64)
     for chunk in range(tl.where(count > 0, of.blocks, 0)):
-        _, inside, after, before = residual_of_listed(
-            of, chain, position, chunk, start, count, kind, width, edges, padded_blocks, block_size
+        token, target_prob, draft_prob = at_listed(
+            of, chain, position, chunk, count > 0, kind, width
         )
-        change += tl.sum(tl.where(inside, after - before, 0), 0)
+        inside = (token >= start) & (token < stop)
+        left = left_of(of, position, target_prob, draft_prob, count, edges, padded_blocks)
+        change += tl.sum(tl.where(inside, left - mass(target_prob, _UNIT), 0), 0)
+        if memory is not None:
+            tl.store(memory + token - start, left, mask=inside)
     return change
-
-
-@jit
-def store_listed(
-    memory: tl.tensor,
-    of: Chains,
-    chain: tl.tensor,
-    position: tl.tensor,
-    start: tl.tensor,
-    count: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    edges: tl.constexpr,
-    padded_blocks: tl.constexpr,
-    block_size: tl.constexpr,
-) -> None:
-    """Store the masses of the residual at listed tokens in their places: memory [block size]."""
-    for chunk in range(tl.where(count > 0, of.blocks, 0)):
-        token, inside, left, _ = residual_of_listed(
-            of, chain, position, chunk, start, count, kind, width, edges, padded_blocks, block_size
-        )
-        tl.store(memory + token - start, left, mask=inside)

@@ -23,6 +23,7 @@ from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.triton import runtime
 from otm.kernels.triton.block_steps import longest_part, weight_before
 from otm.kernels.triton.distributions import (
+    Drafts,
     Rows,
     draft_at,
     drafts_of,
@@ -156,7 +157,7 @@ def masses(
     if width > 0:
         draft_prob = tl.zeros_like(prob)
     elif one_hot:
-        drafted = tl.load(rows.tokens + position, mask=subtract, other=-1)  # scalar
+        drafted = tl.load(rows.of.tokens + position, mask=subtract, other=-1)  # scalar
         draft_prob = tl.where(token == drafted, 1.0, 0.0)
     else:
         known = token < tl.where(subtract, rows.draft_size, 0)
@@ -165,49 +166,7 @@ def masses(
 
 
 @jit
-def masses_of_listed(
-    rows: Rows,
-    position: tl.tensor,
-    chunk: tl.tensor,
-    start: tl.tensor,
-    subtract: tl.tensor,
-    weight: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    block_size: tl.constexpr,
-) -> tl.tensor:
-    """Tokens that a sparse draft lists in a block, whether they are; masses less draft, and not."""
-    place = chunk * width + tl.arange(0, width)
-    token, draft_prob = listed(rows, position, place, subtract, kind)
-    inside = (token >= start) & (token < tl.minimum(start + block_size, rows.size))
-    prob = target_at(rows, position, token, inside, True, kind)
-    after = less_draft(prob, draft_prob, subtract, weight)
-    return token, inside, after, less_draft(prob, tl.zeros_like(prob), subtract, weight)
-
-
-@jit
-def change_of_listed(
-    rows: Rows,
-    position: tl.tensor,
-    start: tl.tensor,
-    subtract: tl.tensor,
-    weight: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    block_size: tl.constexpr,
-) -> tl.tensor:
-    """Sum over a block of what the draft changes, at the tokens that it lists."""
-    change = tl.full((), 0, tl.int64)
-    for chunk in range((tl.where(subtract, rows.draft_size, 0) + width - 1) // width):
-        _, inside, after, before = masses_of_listed(
-            rows, position, chunk, start, subtract, weight, kind, width, block_size
-        )
-        change += tl.sum(tl.where(inside, after - before, 0), 0)
-    return change
-
-
-@jit
-def store_listed(
+def replace_listed(
     memory: tl.tensor,
     rows: Rows,
     position: tl.tensor,
@@ -217,13 +176,23 @@ def store_listed(
     kind: tl.constexpr,
     width: tl.constexpr,
     block_size: tl.constexpr,
-) -> None:
-    """Store the masses that are left of listed tokens in their places: memory [block size]."""
+) -> tl.tensor:
+    """Sum over a block of what a sparse draft changes, at the tokens that it lists.
+
+    What is left of them is stored in their places, if there is memory [block size].
+    """
+    change = tl.full((), 0, tl.int64)
     for chunk in range((tl.where(subtract, rows.draft_size, 0) + width - 1) // width):
-        token, inside, left, _ = masses_of_listed(
-            rows, position, chunk, start, subtract, weight, kind, width, block_size
-        )
-        tl.store(memory + token - start, left, mask=inside)
+        place = chunk * width + tl.arange(0, width)
+        token, draft_prob = listed(rows, position, place, subtract, kind)
+        inside = (token >= start) & (token < tl.minimum(start + block_size, rows.size))
+        prob = target_at(rows, position, token, inside, True, kind)
+        left = less_draft(prob, draft_prob, subtract, weight)
+        before = less_draft(prob, tl.zeros_like(prob), subtract, weight)
+        change += tl.sum(tl.where(inside, left - before, 0), 0)
+        if memory is not None:
+            tl.store(memory + token - start, left, mask=inside)
+    return change
 
 
 @jit
@@ -269,19 +238,9 @@ def add_up(
     draft += chain * draft_chain + start * draft_row
     listed_tokens += chain * draft_chain + start * draft_row
     softmaxes += chain * (2 * gamma + 1) * 4
+    of = Drafts(tokens, listed_tokens)
     rows = Rows(
-        target,
-        draft,
-        softmaxes,
-        target_row,
-        draft_row,
-        gamma,
-        size,
-        draft_size,
-        low,
-        span,
-        tokens,
-        listed_tokens,
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span, of
     )
     target_prob, draft_prob, known = of_drafts(
         rows, tokens, length, kind, one_hot, width, padded_gamma
@@ -303,7 +262,7 @@ def add_up(
     of_row, left = masses(rows, row, token, subtract, weight, kind, one_hot, width)
     total = tl.sum(left, 0)
     if width > 0:
-        total += change_of_listed(rows, row, start, subtract, weight, kind, width, block_size)
+        total += replace_listed(None, rows, row, start, subtract, weight, kind, width, block_size)
     tl.store(place, total)
     tl.store(place + blocks, tl.sum(of_row, 0))
 
@@ -349,19 +308,9 @@ def draw(
     listed_tokens += chain * draft_chain + start * draft_row
     uniforms += chain * (gamma + 2)
     softmaxes += chain * (2 * gamma + 1) * 4
+    of = Drafts(tokens, listed_tokens)
     rows = Rows(
-        target,
-        draft,
-        softmaxes,
-        target_row,
-        draft_row,
-        gamma,
-        size,
-        draft_size,
-        low,
-        span,
-        tokens,
-        listed_tokens,
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span, of
     )
     weight = None
     if by_block:
@@ -387,7 +336,7 @@ def draw(
         drawn_from += chain * block_size
         tl.store(drawn_from + tl.arange(0, block_size), left)
         tl.debug_barrier()
-        store_listed(drawn_from, rows, count, start, subtract, weight, kind, width, block_size)
+        replace_listed(drawn_from, rows, count, start, subtract, weight, kind, width, block_size)
         tl.debug_barrier()
         left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]
     drawn = first_above(left, token, point, size)

@@ -38,12 +38,12 @@ def listed(
     """
     start = position.to(tl.int64) * rows.draft_row
     inside = place < tl.where(used, rows.draft_size, 0)
-    token = tl.load(rows.listed + start + place, mask=inside, other=-1).to(tl.int64)  # [m]
+    token = tl.load(rows.of.listed + start + place, mask=inside, other=-1).to(tl.int64)  # [m]
     prob = tl.load(rows.draft + start + place, mask=inside, other=0.0)  # [m]
     prob = tl.where(token >= 0, prob if prob.dtype == tl.float64 else prob.to(tl.float32), 0.0)
     if kind == "logits":
         certain = tl.load(rows.softmaxes + position * 4 + 3, mask=used, other=-1.0)  # as positions
-        draft = tl.load(rows.tokens + position, mask=used, other=-1).to(tl.int64)  # as positions
+        draft = tl.load(rows.of.tokens + position, mask=used, other=-1).to(tl.int64)  # as positions
         token = tl.where(certain >= 0, tl.where(place == 0, draft, -1), token)
         prob = tl.where(certain >= 0, 1.0, prob)
     return token, prob
