@@ -1,4 +1,5 @@
-# Each target works as the only command on a fresh clone: it makes .venv and installs what it needs.
+# Each target works as the only command on a fresh clone: it makes .venv and installs what it needs
+# (but for `gpu`, which installs nothing).
 
 PYTHON ?= python3
 VENV := .venv
@@ -57,6 +58,11 @@ bench: $(VENV)/.installed-benchmarks ## run all benchmarks
 .PHONY: guard
 guard: $(VENV)/.installed-benchmarks ## check that nothing has become slower, by ratios of times
 	$(BIN)/python -m benchmarks.guard
+
+# Nothing is installed: it uses the torch of $(PYTHON), on a machine that may have no network.
+.PHONY: gpu
+gpu: ## try, measure and tune the kernels on a GPU, with the NumPy, torch and Triton of PYTHON (ARGS="--rehearse")
+	$(PYTHON) -m benchmarks.gpu $(ARGS)
 
 .PHONY: dist
 dist: | $(VENV)/.created ## build the wheel and the sdist into dist/, and try both

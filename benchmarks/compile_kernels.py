@@ -1,14 +1,16 @@
-"""Compile every Triton kernel for sm_90, which needs no GPU: registers, spills, shared memory.
+"""Compile every Triton kernel for GPUs that are not there: registers, spills, shared memory.
 
-    python -m benchmarks.compile_kernels [--uses NAME ...] [--output FILE]
+    python -m benchmarks.compile_kernels [--targets NAME ...] [--uses NAME ...] [--output FOLDER]
 
 The verifiers are called on tensors without memory (torch's device "meta").  The programs that they
 would launch are compiled instead, with the types, constants and alignments that a launch would
-have.  Each number is for one thread or one program, as Triton's own ptxas reports them.
+have.  Each number is for one thread or one program, as Triton's own ptxas reports them, or for
+gfx942 as LLVM does.  All types are compiled for sm_90, and fp32 for the other targets.
 
 All kernels make the decisions of the references bit for bit.  So the compiled code must round
 exactly as written: the program fails if the PTX of a kernel has an operation that multiplies and
-adds with one rounding, that approximates, or that takes small numbers for 0.
+adds with one rounding, that approximates, or that takes small numbers for 0.  Code for gfx942 is
+not looked through: there a division is made of such operations.
 """
 
 import argparse
@@ -41,8 +43,14 @@ from otm.kernels.registry import uniforms_per_position
 from otm.kernels.triton import chain, distributions, multi_draft, one_chain, runtime
 from otm.rules import names
 
-TARGET = GPUTarget("cuda", 90, 32)
-RESULTS = Path(__file__).parent / "results" / "kernels-sm90.json"
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "sm_100": GPUTarget("cuda", 100, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+ALL_TYPES = "sm_90"  # compiled for it, and the check of rounding checked
+RESULTS = Path(__file__).parent / "results"
 SHAPE = (8, 4, 128_256)  # B, γ and V
 CHAINS, MOST_CHAINS = 4, 64  # K
 LISTED = 50  # m, of sparse drafts
@@ -58,7 +66,7 @@ NAMES = {
     torch.int64: "*i64",
     torch.uint8: "*u8",
 }
-COMPILED: dict[tuple[str, bool], dict[str, Any]] = {}
+COMPILED: dict[tuple[str, str, bool], dict[str, Any]] = {}
 """What compiled programs take: several launches have the same one."""
 
 
@@ -86,10 +94,12 @@ def recorded() -> Iterator[list[Launch]]:
         yield launches
 
 
-def specialisations(only: list[str] | None) -> Iterator[tuple[str, list[Launch]]]:
+def specialisations(
+    only: list[str] | None, types: tuple[str, ...]
+) -> Iterator[tuple[str, list[Launch]]]:
     """Yield the uses of the verifiers by name, all or only these, each with its launches."""
-    for shape, types in ((SHAPE, tuple(TYPES)), (SMALLEST, ("fp32",))):
-        for name in types:
+    for shape, of_shape in ((SHAPE, types), (SMALLEST, ("fp32",))):
+        for name in of_shape:
             for use, verify, arguments in uses(shape, TYPES[name]):
                 full_name = f"{use}, {name}, V = {shape[2]:,}"
                 if only is not None and full_name not in only:
@@ -164,37 +174,44 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
             yield f"{rule}, logits, sparse tree", verify, arguments
 
 
-def compile_launch(launch: Launch, *, fusion: bool = False) -> dict[str, Any]:
+def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict[str, Any]:
     """Compile as the launch would, unless with fusion, and report what the program takes."""
     names = launch.kernel.arg_names
     values = dict(zip(names, launch.arguments, strict=False)) | launch.constants
     signature, constants, attributes = {}, {}, {}
     for index, name in enumerate(names):
         value, kind = values[name], "constexpr"
+        parameter = launch.kernel.params[index]
         if isinstance(value, torch.Tensor):
             kind = NAMES[value.dtype]
         elif isinstance(value, float):
             kind = "fp32"
-        elif launch.kernel.params[index].is_constexpr or value == 1:  # as Triton itself takes a 1
-            constants[(index,)] = value
+        elif parameter.is_constexpr or (value == 1 and not parameter.do_not_specialize):
+            constants[(index,)] = value  # as Triton itself takes a 1
         else:
             kind = "i32" if abs(value) < 2**31 else "i64"
         signature[name] = kind
-        if kind.startswith("*") or (kind in {"i32", "i64"} and value % 16 == 0):
+        aligned = kind in {"i32", "i64"} and value % 16 == 0 and not parameter.do_not_specialize
+        if kind.startswith("*") or aligned:
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
-    options = {"num_warps": runtime.WARPS, "enable_fp_fusion": fusion}
-    key = (source.hash(), fusion)
+    warps = runtime.warps(launch.kernel, target)
+    options = {"num_warps": warps, "enable_fp_fusion": fusion}
+    key = (target, source.hash(), fusion)
     if key in COMPILED:
         return COMPILED[key]
-    compiled = triton.compile(source, target=TARGET, options=options)
-    COMPILED[key] = {
+    compiled = triton.compile(source, target=TARGETS[target], options=options)
+    found: dict[str, Any] = {
         "kernel": launch.kernel.__name__,
-        "threads": 32 * runtime.WARPS,
-        **resources(compiled.asm["cubin"]),
-        "inexact": inexact(compiled.asm["ptx"]),
+        "threads": TARGETS[target].warp_size * warps,
     }
-    return COMPILED[key]
+    if "cubin" in compiled.asm:
+        found |= resources(compiled.asm["cubin"]) | {"inexact": inexact(compiled.asm["ptx"])}
+    else:
+        found |= resources_amd(compiled.asm["amdgcn"])
+    found["shared bytes"] = max(found["shared bytes"], compiled.metadata.shared)
+    COMPILED[key] = found
+    return found
 
 
 def inexact(ptx: str) -> list[str]:
@@ -210,12 +227,13 @@ def check(rows: list[dict[str, Any]], fused: dict[str, Any]) -> None:
     """Fail if a kernel is inexact, or if the check would not see that one is."""
     if fused and not any(name.startswith("fma.") for name in fused["inexact"]):
         raise SystemExit(f"the check is blind: with fusion {fused['kernel']} has no fma")
-    wrong = [row for row in rows if row["inexact"]]
+    looked_at = [row for row in rows if "inexact" in row]
+    wrong = [row for row in looked_at if row["inexact"]]
     for row in wrong:
         print("not exact: {kernel} of {use}: {inexact}".format(**row))
     if wrong:
         raise SystemExit(f"{len(wrong)} kernels do not round as they are written")
-    print(f"{len(rows)} kernels round as they are written")
+    print(f"{len(looked_at)} kernels round as they are written")
 
 
 def resources(cubin: bytes) -> dict[str, int]:
@@ -234,37 +252,61 @@ def resources(cubin: bytes) -> dict[str, int]:
     }
 
 
-def main() -> None:
+def resources_amd(assembly: str) -> dict[str, int]:
+    """Return the same of a program for AMD: vector registers, and all memory that a thread takes.
+
+    Registers may be spilled to registers of another kind; these count too, as four bytes each.
+    """
+    found = {x: int(n) for x, n in re.findall(r"\.(\w+):\s+(\d+)$", assembly, re.MULTILINE)}
+    spilled = 4 * (found["vgpr_spill_count"] + found["sgpr_spill_count"])
+    return {
+        "registers": found["vgpr_count"],
+        "spilled bytes": max(spilled, found["private_segment_fixed_size"]),
+        "shared bytes": found["group_segment_fixed_size"],
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--uses", nargs="+", metavar="NAME", help="only these, results not kept")
-    parser.add_argument("--output", type=Path, help="file to keep the results in")
-    options = parser.parse_args()
+    parser.add_argument("--output", type=Path, help="folder to keep the results in")
+    options = parser.parse_args(arguments)
+    folder = options.output or (None if options.uses else RESULTS)
+    for target in options.targets:
+        rows = compile_for(target, options.uses)
+        if folder:
+            record = {
+                "target": target,
+                "triton": version("triton"),
+                "B": SHAPE[0],
+                "gamma": SHAPE[1],
+                "block": runtime.BLOCK,
+                "results": rows,
+            }
+            path = folder / f"kernels-{target.replace('_', '')}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            print(f"written to {path}")
+
+
+def compile_for(target: str, only: list[str] | None) -> list[dict[str, Any]]:
+    """Compile all uses, or only these, for a target, and check how they round."""
     rows: list[dict[str, Any]] = []
     fused: dict[str, Any] = {}
-    for use, launches in specialisations(options.uses):
-        print(use)
+    types = tuple(TYPES) if target == ALL_TYPES else ("fp32",)
+    for use, launches in specialisations(only, types):
+        print(f"{use}, {target}")
         for launch in launches:
-            row = compile_launch(launch)
+            row = compile_launch(launch, target)
             print(
                 "  {kernel:<20}{registers:>4} registers{spilled bytes:>5} B spilled".format(**row)
             )
             rows.append({"use": use, **row})
-            if launch.kernel.__name__ == "make_tables" and not fused:
-                fused = compile_launch(launch, fusion=True)
+            if launch.kernel.__name__ == "make_tables" and target == ALL_TYPES and not fused:
+                fused = compile_launch(launch, target, fusion=True)
     check(rows, fused)
-    path = options.output or (None if options.uses else RESULTS)
-    if path:
-        record = {
-            "target": "sm_90",
-            "triton": version("triton"),
-            "B": SHAPE[0],
-            "gamma": SHAPE[1],
-            "block": runtime.BLOCK,
-            "results": rows,
-        }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        print(f"written to {path}")
+    return rows
 
 
 if __name__ == "__main__":

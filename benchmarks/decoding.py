@@ -47,12 +47,12 @@ def run(*, quick: bool) -> dict[str, Any]:
     print("efficiency")
     results["efficiency"] = efficiency(*((2, 4) if quick else (32, 64)))
     print("speed")
-    results["speed"] = speed(*((4, 1) if quick else (300, 3)))
+    results["speed"] = speed(*((4, 1, 3) if quick else (300, 3, 50)))
     if importlib.util.find_spec("transformers"):
         from benchmarks.loops.peers import against_transformers
 
         print("against transformers, tokens per second")
-        results["transformers"] = against_transformers(*((4, 1) if quick else (128, 7)))
+        results["transformers"] = against_transformers(*((4, 1, 2) if quick else (128, 7, 16)))
     return results
 
 

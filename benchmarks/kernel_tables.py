@@ -1,4 +1,4 @@
-"""The tables of the kernels: compiled for sm_90, distances of distributions, times on devices.
+"""The tables of the kernels: compiled for GPUs, distances of distributions, times on devices.
 
 Times come from each benchmarks/results/kernels-<device>.json; without such a file of a GPU there is
 no table of GPUs.
@@ -20,27 +20,20 @@ __all__ = [
     "panels",
     "sigmoid",
     "softmax",
+    "targets",
 ]
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
 
+TARGETS = ("sm80", "sm90", "sm100", "gfx942")
+
+
 def compiled() -> str:
     """Show the registers of each kernel by data type: the largest number over its uses."""
     found = record("kernels-sm90")
-    types: list[str] = []
-    by_kernel: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
-    for row in found["results"]:
-        use, size = row["use"].split(", V = ")
-        if size == "1":
-            continue
-        rule, form, _, dtype = use.split(", ")
-        if dtype not in types:
-            types.append(dtype)
-        kernel = by_kernel.setdefault((f"{rule}, {form}", row["kernel"]), {})
-        most = kernel.setdefault(dtype, {})
-        for name in ("registers", "spilled bytes", "shared bytes"):
-            most[name] = max(most.get(name, 0), row[name])
+    by_kernel = _by_kernel(found)
+    types = list(dict.fromkeys(dtype for by_type in by_kernel.values() for dtype in by_type))
     rows = []
     for (use, name), by_type in by_kernel.items():
         registers = [str(by_type[dtype]["registers"]) for dtype in types]
@@ -50,6 +43,36 @@ def compiled() -> str:
     heading = ["kernel", *(f"registers, {x}" for x in types), "spilled bytes", "shared bytes"]
     where = f"{found['target']}, triton {found['triton']}"
     return markdown(heading, rows, f"\n`python -m benchmarks.compile_kernels`; {where}.\n")
+
+
+def targets() -> str:
+    """Show the registers of each kernel by target, for fp32, and what any of them spills."""
+    records = [record(f"kernels-{name}") for name in TARGETS]
+    found = [_by_kernel(each) for each in records]
+    rows = []
+    for kernel in found[0]:
+        each = [by_kernel[kernel]["fp32"] for by_kernel in found]
+        registers = [str(most["registers"]) for most in each]
+        spilled = max(most["spilled bytes"] for most in each)
+        rows.append([f"{kernel[0]}: `{kernel[1]}`", *registers, str(spilled)])
+    heading = ["kernel", *(each["target"] for each in records), "spilled bytes"]
+    where = f"triton {records[0]['triton']}"
+    return markdown(heading, rows, f"\n`python -m benchmarks.compile_kernels`; {where}.\n")
+
+
+def _by_kernel(found: Any) -> dict[tuple[str, str], dict[str, dict[str, int]]]:
+    """Largest numbers over the uses of each kernel, by type; a vocabulary of one is left out."""
+    by_kernel: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+    for row in found["results"]:
+        use, size = row["use"].split(", V = ")
+        if size == "1":
+            continue
+        rule, form, _, dtype = use.split(", ")
+        kernel = by_kernel.setdefault((f"{rule}, {form}", row["kernel"]), {})
+        most = kernel.setdefault(dtype, {})
+        for name in ("registers", "spilled bytes", "shared bytes"):
+            most[name] = max(most.get(name, 0), row[name])
+    return by_kernel
 
 
 def softmax() -> str:

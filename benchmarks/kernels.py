@@ -28,7 +28,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,10 +126,19 @@ def name_of(device: torch.device) -> str:
     return f"CPU {platform.machine()}"
 
 
-def load(device: torch.device) -> tuple[dict[Contestant, Entry], dict[str, str]]:
+def slug(device: torch.device) -> str:
+    """Name a device as in the name of a file."""
+    return re.sub(r"[^a-z0-9]+", "-", name_of(device).lower()).strip("-")
+
+
+def load(
+    device: torch.device, without: Collection[str] = ()
+) -> tuple[dict[Contestant, Entry], dict[str, str]]:
     """Load the contestants that are installed, and give the reason for the others."""
     present, absent = {}, {}
     for contestant in CONTESTANTS:
+        if contestant.name in without:
+            continue
         try:
             present[contestant] = contestant.load(device)
         except Exception as error:  # the others are measured in any case
@@ -139,12 +148,15 @@ def load(device: torch.device) -> tuple[dict[Contestant, Entry], dict[str, str]]
 
 
 def pass_gate(
-    present: dict[Contestant, Entry], plan: Plan, device: torch.device
+    present: dict[Contestant, Entry],
+    plan: Plan,
+    device: torch.device,
+    tiers: tuple[str, ...] = TIERS,
 ) -> list[dict[str, Any]]:
     """Check each contestant's output distribution in each tier, and that an error would show."""
     print(f"\nOutput distribution, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
     rows = []
-    for tier in TIERS:
+    for tier in tiers:
         single = tier == ONE_SEQUENCE
         draws = plan.draws_one_by_one if single else plan.draws
         blind = gate.check(
@@ -188,30 +200,54 @@ def distance_of_sigmoid(size: int, device: torch.device) -> float:
     return sigmoid_distance(inputs.target[0, 0], inputs.draft[0, 0])
 
 
+def measure_one(
+    plan: Plan,
+    machine: Machine,
+    present: dict[Contestant, Entry],
+    gates: list[dict[str, Any]],
+    tiers: tuple[str, ...] = TIERS,
+) -> Iterator[dict[str, Any]]:
+    """Measure one chain with the contestants that passed, and yield the rows."""
+    through = {(row["tier"], row["contestant"]) for row in gates if row["passed"]}
+    for case in cases(plan, tiers):
+        tier, dtype = case["tier"], case["dtype"]
+        shape = (case["B"], case["gamma"], case["V"])
+        of_rows = {"logits": tier != PROBABILITIES, "device": machine.device}
+        inputs = make_inputs(shape, dtype, case["rejection"], **of_rows)
+        measured = {c: entry for c, entry in present.items() if (tier, c.name) in through}
+        rows = measure(machine, plan.effort, inputs, measured)
+        case["dtype"] = str(dtype).removeprefix("torch.")
+        title = "{tier}: B = {B}, γ = {gamma}, V = {V:,}, {dtype}, rejection: {rejection}"
+        show(title.format(**case), rows)
+        yield from ({**case, **row} for row in rows)
+
+
+def check_several(
+    tier: str, plan: Plan, device: torch.device
+) -> tuple[list[dict[str, Any]], dict[str, several.Contestant]]:
+    """Check the distributions of several chains, and return the checks and who passed."""
+    present = several.contestants(tier, device)
+    print(f"\nThe output of several chains, before anything is timed: {tier}")
+    found = [
+        {**row, "statistic": finite(row["statistic"])}
+        for row in several.pass_gate(tier, present, plan.draws, device)
+    ]
+    for row in found:
+        print(f"  {row['contestant']:<16}{'passed' if row['passed'] else 'NOT PASSED'}")
+    through = {row["contestant"] for row in found if row["passed"]} | {several.ONE_CHAIN}
+    return found, {name: verify for name, verify in present.items() if name in through}
+
+
 def measure_several(
-    plan: Plan, device: torch.device
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Measure several chains, and return the rows and the checks of the distributions."""
-    results, checks = [], []
-    for tier in several.TIERS:
-        dtype = plan.types[-1] if tier == several.LOGITS else TYPES[0]
-        present = several.contestants(tier, device)
-        print(f"\nThe output of several chains, before anything is timed: {tier}")
-        found = [
-            {**row, "statistic": finite(row["statistic"])}
-            for row in several.pass_gate(tier, present, plan.draws, device)
-        ]
-        for row in found:
-            print(f"  {row['contestant']:<16}{'passed' if row['passed'] else 'NOT PASSED'}")
-        through = {row["contestant"] for row in found if row["passed"]} | {several.ONE_CHAIN}
-        present = {name: verify for name, verify in present.items() if name in through}
-        checks += found
-        for size, batch, count in itertools.product(plan.sizes, plan.batches, plan.chains):
-            shape = (batch, count, plan.gamma, size)
-            rows = several.measure(device, plan.effort, shape, present, tier=tier, dtype=dtype)
-            several.show(rows)
-            results += rows
-    return results, checks
+    tier: str, present: dict[str, several.Contestant], plan: Plan, device: torch.device
+) -> Iterator[dict[str, Any]]:
+    """Measure several chains with the contestants that passed, and yield the rows."""
+    dtype = plan.types[-1] if tier == several.LOGITS else TYPES[0]
+    for size, batch, count in itertools.product(plan.sizes, plan.batches, plan.chains):
+        shape = (batch, count, plan.gamma, size)
+        rows = several.measure(device, plan.effort, shape, present, tier=tier, dtype=dtype)
+        several.show(rows)
+        yield from rows
 
 
 def finite(number: float) -> float | None:
@@ -219,9 +255,9 @@ def finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def cases(plan: Plan) -> Iterator[dict[str, Any]]:
+def cases(plan: Plan, tiers: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield what is measured: tier, shape, type and place of the rejection."""
-    for tier in TIERS:
+    for tier in tiers:
         for dtype in plan.types if tier == LOGITS else TYPES[:1]:
             for size in plan.sizes:
                 for batch in (1,) if tier == ONE_SEQUENCE else plan.batches:
@@ -240,6 +276,35 @@ def versions() -> dict[str, str]:
     return found
 
 
+def record_of(
+    machine: Machine,
+    absent: dict[str, str],
+    checks: list[dict[str, Any]],
+    results: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Put together the record of a device."""
+    return {
+        "device": name_of(machine.device),
+        "threads": torch.get_num_threads(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "versions": versions(),
+        "cache bytes": machine.cache,
+        "copy bytes/s": machine.copy_rate,
+        "launch s": machine.launch,
+        "absent": absent,
+        "gate": {"slip TV": gate.SLIP, "level": gate.LEVEL, "checks": checks},
+        "results": results,
+    }
+
+
+def write(folder: Path, device: torch.device, record: dict[str, Any]) -> None:
+    """Write the record of a device."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"kernels-{slug(device)}.json"
+    path.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    print(f"written to {path}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, results not kept")
@@ -254,46 +319,15 @@ def main() -> None:
     machine = look_at(device, plan)
     present, absent = load(device)
     gates = pass_gate(present, plan, device)
-    through = {(row["tier"], row["contestant"]) for row in gates if row["passed"]}
-    results = []
-    for case in cases(plan):
-        tier, dtype = case["tier"], case["dtype"]
-        inputs = make_inputs(
-            (case["B"], case["gamma"], case["V"]),
-            dtype,
-            case["rejection"],
-            logits=tier != PROBABILITIES,
-            device=device,
-        )
-        measured = {c: entry for c, entry in present.items() if (tier, c.name) in through}
-        rows = measure(machine, plan.effort, inputs, measured)
-        case["dtype"] = str(dtype).removeprefix("torch.")
-        title = "{tier}: B = {B}, γ = {gamma}, V = {V:,}, {dtype}, rejection: {rejection}"
-        show(title.format(**case), rows)
-        results += [{**case, **row} for row in rows]
-    rows_of_several, checks = measure_several(plan, device)
-    results, gates = results + rows_of_several, gates + checks
+    results = list(measure_one(plan, machine, present, gates))
+    for tier in several.TIERS:
+        checks, through = check_several(tier, plan, device)
+        gates += checks
+        results += measure_several(tier, through, plan, device)
     print(f"\n{time.perf_counter() - start:.0f} s")
-
     folder = options.output or (None if options.quick else RESULTS)
     if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-        record = {
-            "device": name_of(device),
-            "threads": torch.get_num_threads(),
-            "date": datetime.now(UTC).date().isoformat(),
-            "versions": versions(),
-            "cache bytes": machine.cache,
-            "copy bytes/s": machine.copy_rate,
-            "launch s": machine.launch,
-            "absent": absent,
-            "gate": {"slip TV": gate.SLIP, "level": gate.LEVEL, "checks": gates},
-            "results": results,
-        }
-        slug = re.sub(r"[^a-z0-9]+", "-", name_of(device).lower()).strip("-")
-        path = folder / f"kernels-{slug}.json"
-        path.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        print(f"written to {path}")
+        write(folder, device, record_of(machine, absent, gates, results))
 
 
 if __name__ == "__main__":

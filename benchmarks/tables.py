@@ -14,7 +14,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.kernel_tables import compiled, cpu, gpu, lost, on_cpu, sigmoid, softmax
+from benchmarks.kernel_tables import (
+    compiled,
+    cpu,
+    gpu,
+    lost,
+    on_cpu,
+    sigmoid,
+    softmax,
+    targets,
+)
 from benchmarks.layout import markdown, origin, record
 from benchmarks.loop_tables import efficiency, overhead, peers, speed
 
@@ -159,6 +168,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "softmax": softmax,
     "solve": solve,
     "speed": speed,
+    "targets": targets,
     "general-solvers": general_solvers,
 }
 

@@ -172,16 +172,28 @@ class Problem(Frozen):
         return IID._of_checked(self.draft, self.k, self._tokens)
 
     @cached_property
-    def by_ratio(self) -> RatioOrder:
-        """The tokens, as positions in `tokens`, in ascending order of q/p, with their masses."""
-        self._check_single("the order by q/p")
-        return RatioOrder(self.draft, self.target)
-
-    @cached_property
     def bins(self) -> RatioBins:
         """The tokens in bins of ascending q/p, with their masses: what needs no sort."""
         self._check_single("the bins of q/p")
         return RatioBins.of(self.draft, self.target)
+
+    @cached_property
+    def by_ratio(self) -> RatioOrder:
+        """The tokens, as positions in `tokens`, in ascending order of q/p."""
+        self._check_single("the order by q/p")
+        return RatioOrder(self.draft, self.target)
+
+    @cached_property
+    def _ratios(self) -> RatioBins:
+        """The tokens in bins of one q/p each, which may take a sort."""
+        return (
+            RatioBins.of(self.draft, self.target, few=self.n) if self.bins.wide.size else self.bins
+        )
+
+    @cached_property
+    def _found(self) -> dict[str, Any]:
+        """What others have found out about the problem, and shall find only once."""
+        return {}
 
     def drafts_as(self, kind: type[_Drafts], *parameters: Any) -> _Drafts:
         """Return the drafts as a rule needs them to be drawn.

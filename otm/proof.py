@@ -38,7 +38,7 @@ from otm._core.arithmetic import (
 from otm._core.ratio_bins import RatioBins, in_bins
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
-from otm.optimum.cut import Cut, prefix_values
+from otm.optimum.cut import Cut, best_prefix, corner_values, prefix_values
 from otm.problem import Problem
 
 Document = dict[str, Any]
@@ -83,13 +83,15 @@ def surely_accepted(bins: RatioBins, problem: Problem, cap: float) -> bool:
     total = float(bins.capped_mass(cap))
     total += rounding_error(total, problem)
     while True:
-        values, wide, bound = prefix_values(bins, problem.k)
+        values, rough = prefix_values(bins, problem.k)
         if (values - rounding_error(values, problem)).min() < total:
             return False
-        doubtful = wide[bound - rounding_error(bound, problem) < total]
-        if not doubtful.size:
+        places = bins.wide[rough - rounding_error(rough, problem) < total]
+        bound = corner_values(bins, problem.k, places)
+        places = places[bound - rounding_error(bound, problem) < total]
+        if not places.size:
             return True
-        bins = bins.split(doubtful)
+        bins = bins.split(places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +153,13 @@ class Certificate:
         Certificate
             Not checked yet; `check` refuses one that its arguments do not prove.
         """
-        bins = problem.bins
+        _, _, bins = best_prefix(problem)
         if problem.exact:
-            cap = bins.cap_of_mass(alpha)
+            cap, bins = bins.cap_of_mass(alpha)
             cap = Fraction(problem.k) if cap is None else cap
             return cls(problem, cut.tokens, cap, bins.capped_mass(cap), cut.value, method)
         # accept a little less than α, so that no inequality is too tight for floats
-        cap = bins.cap_of_mass(alpha - 4 * rounding_error(alpha, problem))
+        cap, bins = bins.cap_of_mass(alpha - 4 * rounding_error(alpha, problem))
         cap = float(problem.k) if cap is None else max(float(cap), 0.0)
         lower, upper = rounded_bounds(bins, problem, cut.tokens, cap)
         return cls(problem, cut.tokens, cap, lower, upper, method)
@@ -309,10 +311,12 @@ class Certificate:
             return None
         problem = self.problem.to_exact()
         plan = OptimalPlan(problem)
+        tuples = list(product(np.flatnonzero(problem.draft).tolist(), repeat=problem.k))
+        outputs = plan.conditional(problem.ids(np.array(tuples)))
         masses = [
             (drafts, token, math.prod(problem.draft[list(drafts)]) * share)
-            for drafts in product(np.flatnonzero(problem.draft).tolist(), repeat=problem.k)
-            for token, share in enumerate(plan.conditional(problem.ids(np.array(drafts))))
+            for drafts, output in zip(tuples, outputs, strict=True)
+            for token, share in enumerate(output)
             if share
         ]
         denominator = math.lcm(*(mass.denominator for _, _, mass in masses))

@@ -35,7 +35,7 @@ from otm.drafts import Greedy, HubPairs, WithoutReplacement
 from otm.drafts.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError
 from otm.optimum.bounds import Bound, spectr_bounds
-from otm.optimum.cut import Cut, minimum_cut
+from otm.optimum.cut import Cut, minimum_cut, optimal_value
 from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow
 from otm.problem import Problem
 
@@ -263,8 +263,7 @@ class Solution(Frozen):
                 with suppress(KeyError):  # other threads may have been faster
                     self._kept.popitem(last=False)  # the oldest
             problem = self.problem[place]
-            cut = minimum_cut(problem)
-            solution = Solution(problem, cut.value, self.method, self.why, cut)
+            solution = Solution(problem, optimal_value(problem), self.method, self.why)
             self._kept[place] = solution
         return solution
 

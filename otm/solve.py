@@ -16,6 +16,7 @@ from otm._core.text import shown
 from otm.coupling.table import TablePlan
 from otm.drafts import DraftDistribution
 from otm.errors import InvalidDistributionError, InvalidParameterError
+from otm.optimum.cut import optimal_value
 from otm.optimum.multisets import MEMORY_LIMIT
 from otm.optimum.other_drafts import optimum_of
 from otm.optimum.rows import alpha_rows, optimal_values
@@ -184,7 +185,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     problem = Problem(p, q, k)
     if problem.shape:
         return optimal_values(problem.draft, problem.target, problem.k)
-    return optimum_of(problem).value
+    return optimal_value(problem) if problem.iid else optimum_of(problem).value
 
 
 def _wants_tensor(p: Any, q: Any) -> bool:
@@ -216,9 +217,11 @@ def _by_best(problem: Problem, memory_limit: int) -> Solution:
     if problem.shape:
         values = optimal_values(problem.draft, problem.target, problem.k)
         return Solution(problem, read_only(values), "closed-form", WHY["rows"])
+    if problem.iid:  # cut and plan share what the value takes
+        return Solution(problem, optimal_value(problem), "closed-form", WHY["closed-form"])
     optimum = optimum_of(problem)
     method = optimum.method
-    why = WHY[method if problem.iid or method != "closed-form" else "other drafts"]
+    why = WHY["other drafts" if method == "closed-form" else method]
     return Solution(problem, optimum.value, method, why, optimum.cut)
 
 

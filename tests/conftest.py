@@ -1,12 +1,15 @@
 """Settings of the whole suite, and what tests need that not every machine has."""
 
+import gc
 import importlib.metadata
 import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 # Triton reads this once, when it is first imported: the kernels then run without a GPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -28,6 +31,35 @@ def pytest_configure(config: pytest.Config) -> None:
     if find_spec("torch") is None:
         folders = [f"{config.rootpath}/otm/kernels/{name}/*" for name in ("torch", "triton")]
         config.option.ignore_glob = [*(config.option.ignore_glob or []), *folders]
+
+
+def pytest_collection_finish() -> None:
+    """Spare garbage collection from looking through all modules and tests again and again."""
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter clean up as ever; Triton's extension would complain."""
+    gc.unfreeze()
+
+
+def pytest_runtest_setup() -> None:
+    """Once Triton's interpreter is imported, let it patch its language once for each launch."""
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    patch = getattr(interpreter, "_patch_lang", None)
+    if hasattr(interpreter, "_LangPatchScope") and not isinstance(patch, partial):
+        interpreter._patch_lang = partial(patch_once, interpreter, patch)
+
+
+def patch_once(interpreter: Any, patch: Callable[[Any], Any], function: Any) -> Any:
+    """Patch Triton's language unless it is: the interpreter asks again in each call of a helper.
+
+    To find out that all is patched takes it nearly half of its time.
+    """
+    language = interpreter.tl
+    if any(language.core.is_builtin(module.arange) for module in (language, language.core)):
+        return patch(function)
+    return interpreter._LangPatchScope()  # nothing to restore
 
 
 CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"

@@ -14,14 +14,18 @@ GATHERS = {"gather", "index", "index_select", "searchsorted"}
 """Operations that read no more of their first argument than they write."""
 
 
+def on_gpu(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
 def wait(device: torch.device) -> None:
-    if device.type == "cuda":
+    if on_gpu(device):
         torch.cuda.synchronize(device)
 
 
 def cache_bytes(device: torch.device) -> int:
     """Size of the last cache before memory; 32 MiB where the system does not say."""
-    if device.type == "cuda":
+    if on_gpu(device):
         return int(torch.cuda.get_device_properties(device).L2_cache_size)
     units = {"K": 2**10, "M": 2**20}
     folders = sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))
@@ -62,37 +66,53 @@ def launch_cost(device: torch.device) -> dict[str, float | None]:
     }
 
 
+class Graph:
+    """Calls that are replayed together, as one CUDA graph.
+
+    Attributes
+    ----------
+    results : list
+        What the calls returned; a replay writes to the same memory.
+    calls : sequence of callable
+        The calls: a replay reads and writes the memory that they hold.
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+        # an operation that waits would break the capture and leave torch in disorder: look first
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            calls[0]()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for call in calls[:3]:
+                call()
+        torch.cuda.current_stream().wait_stream(aside)
+        self.calls, self.graph = calls, torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.results = [call() for call in calls]
+
+    def seconds(self) -> float:
+        """Replay, and return the seconds of it on the device."""
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        self.graph.replay()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3
+
+
 def graph_time(
     calls: Sequence[Callable[[], object]], device: torch.device, replays: int
 ) -> float | None:
     """Median seconds of one of the calls, all of them replayed as one CUDA graph."""
-    if device.type != "cuda":
+    if not on_gpu(device):
         return None
-    # an operation that waits would break the capture and leave torch in disorder: look for it first
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        calls[0]()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        for call in calls[:3]:
-            call()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    times = []
-    for _ in range(replays + 1):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) / 1e3 / len(calls))
-    return statistics.median(times[1:])
+    graph = Graph(calls)
+    times = [graph.seconds() for _ in range(replays + 1)]
+    return statistics.median(times[1:]) / len(calls)
 
 
 def wall_times(

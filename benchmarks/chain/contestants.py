@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from benchmarks.chain import clocks
 from benchmarks.chain.inputs import Inputs
 from figures.wagner import baseline
 from otm.kernels import verify_logits, verify_probs, verify_sigmoid
@@ -41,6 +42,9 @@ class Entry(NamedTuple):
     verify: Verify
     prepare: Callable[[Inputs], Any] = lambda inputs: inputs
 
+
+KERNELS = "triton"
+"""The backend of the contestants that are kernels."""
 
 Loader = Callable[[torch.device], Entry]
 """Imports a contestant for a device; raises if it is not there."""
@@ -103,7 +107,7 @@ def of_triton(rule: str) -> Loader:
             batch, gamma = inputs.tokens.shape
             uniforms = torch.rand(batch, gamma + 2, dtype=torch.float64, device=device)
             arguments = (inputs.target, inputs.draft, inputs.tokens, uniforms)
-            options: dict[str, Any] = {"backend": "triton", "validate": False}
+            options: dict[str, Any] = {"backend": KERNELS, "validate": False}
             if rule == "sigmoid":
                 return verify_sigmoid(*arguments, **options)[:2]
             if not inputs.logits:
@@ -201,7 +205,7 @@ def of_vllm(device: torch.device) -> Entry:
 
 
 def _need_cuda(device: torch.device) -> None:
-    if device.type != "cuda":
+    if not clocks.on_gpu(device):
         raise RuntimeError("runs on CUDA only")
 
 

@@ -61,10 +61,11 @@ def make_inputs(
     *,
     logits: bool,
     device: torch.device,
+    seed: int = 7,
 ) -> Inputs:
-    """Draw inputs of shape (B, γ, V), the same ones every time."""
+    """Draw inputs of shape (B, γ, V), for each seed the same ones every time."""
     batch, gamma, size = shape
-    rng = torch.Generator(device).manual_seed(7)
+    rng = torch.Generator(device).manual_seed(seed)
 
     def normal(rows: int) -> Tensor:
         return torch.randn(batch, rows, size, generator=rng, device=device)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.chain import clocks, gate
+from benchmarks.chain.contestants import KERNELS
 from benchmarks.chain.inputs import make_inputs
 from benchmarks.chain.measure import Effort, in_short
 from otm.kernels import Workspace, verify_logits, verify_probs
@@ -61,16 +62,16 @@ def ones(batch: int, device: torch.device) -> Tensor:
 
 def contestants(tier: str, device: torch.device) -> dict[str, Contestant]:
     """Return the contestants of a tier for a device: first the one for a single chain."""
-    on_gpu = device.type == "cuda" and compiles()
+    on_gpu = clocks.on_gpu(device) and compiles()
     logits = tier == LOGITS
     verify = verify_logits if logits else verify_probs
-    one = partial(first_chain, verify, backend="triton" if on_gpu else "torch")
+    one = partial(first_chain, verify, backend=KERNELS if on_gpu else "torch")
     found = {ONE_CHAIN: Contestant(one, "grid k-Seq", logits)}
     for name, rule in (("k-Seq", "grid k-Seq"), ("optimal", "grid optimal")):
         plain = partial(verify, rule=rule, backend="torch")
         found[f"{name}, torch"] = Contestant(plain, rule, logits)
         if on_gpu:
-            kernels = partial(verify, rule=rule, backend="triton", workspace=Workspace())
+            kernels = partial(verify, rule=rule, backend=KERNELS, workspace=Workspace())
             found[f"{name}, triton"] = Contestant(kernels, rule, logits)
     return found
 
@@ -113,12 +114,18 @@ def pass_gate(
 
 
 def make(
-    shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device, *, logits: bool
+    shape: tuple[int, int, int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    logits: bool,
+    seed: int = 7,
 ) -> list[Tensor]:
     """Draw probabilities or logits, and chains, of shape (B, K, γ, V)."""
     batch, count, gamma, size = shape
-    inputs = make_inputs((batch, gamma, size), dtype, "typical", logits=logits, device=device)
-    rng = torch.Generator(device).manual_seed(8)
+    of_one = {"logits": logits, "device": device, "seed": seed}
+    inputs = make_inputs((batch, gamma, size), dtype, "typical", **of_one)
+    rng = torch.Generator(device).manual_seed(seed + 1)
     rows = inputs.draft.float().reshape(-1, size)
     rows = rows.softmax(-1) if logits else rows
     tokens = torch.multinomial(rows, count, replacement=True, generator=rng)

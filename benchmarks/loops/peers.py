@@ -18,11 +18,11 @@ __all__ = ["against_transformers"]
 GAMMA = 5
 
 
-def against_transformers(tokens: int, rounds: int) -> list[dict[str, Any]]:
+def against_transformers(tokens: int, rounds: int, layers: int) -> list[dict[str, Any]]:
     """Measure two pairs, greedily and sampled, all with the heuristic for γ of transformers."""
     import torch
 
-    pairs = {"shipped": shipped(), "random": random()}
+    pairs = {"shipped": shipped(), "random": random(layers)}
     rows = []
     for name, (target, draft, prompt, own) in pairs.items():
         ids = torch.tensor([prompt])
@@ -52,7 +52,7 @@ def shipped() -> tuple[Any, Any, list[int], tuple[Any, Any]]:
     return as_gpt_neox(target), as_gpt_neox(draft), prompt, (target, draft)
 
 
-def random() -> tuple[Any, Any, list[int], None]:
+def random(layers: int) -> tuple[Any, Any, list[int], None]:
     """Make a GPT-2 with random weights, and its first layer as the draft."""
     import torch
     import transformers
@@ -60,7 +60,7 @@ def random() -> tuple[Any, Any, list[int], None]:
     torch.manual_seed(0)
     sizes = {"n_embd": 256, "n_head": 4, "vocab_size": VOCABULARY}
     ends = {"bos_token_id": 0, "eos_token_id": None}
-    target = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=16, **sizes, **ends))
+    target = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=layers, **sizes, **ends))
     draft = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=1, **sizes, **ends))
     with torch.no_grad():
         for i, block in enumerate(target.transformer.h):

@@ -15,7 +15,7 @@ PROMPTS = 4
 LENGTH = 64
 
 
-def speed(tokens: int, rounds: int) -> list[dict[str, Any]]:
+def speed(tokens: int, rounds: int, repeats: int) -> list[dict[str, Any]]:
     """Decode with and without drafts in turns, and measure both models in between."""
     target = load("target")
     prompts = prompts_of_text(PROMPTS, LENGTH)
@@ -43,7 +43,7 @@ def speed(tokens: int, rounds: int) -> list[dict[str, Any]]:
             LENGTH + tokens // 2,
             [gamma],
             [k],
-            repeats=50,
+            repeats=repeats,
             overhead=outside(drafting),
             autoregressive_overhead=outside(alone),
         )

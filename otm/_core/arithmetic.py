@@ -28,6 +28,9 @@ CACHED = 2**14
 TINY = 2.0**-1000
 """More than all that can get lost below the smallest normal float, where errors are absolute."""
 
+FEW_DRAFTS = 6
+"""Up to as many, powers that are multiplied out are not less accurate than by logarithms."""
+
 SUM_BLOCK = 512
 """Terms that `running_sum` adds in one run; its rounding error grows with this, not with n."""
 
@@ -148,7 +151,7 @@ def interval_slopes(below: Probs, above: Probs, mass: Probs, k: int) -> Probs:
     Equivalent to `power_slopes(below, k)`, but floats keep full relative accuracy for any k, given
     the lengths of the intervals [m] and how much is below and above each of their ends [m + 1].
     """
-    if k == 1 or is_exact(mass):
+    if k <= FEW_DRAFTS or is_exact(mass):
         return power_slopes(below, k)
     end, rest = below[1:], above[1:]
     with np.errstate(divide="ignore"):
@@ -169,10 +172,11 @@ def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
     `sum_error(n)`, and the sums never decrease.
     """
     *rows, n = terms.shape
+    exact = is_exact(terms)
     sums = np.empty((*rows, n + 1), dtype=terms.dtype)
-    sums[..., :1] = zeros(1, terms)
-    if is_exact(terms) or n <= SUM_BLOCK:
-        np.cumsum(terms, axis=-1, out=sums[..., 1:])
+    sums[..., 0] = Fraction(0) if exact else 0
+    if exact or n <= SUM_BLOCK:
+        terms.cumsum(axis=-1, out=sums[..., 1:])
     else:
         # in blocks, for an error of about (SUM_BLOCK + n / SUM_BLOCK) · 2^−53 instead of n · 2^−53
         whole = n - n % SUM_BLOCK
@@ -180,9 +184,9 @@ def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
             sums[..., 1 : whole + 1].reshape(*rows, -1, SUM_BLOCK),
             sums[..., whole + 1 :],
         )
-        np.cumsum(terms[..., :whole].reshape(blocks.shape), axis=-1, out=blocks)
-        np.cumsum(terms[..., whole:], axis=-1, out=rest)
-        totals = np.cumsum(blocks[..., -1], axis=-1)
+        terms[..., :whole].reshape(blocks.shape).cumsum(axis=-1, out=blocks)
+        terms[..., whole:].cumsum(axis=-1, out=rest)
+        totals = blocks[..., -1].cumsum(axis=-1)
         blocks[..., 1:, :] += totals[..., :-1, None]
         rest += totals[..., -1:]
     return sums if from_zero else sums[..., 1:]
@@ -222,15 +226,12 @@ def running_shares(probs: Probs, excess: Any) -> Probs:
     Equivalent to `running_sum`, but correct to the last digit but for rests: [..., n] →
     [..., n + 1].
     """
-    return running_parts(*split_units(probs), excess)
+    return running_parts(np.array(split_units(probs)), excess)
 
 
-def running_parts(whole: Probs, rest: Probs, excess: Any) -> Probs:
-    """`running_shares` of masses that are split: whole units need no blocks."""
-    sums = np.empty((*whole.shape[:-1], whole.shape[-1] + 1), dtype=whole.dtype)
-    sums[..., :1] = zeros(1, whole)
-    np.cumsum(whole, axis=-1, out=sums[..., 1:])
-    return shares((sums, running_sum(rest, from_zero=True)), excess)
+def running_parts(parts: Probs, excess: Any) -> Probs:
+    """`running_shares` of masses that are split: [2, ..., n] → [..., n + 1]."""
+    return shares(running_sum(parts, from_zero=True), excess)
 
 
 def sum_error(n: int) -> float:

@@ -117,10 +117,9 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int | None) -> Drafts:
         raise InvalidDraftsError(
             f"drafts of type {array.dtype}; draft tokens must be integers {which}"
         )
-    if n is not None and array.size and not (0 <= array.min() and array.max() < n):
-        bad = array[(array < 0) | (array >= n)].flat[0]
+    if n is not None and np.count_nonzero(wrong := (array < 0) | (array >= n)):
         raise InvalidDraftsError(
-            f"draft token {bad}; draft tokens must be integers in [0, {shown(n)})"
+            f"draft token {array[wrong].flat[0]}; draft tokens must be integers in [0, {shown(n)})"
         )
     return array.astype(np.int64, copy=False)
 
@@ -144,13 +143,14 @@ def check_uniforms(
 ) -> Uniforms:
     """Return uniforms in [0, 1), of a given shape, as float64 or as fractions in exact mode.
 
-    `need` says in a refusal why this shape is needed: "these drafts need uniforms of shape (3,)".
+    `need` says in a refusal why: "these drafts need uniforms of shape {shape}".
     """
     array = as_array(uniforms, "the uniforms", InvalidUniformsError)
     if array.shape != shape:
-        raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need}")
+        raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need.format(shape=shape)}")
     try:
-        valid = array.dtype.kind in "fiuO" and bool(((array >= 0) & (array < 1)).all())
+        valid = array.dtype.kind in "fiuO"
+        valid = valid and np.count_nonzero((array >= 0) & (array < 1)) == array.size
     except TypeError:  # objects that are no numbers
         valid = False
     if not valid:

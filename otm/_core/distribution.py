@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
+    CACHED,
     Number,
     Probs,
     as_fraction,
@@ -126,7 +127,9 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str
     """Turn a distribution, or rows of them, into float64 or Fraction arrays; also name the type."""
     what, advice = f"the entries of the {name} distribution", "give a flat sequence of numbers"
     array: Probs = as_array(values, what, InvalidDistributionError, advice)
-    given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else array.dtype.name
+    float64 = array.dtype == np.float64  # of which NumPy takes its time to find the name
+    given = "float64" if float64 else array.dtype.name
+    given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else given
     if rows and (array.ndim == 0 or array.shape[-1] == 0):
         raise InvalidDistributionError(
             f"the {name} distributions have shape {array.shape}; the last axis must hold one "
@@ -137,6 +140,8 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str
             f"the {name} distribution has shape {array.shape}; give one distribution as a flat, "
             "non-empty sequence with one probability a token"
         )
+    if float64:
+        return array, given
     if array.dtype == object:
         return _from_objects(array, name)
     if array.dtype.kind not in "fiu":
@@ -145,7 +150,7 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str
             "fractions"
         )
     with np.errstate(over="ignore"):  # to infinity, which is refused below
-        return array.astype(np.float64, copy=False), given
+        return array.astype(np.float64), given
 
 
 def broadcast_shape(draft: Any, target: Any) -> tuple[int, ...]:
@@ -157,6 +162,8 @@ def broadcast_shape(draft: Any, target: Any) -> tuple[int, ...]:
             f"{second[-1]}; both must be distributions on the same vocabulary: give absent tokens "
             "probability 0"
         )
+    if first == second:
+        return first[:-1]
     try:
         return np.broadcast_shapes(first[:-1], second[:-1])
     except ValueError:
@@ -202,20 +209,27 @@ def _place(array: Probs, position: int) -> tuple[str, int]:
 
 def _normalise(array: Probs, given: str, name: str) -> Probs:
     """Check the entries and the sum of each row, and divide it by its sum: [..., n] → [..., n]."""
-    array = np.ascontiguousarray(array)  # NumPy then adds each row as it does a single distribution
     tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum(axis=-1, keepdims=True)
-        wrong = abs(total - 1) > tolerance  # NaN and infinity show in the sum
-    valid = ~wrong & (array.min(axis=-1, keepdims=True) >= 0) & (total < np.inf)
-    if not valid.all():
-        first = int(valid.argmin())
-        row, _ = _place(array, first * array.shape[-1])
-        _refuse(
-            array.reshape(-1, array.shape[-1])[first], given, tolerance, f"{name} distribution{row}"
-        )
-    settled = np.zeros_like(valid) if is_exact(array) else abs(total - 1) <= ROUNDING
-    return read_only(array.copy() if settled.all() else array / np.where(settled, 1, total))
+    rows = np.ascontiguousarray(array).reshape(-1, array.shape[-1])
+    normalised, exact = np.empty_like(rows), is_exact(rows)
+    step = max(1, CACHED // rows.shape[1])
+    for start in range(0, len(rows), step):  # checked and copied in cache
+        block = rows[start : start + step]
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.add.reduce(block, axis=1)
+            excess = abs(total - 1)
+        valid = (np.minimum.reduce(block, axis=1) >= 0) & (excess <= tolerance)
+        if np.count_nonzero(valid) < valid.size:  # NaN and infinity show in the sum
+            first = start + int(valid.argmin())
+            row, _ = _place(array, first * array.shape[-1])
+            _refuse(rows[first], given, tolerance, f"{name} distribution{row}")
+        settled = excess <= (-1 if exact else ROUNDING)
+        if np.count_nonzero(settled) == settled.size:
+            normalised[start : start + step] = block
+        else:
+            total = np.where(settled, 1, total)[:, None]
+            np.divide(block, total, out=normalised[start : start + step])
+    return read_only(normalised.reshape(array.shape))
 
 
 def _refuse(entries: Probs, given: str, tolerance: float, name: str) -> NoReturn:

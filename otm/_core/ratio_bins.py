@@ -11,9 +11,9 @@ number of units of 2^−52, which add up without rounding, and a rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from otm._core.arithmetic import (
     shares,
     split_units,
     sum_excess,
+    zeros,
 )
 
 MANTISSA = 46
@@ -66,93 +67,101 @@ class RatioBins(Frozen):
     target_probs: Probs  # [n], the distribution q
     least: Probs  # [m], least ratio of each bin, ascending
     most: Probs  # [m], bound on its ratios: equal to `least` where all tokens have this ratio
-    parts: Probs  # [4, m], draft mass and target mass, each as whole units and a rest
-    excess: tuple[Number, Number]  # Σp − 1 and Σq − 1
+    parts: Probs  # [2, 2, m], whole units of draft mass and target mass, and the rests of both
+    excess: Probs  # [2, 1], Σp − 1 and Σq − 1
 
     @classmethod
-    def of(
-        cls,
-        draft: Probs,
-        target: Probs,
-        few: int = FEW,
-        bits: int = MANTISSA,
-        *,
-        rough: bool = False,
-    ) -> RatioBins:
+    def of(cls, draft: Probs, target: Probs, few: int = FEW, bits: int = MANTISSA) -> RatioBins:
         """Put all tokens into bins: fractions and few tokens into one for each ratio.
 
-        The last bits of a ratio do not decide its bin, `FINEST` at the least.  Rough masses of bins
-        are correct up to the rounding of a sum of many.
+        The last bits of a ratio do not decide its bin, `FINEST` at the least.
         """
-        excess = (as_number(sum_excess(draft)[0]), as_number(sum_excess(target)[0]))
+        excess = np.array([sum_excess(draft), sum_excess(target)])
         if not in_bins(draft, few):
-            drafted = draft > 0
-            bins = _by_ratio(draft[drafted], target[drafted])
-        else:
-            least, most, parts = _by_key(draft, target, (LEAST, MOST), bits, rough=rough)
-            bins = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most), parts
-        least, most, parts = map(read_only, bins)
-        return cls(draft, target, least, most, parts, excess)
+            return cls.of_measures(draft, target, excess)
+        least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
+        least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
+        return cls(draft, target, *map(read_only, (least, most, parts, excess)))
+
+    @classmethod
+    def of_measures(cls, draft: Probs, target: Probs, excess: Probs | None = None) -> RatioBins:
+        """One bin for each ratio; without the excess masses are no shares of the sums."""
+        drafted = draft.nonzero()[0]
+        whole = drafted.size == draft.size
+        p, q = (draft, target) if whole else (draft[drafted], target[drafted])
+        least, parts, _ = by_ratio(p, q)
+        excess = zeros((2, 1), draft) if excess is None else excess
+        return cls(draft, target, *map(read_only, (least, least, parts, excess)))
 
     @cached_property
+    def _masses(self) -> tuple[Probs, Probs]:
+        """Draft mass and target mass of each bin: arrays [m]."""
+        draft, target = read_only(shares(self.parts, self.excess))
+        return draft, target
+
+    @cached_property
+    def _masses_of_cuts(self) -> tuple[Probs, Probs]:
+        """Draft mass of all but the first j bins, and target mass of these: arrays [m + 1]."""
+        parts = self.parts.copy()
+        parts[:, 0] = self.parts[:, 0, ::-1]
+        last, first = read_only(running_parts(parts, self.excess))
+        return last[::-1], first
+
+    @property
     def draft(self) -> Probs:
         """Draft mass of each bin: array [m]."""
-        return read_only(shares(self.parts[:2], self.excess[0]))
+        return self._masses[0]
 
-    @cached_property
+    @property
     def target(self) -> Probs:
         """Target mass of each bin: array [m]."""
-        return read_only(shares(self.parts[2:], self.excess[1]))
+        return self._masses[1]
 
     @cached_property
     def draft_below(self) -> Probs:
         """Draft mass of the first j bins: array [m + 1]."""
-        whole, rest = self.parts[:2]
-        return read_only(running_parts(whole, rest, self.excess[0]))
+        return read_only(running_parts(self.parts[:, 0], self.excess[0]))
 
-    @cached_property
+    @property
     def draft_above(self) -> Probs:
         """Draft mass of all but the first j bins: array [m + 1]."""
-        whole, rest = self.parts[:2, ::-1]
-        return read_only(running_parts(whole, rest, self.excess[0])[::-1])
+        return self._masses_of_cuts[0]
 
-    @cached_property
+    @property
     def target_below(self) -> Probs:
         """Target mass of the first j bins: array [m + 1]."""
-        whole, rest = self.parts[2:]
-        return read_only(running_parts(whole, rest, self.excess[1]))
+        return self._masses_of_cuts[1]
 
     @cached_property
     def ratio(self) -> Probs:
         """Mean ratio of each bin, as if it were one token: array [m], ascending."""
+        if self.most is self.least:
+            return self.least
         with np.errstate(over="ignore"):
             mean = self.target / self.draft
         return read_only(np.clip(mean, self.least, self.most))
 
     @cached_property
-    def corners(self) -> tuple[npt.NDArray[np.int64], Probs, Probs]:
-        """Bins with tokens of several ratios, and a corner below all prefixes that end in each.
+    def wide(self) -> npt.NDArray[np.int64]:
+        """Bins with tokens of several ratios: array [w]."""
+        return read_only((self.most > self.least).nonzero()[0])
 
-        With its draft mass above and its target mass below, [w] each, no value of a cut inside of
-        the bin is less than the least of those at its edges and at the corner.
+    def corners(self, places: npt.NDArray[np.int64]) -> tuple[Probs, Probs]:
+        """Draft mass above and target mass below a corner of each bin at these places: [w] each.
+
+        No value of a cut inside of a bin is less than the least of those at its edges and at the
+        corner.
         """
-        wide = np.flatnonzero(self.most > self.least)
-        low, high = self.least[wide], self.most[wide]
-        draft, target = self.draft[wide], self.target[wide]
-        # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe
-        # in both directions
+        of_bins = self.draft, self.target, self.draft_above, self.target_below
+        masses = (each[places] for each in of_bins)
         with np.errstate(invalid="ignore"):
-            turn = np.where(high < np.inf, (high * draft - target) / (high - low), draft)
-            unsure = (8 + self.draft_probs.size) * 2.0**-53 * (high * draft + target) / (high - low)
-            unsure = np.where(high < np.inf, unsure, 0)
-        above = np.maximum(self.draft_above[wide] - np.clip(turn + unsure, 0, draft), 0)
-        below = self.target_below[wide] + low * np.clip(turn - unsure, 0, draft)
-        return read_only(wide), read_only(above), read_only(below)
+            n = self.draft_probs.size
+            return corners(np, n, self.least[places], self.most[places], masses)
 
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
         """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""
         if ratio.size <= FEW or is_exact(ratio):
-            return np.asarray(np.searchsorted(self.least, ratio, side="right") - 1)
+            return np.asarray(self.least.searchsorted(ratio, side="right") - 1)
         # many tokens by their keys; those of keys with several bins are searched for
         first, edges = even_bins()
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1
@@ -166,24 +175,28 @@ class RatioBins(Frozen):
 
     def mass(self, probs: Probs, chosen: npt.NDArray[np.bool_]) -> Number:
         """Mass of chosen tokens under one of the two distributions, as a share of its sum."""
-        excess = self.excess[0] if probs is self.draft_probs else self.excess[1]
-        return as_number(shares((part.sum() for part in split_units(probs[chosen])), excess))
+        excess = self.excess.item(0 if probs is self.draft_probs else 1)
+        return as_number(shares((part.sum() for part in split_units(probs[chosen])), excess)[()])
 
     def tokens_below(self, size: int) -> npt.NDArray[np.int64]:
         """Tokens of the first bins, ascending."""
         if size == self.least.size:
-            return np.flatnonzero(self.draft_probs)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            ratio = self.target_probs / self.draft_probs
-        return np.flatnonzero(ratio < self.least[size])
+            return read_only(np.flatnonzero(self.draft_probs))
+        ratio = np.full_like(self.draft_probs, np.inf)
+        with np.errstate(over="ignore"):
+            np.divide(self.target_probs, self.draft_probs, out=ratio, where=self.draft_probs > 0)
+        return read_only(np.flatnonzero(ratio < self.least[size]))
 
     def capped_mass(self, cap: Number) -> Number:
         """Capped mass Σ min(q, cap · p) over all tokens."""
         bins, place = self.resolve(lambda bins: count_up_to(bins.least, cap))
         return as_number(bins.target_below[place] + cap * bins.draft_above[place])
 
-    def cap_of_mass(self, mass: Number) -> Number | None:
-        """Smallest cap c with Σ min(q, c p) = mass; None if every c < max q/p falls short."""
+    def cap_of_mass(self, mass: Number) -> tuple[Number | None, RatioBins]:
+        """Smallest cap c with Σ min(q, c p) = mass; None if every c < max q/p falls short.
+
+        Beside it the bins, split where the cap is inside of one.
+        """
 
         def below(bins: RatioBins) -> int:
             """Count the bins whose least ratio as a cap gives at most this mass."""
@@ -192,10 +205,10 @@ class RatioBins(Frozen):
 
         bins, place = self.resolve(below)
         if place == bins.least.size:
-            return None
+            return None, bins
         cap = (mass - bins.target_below[place]) / bins.draft_above[place]
         # the difference can cancel where little mass is above: never leave the piece downwards
-        return as_number(max(cap, bins.least[place - 1]) if place else cap)
+        return as_number(max(cap, bins.least[place - 1]) if place else cap), bins
 
     def resolve(self, place: Callable[[RatioBins], int]) -> tuple[RatioBins, int]:
         """Split the last of as many bins as `place` says until its tokens have one ratio."""
@@ -213,15 +226,14 @@ class RatioBins(Frozen):
         width = _key(high, 0) - _key(low, 0)
         if draft.size > FEW and width.min() == width.max() >= 1 << FINEST:
             bits = int(width[0]).bit_length() - 1
-            bins = _by_key(draft, target, (low[0], high[-1]), bits - FINER)
+            least, most, parts = _by_key(draft, target, (low[0], high[-1]), bits - FINER)
         else:
-            bins = _by_ratio(draft, target)
-        least, most, parts = bins
-        least = np.concatenate([self.least[~chosen], least])
-        order = np.argsort(least, kind="stable")  # two runs
-        most = np.concatenate([self.most[~chosen], most])[order]
-        parts = np.concatenate([self.parts[:, ~chosen], parts], axis=1)[:, order]
-        least, most, parts = map(read_only, (least[order], most, parts))
+            least, parts, _ = by_ratio(draft, target)
+            most = least
+        rest = self.least[~chosen], self.most[~chosen], self.parts[..., ~chosen]
+        least, most, parts = map(partial(np.append, axis=-1), rest, (least, most, parts))
+        order = least.argsort(kind="stable")  # two runs
+        least, most, parts = (read_only(each[..., order]) for each in (least, most, parts))
         return replace(self, least=least, most=most, parts=parts)
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
@@ -246,6 +258,22 @@ class RatioBins(Frozen):
         return np.concatenate(drafts), np.concatenate(targets)
 
 
+def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tuple[Any, Any]:
+    """`RatioBins.corners` by NumPy or torch, of bins of n tokens with these ends: [...] each.
+
+    Masses are draft and target of the bin, draft above and target below its lower edge.
+    """
+    draft, target, above, below = masses
+    finite, width, nothing = high < np.inf, high - low, 0 * draft
+    # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe in
+    # both directions
+    turn = xp.where(finite, (high * draft - target) / width, draft)
+    margin = (8 + n) * 2.0**-53
+    unsure = xp.where(finite, margin * (high * draft + target) / width, nothing)
+    most, least = (xp.clip(x, nothing, draft) for x in (turn + unsure, turn - unsure))
+    return xp.clip(above - most, 0, None), below + low * least
+
+
 def even_bins() -> tuple[int, npt.NDArray[np.float64]]:
     """Return the key of the first bin, and the ends of all bins that tokens are first put into."""
     first, last = _key(LEAST, MANTISSA), _key(MOST, MANTISSA)
@@ -263,7 +291,7 @@ def ratio_of(draft: Probs, target: Probs) -> Probs:
 
 def count_up_to(ascending: Probs, most: Number) -> int:
     """Count the entries up to a number."""
-    return int(np.searchsorted(ascending, np.asarray(most), side="right"))
+    return int(ascending.searchsorted(np.asarray(most), side="right"))
 
 
 def _blocks(draft: Probs, target: Probs) -> Iterator[tuple[Probs, Probs]]:
@@ -276,41 +304,52 @@ def _blocks(draft: Probs, target: Probs) -> Iterator[tuple[Probs, Probs]]:
         yield p, q
 
 
-def _by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Probs]:
-    """Least and largest ratio and parts of the masses of bins, one for each ratio."""
+def by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Any]:
+    """Bins of tokens that can be drafted, one for each ratio: [n], or rows [R, n] one by one.
+
+    Ratios [m], parts of the masses [2, 2, m], and how many bins each row has.
+    """
     ratio = ratio_of(draft, target)
-    order = np.argsort(ratio)
-    ratio = ratio[order]
-    new = np.ones(ratio.size, dtype=bool)
-    np.not_equal(ratio[1:], ratio[:-1], out=new[1:])
-    least, first = ratio[new], np.flatnonzero(new)
-    parts = _parts(draft[order], target[order])
-    return least, least, np.array([np.add.reduceat(part, first) for part in parts])
+    *rows, n = ratio.shape
+    order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n)
+    if rows:
+        order = (order + np.arange(0, ratio.size, n)[:, None]).ravel()
+    ratio, parts = ratio.take(order), _parts(draft.take(order), target.take(order))
+    new = ratio[1:] != ratio[:-1]
+    if rows:
+        new[n - 1 :: n] = True
+    if np.count_nonzero(new) < new.size:
+        new = np.append(True, new)
+        first = new.nonzero()[0]
+        ratio, parts = ratio[first], np.add.reduceat(parts, first, axis=-1)
+        sizes = np.count_nonzero(new.reshape(*rows, n), axis=-1)
+    return ratio, parts, sizes
 
 
 def _by_key(
-    draft: Probs, target: Probs, ends: tuple[float, float], bits: int, *, rough: bool = False
+    draft: Probs, target: Probs, ends: tuple[float, float], bits: int
 ) -> tuple[Probs, Probs, Probs]:
-    """Bins as `_by_ratio` gives them, one for each value of the leading bits of ratios.
+    """Least and largest ratios and parts of bins, one for each value of the leading bits of ratios.
 
     Tokens with a ratio beyond the two ends are in the first and the last bin.
     """
     first, last = _key(ends, bits).tolist()
-    parts = np.zeros((4, last - first + 1))
+    parts = np.zeros((2, 2, last - first + 1))
     for p, q in _blocks(draft, target):
         key = _key(ratio_of(p, q), bits)
         np.clip(key, first, last, out=key)
         key -= first
-        for i, part in ((0, p), (2, q)) if rough else enumerate(_parts(p, q)):
-            parts[i] += np.bincount(key, part, parts.shape[1])
+        for j, probs in enumerate((p, q)):
+            for i, part in enumerate(split_units(probs)):
+                parts[i, j] += np.bincount(key, part, parts.shape[-1])
     edges = _edges(first, last, bits)
-    used = parts[0] + parts[1] > 0
-    return edges[:-1][used], edges[1:][used], parts[:, used]
+    used = parts[0, 0] + parts[1, 0] > 0
+    return edges[:-1][used], edges[1:][used], parts[..., used]
 
 
-def _parts(draft: Probs, target: Probs) -> tuple[Probs, Probs, Probs, Probs]:
-    """Split draft and target probabilities, in this order."""
-    return *split_units(draft), *split_units(target)
+def _parts(draft: Probs, target: Probs) -> Probs:
+    """Whole units of draft and target probabilities, and rests: [n] twice → [2, 2, n]."""
+    return np.array(split_units(np.array((draft, target))))
 
 
 def _key(ratio: Any, bits: int) -> Any:

@@ -15,6 +15,25 @@ BLOCK = 512
 """Tokens of a block: a cumulative sum over more of them rounds away more of each."""
 
 
+def locate(tokens: npt.NDArray[np.int64], weights: Probs, uniform: Any) -> int:
+    """Draw one token by non-negative weights, as `InverseCdf` does."""
+    if is_exact(weights) or weights.size <= BLOCK:
+        ends = np.cumsum(weights)
+        left, start = uniform * ends[-1], 0
+    else:
+        sums = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK))
+        blocks = np.cumsum(sums)
+        point = uniform * blocks[-1]
+        block = min(int(np.searchsorted(blocks, point, side="right")), sums.size - 1)
+        start = block * BLOCK
+        ends = np.cumsum(weights[start : start + BLOCK])
+        left = point - (blocks[block - 1] if block else 0)
+    place = int(np.searchsorted(ends, left, side="right"))
+    if place == ends.size:  # u · total rounds up to the total itself: the last of positive weight
+        place = int(np.searchsorted(ends, ends[-1]))
+    return int(tokens[start + place])
+
+
 @dataclass(frozen=True, eq=False)
 class InverseCdf(Frozen):
     """Inverse cumulative distribution of non-negative weights, in blocks of tokens.

@@ -17,7 +17,7 @@ from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, zer
 from otm._core.checks import as_array
 from otm._core.distribution import as_probs, to_exact
 from otm._core.numbers import as_integer
-from otm._core.sampling import InverseCdf
+from otm._core.sampling import InverseCdf, locate
 from otm.errors import InvalidDistributionError
 
 Tokens: TypeAlias = npt.NDArray[np.int64]
@@ -168,6 +168,8 @@ class SparseProbs(Frozen):
         >>> SparseProbs([1, 3], [0.25, 0.75]).draw(np.array([0.2, 0.25])).tolist()
         [1, 3]
         """
+        if uniforms.size == 1:  # as drafts are drawn, where building all sums would take longer
+            return np.full(uniforms.shape, locate(self.tokens, self.probabilities, uniforms.item()))
         return InverseCdf.from_weights(self.probabilities, self.tokens).locate(uniforms)
 
     def dense(self, n: int) -> Probs:

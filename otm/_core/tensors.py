@@ -41,3 +41,8 @@ def like(given: Any, array: npt.NDArray[np.int64]) -> Any:
     if not is_tensor(given):
         return array
     return sys.modules["torch"].tensor(array, device=given.device)
+
+
+def on_device(array: npt.NDArray[Any], device: Any) -> Any:
+    """Return a copy of an array on a device, without a wait for what the device is doing."""
+    return sys.modules["torch"].from_numpy(array).to(device, non_blocking=True)

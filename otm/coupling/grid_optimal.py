@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,14 @@ from otm.kernels.numpy.grid_optimal import (
     matched,
     winner,
 )
+
+
+class Moves(NamedTuple):
+    """From which bin to which slot drafts move, and how often for each that they gain or lose."""
+
+    own: Ranks  # [M]
+    slot: Ranks  # [M]
+    rate: Probs  # [M]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +140,8 @@ class GridOptimal(ResidualPlan):
         # alone rejects, or leaves to the residual, is at most this part of it
         rounding = 0 if is_exact(draft) else 2.0**-48
         top = np.flatnonzero(rejected > rounding * everything).max(initial=-1)
-        lowest = ((self._moves != 0) | np.eye(rejected.size, dtype=bool)).argmax(axis=1)
+        lowest = np.arange(rejected.size)
+        np.minimum.at(lowest, self._moves.own, self._moves.slot)
         left = target - self.winner_distribution > rounding * target
         hits = np.flatnonzero(left & (draft > 0) & (lowest[self._node[0].bin] <= top))
         for chunk in chunks(hits.size, rejected.size, 1 << 20):
@@ -146,8 +156,8 @@ class GridOptimal(ResidualPlan):
         return at_most_one(by_test + by_residual)
 
     @cached_property
-    def _moves(self) -> Probs:
-        """How often drafts of a bin take each slot, times what they gain or lose by it: [G, G]."""
+    def _moves(self) -> Moves:
+        """How often drafts of a bin take other slots than its own."""
         table = self._node[1]
         # the points with the same partners, as `choose_slots` finds them
         ends = np.unique(np.concatenate([table.lack, table.excess]))
@@ -156,12 +166,10 @@ class GridOptimal(ResidualPlan):
         low, high = (np.searchsorted(x, starts, side="right") for x in (table.lack, table.excess))
         useful = (low < high) & (table.slopes[high] > table.slopes[low])  # else by rounding
         low, high, size = low[useful], high[useful], (ends - starts)[useful]
+        own, slot = np.append(low, high), np.append(high, low)
         gain = table.slopes[high] - table.slopes[low]
-        moves = zeros((table.win.size, table.win.size), self.problem.draft)
-        for own, other in ((low, high), (high, low)):
-            moves[own, other] = size / matched(table.lack, table.excess, own)[2] / gain
-        moves[np.diag_indices(table.win.size)] = -moves.sum(axis=1)
-        return read_only(moves)
+        rate = np.tile(size / gain, 2) / matched(table.lack, table.excess, own)[2]
+        return Moves(read_only(own), read_only(slot), read_only(rate))
 
     @cached_property
     def _change(self) -> Probs:
@@ -172,15 +180,21 @@ class GridOptimal(ResidualPlan):
 
     def _by_slot(self, weights: Probs) -> Probs:
         """Add up weights of drafts by the slots that they take: [n] → [G]."""
-        bins, size = self._node[0].bin, len(self._moves)
-        own, moving = (scatter_sum(bins, x, size) for x in (weights, weights * self._change))
-        return np.asarray(own + moving @ self._moves)
+        (bins, _), table = self._node
+        (own, slot, rate), size = self._moves, table.win.size
+        stay, moving = (scatter_sum(bins, x, size) for x in (weights, weights * self._change))
+        moved = moving[own] * rate
+        return np.asarray(stay - scatter_sum(own, moved, size) + scatter_sum(slot, moved, size))
 
     def _slot_laws(self, tokens: Ranks) -> Probs:
         """Probability of each slot for drafts of tokens: [Y] → [Y, G]."""
-        bins = self._node[0].bin[tokens]
-        laws: Probs = (self._moves[bins].T * self._change[tokens]).T
+        bins, moves = self._node[0].bin[tokens], self._moves
+        laws = zeros((tokens.size, self._node[1].win.size), self.problem.draft)
         laws[np.arange(tokens.size), bins] += 1
+        row, move = np.nonzero(bins[:, None] == moves.own)
+        moved = self._change[tokens[row]] * moves.rate[move]
+        np.add.at(laws, (row, moves.slot[move]), moved)
+        np.subtract.at(laws, (row, bins[row]), moved)
         return laws
 
     def _slot_law(self, token: int) -> tuple[Ranks, Probs]:

@@ -25,12 +25,12 @@ from otm._core.arithmetic import (
 )
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
-from otm._core.ratio_bins import RatioBins
+from otm._core.ratio_bins import ratio_of
 from otm._core.sampling import InverseCdf
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import TokenwisePlan, surely
-from otm.optimum.lenience import check_lenience, closest_ratio, lenient_cap
+from otm.optimum.lenience import check_lenience, closest_in_bins, lenient_cap
 from otm.optimum.win_ratio import WinRatio, floor_of
 
 
@@ -171,11 +171,11 @@ class LenientPlan(OptimalPlan):
 
     @cached_property
     def accepted_ratio(self) -> Probs:
-        """Ratio v/p of the mass to be accepted, along the order of q/p: array [m]."""
+        """Ratio v/p of the mass to be accepted, for each ratio q/p, ascending: array [m]."""
         if self.residual_of == "closest":
-            return read_only(closest_ratio(self.problem, self.lenience))
+            return read_only(closest_in_bins(self.problem, self.lenience))
         with np.errstate(over="ignore"):
-            largest = self.problem.by_ratio.ratio / self.lenience
+            largest = self.problem._ratios.least / self.lenience
         return read_only(np.minimum(largest, np.asarray(self._cap)))
 
     @cached_property
@@ -186,24 +186,21 @@ class LenientPlan(OptimalPlan):
     @cached_property
     def _wanted(self) -> WinRatio:
         """Law of the winner that covers v, with a bin for each ratio q/p."""
-        order, k = self.problem.by_ratio, self.problem.k
-        mass = running_sum(self.accepted_ratio * order.draft, from_zero=True)
-        floor = floor_of(self.accepted_ratio, order.draft_below, mass, 1 - mass[-1])
+        bins, k = self.problem._ratios, self.problem.k
+        mass = running_sum(self.accepted_ratio * bins.draft, from_zero=True)
+        floor = floor_of(self.accepted_ratio, bins.draft_below, mass, 1 - mass[-1])
         raised = np.maximum(self.accepted_ratio, np.asarray(floor))
-        bins = RatioBins.of(self.problem.draft, self.problem.target, few=self.problem.n)
         slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
-        ratio = raised[np.searchsorted(order.ratio, bins.least)]
         none = np.zeros(slope.size, dtype=bool)
-        return WinRatio(bins, read_only(slope), read_only(ratio), read_only(none))
+        return WinRatio(bins, read_only(slope), read_only(raised), read_only(none))
 
     @cached_property
     def target_mass(self) -> Probs:
         """Mass v of each token that is accepted as far as it wins: array [n]."""
-        mass = zeros(self.problem.n, self.problem.draft)
-        order = self.problem.by_ratio
-        mass[order.tokens] = np.minimum(
-            self.accepted_ratio * order.draft, order.target / self.lenience
-        )
+        mass, drafted = zeros(self.problem.n, self.problem.draft), self.problem.draft.nonzero()[0]
+        draft, target = self.problem.draft[drafted], self.problem.target[drafted]
+        place = self.problem._ratios.place(ratio_of(draft, target))
+        mass[drafted] = np.minimum(self.accepted_ratio[place] * draft, target / self.lenience)
         return read_only(mass)
 
     @cached_property

@@ -90,7 +90,7 @@ class OptimalPlan(ResidualPlan):
     @cached_property
     def _wanted(self) -> WinRatio:
         """Law of the winner that is aimed at."""
-        return optimal_win_ratio(self.problem.bins, self.problem.k)
+        return optimal_win_ratio(self.problem)
 
     @cached_property
     def _win_ratio(self) -> tuple[Probs, Probs]:
@@ -98,30 +98,35 @@ class OptimalPlan(ResidualPlan):
 
         The table speaks of p/Σp; they are corrected so that v' belongs to Σq = 1.
         """
-        of_draft, of_target = self.slots.bins.excess
+        of_draft, of_target = self.slots.bins.excess[:, 0]
         slope, added = self.slots.win_ratio(self.problem.k)
         scale = 1 + (of_target - of_draft)
         return read_only(slope * scale), read_only(added * scale)
 
     @cached_property
-    def _stretch(self) -> tuple[Probs, Probs, Probs]:
-        """Share of a token where t follows q/p: (q/p − first) · second, at most third; [m] each."""
+    def _stretch(self) -> Probs:
+        """Share of a token: (q/p − first) · second, from third to fourth; array [4, m].
+
+        It is one where t does not follow q/p.
+        """
         wanted = self._wanted
         moved = self.slots.moved
         limit = np.divide(1, moved, out=np.full_like(moved, np.inf), where=moved > 0)
         gap = np.where(wanted.follows, wanted.mean - wanted.slope, 0)
         factor = np.divide(1, gap, out=np.zeros_like(gap), where=gap != 0)
-        return wanted.slope, read_only(factor), read_only(limit)
+        follows = factor != 0
+        least, limit = np.where(follows, TINY, 1), np.where(follows, limit, 1)
+        return read_only(np.array((wanted.slope, factor, least, limit)))
 
     def _place(self, draft: Probs, target: Probs) -> tuple[Ranks, Probs]:
         """Bins of tokens, and how often each of them swaps, over the mean of its bin."""
         ratio = ratio_of(draft, target)
         place = self._wanted.bins.place(ratio)
-        if not self._wanted.follows.any():
-            return place, np.ones_like(ratio)
-        slope, factor, limit = (array[place] for array in self._stretch)
-        share = np.where(factor == 0, 1, (np.minimum(ratio, 2.0**1000) - slope) * factor)
-        return place, np.minimum(np.maximum(share, TINY), limit)  # only rounding is cut off
+        if not np.count_nonzero(self._wanted.follows):
+            return place, np.ones(ratio.shape, ratio.dtype)
+        slope, factor, least, limit = self._stretch.take(place, axis=1)
+        share = (np.minimum(ratio, 2.0**1000) - slope) * factor
+        return place, np.minimum(np.maximum(share, least), limit)  # only rounding is cut off
 
     @property
     def target_mass(self) -> Probs:
@@ -141,7 +146,7 @@ class OptimalPlan(ResidualPlan):
     def _ratio(self, place: Ranks, share: Probs) -> Probs:
         """Ratio of winning to drafting, of tokens in these bins."""
         slope, added = self._win_ratio
-        return np.asarray(slope[place] + added[place] * share)
+        return np.asarray(slope.take(place) + added.take(place) * share)
 
     @cached_property
     def accept_probability(self) -> Probs:
@@ -154,12 +159,12 @@ class OptimalPlan(ResidualPlan):
         return read_only(self.winner_distribution * self.accept_probability)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        draft = self.problem.draft[drafts]
-        place, share = self._place(draft, self.problem.target[drafts])
+        draft = self.problem.draft.take(drafts)
+        place, share = self._place(draft, self.problem.target.take(drafts))
         winner = self.slots.slot_of(place, uniforms[:, :-1], share).argmax(axis=1)
         at = winner + np.arange(0, drafts.size, drafts.shape[1])
         won = draft.take(at) * self._ratio(place.take(at), share.take(at))
-        accept = acceptance_ratio(self.target_mass[drafts.take(at)], won)
+        accept = acceptance_ratio(self.target_mass.take(drafts.take(at)), won)
         return np.where(uniforms[:, -1] < accept, winner, -1)
 
     def slot_law(self, token: int) -> tuple[Ranks, Probs]:

@@ -24,6 +24,11 @@ from otm.drafts.iid import IID
 from otm.errors import InvalidInputError
 from otm.problem import Problem
 
+NEED = (
+    "these drafts need uniforms of shape {shape}, the last axis with plan.uniforms_per_selection "
+    "of them"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Selection:
@@ -191,16 +196,12 @@ class TransportPlan(Frozen, ABC):
         probs = self.drafts
         checked = probs.positions(drafts)
         leading, m = checked.shape[:-1], self.uniforms_per_selection
-        need = (
-            f"these drafts need uniforms of shape {(*leading, m)}, the last axis with "
-            "plan.uniforms_per_selection of them"
-        )
-        numbers = check_uniforms(uniforms, (*leading, m), self.problem.exact, need)
+        numbers = check_uniforms(uniforms, (*leading, m), self.problem.exact, NEED)
         rows = checked.reshape(-1, checked.shape[-1])
         token = self._select(rows, numbers.reshape(-1, m))
         equal = rows == token[:, None]
         index = equal.argmax(axis=1)
-        index[~equal.any(axis=1)] = -1
+        index[~np.logical_or.reduce(equal, axis=1)] = -1
         token, index = probs.ids(token.reshape(leading)[()]), index.reshape(leading)[()]
         return Selection(like(drafts, token), like(drafts, index))
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, Probs, as_number, at_most_one, running_sum, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm._core.interval import Interval
-from otm._core.ratio_order import RatioOrder, scale_of_weights
+from otm._core.ratio_bins import RatioBins
+from otm._core.ratio_order import scale_of_weights
 from otm._core.sampling import chunks, locate_in_rows
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import acceptance_ratio
@@ -250,9 +251,9 @@ def _last(target: Probs, draft: Probs, rejected: npt.NDArray[np.int64]) -> Probs
     the weights w of the drafts, which depends on x through a cap alone.
     """
     scale = scale_of_weights(draft)
-    order = RatioOrder(draft * scale, target)
+    bins = RatioBins.of_measures(draft * scale, target)
     before = running_sum(draft, from_zero=True)[:-1]
     others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]
     caps = 1 / (others[rejected] * scale)
-    below = np.searchsorted(order.ratio, caps, side="right")
-    return np.asarray(order.target_below[below] + caps * order.draft_above[below])
+    below = np.searchsorted(bins.least, caps, side="right")
+    return np.asarray(bins.target_below[below] + caps * bins.draft_above[below])

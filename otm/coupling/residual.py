@@ -99,7 +99,7 @@ class ResidualPlan(TransportPlan):
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         position = self._accept(drafts, uniforms[:, :-1])
         token = drafts.take(np.maximum(position, 0) + np.arange(0, drafts.size, drafts.shape[1]))
-        rejected = np.flatnonzero(position < 0)
+        rejected = (position < 0).nonzero()[0]
         if rejected.size:
             token[rejected] = self.residual.locate(uniforms[rejected, -1])
         return token
@@ -140,7 +140,9 @@ def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
     """
     none = draft <= 0
     ratio: Probs = np.minimum(target, draft)
-    if none.any():  # perhaps only underflowed: what has target probability 0 stays rejected
+    if np.count_nonzero(
+        none
+    ):  # perhaps only underflowed: what has target probability 0 stays rejected
         ratio = ratio + (none & (target > 0))
         draft = draft + none
     ratio /= draft

@@ -51,37 +51,42 @@ class SlotTable(Frozen):
         return self.bins.draft
 
     @cached_property
-    def _order(self) -> Ranks:
-        """Order of the moves, those of the lower bins before those of the higher, by owner."""
-        both = np.concatenate([self.swaps.low, self.swaps.high])
-        return read_only(np.argsort(both, kind="stable"))
+    def _moves(self) -> tuple[Ranks, Ranks, Probs]:
+        """Owner, partner and mass of each move, those of lower bins before those of higher."""
+        swaps = self.swaps
+        owner = np.concatenate([swaps.low, swaps.high])
+        order = owner.argsort(kind="stable")
+        partner = np.concatenate([swaps.high, swaps.low])[order]
+        return (
+            read_only(owner[order]),
+            read_only(partner),
+            read_only(swaps.mass.take(order, mode="wrap")),
+        )
 
-    @cached_property
+    @property
     def owner(self) -> Ranks:
-        """Bin that makes each move, ascending, and −1 at the end: array [2s + 1]."""
-        both = np.concatenate([self.swaps.low, self.swaps.high])
-        return read_only(np.append(both[self._order], -1))
+        """Bin that makes each move, ascending: array [2s]."""
+        return self._moves[0]
 
-    @cached_property
+    @property
     def partner(self) -> Ranks:
-        """Bin whose slot each move takes, and −1 at the end: array [2s + 1]."""
-        both = np.concatenate([self.swaps.high, self.swaps.low])
-        return read_only(np.append(both[self._order], -1))
+        """Bin whose slot each move takes: array [2s]."""
+        return self._moves[1]
 
     @cached_property
     def ends(self) -> Probs:
         """Cumulative probability of an owner's moves, < 1: on the grid, or fractions; [2s]."""
-        owner = self.owner[:-1]
-        mass = np.concatenate([self.swaps.mass, self.swaps.mass])[self._order]
+        owner, _, mass = self._moves
+        first = self._first
         if is_exact(mass):
-            runs = np.split(mass, self._first[1:])
+            runs = np.split(mass, first[1:])
             sums = np.concatenate([np.cumsum(run) for run in runs]) if mass.size else mass
             return read_only(sums / self.draft[owner])
         # in integers, so that no rounding builds up along the rows: 2^−63 a move
         scaled = np.rint(mass * MASS_SCALE).astype(np.int64)
-        sums = np.cumsum(scaled)
+        sums = scaled.cumsum()
         before = np.zeros(self.draft.size, dtype=np.int64)
-        before[owner[self._first]] = (sums - scaled)[self._first]
+        before[owner[first]] = sums[first] - scaled[first]
         ends = (sums - before[owner]) / (self.draft[owner] * MASS_SCALE)
         # below one, so that a cumulative probability never spills into the next row
         units = np.minimum(np.rint(ends * 2.0**self._grid_bits), 2.0**self._grid_bits - 1)
@@ -90,25 +95,35 @@ class SlotTable(Frozen):
     @cached_property
     def _first(self) -> Ranks:
         """Where the moves of each owner start."""
-        return read_only(np.flatnonzero(np.diff(self.owner[:-1], prepend=-1)))
+        first = np.ones(self.owner.size, dtype=np.bool_)
+        np.not_equal(self.owner[1:], self.owner[:-1], out=first[1:])
+        return read_only(first.nonzero()[0])
 
     @cached_property
     def steps(self) -> Probs:
         """Probability of each move of an owner's draft: array [2s]."""
-        steps = np.diff(self.ends, prepend=0 * self.ends[:1])
+        steps = self.ends.copy()
+        steps[1:] -= self.ends[:-1]
         steps[self._first] = self.ends[self._first]
-        return read_only(steps * self._grid)
+        return read_only(steps * (1 if is_exact(steps) else 2.0**-self._grid_bits))
 
     @cached_property
     def moved(self) -> Probs:
         """Probability that a draft of each bin swaps, on average over the bin: array [m]."""
-        return read_only(scatter_sum(self.owner[:-1], self.steps, self.draft.size))
+        return read_only(scatter_sum(self.owner, self.steps, self.draft.size))
 
     @cached_property
     def keys(self) -> Probs:
         """Sorted keys (owner, cumulative probability up to this move): array [2s]."""
         # one array for all bins: one search finds a slot, however many swaps its bin has
-        return read_only(self._key(self.owner[:-1], self.ends))
+        return read_only(self._key(self.owner, self.ends))
+
+    @cached_property
+    def _last(self) -> Probs:
+        """The last of the `ends` of each bin, 0 if it does not swap: array [m]."""
+        last = np.zeros(self.draft.size, dtype=self.ends.dtype)
+        last[self.owner] = self.ends
+        return read_only(last)
 
     def slot_of(self, ranks: Ranks, uniforms: npt.NDArray[Any], share: Probs) -> Ranks:
         """Slot taken by each draft, one uniform a draft; all arrays have the same shape.
@@ -118,16 +133,20 @@ class SlotTable(Frozen):
         if not is_exact(self.draft):
             stretched = np.minimum(uniforms / share, 1 - 2.0**-53)
             uniforms = (stretched * 2.0**self._grid_bits).astype(np.int64)
-        place = self.keys.searchsorted(self._key(ranks, uniforms), side="right")
-        # otherwise the next key is of another bin, or there is none
-        return np.where(self.owner[place] == ranks, self.partner[place], ranks)
+        moving = uniforms < self._last.take(ranks)
+        if not np.count_nonzero(moving):
+            return ranks
+        slots = ranks.copy()
+        keys = self._key(ranks[moving], uniforms[moving])
+        slots[moving] = self.partner[self.keys.searchsorted(keys, side="right")]
+        return slots
 
     def slot_law(self, rank: int, share: Any = 1) -> tuple[Ranks, Probs]:
         """Slots that drafts of one bin can take, ascending, with their probabilities.
 
         Of a token that swaps `share` times as often as the bin on average.
         """
-        start, stop = np.searchsorted(self.owner[:-1], [rank, rank + 1])
+        start, stop = np.searchsorted(self.owner, [rank, rank + 1])
         moves = self.steps[start:stop] * share
         slots = np.append(self.partner[start:stop], rank)
         law = np.append(moves, 1 - moves.sum())
@@ -141,14 +160,14 @@ class SlotTable(Frozen):
 
         Drafts in the same slot are exchangeable, so that it does not matter which of them wins.
         """
-        bins, owner, partner = self.bins, self.owner[:-1], self.partner[:-1]
+        bins, (owner, partner, _) = self.bins, self._moves
         below, above, mass = bins.draft_below, bins.draft_above, bins.draft
         if not is_exact(mass):  # fractions swap equal masses, and slots keep their own
             moved = self.steps * mass[owner]
             surplus = scatter_sum(partner, moved, mass.size) - scatter_sum(owner, moved, mass.size)
             # from both ends, so that what is little there keeps its digits
-            below = below + running_sum(surplus, from_zero=True)
-            above = above + running_sum(surplus[::-1], from_zero=True)[::-1]
+            more = running_sum(np.array((surplus, surplus[::-1])), from_zero=True)
+            below, above = below + more[0], above + more[1, ::-1]
             mass = mass + surplus
         slope = interval_slopes(below, above, mass, k)
         return slope, scatter_sum(owner, self.steps * (slope[partner] - slope[owner]), slope.size)
@@ -157,11 +176,6 @@ class SlotTable(Frozen):
     def _grid_bits(self) -> int:
         """Bits of a key below the bin."""
         return min(53, KEY_BITS - self.draft.size.bit_length())
-
-    @property
-    def _grid(self) -> float | int:
-        """Unit of the cumulative probabilities in keys; fractions need no grid."""
-        return 1 if is_exact(self.draft) else 2.0**-self._grid_bits
 
     def _key(self, rows: Ranks, ends: npt.NDArray[Any]) -> Probs:
         """Numbers that sort by bin first and by a cumulative probability within its moves."""

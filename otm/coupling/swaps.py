@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Probs, is_exact, read_only
+from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
 from otm.optimum.win_ratio import WinRatio
 
 
@@ -36,26 +36,26 @@ def match_swaps(wanted: WinRatio) -> Swaps:
     """
     slope = wanted.slope
     lacking = (wanted.mean - slope) * wanted.bins.draft
-    poor, rich = np.flatnonzero(lacking > 0), np.flatnonzero(lacking < 0)
+    poor, rich = (lacking > 0).nonzero()[0], (lacking < 0).nonzero()[0]
     if not (poor.size and rich.size):
         return Swaps(read_only(poor[:0]), read_only(rich[:0]), read_only(slope[:0]))
 
     # floats as whole numbers of a unit, of which sums and differences are exact
     unit: float | int = 1 if is_exact(lacking) else 2.0**-62
     amounts = lacking if is_exact(lacking) else np.rint(lacking / unit).astype(np.int64)
-    ends = np.concatenate([np.cumsum(amounts[poor]), np.cumsum(-amounts[rich])])
-    merged = np.argsort(ends, kind="stable")
-    last_poor, last_rich = np.argmax(merged == poor.size - 1), np.argmax(merged == ends.size - 1)
+    ends = np.concatenate([amounts[poor].cumsum(), (-amounts[rich]).cumsum()])
+    merged = ends.argsort(kind="stable")
+    last_poor, last_rich = (merged == poor.size - 1).argmax(), (merged == ends.size - 1).argmax()
     merged = merged[: min(last_poor, last_rich) + 1]  # then one side is used up
     is_poor = merged < poor.size
-    poor_before: npt.NDArray[np.int64] = np.cumsum(is_poor)
+    poor_before: npt.NDArray[np.int64] = is_poor.cumsum()
     poor_before -= is_poor
     low, high = poor[poor_before], rich[np.arange(merged.size) - poor_before]
 
     mass = ends[merged]
-    mass[1:] -= ends[merged[:-1]]
+    mass[1:] -= mass[:-1].copy()
     gain = slope[high] - slope[low]
     useful = (low < high) & (gain > 0)  # but for rounding
     # a swap of δ / (W_high − W_low) moves exactly δ of winning probability
-    mass = np.where(useful, mass * unit / np.where(useful, gain, 0 * gain + 1), 0 * gain)
+    mass = np.divide(mass * unit, gain, out=zeros(gain.size, gain), where=useful)
     return Swaps(read_only(low), read_only(high), read_only(mass))

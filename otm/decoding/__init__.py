@@ -29,7 +29,9 @@ from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, R
 from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import DecodingOptions, stream
+from otm.decoding.on_device import DeviceVerifier
 from otm.decoding.policies import GammaPolicy, OnlineGamma, best_gamma_policy, huggingface_heuristic
+from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
@@ -47,11 +49,13 @@ __all__ = [
     "Beams",
     "Branching",
     "DecodingOptions",
+    "DeviceVerifier",
     "DraftNode",
     "Drafter",
     "GammaPolicy",
     "Generation",
     "Hypothesis",
+    "LogitsProcessor",
     "ModelDrafter",
     "NonAutoregressiveDrafter",
     "OnlineGamma",

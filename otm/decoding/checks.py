@@ -87,18 +87,22 @@ def _taken(source: Randomness, m: int) -> npt.NDArray[Any]:
 
 
 def check_options(options: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuse options that do not exist, and a `stop` that is no function."""
+    """Refuse options that do not exist, and what should be a function and is none."""
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InvalidParameterError(
             f"there is no option {unknown[0]!r}; there are {', '.join(known)}, and temperature, "
             "top_k, top_p and min_p belong to sampling=SamplingParameters(…)"
         )
-    stop = options.get("stop")
-    if stop is not None and not callable(stop):
-        raise InvalidParameterError(
-            f"stop = {shown(stop)}; give a function of the new tokens that returns whether to stop"
-        )
+    kinds = {
+        "stop": "of the new tokens that returns whether to stop",
+        "logits_processor": "of token ids [M, L], scores [M, V] and numbers of prompts [M] that "
+        "returns scores",
+    }
+    for name, kind in kinds.items():
+        function = options.get(name)
+        if function is not None and not callable(function):
+            raise InvalidParameterError(f"{name} = {shown(function)}; give a function {kind}")
 
 
 def check_models(target: Any, drafter: Any, kind: type = Drafter) -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
-from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError, InvalidParameterError, ProblemTooLargeError
 from otm.models.base import LanguageModel
@@ -211,6 +211,8 @@ class ModelDrafter(Drafter):
         then has at most L levels ([sun2023]_, Algorithm 4).
     sampling : SamplingParameters, optional
         How to sample from the model; need not be that of the target.
+    logits_processor : LogitsProcessor, optional
+        Adjusts the model's scores before they are sampled from; need not be that of the target.
 
     Raises
     ------
@@ -245,11 +247,13 @@ class ModelDrafter(Drafter):
         model: LanguageModel,
         branching: Branching = 1,
         sampling: SamplingParameters | None = None,
+        logits_processor: LogitsProcessor | None = None,
     ) -> None:
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
         self.branching = as_branching(branching)
-        self._reader = Reader(model, sampling)
+        self.model, self.sampling, self.processor = model, sampling, logits_processor
+        self._reader = Reader(model, sampling, logits_processor)
 
     @property
     def seconds(self) -> float:

@@ -8,6 +8,7 @@ from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_prompts, check_draft, check_models
 from otm.decoding.drafting import Branching, Drafter, ModelDrafter
 from otm.decoding.loop import DecodingOptions, Prompts, stream
+from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
@@ -52,7 +53,7 @@ def autoregressive(
     >>> autoregressive(model, [[0], [2]], max_tokens=4, eos_token_id=2, seed=0).sequences
     ((1, 1, 2), (1, 0, 1, 1))
     """
-    return _decode(target, prompts, None, verify_chain, gamma=0, options=options)
+    return _decode(target, prompts, None, verify_chain, "chain", gamma=0, options=options)
 
 
 def speculative(
@@ -115,7 +116,7 @@ def speculative(
     """
     verifier = chain_verifier(rule)
     drafter = _as_drafter(draft, 1, draft_sampling, options)
-    return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
+    return _decode(target, prompts, drafter, verifier, rule, gamma=gamma, options=options)
 
 
 def spectr(
@@ -189,7 +190,7 @@ def spectr(
     """
     verifier = tree_verifier(rule)
     drafter = _as_drafter(draft, CHAINS, draft_sampling, options, k=k)
-    return _decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
+    return _decode(target, prompts, drafter, verifier, rule, gamma=gamma, options=options)
 
 
 def _decode(
@@ -197,13 +198,15 @@ def _decode(
     prompts: Prompts,
     drafter: Drafter | None,
     verifier: Verifier,
+    rule: str | PlanBuilder,
     *,
     gamma: int | GammaPolicy,
     options: DecodingOptions,
 ) -> Generation:
     check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
-    steps = stream(target, given, drafter, verifier, gamma=gamma, **options)
+    placed = place_verifier(verifier, rule, target, drafter, options.get("sampling"))
+    steps = stream(target, given, drafter, placed, gamma=gamma, **options)
     return Generation(given, tuple(steps))
 
 
@@ -217,7 +220,8 @@ def _as_drafter(
     """Return a drafter as it is, or one of a model: of so many chains, unless k is given."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
-        return ModelDrafter(draft, chains if k is None else k, chosen)
+        processor = options.get("logits_processor")
+        return ModelDrafter(draft, chains if k is None else k, chosen, processor)
     check_draft(draft, LanguageModel, Drafter)
     for name, value in {"k": k, "draft_sampling": sampling}.items():
         if value is not None:

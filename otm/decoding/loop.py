@@ -7,19 +7,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.checks import as_end, as_paths, as_sources, check_options, check_task
-from otm.decoding.drafting import Drafter, DraftNode, Randomness
+from otm.decoding.checks import as_end, as_sources, check_options, check_task
+from otm.decoding.drafting import Drafter, Randomness
+from otm.decoding.held_rows import HeldRows
+from otm.decoding.on_device import DeviceRounds, DeviceVerifier
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
-from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
+from otm.decoding.rounds import Rounds, TreeRounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
-from otm.decoding.verification import Verifier, verify_batch, verify_chain
+from otm.decoding.verification import Verifier, verify_chain
 from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]
@@ -34,6 +36,10 @@ class DecodingOptions(TypedDict, total=False):
     ----------
     sampling : SamplingParameters
         How to sample from the target model; if left out, as the model says.
+    logits_processor : LogitsProcessor
+        Called with token ids [M, L], scores [M, V] of the tokens that follow, and the number [M] of
+        the prompt of each row; returns the scores that are sampled from (`sampling` comes after
+        it).  It must be a function of each row alone.
     max_tokens : int
         Most new tokens of a sequence, at least 1; 64 if left out.
     eos_token_id : int or collection of int
@@ -56,6 +62,7 @@ class DecodingOptions(TypedDict, total=False):
     """
 
     sampling: SamplingParameters
+    logits_processor: LogitsProcessor | None
     max_tokens: int
     eos_token_id: int | Collection[int] | None
     stop: Callable[[Sequence[int]], bool] | None
@@ -67,7 +74,7 @@ def stream(
     target: LanguageModel,
     prompts: Prompts,
     drafter: Drafter | None = None,
-    verifier: Verifier = verify_chain,
+    verifier: Verifier | DeviceVerifier = verify_chain,
     *,
     gamma: int | GammaPolicy = 5,
     **options: Unpack[DecodingOptions],
@@ -82,7 +89,7 @@ def stream(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     drafter : Drafter, optional
         What drafts; without one the target decodes alone.
-    verifier : Verifier, optional
+    verifier : Verifier or DeviceVerifier, optional
         What verifies the drafts.
     gamma : int or GammaPolicy, optional
         Most drafts γ of a path.
@@ -123,8 +130,13 @@ def stream(
     given, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
     end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
-    reader = Reader(target, options.get("sampling"))
-    loop = _Loop(reader, drafter, verifier, as_policy(gamma), limit, end, options.get("stop"))
+    sampling, processor = options.get("sampling"), options.get("logits_processor")
+    rounds: Rounds
+    if isinstance(verifier, DeviceVerifier):
+        rounds = DeviceRounds(HeldRows(target, sampling, processor), drafter, verifier.rule)
+    else:
+        rounds = TreeRounds(Reader(target, sampling, processor), drafter, verifier)
+    loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
     return loop.steps(given, sources)
 
 
@@ -132,9 +144,7 @@ def stream(
 class _Loop:
     """All that the steps of one batch share."""
 
-    reader: Reader
-    drafter: Drafter | None
-    verifier: Verifier
+    rounds: Rounds
     policy: GammaPolicy
     limit: int
     end: frozenset[int]
@@ -153,26 +163,21 @@ class _Loop:
             left = [self.limit - len(new[b]) - 1 for b in running]
             depths = list(map(min, gammas, left))
             uniforms = [sources[b] for b in running]
-            trees = [DraftNode() for _ in running]
-            if self.drafter is not None:
-                trees = self.drafter.draft(contexts, depths, parents, uniforms)
-            paths = as_paths(trees, depths, self.reader.model.vocabulary)
-            probs = self.reader.read(contexts, paths, parents, whole=True)
-            target_probs = (partial(probs, i) for i in range(len(trees)))
-            outputs = verify_batch(self.verifier, trees, target_probs, uniforms)
+            outcomes = self.rounds.play(contexts, depths, parents, uniforms)
             total, draft, target = (self.clock() - begun).tolist()
             seconds = Seconds(draft, target, total - draft - target)
             going = []
             for i, b in enumerate(running):
-                output, finish_reason = self.cut(new[b], outputs[i])
+                drafts, verified = outcomes[i]
+                output, finish_reason = self.cut(new[b], verified)
                 step = Step(
                     sequence=b,
                     call=call,
                     position=len(contexts[i]),
                     gamma=gammas[i],
-                    drafts=tuple(trees[i].drawn_paths()),
+                    drafts=drafts,
                     output=output,
-                    accepted=min(len(outputs[i]) - 1, len(output)),
+                    accepted=min(len(verified) - 1, len(output)),
                     finish_reason=finish_reason,
                     seconds=seconds,
                 )
@@ -188,8 +193,7 @@ class _Loop:
 
     def clock(self) -> npt.NDArray[np.float64]:
         """Seconds until now: in all, of the drafter, of the target."""
-        draft = 0.0 if self.drafter is None else self.drafter.seconds
-        return np.array([time.perf_counter(), draft, self.reader.seconds])
+        return np.array([time.perf_counter(), *self.rounds.seconds])
 
     def cut(self, before: Path, output: Path) -> tuple[Path, FinishReason | None]:
         """Cut the output after new tokens off at the first ending, and say which it is."""

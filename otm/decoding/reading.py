@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import is_exact
 from otm._core.sparse import SparseProbs
-from otm._core.tensors import to_host
+from otm._core.tensors import is_tensor, like, to_host
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.errors import InvalidDistributionError
 from otm.models.base import LanguageModel, Session
@@ -24,6 +25,17 @@ Path = tuple[int, ...]
 
 ProbsAfter = Callable[[int, Path], SparseProbs]
 """The distribution after the context of sequence b and a path, as a function of b and the path."""
+
+
+LogitsProcessor = Callable[[Any, Any, Any], Any]
+"""A function that adjusts scores, given what stands before them.
+
+It takes token ids [M, L] (int64, all tokens of M rows of one length), scores [M, V] of the tokens
+that follow, which are its own to change, and the number [M] of the prompt that each row begins
+with, an int64 array; it returns scores [M, V].  Ids and scores are tensors, on one device, if the
+model returns tensors.  It must be a function of each row, whatever other rows there are and
+whatever it was called with before.
+"""
 
 
 class _Row(NamedTuple):
@@ -41,13 +53,20 @@ class Reader:
     as far as it agrees.  The cache changes no probs but by the model's own rounding.
     """
 
-    def __init__(self, model: LanguageModel, sampling: SamplingParameters | None = None) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        sampling: SamplingParameters | None = None,
+        processor: LogitsProcessor | None = None,
+    ) -> None:
         self.model = model
         self.sampling = as_sampling(sampling)
+        self.processor = processor  # adjusts scores before they are sampled from
         self.seconds = 0.0  # spent in the model so far
         self.calls = 0  # its forward passes so far
         self._session: Session | None = None
         self._rows: list[_Row] = []
+        self._prompts: list[int] = []  # number of the prompt that each sequence began with
 
     def read(
         self,
@@ -64,7 +83,8 @@ class Reader:
         """
         if self._session is None or parents is None:
             self._session = self._begin(contexts)
-            parents = range(len(contexts))
+            parents = self._prompts = list(range(len(contexts)))
+        self._prompts = prompts = [self._prompts[p] for p in parents]
         session = self._session
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
         held = [len(row.context) + len(row.path) for row in self._rows]
@@ -77,9 +97,10 @@ class Reader:
         tokens = _tokens(rows, kept, [None] * len(rows))
         scores: Any = None
         if tokens.size:
-            # until the scores are on the host
-            scores = self._timed(lambda: to_host(session.append(tokens), widen=False))
-            self._check_shape(scores, tokens.shape)
+            scores = self._timed(session.append, tokens)
+            if self.processor is None:  # which would come first
+                scores = self._timed(partial(to_host, widen=False), scores)
+            check_scores(scores, (*tokens.shape, self.model.vocabulary), self.model)
             self.calls += 1
         self._rows = rows
 
@@ -88,10 +109,18 @@ class Reader:
             known = len(row.context) - 1 - start
             for i in range(max(-known, 0), len(row.path) + 1):
                 places.setdefault((row.owner, row.path[:i]), (r, known + i))
+
+        def probs_of(asked: Sequence[tuple[int, Path]]) -> list[SparseProbs]:
+            rows, columns = zip(*(places[each] for each in asked), strict=True)
+            chosen = scores[list(rows), list(columns)]  # [M, V], copied
+            if self.processor is None:
+                return self._probs(chosen)
+            before = [contexts[b] + path for b, path in asked]
+            return self._processed(self.processor, chosen, before, [prompts[b] for b, _ in asked])
+
         if whole:  # computed when called, since perhaps few of them are needed
-            return lambda b, path: self._probs(scores[places[b, path]][None])[0]
-        index = tuple(zip(*places.values(), strict=True))
-        found = dict(zip(places, self._probs(scores[index]) if places else [], strict=True))
+            return lambda b, path: probs_of([(b, path)])[0]
+        found = dict(zip(places, probs_of(list(places)) if places else [], strict=True))
         return lambda b, path: found[b, path]
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
@@ -100,16 +129,6 @@ class Reader:
         answer = ask(*arguments)
         self.seconds += time.perf_counter() - begun
         return answer
-
-    def _check_shape(self, scores: Any, tokens: tuple[int, ...]) -> None:
-        shape = (*tokens, self.model.vocabulary)
-        if not isinstance(scores, np.ndarray) or scores.shape != shape:
-            returned = getattr(scores, "shape", type(scores).__name__)
-            raise InvalidDistributionError(
-                f"a session of {type(self.model).__name__} returned scores {returned} for tokens "
-                f"{tokens}; they must be an array or a tensor {shape}, one number for each token "
-                "of the vocabulary"
-            )
 
     def _begin(self, contexts: Sequence[Context]) -> Session:
         """Open a session and read each context once, however many paths go on from it."""
@@ -171,10 +190,62 @@ class Reader:
             return self.sampling.sparse_probs_rows(scores)
         if self.sampling == SamplingParameters():
             return [SparseProbs.from_dense(probs) for probs in scores]
-        if is_exact(scores):
-            scores = scores.astype(np.float64)
-        with np.errstate(divide="ignore"):  # log(0) = −∞, a token that never comes
-            return self.sampling.sparse_probs_rows(np.log(scores))
+        return self.sampling.sparse_probs_rows(_logarithms(scores))
+
+    def _processed(
+        self,
+        processor: LogitsProcessor,
+        scores: Any,
+        before: Sequence[Path],
+        prompts: Sequence[int],
+    ) -> list[SparseProbs]:
+        """Process scores [M, V] after these tokens, those of one length together."""
+        scores = _logarithms(scores) if self.model.returns_probs else scores
+        groups: dict[int, list[int]] = {}
+        for r, tokens in enumerate(before):
+            groups.setdefault(len(tokens), []).append(r)
+        found: dict[int, SparseProbs] = {}
+        for rows in groups.values():
+            index, ids = (
+                like(scores, np.array(values, dtype=np.int64))
+                for values in (rows, [before[r] for r in rows])
+            )
+            numbers = np.array([prompts[r] for r in rows])
+            given = scores[index]
+            processed = self._timed(processor, ids, given, numbers)
+            processed = self._timed(partial(to_host, widen=False), processed)
+            check_processed(processed, tuple(given.shape))
+            found |= zip(rows, self.sampling.sparse_probs_rows(processed), strict=True)
+        return [found[r] for r in range(len(before))]
+
+
+def _logarithms(probs: Any) -> Any:
+    """Turn probabilities into scores: log(0) = −∞, a token that never comes."""
+    if is_tensor(probs):
+        return probs.log()
+    with np.errstate(divide="ignore"):
+        return np.log(probs.astype(np.float64) if is_exact(probs) else probs)
+
+
+def check_scores(scores: Any, shape: tuple[int, ...], model: LanguageModel) -> None:
+    """Refuse what a session returned if these are no scores of this shape [R, L, V]."""
+    if not (isinstance(scores, np.ndarray) or is_tensor(scores)) or tuple(scores.shape) != shape:
+        returned = getattr(scores, "shape", type(scores).__name__)
+        raise InvalidDistributionError(
+            f"a session of {type(model).__name__} returned scores {returned} for tokens "
+            f"{shape[:2]}; they must be an array or a tensor {shape}, one number for each token "
+            "of the vocabulary"
+        )
+
+
+def check_processed(scores: Any, shape: tuple[int, ...]) -> None:
+    """Refuse what a logits processor returned if these are no scores of this shape [M, V]."""
+    if not (isinstance(scores, np.ndarray) or is_tensor(scores)) or tuple(scores.shape) != shape:
+        returned = getattr(scores, "shape", type(scores).__name__)
+        raise InvalidDistributionError(
+            f"the logits processor returned scores {returned} for scores {shape}; it must return "
+            "one number for each token of the vocabulary in each row"
+        )
 
 
 def common_length(a: Path, b: Path) -> int:

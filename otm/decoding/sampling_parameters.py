@@ -98,6 +98,17 @@ class SamplingParameters:
         if self.min_p is not None:
             checked["min_p"] = as_real(self.min_p, "min_p", least=0, most=1, advice=KEEP)
 
+    @property
+    def leaves_all(self) -> bool:
+        """Whether no token is left out.
+
+        Examples
+        --------
+        >>> SamplingParameters(0.5).leaves_all, SamplingParameters(0).leaves_all
+        (True, False)
+        """
+        return self.temperature > 0 and self == SamplingParameters(self.temperature)
+
     def __call__(self, logits: Any) -> Any:
         """Distributions of the next token.
 
@@ -126,6 +137,47 @@ class SamplingParameters:
         xp, scores = _as_float64(logits)
         highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one
         _check_rows(highest)
+        return self._weighed(xp, scores, highest)
+
+    def unchecked(self, logits: Any) -> tuple[Any, Any]:
+        """Distributions of rows on a device without a wait for it, and which rows have one.
+
+        Parameters
+        ----------
+        logits : tensor [..., V]
+            As for a call.
+
+        Returns
+        -------
+        probs : tensor [..., V]
+            Probabilities, in float32 unless the logits are float64, or top-p or a temperature needs
+            more; anything in rows that have none.
+        good : bool tensor [...]
+            Whether a row has a distribution.
+
+        Examples
+        --------
+        >>> import torch
+        >>> rows = torch.tensor([[0.0, 0.0], [0.0, torch.nan]])
+        >>> probs, good = SamplingParameters().unchecked(rows)
+        >>> probs[0], good
+        (tensor([0.5000, 0.5000]), tensor([ True, False]))
+        """
+        import torch
+
+        coldest = 2.0**-100  # float32 has no number for much less
+        wide = self.top_p is not None or 0 < self.temperature < coldest
+        wide = wide or logits.dtype == torch.float64
+        scores = logits.detach().to(torch.float64 if wide else torch.float32)
+        highest = scores.amax(-1, keepdim=True)
+        if self == SamplingParameters():
+            probs = scores.softmax(-1)
+        else:
+            probs = self._weighed(torch, scores, highest)
+        return probs, highest[..., 0].abs() < math.inf  # false for NaN, too
+
+    def _weighed(self, xp: Any, scores: Any, highest: Any) -> Any:
+        """Probabilities from scores whose largest are known, in NumPy or torch."""
         if self.temperature == 0:
             largest = scores == highest
             first = largest & (xp.cumsum(largest, -1) == 1)
@@ -277,23 +329,33 @@ def _check_rows(highest: Any) -> None:
 
 def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs:
     """Probs of a row of which few tokens are left: the others are sorted out first."""
-    if not scores.max() < math.inf:
+    near, highest = _near_largest(scores, k)
+    if not highest < math.inf:
         sampling(scores)  # refuses NaN and +∞
-    tokens = np.flatnonzero(scores >= kth_largest(scores, k))
-    return _supported(tokens, sampling(scores[tokens]))
+    values = scores[near]
+    kept = values >= np.partition(values, -k)[-k]
+    return _supported(near[kept], sampling(values[kept]))
 
 
 def kth_largest(scores: Any, k: int) -> Any:
-    """Return the k-th largest score, of the few that reach a bound which is cheap to find.
+    """Return the k-th largest score, of the few that reach a bound which is cheap to find."""
+    return np.partition(scores[_near_largest(scores, k)[0]], -k)[-k]
 
-    The bound is the k-th largest of the largest scores of many groups: k groups have one that
-    reaches it.
+
+def _near_largest(scores: Any, k: int) -> tuple[Tokens, Any]:
+    """Return tokens of which k have the largest scores, mostly not many more, and the largest.
+
+    They reach the k-th largest of the largest scores of many groups: k groups have one that does.
     """
     groups = scores.size // GROUP
-    if k <= groups:
-        of_groups = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
-        scores = scores[scores >= np.partition(of_groups, -k)[-k]]
-    return np.partition(scores, -k)[-k]
+    if k > groups:
+        return _all_tokens(scores.size), scores.max()
+    whole = groups * GROUP
+    of_groups = scores[:whole].reshape(GROUP, groups).max(axis=0)
+    highest = of_groups.max()
+    if whole < scores.size:
+        highest = np.maximum(highest, scores[whole:].max())  # NaN if one of them is
+    return np.flatnonzero(scores >= np.partition(of_groups, -k)[-k]), highest
 
 
 @cache

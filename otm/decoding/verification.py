@@ -26,8 +26,8 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs
 from otm._core.distribution import residual_weights
-from otm._core.sampling import InverseCdf
-from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
+from otm._core.sampling import locate
+from otm._core.sparse import SparseProbs, align, of_one_kind
 from otm._core.text import shown
 from otm.coupling.build import PLANS, PlanBuilder, build_plan
 from otm.coupling.k_seq import KSeq
@@ -238,11 +238,6 @@ def plan_of_tree(
 def _bonus(probs: SparseProbs, uniforms: Randomness) -> int:
     """Draw the token that follows when all drafts are accepted, the bonus token."""
     return locate(probs.tokens, probs.probabilities, uniforms(1)[0])
-
-
-def locate(tokens: Tokens, weights: Probs, uniform: object) -> int:
-    """Draw a token by weights along the tokens."""
-    return int(tokens[InverseCdf.from_weights(weights).locate(np.array([uniform]))[0]])
 
 
 def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:

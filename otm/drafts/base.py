@@ -267,9 +267,9 @@ class DraftDistribution(Frozen, ABC):
             named = as_drafts(drafts, self.k, None)
             places, known = places_of(self.tokens, named)
             _refuse_undrawable(named, known)
-        _refuse_undrawable(named, self.draftable[places])
+        _refuse_undrawable(named, self.draftable.take(places))
         together = self._together(places)
-        if not together.all():
+        if np.count_nonzero(together) < together.size:
             raise InvalidDraftsError(
                 f"drafts {named[~together].reshape(-1, self.k)[0].tolist()} have probability 0 "
                 f"under the draft distribution ({type(self).__name__}), so they cannot have been "
@@ -350,5 +350,5 @@ def independent_tuples(probs: Sequence[Probs]) -> Iterator[tuple[tuple[int, ...]
 
 
 def _refuse_undrawable(drafts: Drafts, drawable: npt.NDArray[np.bool_]) -> None:
-    if not drawable.all():
+    if np.count_nonzero(drawable) < drawable.size:
         raise InvalidDraftsError(f"draft token {drafts[~drawable].flat[0]} {NEVER_DRAWN}")

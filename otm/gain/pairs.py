@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
 from otm._core.files.stored import StoredArray
-from otm._core.ratio_bins import FINEST, RatioBins, in_bins
-from otm._core.ratio_order import RatioOrder
+from otm._core.ratio_bins import FINEST, RatioBins
 from otm.coupling.build import PLANS
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError
@@ -27,9 +26,6 @@ from otm.optimum.cut import ROUNDING
 from otm.problem import Problem
 
 Floats = npt.NDArray[np.float64]
-
-Order = RatioOrder | RatioBins
-"""Tokens along q/p, or bins of them, which are taken for tokens."""
 
 Measured = dict[str, npt.NDArray[Any]]
 """Arrays of what was computed, the positions along their first axes."""
@@ -208,11 +204,7 @@ def capped_rules(
     Of many tokens a bin stands for one; all bins in which that could matter are split together.
     """
     ks = settings.ks
-    order = (
-        RatioBins.of(draft, target, bits=FINEST, rough=True)
-        if in_bins(draft)
-        else RatioOrder(draft, target)
-    )
+    order = RatioBins.of(draft, target, bits=FINEST)
     rules: dict[str, Accepted] = {}
     wide = None
     while True:
@@ -222,46 +214,41 @@ def capped_rules(
             rules["k-Seq"] = by_division_factor(order, ks, start)
         if "recursive rejection" in settings.rules:
             rules["recursive rejection"] = by_rounds(order, range(1, ks[-1] + 1))
-        if isinstance(order, RatioOrder):
+        if not order.wide.size:
             break
         # a cap depends on those of all rounds before
         doubtful = _with_caps(order, [rule.cap for rule in rules.values()])
-        now_wide = np.count_nonzero(order.least < order.most)
+        now_wide = order.wide.size
         if wide is None or now_wide > wide:  # as the optimum descends, others come to no doubt
-            doubtful |= _with_cuts(
-                order, ks, (1, *leniences), (rules["optimal"].probability, *lenient)
-            )
-        if not doubtful.any():
+            values = rules["optimal"].probability, *lenient
+            doubtful = np.union1d(doubtful, _with_cuts(order, ks, (1, *leniences), values))
+        if not doubtful.size:
             break
-        order, wide = order.split(np.flatnonzero(doubtful)), now_wide - np.count_nonzero(doubtful)
+        order, wide = order.split(doubtful), now_wide - np.unique(doubtful).size
     if "recursive rejection" in rules:
         of_rounds = rules["recursive rejection"]
         rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds))
     return rules, lenient
 
 
-def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.bool_]:
-    """Tell the bins whose tokens have ratios on both sides of a cap: [m]."""
+def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.int64]:
+    """Bins whose tokens have ratios on both sides of a cap."""
     cap = np.concatenate(caps)
     place = np.searchsorted(bins.least, cap, side="right") - 1
-    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
-    doubtful[place[(bins.least[place] < cap) & (cap < bins.most[place])]] = True
-    return doubtful
+    return np.asarray(place[(bins.least[place] < cap) & (cap < bins.most[place])])
 
 
 def _with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
-) -> npt.NDArray[np.bool_]:
-    """Tell the bins inside of which a cut may have less than some value, [K] a lenience: [m]."""
-    wide, draft_above, target_below = bins.corners
+) -> npt.NDArray[np.int64]:
+    """Bins inside of which a cut may have less than some value, [K] a lenience."""
+    draft_above, target_below = bins.corners(bins.wide)
     below = [target_below / lenience for lenience in leniences]
-    better = np.zeros(wide.size, dtype=np.bool_)
+    better = np.zeros(bins.wide.size, dtype=np.bool_)
     for i, hit in enumerate(_at_least_once(draft_above, 1 - draft_above, ks)):
         for masses, of_lenience in zip(below, values, strict=True):
             better |= masses + hit < of_lenience[i] * (1 - ROUNDING)
-    doubtful = np.zeros(bins.least.size, dtype=np.bool_)
-    doubtful[wide[better]] = True
-    return doubtful
+    return np.asarray(bins.wide[better])
 
 
 def _at_least_once(hit: Floats, miss: Floats, ks: Sequence[int]) -> Iterator[Floats]:
@@ -282,7 +269,7 @@ def _at_least_once(hit: Floats, miss: Floats, ks: Sequence[int]) -> Iterator[Flo
 
 
 def by_cut(
-    order: Order, ks: Sequence[int], leniences: Sequence[float] = (), *, with_cap: bool = True
+    order: RatioBins, ks: Sequence[int], leniences: Sequence[float] = (), *, with_cap: bool = True
 ) -> tuple[Accepted, Floats]:
     """α_k of each k, with its cap, and α_k(l) of each lenience l: [K] and [l, K].
 
@@ -301,8 +288,8 @@ def by_cut(
     return Accepted(values, cap), lenient
 
 
-def _caps_of_values(order: Order, values: Floats, ks: Sequence[int]) -> Floats:
-    """Compute `cap_of_value` for each α_k [K]."""
+def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floats:
+    """Compute the optimal cap for each α_k [K], as `optimal_cap` does."""
     with np.errstate(invalid="ignore"):  # ∞ · 0 where no mass is above
         capped = order.target_below[:-1] + order.ratio * order.draft_above[:-1]
     below = np.searchsorted(capped, values, side="right")
@@ -317,7 +304,9 @@ def _caps_of_values(order: Order, values: Floats, ks: Sequence[int]) -> Floats:
 
 
 @np.errstate(divide="ignore", invalid="ignore")  # ln 0 where every draft is accepted
-def by_division_factor(order: Order, ks: Sequence[int], start: Floats | None = None) -> Accepted:
+def by_division_factor(
+    order: RatioBins, ks: Sequence[int], start: Floats | None = None
+) -> Accepted:
     """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K].
 
     From factors close by it takes fewer steps.
@@ -345,7 +334,7 @@ def by_division_factor(order: Order, ks: Sequence[int], start: Floats | None = N
     return Accepted(np.minimum(mass, 1), rho)
 
 
-def by_rounds(order: Order, ks: Sequence[int]) -> Accepted:
+def by_rounds(order: RatioBins, ks: Sequence[int]) -> Accepted:
     """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
     mass, cap = 0.0, 0.0
     rounds = []
@@ -357,8 +346,8 @@ def by_rounds(order: Order, ks: Sequence[int]) -> Accepted:
     return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
 
 
-def _capped(order: Order, cap: Floats) -> tuple[Floats, Floats]:
-    """`RatioOrder.capped_mass` for each entry of an array, and its slopes to the right."""
+def _capped(order: RatioBins, cap: Floats) -> tuple[Floats, Floats]:
+    """`RatioBins.capped_mass` for each entry of an array, and its slopes to the right."""
     below = order.ratio.searchsorted(cap, "right")
     slope = order.draft_above[below]
     return order.target_below[below] + cap * slope, slope

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.tensors import to_host
 from otm.errors import InvalidInputError
 
 Rows = npt.NDArray[np.int64]
@@ -53,6 +54,26 @@ class Session(ABC):
         """
         self.append(tokens)
 
+    def append_tensor(self, tokens: Any, counts: npt.NDArray[np.int64]) -> Any:
+        """`append` of tokens that are on a device, as drafts are before they are verified.
+
+        This one copies them to the host; sessions on a device override it.
+
+        Parameters
+        ----------
+        tokens : int64 tensor [R, L]
+            Tokens of the vocabulary; anything behind those of a row.
+        counts : int64 array [R]
+            How many of its tokens each row reads.
+
+        Returns
+        -------
+        array or tensor [R, L, V]
+            As of `append`.
+        """
+        given = np.arange(tokens.shape[1]) < counts[:, None]
+        return self.append(np.where(given, to_host(tokens), -1))
+
     @abstractmethod
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
         """Rewind: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
@@ -77,11 +98,14 @@ class LanguageModel(ABC):
         Most tokens that a row may hold; None if there is no limit.
     returns_probs : bool
         Whether sessions return probabilities, perhaps as fractions, and not logits.
+    device : torch.device or None
+        Where the tensors are that sessions return; None if they return arrays.
     """
 
     vocabulary: int
     context_length: int | None = None
     returns_probs: bool = False
+    device: Any = None
 
     @abstractmethod
     def start(self, rows: int) -> Session:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.tensors import on_device
 from otm.errors import InvalidInputError
 from otm.models.base import check_length
 
@@ -36,10 +37,11 @@ class CachedRows:
     """The places of the R rows of a session in its cache: 0 to R − 1, in any order.
 
     So a model can compute with a slice of its cache.  Places behind are spares: they keep their
-    contents, and are taken first for rows that agree with these.
+    contents, and are taken first for rows that agree with these.  Rows of different owners, such as
+    the sources that they translate, have nothing in common, whatever their tokens.
     """
 
-    def __init__(self, rows: int, most: int | None = None) -> None:
+    def __init__(self, rows: int, most: int | None = None, owners: Indices | None = None) -> None:
         self._most = most  # tokens of a row
         self.lengths: Indices = np.zeros(rows, dtype=np.int64)  # [R]: tokens of each row
         self.places: Indices = np.arange(rows)  # [R]: place of each row, a permutation
@@ -47,6 +49,8 @@ class CachedRows:
         # tokens need not be kept.  Rewinding takes minima; reading adds where both rows ended at
         # the same slot and go on with the same tokens.
         self._alike: Indices = np.zeros((rows, rows), dtype=np.int64)
+        if owners is not None:
+            self._alike -= owners[:, None] != owners  # −1, which is the length of no row
 
     @property
     def capacity(self) -> int:
@@ -58,6 +62,12 @@ class CachedRows:
         """The row in each of the places 0 to R − 1; None if row r is in place r for all r."""
         in_order = (self.places == np.arange(len(self.places))).all()
         return None if in_order else np.argsort(self.places)
+
+    def append_unknown(self, counts: Indices) -> None:
+        """Note that each row reads so many tokens [R], which only the device knows."""
+        check_length(int((self.lengths + counts).max(initial=0)), self._most)
+        self._alike[self.places, self.places] += counts  # a row agrees with itself alone
+        self.lengths = self.lengths + counts
 
     def append(self, tokens: Indices) -> None:
         """Note that each row reads further tokens [R, L], with −1 behind the tokens of a row."""
@@ -100,8 +110,8 @@ class CachedRows:
             self._alike = np.pad(self._alike, (0, more))
         sources = self.places[rows]
         shared = np.minimum(self._alike[sources], lengths[:, None])  # [row, place]
-        places = _assign(shared[:, :count])
-        starts = shared[np.arange(count), places]
+        places = _assign(shared[:, :count].clip(min=0))
+        starts = shared[np.arange(count), places].clip(min=0)
         self._alike[places] = shared
         self._alike[places[:, None], places] = np.minimum(shared[:, sources], lengths)
         self.lengths, self.places = lengths.copy(), places
@@ -147,17 +157,15 @@ def window(
 
     `capacity` is the number of places that the storage must have.
     """
-    import torch
-
     past = int(lengths.max())
     end = past + int(counts.max())
     if (lengths == past).all():
         rows: Any = slice(0, len(places))
         if (places != np.arange(len(places))).any():
-            rows = torch.as_tensor(places, device=device)
+            rows = on_device(places, device)
         return Window(capacity, past, end, (rows, slice(past, end)), (rows, slice(0, end)), {})
-    rows = torch.as_tensor(places, device=device)[:, None]
-    slots = torch.as_tensor(np.arange(end) - (past - lengths)[:, None], device=device)
+    rows = on_device(places, device)[:, None]
+    slots = on_device(np.arange(end) - (past - lengths)[:, None], device)
     write, last = slots[:, past:], int((lengths + counts).max()) - 1
     arguments = {"attention_mask": (slots >= 0).long(), "position_ids": write.clamp(max=last)}
     return Window(capacity, past, end, (rows, write), (rows, slots.clamp(min=0)), arguments)
@@ -201,9 +209,7 @@ class LayerStorage:
         """Copy slots from place to place, after growing to so many places."""
         if not (self.is_initialized and copies.slots.size):
             return
-        import torch
-
-        sources, destinations, slots = (torch.as_tensor(c, device=self.keys.device) for c in copies)
+        sources, destinations, slots = (on_device(c, self.keys.device) for c in copies)
         self.keys = _with_space(self.keys, capacity, 0)
         self.values = _with_space(self.values, capacity, 0)
         self.keys[destinations, slots] = self.keys[sources, slots]
@@ -230,4 +236,6 @@ def _with_space(storage: Any, places: int, slots: int) -> Any:
 
 def _on(tensor: Any, index: tuple[Any, Any]) -> tuple[Any, ...]:
     """Return an index on the device of a tensor: layers may be on several."""
-    return tuple([i if isinstance(i, slice) else i.to(tensor.device) for i in index])
+    return tuple(
+        [i if isinstance(i, slice) else i.to(tensor.device, non_blocking=True) for i in index]
+    )

@@ -10,7 +10,7 @@ from otm._core.lazy import lazy
 
 if TYPE_CHECKING:
     from otm.optimum.bounds import Bound, guarantee, lemma_3_by_definition, spectr_bounds
-    from otm.optimum.cut import Cut, cap_of_value, minimum_cut, optimal_cap, optimal_value
+    from otm.optimum.cut import Cut, minimum_cut, optimal_cap, optimal_value
     from otm.optimum.division_factor import bisection_steps, excess, optimal_division_factor
     from otm.optimum.lenience import (
         acceptance_at_distance,
@@ -31,7 +31,6 @@ __all__ = [
     "alpha_interval_from_logprobs",
     "bisection_steps",
     "bounds_by_random_order",
-    "cap_of_value",
     "closest_ratio",
     "excess",
     "guarantee",

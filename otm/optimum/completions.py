@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, as_number, at_least_once
-from otm._core.ratio_order import RatioOrder
+from otm._core.ratio_bins import RatioBins
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 
@@ -40,9 +40,9 @@ def measure_value(draft: Probs, target: Probs, k: int) -> Number:
 
     For distributions this is α_k; like it, it never falls when a mass grows.
     """
-    order = RatioOrder(draft, target)
+    bins = RatioBins.of_measures(draft, target)
     one = 0 * as_number(draft[0]) + 1
-    values = order.target_below + at_least_once(np.minimum(order.draft_above, one), k)
+    values = bins.target_below + at_least_once(np.minimum(bins.draft_above, one), k)
     return min(as_number(values.min()), one)
 
 
@@ -124,7 +124,7 @@ def _pour(total: Number, weights: Probs, caps: Probs) -> Probs:
     """Masses min(cap, c · weight) with this sum, or all caps if they sum to less."""
     caps = np.where(weights > 0, caps, 0 * caps)
     with np.errstate(over="ignore", invalid="ignore"):
-        level = RatioOrder(weights, caps).cap_of_mass(total) if weights.any() else None
+        level, _ = RatioBins.of_measures(weights, caps).cap_of_mass(total)
         # over subnormal weights the level can overflow: to the caps, which errs upwards by no more
         poured = caps if level is None else np.minimum(caps, level * weights)
     return np.where(weights > 0, poured, caps)

@@ -25,11 +25,8 @@ from otm._core.arithmetic import (
     at_least_once,
     at_most_one,
     is_exact,
-    running_shares,
-    sum_excess,
 )
-from otm._core.ratio_bins import RatioBins, in_bins
-from otm._core.ratio_order import RatioOrder
+from otm._core.ratio_bins import RatioBins
 from otm.problem import Problem
 
 ROUNDING = 2.0**-50
@@ -85,10 +82,9 @@ def optimal_value(problem: Problem, k: int | None = None) -> Number:
     >>> optimal_value(problem), optimal_value(problem, k=2)
     (0.5, 0.6875)
     """
-    k = problem.k if k is None else k
-    if in_bins(problem.draft):
-        return cut_in_bins(problem.bins, k)[0]
-    return _best_prefix(problem, k)[0]
+    if k is None or k == problem.k:
+        return best_prefix(problem)[0]
+    return cut_in_bins(problem.bins, k)[0]
 
 
 def minimum_cut(problem: Problem) -> Cut:
@@ -111,25 +107,20 @@ def minimum_cut(problem: Problem) -> Cut:
     >>> round(cut.value, 12), cut.tokens.tolist()
     (0.6875, [0])
     """
-    if in_bins(problem.draft):
-        value, size, bins = cut_in_bins(problem.bins, problem.k)
-        return Cut(value, bins.tokens_below(size))
-    value, size = _best_prefix(problem, problem.k)
-    return Cut(value, problem.by_ratio.tokens[:size])
+    value, size, bins = best_prefix(problem)
+    return Cut(value, bins.tokens_below(size))
 
 
-def _best_prefix(problem: Problem, k: int) -> tuple[Number, int]:
-    """α_k, and how many tokens of least q/p make up a minimum cut."""
-    order = problem.by_ratio
-    target_below = running_shares(order.target, sum_excess(problem.target))
-    draft_above = running_shares(order.draft[::-1], sum_excess(problem.draft))[::-1]
-    values = target_below + at_least_once(draft_above, k)
-    size = int(values.argmin())
-    return at_most_one(values[size]), size
+def best_prefix(problem: Problem) -> tuple[Number, int, RatioBins]:
+    """`cut_in_bins` of a problem, found once: its value, its cut, plan and certificate share it."""
+    found: tuple[Number, int, RatioBins] | None = problem._found.get("prefix")
+    if found is None:
+        found = problem._found["prefix"] = cut_in_bins(problem.bins, problem.k)
+    return found
 
 
 def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:
-    """Optimal acceptance probability without a sort: equivalent to `optimal_value`.
+    """Optimal acceptance probability, of many tokens without a sort.
 
     Theorem 3.5 of docs/theory/closed-form.md.
 
@@ -149,29 +140,40 @@ def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list
     if some prefix that ends inside it can be better than the best one that ends at an edge.
     """
     while True:
-        found, sizes, doubtful = [], [], np.zeros(bins.least.size, dtype=np.bool_)
+        found, sizes, doubtful = [], [], []
         for k in ks:
-            values, wide, bound = prefix_values(bins, k)
+            values, rough = prefix_values(bins, k)
             sizes.append(int(values.argmin()))
             found.append(at_most_one(values[sizes[-1]]))
-            doubtful[wide[bound < values[sizes[-1]] * (1 - ROUNDING)]] = True
-        if not doubtful.any():
+            if bins.wide.size:
+                limit = values[sizes[-1]] * (1 - ROUNDING)
+                places = bins.wide[rough < limit]
+                doubtful.append(places[corner_values(bins, k, places) < limit])
+        if not sum(places.size for places in doubtful):
             return found, sizes, bins
-        bins = bins.split(np.flatnonzero(doubtful))
+        bins = bins.split(np.concatenate(doubtful))
 
 
-def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, npt.NDArray[np.int64], Probs]:
-    """Values of the cuts at the edges of bins, and bounds on those at tokens inside of bins.
+def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, Probs]:
+    """Values of the cuts at the edges of bins, and rough bounds on those at tokens inside of bins.
 
     Returns
     -------
-    tuple of (array [m + 1], int array [w], array [w])
-        q(H) + 1 − p(H)^k for the first j bins, the bins with tokens of several ratios, and below
-        which no prefix that ends in each of these is.
+    tuple of (array [m + 1], array [w])
+        q(H) + 1 − p(H)^k for the first j bins; and for each bin with tokens of several ratios
+        (`bins.wide`) a number below which no prefix that ends inside is.
     """
-    values = bins.target_below + at_least_once(bins.draft_above, k)
-    wide, draft_above, target_below = bins.corners
-    return values, wide, target_below + at_least_once(draft_above, k)
+    hit, below = at_least_once(bins.draft_above, k), bins.target_below
+    return below + hit, below[bins.wide] + hit[bins.wide + 1]
+
+
+def corner_values(bins: RatioBins, k: int, places: npt.NDArray[np.int64]) -> Probs:
+    """Bounds as `prefix_values` gives them, but close ones, for the bins at some places."""
+    if not places.size:
+        return bins.least[:0]
+    draft_above, target_below = bins.corners(places)
+    values: Probs = target_below + at_least_once(draft_above, k)
+    return values
 
 
 def optimal_cap(problem: Problem) -> Number:
@@ -196,17 +198,17 @@ def optimal_cap(problem: Problem) -> Number:
     >>> round(optimal_cap(Problem([0.75, 0.25], [0.25, 0.75], k=2)), 12)
     1.75
     """
-    order = problem.bins if in_bins(problem.draft) else problem.by_ratio
-    return cap_of_value(order, optimal_value(problem), problem.k)
+    value, _, bins = best_prefix(problem)
+    return cap_in_bins(bins, value, problem.k)[0]
 
 
-def cap_of_value(order: RatioOrder | RatioBins, value: Number, k: int) -> Number:
-    """Optimal cap of two distributions along q/p for k drafts, if α_k is known.
+def cap_in_bins(bins: RatioBins, value: Number, k: int) -> tuple[Number, RatioBins]:
+    """Optimal cap of two distributions for k drafts, if α_k is known.
 
     Parameters
     ----------
-    order : RatioOrder or RatioBins
-        The two distributions along q/p.
+    bins : RatioBins
+        The two distributions in bins of q/p.
     value : float or Fraction
         α_k.
     k : int
@@ -214,18 +216,17 @@ def cap_of_value(order: RatioOrder | RatioBins, value: Number, k: int) -> Number
 
     Returns
     -------
-    float or Fraction
-        c*, as from `optimal_cap`.
+    tuple of (float or Fraction, RatioBins)
+        c*, as from `optimal_cap`, and the bins, split where c* is inside of one.
 
     Examples
     --------
-    >>> order = Problem([0.75, 0.25], [0.25, 0.75], k=2).by_ratio
-    >>> cap_of_value(order, 0.6875, 2)
+    >>> bins = Problem([0.75, 0.25], [0.25, 0.75], k=2).bins
+    >>> cap_in_bins(bins, 0.6875, 2)[0]
     1.75
     """
-    exact = is_exact(order.draft)
     largest = 0 * value + k
-    everything = order.target_below[-1] * (1 if exact else 1 - ROUNDING)
-    cap = None if value >= everything else order.cap_of_mass(value)
+    everything = bins.target_below[-1] * (1 if is_exact(bins.least) else 1 - ROUNDING)
+    cap, bins = (None, bins) if value >= everything else bins.cap_of_mass(value)
     # rounding aside c* is at least 1
-    return largest if cap is None else min(max(cap, 0 * value + 1), largest)
+    return largest if cap is None else min(max(cap, 0 * value + 1), largest), bins

@@ -12,6 +12,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs, as_number, at_least_once, at_most_one
 from otm._core.numbers import as_parameter
+from otm._core.ratio_bins import count_up_to
 from otm.optimum.cut import optimal_cap, optimal_value
 from otm.problem import Problem
 
@@ -45,8 +46,8 @@ def lenient_value(problem: Problem, lenience: Number) -> Number:
     (0.5, 0.75)
     """
     lenience = check_lenience(problem, lenience)
-    order = problem.by_ratio
-    values = order.target_below / lenience + at_least_once(order.draft_above, problem.k)
+    bins = problem._ratios
+    values = bins.target_below / lenience + at_least_once(bins.draft_above, problem.k)
     return at_most_one(values.min())
 
 
@@ -78,7 +79,7 @@ def lenient_cap(problem: Problem, lenience: Number) -> Number:
     """
     lenience = check_lenience(problem, lenience)
     value = lenient_value(problem, lenience)
-    scaled = problem.by_ratio.cap_of_mass(lenience * value)  # of min(q, l c p)
+    scaled, _ = problem._ratios.cap_of_mass(lenience * value)  # of min(q, l c p)
     largest = 0 * value + problem.k
     return largest if scaled is None else min(scaled / lenience, largest)
 
@@ -112,23 +113,27 @@ def closest_ratio(problem: Problem, lenience: Number) -> Probs:
     >>> closest_ratio(problem, 0.5)  # the target has q/p = 0.5, 1 and 2
     array([0.625, 1.   , 1.75 ])
     """
-    lenience = check_lenience(problem, lenience)
-    order, value = problem.by_ratio, lenient_value(problem, lenience)
+    ratio = closest_in_bins(problem, check_lenience(problem, lenience))
+    return np.asarray(ratio[problem._ratios.place(problem.by_ratio.ratio)])
+
+
+def closest_in_bins(problem: Problem, lenience: Number) -> Probs:
+    """`closest_ratio` of the tokens of each ratio, ascending."""
+    bins, value = problem._ratios, lenient_value(problem, lenience)
     # c_l ≤ c*, but where α_k hardly depends on the cap, floats may find a smaller c*
     cap = max(optimal_cap(problem), lenient_cap(problem, lenience))
 
     def mass(bound: Number) -> Number:
         """Sum of v at B = bound."""
-        whole = int(np.searchsorted(order.ratio, np.asarray(lenience * bound), side="right"))
-        raised = int(np.searchsorted(order.ratio, np.asarray(bound), side="right"))
-        between = order.draft_below[raised] - order.draft_below[whole]
-        rest = order.capped_mass(cap) - order.target_below[raised]
-        return as_number(order.target_below[whole] / lenience + bound * between + rest)
+        whole, raised = (count_up_to(bins.least, x) for x in (lenience * bound, bound))
+        between = bins.draft_below[raised] - bins.draft_below[whole]
+        rest = bins.capped_mass(cap) - bins.target_below[raised]
+        return as_number(bins.target_below[whole] / lenience + bound * between + rest)
 
     # the sum is linear in B between the ratios and the ratios over l
     with np.errstate(over="ignore"):
-        largest = order.ratio / lenience
-    ends = np.concatenate([order.ratio, largest])
+        largest = bins.least / lenience
+    ends = np.concatenate([bins.least, largest])
     ends = np.sort(np.append(ends[ends < cap], np.asarray(cap)))
     place = min(bisect_right(ends, value, key=mass), ends.size - 1)
     start = as_number(ends[place - 1]) if place else 0 * cap
@@ -136,7 +141,7 @@ def closest_ratio(problem: Problem, lenience: Number) -> Probs:
     low, high = mass(start), mass(stop)
     share = (value - low) / (high - low) if high > low else 1  # rounding aside, in [0, 1]
     bound = start + (stop - start) * max(0, min(share, 1))
-    raised = np.maximum(np.minimum(order.ratio, np.asarray(cap)), np.asarray(bound))
+    raised = np.maximum(np.minimum(bins.least, np.asarray(cap)), np.asarray(bound))
     return np.asarray(np.minimum(largest, raised))
 
 

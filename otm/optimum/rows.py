@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Probs, at_least_once, is_exact, running_shares, sum_excess
+from otm._core.arithmetic import Probs, at_least_once, is_exact, running_parts, sum_excess
 from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_probs_rows
-from otm._core.ratio_bins import RatioBins, in_bins
+from otm._core.ratio_bins import RatioBins, by_ratio, in_bins
 from otm.errors import InvalidDistributionError
 from otm.optimum.cut import cut_in_bins
 
@@ -112,35 +112,27 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
             # one by one: bins that another k splits could change the last digit
             values[row] = [cut_in_bins(bins, count)[0] for count in counts]
         return
-    excess = sum_excess(draft), sum_excess(target)
-    if draft.min() > 0:
-        values[:] = _scan(*_along_ratio(draft, target, *excess), k)
-        return
+    excess = np.array([sum_excess(draft), sum_excess(target)])
     possible = draft > 0
     support = np.count_nonzero(possible, axis=1)
     # rows with equally many tokens that a cut may hold, without the others
     for m in np.unique(support):
-        chosen = support == m
-        inside = np.flatnonzero(possible & chosen[:, None])
-        p, q = (np.take(probs, inside).reshape(-1, m) for probs in (draft, target))
-        of_rows = (each[chosen] for each in excess)
-        values[chosen] = _scan(*_along_ratio(p, q, *of_rows), k[chosen])
+        chosen = np.flatnonzero(support == m)
+        inside = np.flatnonzero(possible[chosen])
+        p, q = (probs[chosen].take(inside).reshape(-1, m) for probs in (draft, target))
+        _, parts, sizes = by_ratio(p, q)
+        # and of these the rows with equally many ratios
+        for size in np.unique(sizes):
+            alike = sizes == size
+            of_rows = parts[..., np.repeat(alike, sizes)].reshape(2, 2, -1, size)
+            rows = chosen[alike]
+            values[rows] = _scan(of_rows, excess[:, rows], k[rows])
 
 
-def _along_ratio(
-    draft: Probs, target: Probs, draft_excess: Probs, target_excess: Probs
-) -> tuple[Probs, Probs]:
-    """Target mass of the first j tokens in q/p, and draft mass of the others: arrays [R, m + 1]."""
-    with np.errstate(over="ignore"):
-        order = np.argsort(target / draft, axis=-1)
-    if len(order) > 1:
-        order += np.arange(0, draft.size, draft.shape[1])[:, None]
-    from_above = running_shares(np.take(draft, order[:, ::-1]), draft_excess)
-    return running_shares(np.take(target, order), target_excess), from_above[:, ::-1]
-
-
-def _scan(target_below: Probs, draft_above: Probs, k: Counts) -> Probs:
-    """Minima over j of Q_j + 1 − P_j^k: [R, m + 1] twice, [R, K] → [R, K]."""
+def _scan(parts: Probs, excess: Probs, k: Counts) -> Probs:
+    """Minima over j of Q_j + 1 − P_j^k, from parts [2, 2, R, m] as of `RatioBins`: → [R, K]."""
+    target_below = running_parts(parts[:, 1], excess[1])
+    draft_above = running_parts(parts[:, 0, :, ::-1], excess[0])[:, ::-1]
     values = np.empty(k.shape, dtype=draft_above.dtype)
     # a long row takes its k one by one, each in log2(k) steps; short rows with several k take the
     # steps of the largest

@@ -42,7 +42,7 @@ from otm._core.distribution import (
     broadcast_shape,
 )
 from otm._core.optional import require
-from otm._core.ratio_bins import FEW, MANTISSA, RatioBins, even_bins
+from otm._core.ratio_bins import FEW, MANTISSA, RatioBins, corners, even_bins
 from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError
 from otm.optimum.cut import cuts_in_bins
 from otm.optimum.rows import probs_axes
@@ -217,14 +217,8 @@ def _in_bins(torch: Any, ratio: Any, p: Any, q: Any, k: Any) -> tuple[Any, Any, 
         for probs in (p, q)
     )
     above, below = _running_sums(torch, draft.flip(-1)).flip(-1), _running_sums(torch, target)
-
-    # as `RatioBins.corners`
-    finite, width = high < torch.inf, high - low
-    turn = torch.where(finite, (high * draft - target) / width, draft)
-    margin = (8 + p.shape[-1]) * 2.0**-53
-    unsure = torch.where(finite, margin * (high * draft + target) / width, 0)
-    most, least = ((turn + x).clamp(min=0).minimum(draft) for x in (unsure, -unsure))
-    corner_above, corner_below = (above[:, :-1] - most).clamp(min=0), below[:, :-1] + low * least
+    masses = draft, target, above[:, :-1], below[:, :-1]
+    corner_above, corner_below = corners(torch, p.shape[-1], low, high, masses)
     doubtful = torch.zeros_like(draft, dtype=torch.bool)
     for column in range(k.shape[1]):
         count = k[:, column, None]

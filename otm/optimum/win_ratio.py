@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, at_most_one, interval_slopes, read_only
 from otm._core.ratio_bins import RatioBins, count_up_to
-from otm.optimum.cut import cap_of_value, cut_in_bins
+from otm.optimum.cut import best_prefix, cap_in_bins
+from otm.problem import Problem
 
 
 class WinRatio(NamedTuple):
@@ -30,10 +31,11 @@ class WinRatio(NamedTuple):
     follows: npt.NDArray[np.bool_]  # [m], whether t is q/p of the token; otherwise it is the mean
 
 
-def optimal_win_ratio(bins: RatioBins, k: int) -> WinRatio:
+def optimal_win_ratio(problem: Problem) -> WinRatio:
     """Ratio t = max(min(q/p, c*), b); bins that hold c* or b or are not pure are split."""
-    value, _, bins = cut_in_bins(bins, k)
-    cap = cap_of_value(bins, value, k)
+    k = problem.k
+    value, _, bins = best_prefix(problem)
+    cap, bins = cap_in_bins(bins, value, k)
     bins, _ = bins.resolve(lambda bins: count_up_to(bins.least, cap))
     missing = 1 - bins.capped_mass(cap)
     bins, _ = bins.resolve(
@@ -44,11 +46,11 @@ def optimal_win_ratio(bins: RatioBins, k: int) -> WinRatio:
         slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
         follows = (bins.least < bins.most) & (bins.least >= floor) & (bins.most <= cap)
         impure = follows & (bins.least < slope) & (slope < bins.most)
-        if not impure.any():
+        if not np.count_nonzero(impure):
             break
-        bins = bins.split(np.flatnonzero(impure))
-    one_ratio = np.clip(bins.least, np.asarray(floor), np.asarray(cap))
-    mean = np.where(follows, bins.ratio, one_ratio)
+        bins = bins.split(impure.nonzero()[0])
+    mean = np.minimum(np.maximum(bins.least, np.asarray(floor)), np.asarray(cap))
+    mean[follows] = bins.ratio[follows]
     return WinRatio(bins, read_only(slope), read_only(mean), read_only(follows))
 
 

@@ -156,6 +156,6 @@ def by_conditional(rule: type[TransportPlan]) -> type[TransportPlan]:
     """
 
     def select(plan: TransportPlan, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        return locate_in_rows(plan.conditional(drafts), uniforms[:, 0])
+        return locate_in_rows(plan._output_given(drafts), uniforms[:, 0])
 
     return type(rule.__name__, (rule,), {"_select": select, "uniforms_per_selection": 1})

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from otm._core import ratio_bins
 from otm._core.arithmetic import Probs
 from otm._core.ratio_bins import FEW, FINEST, MANTISSA, RatioBins
+from otm._core.ratio_order import RatioOrder
+from otm.testing.strategies import pairs
+
+F = Fraction
+exact_pairs = pairs(exact=True)
+caps = st.fractions(0, 6, max_denominator=20)
+Pair = tuple[Probs, Probs]
+
+
+def capped(pair: Pair, cap: Fraction | float) -> Fraction:
+    return sum(min(q, cap * p) for p, q in zip(*pair, strict=True))
 
 
 def long_pair(spread: float) -> tuple[Probs, Probs]:
@@ -38,15 +53,12 @@ def check_masses(bins: RatioBins) -> None:
     assert (np.diff(bins.ratio) >= 0).all()
 
 
-@pytest.mark.parametrize("rough", [False, True])
 @pytest.mark.parametrize("bits", [MANTISSA, FINEST])
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 20.0])
-def test_bins_hold_their_tokens_however_they_are_split(
-    spread: float, bits: int, rough: bool
-) -> None:
+def test_bins_hold_their_tokens_however_they_are_split(spread: float, bits: int) -> None:
     """Catches tokens of another bin, of the first or the last, or of a part of one, on a split."""
     rng = np.random.default_rng(4)
-    bins = RatioBins.of(*long_pair(spread), bits=bits, rough=rough)
+    bins = RatioBins.of(*long_pair(spread), bits=bits)
     check_masses(bins)
     for _ in range(4):
         wide = np.flatnonzero(bins.least < bins.most)
@@ -67,3 +79,67 @@ def test_bins_of_many_tokens_are_split_by_further_bits(monkeypatch: pytest.Monke
     assert bins.least.size < finer.least.size <= bins.least.size + 64
     check_masses(finer)
     assert np.isin(np.delete(bins.least, heaviest), finer.least).all()
+
+
+# A bin for each ratio
+
+
+@given(exact_pairs)
+def test_masses_below_and_above(pair: Pair) -> None:
+    bins, order = RatioBins.of(*pair), RatioOrder(*pair)
+    assert bins.least.tolist() == bins.most.tolist() == sorted(set(order.ratio))
+    ends = [0, *(order.ratio <= ratio for ratio in bins.least)]
+    firsts = [int(np.sum(end)) for end in ends]
+    assert bins.draft_below.tolist() == [order.draft[:j].sum() for j in firsts]
+    assert bins.draft_above.tolist() == [order.draft[j:].sum() for j in firsts]
+    assert bins.target_below.tolist() == [order.target[:j].sum() for j in firsts]
+    assert bins.draft.tolist() == np.diff(bins.draft_below).tolist()
+    assert bins.target.tolist() == np.diff(bins.target_below).tolist()
+
+
+@given(exact_pairs, st.fractions(1, 6, max_denominator=20))
+def test_measures_are_not_divided_by_their_sums(pair: Pair, scale: Fraction) -> None:
+    bins = RatioBins.of_measures(scale * pair[0], pair[1])
+    assert bins.draft_below[-1] == scale
+    floats = RatioBins.of_measures(*(probs.astype(np.float64) / 3 for probs in pair))
+    assert floats.draft_below[-1] == pytest.approx(1 / 3, rel=1e-15)
+
+
+def test_the_mass_above_does_not_cancel() -> None:
+    # 1 − P_j would be 0 here
+    bins = RatioBins.of(np.array([1 - 1e-20, 1e-20]), np.array([0.5, 0.5]))
+    assert bins.draft_above.tolist() == [1, 1e-20, 0]
+
+
+@given(exact_pairs, caps)
+def test_capped_mass(pair: Pair, cap: Fraction) -> None:
+    assert RatioBins.of(*pair).capped_mass(cap) == capped(pair, cap)
+
+
+@given(exact_pairs, caps)
+def test_cap_of_mass_is_the_smallest(pair: Pair, cap: Fraction) -> None:
+    bins = RatioBins.of(*pair)
+    mass = capped(pair, cap)
+    found, _ = bins.cap_of_mass(mass)
+    if found is None:  # the mass of all tokens that can be drafted
+        assert mass == bins.target.sum()
+    else:
+        assert capped(pair, found) == mass
+        assert found <= cap
+        assert found == 0 or capped(pair, found - F(1, 10**9)) < mass
+
+
+@given(pairs(), st.floats(0, 6))
+def test_floats_agree_with_the_sums(pair: Pair, cap: float) -> None:
+    bins = RatioBins.of(*pair)
+    expected = capped(pair, cap)
+    assert bins.capped_mass(cap) == pytest.approx(expected, rel=1e-13, abs=1e-300)
+    found, _ = bins.cap_of_mass(expected)
+    if found is not None:
+        assert capped(pair, found) == pytest.approx(expected, rel=1e-13, abs=1e-300)
+
+
+def test_a_ratio_beyond_the_floats_is_infinite_and_silent() -> None:
+    bins = RatioBins.of(np.array([5e-324, 1.0]), np.array([0.5, 0.5]))
+    assert bins.least.tolist() == [0.5, np.inf]
+    assert bins.capped_mass(2.0) == 0.5 + 2 * 5e-324

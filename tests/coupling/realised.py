@@ -30,7 +30,7 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
     places = np.searchsorted(slots.bins.least, ratio, side="right") - 1
 
     moves: list[list[tuple[int, Fraction]]] = [[] for _ in slots.bins.least]
-    keys, partners = slots.keys.tolist(), slots.partner[:-1].tolist()
+    keys, partners = slots.keys.tolist(), slots.partner.tolist()
     before, bits, m = {}, slots._grid_bits, len(moves)
     for key, partner in zip(keys, partners, strict=True):
         row, end = key >> bits, key % 2**bits

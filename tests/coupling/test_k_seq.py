@@ -54,13 +54,12 @@ def test_the_factor_for_two_drafts_solves_a_quadratic(pair: tuple[Probs, Probs])
     problem = Problem(*pair, 2)
     assume(np.minimum(*pair).sum() > 1e-9)  # with less, ρβ(ρ) has no digits left
     rho = optimal_division_factor(problem)
-    order = problem.by_ratio
+    bins = problem.bins
     roots = []
-    for j in range(order.tokens.size + 1):
-        a, b = order.draft_above[j], order.target_below[j]
+    for j, (a, b) in enumerate(zip(bins.draft_above, bins.target_below, strict=True)):
         discriminant = (2 - a) ** 2 - 4 * b
-        low = order.ratio[j - 1] if j else 0
-        high = order.ratio[j] if j < order.tokens.size else math.inf
+        low = bins.least[j - 1] if j else 0
+        high = bins.least[j] if j < bins.least.size else math.inf
         if discriminant >= 0:
             root = (2 - a + math.sqrt(discriminant)) / 2
             if low - 1e-9 <= root <= high + 1e-9 and root >= 1:

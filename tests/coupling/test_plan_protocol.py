@@ -303,7 +303,8 @@ def test_what_a_plan_hands_out_cannot_be_changed(rule: PlanBuilder, exact: bool)
     if isinstance(plan, ResidualPlan):
         handed_out += [plan.accepted_mass, plan.residual.tokens, plan.residual.cumulative]
     handed_out += [order.tokens, order.draft, order.target, order.ratio, order.draft_below]
-    handed_out += [order.draft_above, order.target_below, minimum_cut(plan.problem).tokens]
+    bins = plan.problem.bins
+    handed_out += [bins.draft_above, bins.target_below, minimum_cut(plan.problem).tokens]
     assert not any(array.flags.writeable for array in handed_out)
 
 

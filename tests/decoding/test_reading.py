@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from otm._core.tensors import like
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidDistributionError
 from otm.models.base import LanguageModel, Rows, Session
 from otm.models.table import TableModel
 
@@ -278,6 +280,56 @@ def test_logits_are_standardized() -> None:
     for path in ((), (2,)):
         expected = sampling(model.probs((0, 1, *path)))
         np.testing.assert_allclose(laws(0, path).dense(V), expected, rtol=1e-12)
+
+
+class Tensors(WatchedSession):
+    def append(self, tokens: Rows) -> Any:
+        return pytest.importorskip("torch").from_numpy(super().append(tokens))
+
+
+@pytest.mark.parametrize("kind", [WatchedSession, Tensors], ids=["arrays", "tensors"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_processors_see_the_tokens_before_and_the_prompt_s_number(kind: Any, whole: bool) -> None:
+    """Bug: scores of another row, rows of different lengths at once, numbers of a smaller batch."""
+    kinds = []
+
+    def process(tokens: Any, scores: Any, prompts: Any) -> Any:
+        kinds.append({type(tokens), type(scores)})
+        assert isinstance(prompts, np.ndarray)
+        numbers = like(tokens, 5 * prompts)
+        scores *= 1 + (tokens.sum(1) + 3 * tokens[:, -1] + numbers)[:, None] % 4  # in place
+        return scores
+
+    model = Watched()
+    model.start = lambda rows: kind(model, rows)  # type: ignore[method-assign]
+    reader = Reader(model, SamplingParameters(temperature=2), process)
+
+    def check(contexts: list[Context], parents: list[int], prompts: list[int]) -> None:
+        paths: list[list[Path]] = [[(1, 2), (3,)], [(4, 0, 0)], [(2,)]][: len(contexts)]
+        laws = reader.read(contexts, paths, parents, whole=whole)
+        for b, context in enumerate(contexts):
+            for path in paths[b]:
+                for i in range(0 if whole else len(path), len(path) + 1):
+                    before = context + path[:i]
+                    power = 1 + (sum(before) + 3 * before[-1] + 5 * prompts[b]) % 4
+                    expected = model.probs(before) ** (power / 2)
+                    for _ in range(2):  # scores are not processed twice
+                        np.testing.assert_allclose(
+                            laws(b, path[:i]).dense(V), expected / expected.sum(), rtol=1e-12
+                        )
+
+    check([(0, 1), (2,), (3, 3, 4)], [0, 1, 2], [0, 1, 2])
+    check([(3, 3, 4, 2, 1), (0, 1, 1)], [2, 0], [2, 0])
+    check([(0, 1, 1, 4)], [1], [0])
+    assert {len(each) for each in kinds} == {1}, "all arrays, or all tensors"
+
+
+def test_a_processor_that_returns_something_else_is_refused() -> None:
+    """Bug: scores of one row that are broadcast, or an index that is out of range somewhere."""
+    _, reader = watched()
+    reader.processor = lambda tokens, scores, prompts: scores[:, :-1]
+    with pytest.raises(InvalidDistributionError, match=r"returned scores \(1, 4\) for scores"):
+        reader.read([(0, 1)], [[()]], [0], whole=True)(0, ())
 
 
 def test_time_in_the_model_is_counted() -> None:

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import example, given
 
 import otm
-from otm._core.ratio_bins import FEW
-from otm._core.ratio_order import RatioOrder
+from otm._core import ratio_bins
+from otm._core.ratio_bins import FEW, RatioBins
 from otm.coupling import KSeq, LenientPlan, RecursiveRejection, TypicalAcceptance
 from otm.coupling.lenient import distance_to_target
-from otm.gain import pairs as measure_pairs
 from otm.gain.pairs import by_cut, by_division_factor, by_rounds, measure_pair, typical
 from otm.gain.settings import Settings, Typical
 from otm.optimum.cut import optimal_cap
@@ -23,7 +22,7 @@ KS = (1, 2, 3, 5, 8, 64)
 def test_all_three_rules_accept_what_their_plans_do(pair: tuple[np.ndarray, np.ndarray]) -> None:
     """Catches a root on the wrong piece, a lost token with p = 0, and rounds that go on too far."""
     draft, target = pair
-    order = RatioOrder(draft, target)
+    order = RatioBins.of(draft, target)
     optimum, lenient = by_cut(order, KS, [0.9, 0.5])
     k_seq, rounds = by_division_factor(order, KS), by_rounds(order, KS)
     for i, k in enumerate(KS):
@@ -48,7 +47,7 @@ def test_long_laws_too(spread: float) -> None:
     rng = np.random.default_rng(1)
     weights = np.exp(spread * rng.normal(size=(2, 20_000)))
     draft, target = weights / weights.sum(axis=1, keepdims=True)
-    order = RatioOrder(draft, target)
+    order = RatioBins.of(draft, target, few=draft.size)
     for k, found in zip((2, 8), by_division_factor(order, (2, 8)).probability, strict=True):
         wanted = KSeq(otm.Problem(draft, target, k)).acceptance
         assert found == pytest.approx(wanted, abs=1e-12)
@@ -62,7 +61,7 @@ def test_long_laws_too(spread: float) -> None:
 def test_knobs_cost_what_their_plans_do(pair: tuple[np.ndarray, np.ndarray]) -> None:
     """Catches a tie that is broken otherwise, or mass of unlikely tokens that is counted twice."""
     draft, target = pair
-    optimum, lenient = by_cut(RatioOrder(draft, target), KS, [0.5])
+    optimum, lenient = by_cut(RatioBins.of(draft, target), KS, [0.5])
     for setting in (Typical(), Typical(0.5, 0.9), Typical(1.0, 1.0), Typical(0, 0)):
         found = typical(draft, target, KS, setting)
         for i, k in enumerate(KS):
@@ -97,7 +96,7 @@ def test_bins_give_what_a_sort_gives(
     drawn = int(target.argmax())  # for tokens that are next to never drawn a cap is rounding
     ratio = draft[drawn] / target[drawn]
     in_bins = measure_pair(draft, target, Settings(ks=ks), ratio)
-    monkeypatch.setattr(measure_pairs, "in_bins", lambda _: False)
+    monkeypatch.setattr(ratio_bins, "in_bins", lambda *_: False)
     by_sort = measure_pair(draft, target, Settings(ks=ks), ratio)
     for key, found in in_bins.items():
         assert found == pytest.approx(by_sort[key], abs=1e-12), key
@@ -110,6 +109,6 @@ def test_caps_of_values_are_the_optimal_caps() -> None:
         draft, target = rng.dirichlet(np.ones(12), size=2)
         draft[:zeros], target[6 : 6 + zeros] = 0, 0
         draft, target = draft / draft.sum(), target / target.sum()
-        found = by_cut(RatioOrder(draft, target), KS)[0].cap
+        found = by_cut(RatioBins.of(draft, target), KS)[0].cap
         wanted = [optimal_cap(otm.Problem(draft, target, k)) for k in KS]
         assert found == pytest.approx(wanted, abs=1e-12)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import otm
-from otm._core.ratio_order import RatioOrder
+from otm._core.ratio_bins import RatioBins
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.plan import TransportPlan
 from otm.gain.paired_means import Prompts, clustered_mean
@@ -85,7 +85,7 @@ def steps_of_report(
         before = (0, *text[:-1])
         accepted = np.empty((length, 1, 2))
         for row, b, y in zip(accepted, before, text, strict=True):
-            caps = CAPS[rule](RatioOrder(DRAFT[b], TARGET[b]), (1, k)).cap
+            caps = CAPS[rule](RatioBins.of(DRAFT[b], TARGET[b]), (1, k)).cap
             row[0] = np.minimum(caps * DRAFT[b, y] / TARGET[b, y], 1)
         prompts = Prompts(np.zeros(length, dtype=np.int64))
         steps += probability * steps_of_prompts(accepted, (gamma,), prompts)[0, 0, 1, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -200,7 +201,9 @@ def test_sampling_parameters_mean_what_they_mean_to_generate(parameters: dict[st
     [(processors, config)] = seen
     logits = torch.tensor(3 * np.random.default_rng(0).standard_normal((5, 80)))
     expected = processors(None, logits.clone()).softmax(-1)
-    assert as_sampling(config, processors)(logits).numpy() == pytest.approx(expected.numpy())
+    sampling = as_sampling(config, processors)
+    assert sampling is not None
+    assert sampling(logits).numpy() == pytest.approx(expected.numpy())
 
 
 def test_sampled_output_has_the_law_of_the_target() -> None:
@@ -265,20 +268,187 @@ def test_sources_stay_with_their_sequences() -> None:
     assert not torch.equal(outputs[0], outputs[2])
 
 
+# Processors, scores, caches, padding
+
+BAD: dict[str, Any] = {"bad_words_ids": [[13], [1, 11]], "suppress_tokens": [2]}
+WATERMARK = transformers.WatermarkingConfig(context_width=2)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"repetition_penalty": 1.7, "no_repeat_ngram_size": 2, "min_new_tokens": 9},
+        {"min_length": 12, "exponential_decay_length_penalty": (3, 1.4), **BAD},
+        {"watermarking_config": WATERMARK, "begin_suppress_tokens": [7, 12]},
+        {"prefix_allowed_tokens_fn": lambda b, row: range(b, 12 + b, 1 + len(row) % 2)},
+        {"encoder_repetition_penalty": 2.5, "forced_eos_token_id": 5},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+@pytest.mark.parametrize("model", [TARGET, SEQ2SEQ], ids=["Llama", "T5"])
+def test_processed_greedy_output_and_its_scores_are_those_of_generate(
+    model: Any, given: dict[str, Any]
+) -> None:
+    """Catches rows that get another prefix or batch, and scores of another token or its padding."""
+    ids, mask = (PROMPTS, MASK) if model is TARGET else (PROMPTS.flip(1), MASK.flip(1))
+    options: dict[str, Any] = {
+        "do_sample": False, "max_new_tokens": 14, "eos_token_id": [9, 16], **given,
+        "attention_mask": mask, "pad_token_id": 0, "return_dict_in_generate": True,
+        "output_scores": True, "output_logits": True,
+    }  # fmt: skip
+    expected = model.generate(ids, **options)
+    draft = DRAFT if model is TARGET else SEQ2SEQ_DRAFT
+    for process_drafts in (True, False):
+        decoding = AssistedDecoding(draft, k=3, gamma=3, process_drafts=process_drafts)
+        found = model.generate(ids, custom_generate=decoding, **options)
+        assert torch.equal(found.sequences, expected.sequences)
+        assert decoding.generation is not None
+        for name in ("scores", "logits"):
+            assert len(found[name]) == len(expected[name])
+            for one, other in zip(found[name], expected[name], strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_processors_know_the_tokens_that_pad_the_vocabulary() -> None:
+    """Catches processors that reach beyond the scores, or see other ones."""
+    options: dict[str, Any] = {
+        "do_sample": False, "max_new_tokens": 9, **PADDED, "watermarking_config": WATERMARK,
+        "suppress_tokens": [15, 16], "sequence_bias": {(16,): 1.0, (3,): 2.0},
+        "return_dict_in_generate": True, "output_scores": True,
+    }  # fmt: skip
+    expected = TARGET.generate(PROMPTS, **options)
+    decoding = AssistedDecoding(DRAFT, k=2, gamma=3, vocabulary=15)
+    found = TARGET.generate(PROMPTS, custom_generate=decoding, **options)
+    assert torch.equal(found.sequences, expected.sequences)
+    for one, other in zip(found.scores, expected.scores, strict=True):
+        torch.testing.assert_close(one, other[:, :15], rtol=1e-5, atol=1e-5)
+
+
+def test_padding_on_the_right_is_not_read() -> None:
+    """Catches sequences that go on behind their padding."""
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 9, "pad_token_id": 0}
+    expected = TARGET.generate(PROMPTS, attention_mask=MASK, **options)[:, 4:]
+    ids, mask = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0]]), MASK[:, [3, 2, 1, 0]]
+    decoding = AssistedDecoding(DRAFT, k=2, gamma=3)
+    found = TARGET.generate(ids, attention_mask=mask, custom_generate=decoding, **options)
+    assert torch.equal(found[:, :4], ids)
+    assert torch.equal(found[:, 4:], expected)
+
+
+def cache_of(ids: Any, mask: Any = None, model: Any = TARGET, cache: Any = None) -> Any:
+    """Return a cache of a model that has read these tokens."""
+    cache = transformers.DynamicCache() if cache is None else cache
+    positions = None if mask is None else (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
+    return cache
+
+
+@pytest.mark.parametrize("right", [False, True], ids=["left", "both sides"])
+def test_a_chat_goes_on_from_its_cache(right: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches keys at wrong places, tokens that are read again, and a cache that is changed.
+
+    Noise in the cache shows that its keys and values are those that are used.
+    """
+    more = torch.tensor([[2, 9], [11, 3]])
+    ids = torch.cat([PROMPTS, more], dim=1)
+    mask = torch.cat([MASK, torch.ones_like(more)], dim=1)
+    cache = cache_of(PROMPTS, MASK)
+    torch.manual_seed(0)
+    for layer in cache.layers:
+        layer.values += 0.3 * torch.randn_like(layer.values)
+    options: dict[str, Any] = {
+        "do_sample": False, "max_new_tokens": 12, "pad_token_id": 0, "return_dict_in_generate": True
+    }  # fmt: skip
+    clean = TARGET.generate(ids, attention_mask=mask, **options)
+    expected = TARGET.generate(
+        ids, attention_mask=mask, past_key_values=copy.deepcopy(cache), **options
+    )
+    assert not torch.equal(clean.sequences, expected.sequences)
+    if right:  # the same rows, with padding in other places
+        ids[1, :4], mask[1, :4] = ids[1, :4].roll(-1), mask[1, :4].roll(-1)
+        for layer in cache.layers:
+            layer.keys[1], layer.values[1] = layer.keys[1].roll(-1, 1), layer.values[1].roll(-1, 1)
+    widths = []
+    forward = TARGET.forward
+
+    @functools.wraps(forward)
+    def counting(*args: Any, **given: Any) -> Any:
+        widths.append(given["input_ids"].shape[1])
+        return forward(*args, **given)
+
+    monkeypatch.setattr(TARGET, "forward", counting)
+    held = copy.deepcopy(cache)
+    found = TARGET.generate(
+        ids, attention_mask=mask, past_key_values=cache, **options,
+        custom_generate=AssistedDecoding(DRAFT, k=2, gamma=3),
+    )  # fmt: skip
+    assert torch.equal(found.sequences[:, 6:], expected.sequences[:, 6:])
+    assert max(widths) <= 4, "the new tokens and drafts alone"
+    assert found.past_key_values is None
+    for one, other in zip(cache.layers, held.layers, strict=True):
+        assert torch.equal(one.keys, other.keys)
+
+
+def test_a_cache_of_another_kind_is_not_used() -> None:
+    """Catches keys of a window that are taken for those of all tokens."""
+    sizes = TARGET.config.to_dict() | {"max_window_layers": 0, "sliding_window": 3}
+    config = transformers.Qwen2Config(
+        **{name: size for name, size in sizes.items() if name not in ("model_type", "dtype")},
+        use_sliding_window=True,
+    )
+    torch.manual_seed(3)
+    model = transformers.Qwen2ForCausalLM(config).double().eval()
+    draft, ids = drafting_for(model), torch.tensor([[3, 4, 5, 6, 7, 8, 9]])
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 9}
+    expected = model.generate(ids, **options)
+    cache = cache_of(ids[:, :5], None, model, transformers.DynamicCache(config=config))
+    assert {type(layer).__name__ for layer in cache.layers} == {"DynamicSlidingWindowLayer"}
+    decoding = AssistedDecoding(draft, k=2, gamma=3)
+    found = model.generate(ids, past_key_values=cache, custom_generate=decoding, **options)
+    assert torch.equal(found, expected)
+
+
 # What is refused
+
+
+class Guided(transformers.UnbatchedClassifierFreeGuidanceLogitsProcessor):
+    """A processor of somebody's own that inherits a state."""
+
+
+class Quantized:
+    """An empty cache that would round what it holds."""
+
+    def __init__(self) -> None:
+        self.layers = [type("QuantizedLayer", (), {})()]
+
+    def get_seq_length(self) -> int:
+        return 0
+
+
+SYNTH_ID = transformers.SynthIDTextWatermarkingConfig(ngram_len=3, keys=[1, 2, 3])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"num_beams": 2}, "the generation mode is beam_search"),
-        ({"repetition_penalty": 1.3}, "RepetitionPenaltyLogitsProcessor cannot be honoured"),
-        ({"do_sample": True, "typical_p": 0.5}, "TypicalLogitsWarper cannot be honoured"),
-        ({"min_new_tokens": 2, "eos_token_id": 16}, "cannot be honoured"),
+        ({"guidance_scale": 1.3}, "cannot be honoured .* reads the batch with a cache of its own"),
+        ({"watermarking_config": SYNTH_ID}, "cannot be honoured .* remembers the contexts"),
+        ({"logits_processor": [Guided(1.3, TARGET)]}, "Guided cannot be honoured"),
         (
-            {"output_scores": True, "return_dict_in_generate": True},
-            "output_scores=True; no such output is kept",
+            {"output_hidden_states": True, "return_dict_in_generate": True},
+            "output_hidden_states=True; no such output is kept",
         ),
+        (
+            {"past_key_values": cache_of(PROMPTS[:1].repeat(1, 2))},
+            "past_key_values hold 8 tokens and the input has 4",
+        ),
+        (
+            {"past_key_values": cache_of(PROMPTS[:1]), "attention_mask": torch.ones(1, 8).long()},
+            "an attention_mask of 8 tokens for 4",
+        ),
+        ({"past_key_values": Quantized()}, "a quantized cache"),
         ({"position_ids": torch.tensor([[5, 6, 7, 8]])}, "position_ids that do not count"),
         ({"inputs_embeds": torch.zeros(1, 4, 16).double()}, "inputs_embeds cannot be given"),
     ],

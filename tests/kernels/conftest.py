@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -194,10 +194,21 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Blocks of 8 tokens, so that small vocabularies have many."""
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Blocks of 8 tokens, so that small vocabularies have many.
+
+    If the kernels are interpreted, no program may touch what lies outside of its arguments, and
+    none what another one writes in the same launch.
+    """
     pytest.importorskip("torch")
     from otm.kernels.triton import runtime
 
     monkeypatch.setattr(runtime, "BLOCK", 8)
-    return 8
+    if runtime.triton is None or runtime.compiles():
+        yield 8
+        return
+    from tests.kernels.triton.accesses import recorded
+
+    with recorded(forget=True) as launches:
+        yield 8
+    assert [fault for launch in launches for fault in launch.faults] == []

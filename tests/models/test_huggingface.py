@@ -309,6 +309,19 @@ def test_one_source_serves_all_rows() -> None:
         assert found == pytest.approx(plainly(model, row, 0), abs=1e-10)
 
 
+def test_rows_of_different_sources_share_nothing() -> None:
+    """Catches a row that goes on from the keys of another one, which has the same tokens."""
+    model = t5()
+    session = HuggingFaceModel(model, source=SOURCE).start(3)
+    session.read(np.array([[0, 3], [0, 3], [0, 3]]))
+    session.keep(np.array([2, 1, 1, 0]), np.array([2, 1, 2, 2]))
+    session.read(np.array([[4], [3], [4], [4]]))
+    session.keep(np.array([2, 1]), np.array([3, 2]))
+    logits = np.asarray(session.append(np.array([[5], [4]])))
+    for found, row in zip(logits, ([0, 3, 4, 5], [0, 3, 4]), strict=True):
+        assert found[0] == pytest.approx(plainly(model, row, 1)[-1], abs=1e-10)
+
+
 def test_padding_of_the_vocabulary_is_cut_off() -> None:
     model = llama()
     for cache in (True, False):

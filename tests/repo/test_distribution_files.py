@@ -117,6 +117,7 @@ def test_what_is_needed_by_what_is_not_code_is_in_the_wheel() -> None:
             "large", "medium", "small", "target",
         )),
         "otm/gain/page.html",
+        "otm/kernels/triton/warps.json",
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import otm.optimum.cut
 from benchmarks.mutation.__main__ import MODULES
 from benchmarks.mutation.equivalent import EQUIVALENT
 from benchmarks.mutation.mutants import functions_of, mutants_of
-from otm.optimum.cut import _best_prefix, optimal_value
+from otm.optimum.cut import cuts_in_bins, optimal_value
 from otm.testing.instances import instance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,11 +36,11 @@ def test_a_mutant_does_what_it_says_and_the_function_stays() -> None:
     (mutant,) = (
         mutant
         for mutant in mutants_of(otm.optimum.cut)
-        if mutant.name == "_best_prefix" and mutant.after == "size = int(values.argmax())"
+        if mutant.name == "cuts_in_bins" and mutant.after == "sizes.append(int(values.argmax()))"
     )
-    changed = FunctionType(mutant.code, _best_prefix.__globals__)
+    changed = FunctionType(mutant.code, cuts_in_bins.__globals__)
     problem = instance("four tokens")
-    assert changed(problem, problem.k)[0] > optimal_value(problem)
+    assert changed(problem.bins, [problem.k])[0][0] > optimal_value(problem)
     assert {name: f.__code__ for name, f in functions.items()} == before
 
 

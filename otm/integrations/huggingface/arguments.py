@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
+from otm.integrations.huggingface.processors import kind_of
 
 WARPERS = {
     "TemperatureLogitsWarper": "temperature",
@@ -23,13 +25,13 @@ UNUSED = {"use_cache", "logits_to_keep", "cache_position"}
 
 
 def check_config(config: Any) -> None:
-    """Refuse ways of decoding other than greedy search and sampling, and further output."""
+    """Refuse ways of decoding other than greedy search and sampling, and some of the output."""
     mode = str(getattr(config.get_generation_mode(), "value", ""))
     if mode not in ("greedy_search", "sample"):
         raise InvalidParameterError(
             f"the generation mode is {mode}; drafts are verified for greedy_search and sample only"
         )
-    for name in ("output_scores", "output_logits", "output_attentions", "output_hidden_states"):
+    for name in ("output_attentions", "output_hidden_states"):
         if getattr(config, name, None) and config.return_dict_in_generate:
             raise InvalidParameterError(
                 f"{name}=True; no such output is kept while drafts are verified, so leave it out"
@@ -40,8 +42,8 @@ def check_config(config: Any) -> None:
         )
 
 
-def as_prompts(model: Any, input_ids: Any, given: dict[str, Any]) -> list[list[int]]:
-    """Return prompts without padding."""
+def as_mask(model: Any, input_ids: Any, given: dict[str, Any], config: Any) -> Any:
+    """Return which tokens of the input [B, L] are no padding, on either side."""
     known = UNUSED | {"attention_mask", "past_key_values"}
     known |= {"encoder_outputs"} if model.config.is_encoder_decoder else {"position_ids"}
     unknown = sorted(name for name in given if name not in known and given[name] is not None)
@@ -49,19 +51,22 @@ def as_prompts(model: Any, input_ids: Any, given: dict[str, Any]) -> list[list[i
         raise InvalidParameterError(
             f"{', '.join(unknown)} cannot be given where drafts are verified; models read tokens"
         )
-    cache = given.get("past_key_values")
-    if cache is not None and cache.get_seq_length() > 0:
-        raise InvalidParameterError(
-            "past_key_values hold tokens already; each call starts with an empty cache"
-        )
     mask, positions = given.get("attention_mask"), given.get("position_ids")
+    length = getattr(config, "_mask_length", None)  # of a mask that showed all
     if mask is None or model.config.is_encoder_decoder:
         mask = input_ids.new_ones(input_ids.shape)
+    else:
+        length = mask.shape[1]
+    if length not in (None, input_ids.shape[1]):
+        raise InvalidParameterError(
+            f"an attention_mask of {length} tokens for {input_ids.shape[1]}; give the tokens that "
+            "past_key_values hold as well, since the assistant reads them too"
+        )
     if positions is not None and ((positions != mask.cumsum(1) - 1) & (mask > 0)).any():
         raise InvalidParameterError(
             "position_ids that do not count tokens from 0 cannot be honoured; leave them out"
         )
-    return [row[kept > 0].tolist() for row, kept in zip(input_ids, mask, strict=True)]
+    return (mask > 0).long()
 
 
 def as_sources(
@@ -85,22 +90,16 @@ def as_sources(
     return for_target, {assistant.main_input_name: repeated} | of_mask
 
 
-def as_sampling(config: Any, processors: Sequence[Any]) -> SamplingParameters:
-    """Return what the processors do to logits, if they do nothing else."""
+def as_sampling(config: Any, processors: Sequence[Any]) -> SamplingParameters | None:
+    """Return what the processors do to logits, if they do nothing else than its warpers."""
     left, parameters = list(WARPERS), dict[str, Any]()
     for processor in processors:
-        kind = type(processor).__name__
+        kind = kind_of(processor)
         if kind == "LogitNormalization":  # changes logits, not the distribution
             continue
-        if kind not in left:
-            raise InvalidParameterError(
-                f"{kind} cannot be honoured where drafts are verified; of the processors of logits "
-                f"there may be one each of {', '.join(WARPERS)}, in this order"
-            )
-        if getattr(processor, "min_tokens_to_keep", 1) > 1:
-            raise InvalidParameterError(
-                f"{kind} with min_tokens_to_keep > 1 cannot be honoured; leave that out"
-            )
+        least = getattr(processor, "min_tokens_to_keep", 1)
+        if kind not in left or least > 1 or getattr(processor, "filter_value", -inf) > -inf:
+            return None
         left = left[left.index(kind) + 1 :]
         parameters[WARPERS[kind]] = getattr(processor, WARPERS[kind])
     return SamplingParameters(**parameters if config.do_sample else {"temperature": 0})
@@ -120,20 +119,3 @@ def as_endings(criteria: Sequence[Any]) -> tuple[int, list[int] | None, list[Any
     if limit is None:
         raise InvalidParameterError("no limit of the length; give max_new_tokens or max_length")
     return limit, end, others
-
-
-def as_output(model: Any, input_ids: Any, new: Sequence[Sequence[int]], config: Any) -> Any:
-    """Return what `generate` returns."""
-    import torch
-    from transformers.generation import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
-
-    pad = getattr(config, "_pad_token_tensor", None)
-    rows = torch.nn.utils.rnn.pad_sequence(
-        [input_ids.new_tensor(row) for row in new], True, 0 if pad is None else int(pad)
-    )
-    sequences = torch.cat([input_ids, rows], dim=1)
-    if not config.return_dict_in_generate:
-        return sequences
-    if model.config.is_encoder_decoder:
-        return GenerateEncoderDecoderOutput(sequences=sequences)
-    return GenerateDecoderOnlyOutput(sequences=sequences)

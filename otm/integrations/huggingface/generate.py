@@ -15,12 +15,17 @@ from typing import Any
 from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Branching, ModelDrafter, as_branching
 from otm.decoding.loop import stream
+from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
 from otm.decoding.verification import tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import arguments
-from otm.models.huggingface.model import HuggingFaceModel, check_loaded, check_same_vocabulary
+from otm.integrations.huggingface.output import as_output
+from otm.integrations.huggingface.past import ContinuedModel, as_past
+from otm.integrations.huggingface.processors import BatchProcessor, check_processors
+from otm.models.huggingface.model import check_loaded, check_same_vocabulary
 
 
 class AssistedDecoding:
@@ -42,6 +47,8 @@ class AssistedDecoding:
         As for `otm.decoding.spectr`.
     vocabulary : int, optional
         Number of tokens, if the two models pad it to different sizes.
+    process_drafts : bool, optional
+        Whether logits processors apply to the assistant too; without it fewer drafts are accepted.
     streamer : BaseStreamer, optional
         Receives tokens as soon as they are known; for one prompt only.
 
@@ -63,11 +70,18 @@ class AssistedDecoding:
 
     Notes
     -----
-    The sampling parameters `temperature`, `top_k`, `top_p` and `min_p` are supported, and apply to
-    the assistant too.  Beams, penalties and all other logits processors are refused, and so are
-    scores and hidden states as output.  Stopping criteria see one sequence at a time, after each
-    token.  `generate` does not pass on a streamer, a tokenizer, or an `assistant_model`;
-    `patch_generate` does.
+    Honoured are all sampling parameters; logits processors that are functions of a row of tokens,
+    also your own; scores and logits as output, for one more pass of the target over the output;
+    batches, with padding on either side; stopping criteria, which see one sequence at a time, after
+    each token.  What `past_key_values` hold of the input is not read again, but for caches of other
+    layers than `DynamicLayer`, such as sliding windows; the assistant reads all.  The cache stays
+    as it is, and none is returned.
+
+    Refused are beams; processors that keep a state from call to call (`guidance_scale`, SynthID;
+    nobody can tell of your own ones), which drafts that are rejected would change; attentions and
+    hidden states as output; embeddings as input; quantized caches; and tokens that
+    `past_key_values` hold but the input does not, since the assistant must read them.  `generate`
+    does not pass on a streamer, a tokenizer, or an `assistant_model`; `patch_generate` does.
 
     Examples
     --------
@@ -86,14 +100,16 @@ class AssistedDecoding:
         gamma: int | GammaPolicy = 5,
         rule: str | PlanBuilder = "k-Seq",
         vocabulary: int | None = None,
+        process_drafts: bool = True,
         streamer: Any = None,
     ) -> None:
         check_loaded(assistant, "assistant")
         self.assistant = assistant
         self.k = as_branching(k)
         self.gamma = as_policy(gamma)
-        self.verifier = tree_verifier(rule)
+        self.rule, self.verifier = rule, tree_verifier(rule)
         self.vocabulary = vocabulary
+        self.process_drafts = process_drafts
         self.streamer = streamer
         self.generation: Generation | None = None
 
@@ -123,7 +139,9 @@ class AssistedDecoding:
         import torch
 
         arguments.check_config(generation_config)
-        prompts = arguments.as_prompts(model, input_ids, model_kwargs)
+        check_processors(logits_processor)
+        mask = arguments.as_mask(model, input_ids, model_kwargs, generation_config)
+        prompts = [row[kept > 0].tolist() for row, kept in zip(input_ids, mask, strict=True)]
         if self.streamer is not None and len(prompts) > 1:
             raise InvalidInputError(
                 f"a streamer for {len(prompts)} sequences, which do not grow alike; stream one"
@@ -133,20 +151,29 @@ class AssistedDecoding:
         )
         cached = generation_config.use_cache is not False
         target, draft = (
-            HuggingFaceModel(each, vocabulary=self.vocabulary, source=source, cache=cached)
+            ContinuedModel(each, vocabulary=self.vocabulary, source=source, cache=cached)
             for each, source in zip((model, self.assistant), sources, strict=True)
         )
         check_same_vocabulary(target, draft)
-        sampling = arguments.as_sampling(generation_config, logits_processor)
+        target.past = as_past(model, input_ids, mask, model_kwargs.get("past_key_values"))
         limit, end, others = arguments.as_endings(stopping_criteria)
+        sampling = arguments.as_sampling(generation_config, logits_processor)
+        processor = None
+        if sampling is None:
+            sampling = SamplingParameters(temperature=1 if generation_config.do_sample else 0)
+            size = model.config.get_text_config(decoder=True).vocab_size
+            processor = BatchProcessor(logits_processor, input_ids, prompts, end or (), size)
         turns = deque(range(len(prompts)))
+        of_drafts = processor if self.process_drafts else None
+        drafter = ModelDrafter(draft, self.k, sampling, of_drafts)
         steps = stream(
             target,
             prompts,
-            ModelDrafter(draft, self.k, sampling),
-            self.verifier,
+            drafter,
+            place_verifier(self.verifier, self.rule, target, drafter, sampling),
             gamma=self.gamma,
             sampling=sampling,
+            logits_processor=processor,
             max_tokens=limit - input_ids.shape[1],
             eos_token_id=end,
             stop=_stop(others, input_ids, turns) if others else None,
@@ -166,7 +193,14 @@ class AssistedDecoding:
         if self.streamer is not None:
             self.streamer.end()
         self.generation = Generation(tuple(map(tuple, prompts)), tuple(made))
-        return arguments.as_output(model, input_ids, self.generation.sequences, generation_config)
+        return as_output(
+            target,
+            input_ids,
+            prompts,
+            self.generation.sequences,
+            processors=logits_processor,
+            config=generation_config,
+        )
 
 
 def _stop(

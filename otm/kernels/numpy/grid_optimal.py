@@ -14,7 +14,7 @@ Letters as in the papers: p the draft's distribution, q the target's, k the numb
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +54,14 @@ def ratio_grid(chains: int, steps: int = STEPS) -> list[Fraction]:
     coarse = [Fraction(0), *(Fraction(2) ** e for e in range(LEAST, FINE))]
     fine = (divmod(i, steps) for i in range(edge_count(chains, steps) - len(coarse)))
     return [*coarse, *(Fraction(2) ** (FINE + e) * (1 + Fraction(m, steps)) for e, m in fine)]
+
+
+@lru_cache(maxsize=64)
+def edges_of_grid(chains: int, steps: int, exact: bool) -> Numbers:
+    """`ratio_grid` as an array that nobody can write to, of fractions or of floats."""
+    edges = np.array(ratio_grid(chains, steps), dtype=object if exact else np.float64)
+    edges.flags.writeable = False
+    return edges
 
 
 class Places(NamedTuple):
@@ -109,8 +117,7 @@ def at_node(
     target: Numbers, draft: Numbers, count: int, chains: int, steps: int = STEPS
 ) -> tuple[Places, Table]:
     """Places of the tokens [V] and table for so many drafts, on the grid of so many chains."""
-    edges = np.array(ratio_grid(chains, steps))
-    edges = edges if target.dtype == object else edges.astype(np.float64)
+    edges = edges_of_grid(chains, steps, target.dtype == object)
     places = find_places(target, draft, edges)
     sums = []
     for masses in (mass(draft), mass(draft * places.share)):

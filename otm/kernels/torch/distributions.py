@@ -74,11 +74,16 @@ def draft_mass(row: Tensor | None, token: Tensor, size: int) -> Tensor:
 
 def locate(masses: Tensor, uniform: Tensor) -> Tensor:
     """First token at which the cumulative mass exceeds uniform · total: [B, V], [B] → [B]."""
-    cumulative = masses.cumsum(1)
-    total = cumulative[:, -1:]
+    return locate_all(masses, uniform[:, None])[:, 0]
+
+
+def locate_all(masses: Tensor, uniforms: Tensor) -> Tensor:
+    """`locate` for m uniforms a row: [..., V], [..., m] → [..., m]."""
+    cumulative = masses.cumsum(-1)
+    total = cumulative[..., -1:]
     # the product can round up to the total
-    point = torch.minimum((uniform[:, None] * total.double()).long(), total - 1)
-    return torch.searchsorted(cumulative, point, right=True)[:, 0].clamp(0, masses.shape[1] - 1)
+    point = torch.minimum((uniforms * total.double()).long(), total - 1)
+    return torch.searchsorted(cumulative, point, right=True).clamp(0, masses.shape[-1] - 1)
 
 
 def join_output(draft_tokens: Tensor, accepted: Tensor, token: Tensor) -> Tensor:

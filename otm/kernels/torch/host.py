@@ -15,10 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from otm.kernels.numpy.distributions import memory
+from otm.kernels.numpy.distributions import locate, mass, memory
 from otm.kernels.numpy.rows import read, unpack
 from otm.kernels.registry import load
 from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.torch import distributions
 from otm.kernels.verified import Verified
 from otm.rules import named
 
@@ -58,6 +59,19 @@ def verify(
     rows = read(target, draft, tokens, size, values)
     outcome = load(rule, "numpy").verify(*rows, tokens, uniforms.detach().numpy())
     return Verified(torch.from_numpy(outcome.tokens), torch.from_numpy(outcome.accepted))
+
+
+def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
+    """Draw m tokens from each row: [B, C, V], [B, C, m] → [B, C, m], the same on every device."""
+    if probs.device.type != "cpu" or probs.shape[-1] < LEAST_VOCABULARY:
+        return distributions.locate_all(distributions.mass(probs), uniforms)
+    rows, points = probs.flatten(0, 1).numpy(), uniforms.flatten(0, 1).tolist()
+    masses = memory.take("drawn from", rows.shape[1], np.int64)
+    tokens = []
+    for row, us in zip(rows, points, strict=True):
+        mass(row, 1, masses)
+        tokens += [locate(masses, u) for u in us]
+    return torch.tensor(tokens).view(uniforms.shape)
 
 
 def _in_place(numbers: Tensor) -> Any:

@@ -1,4 +1,9 @@
-"""k-Seq at one node inside Triton kernels: each step of `otm.kernels.torch.grid_k_seq`."""
+"""k-Seq at one node inside Triton kernels: each step of `otm.kernels.torch.grid_k_seq`.
+
+The work memory of a node holds one sum for each fixed factor, filled by atomic additions of whole
+numbers, whose order does not matter.  Every program that tests drafts reads these sums: kept by
+block, they would be as much to read as a row.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +42,13 @@ def scale_of(place: tl.tensor, chains: tl.tensor) -> tl.tensor:
 
 @jit
 def add_up_factors(
-    sums: tl.tensor,
-    target_prob: tl.tensor,
-    draft_prob: tl.tensor,
-    chains: tl.tensor,
-    blocks: tl.tensor,
+    sums: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, chains: tl.tensor
 ) -> None:
-    """Write the sum of min(p, q/ρ) over a block for each fixed factor."""
+    """Add the sum of min(p, q/ρ) over a block to that of each fixed factor."""
     for place in range(_FACTORS):
         scale = scale_of(tl.full((), place, tl.int32), chains)
         values = mass(tl.minimum(draft_prob, scale * target_prob), _UNIT)
-        tl.store(sums + place * blocks, tl.sum(values, 0))
+        tl.atomic_add(sums + place, tl.sum(values, 0), sem="relaxed")
 
 
 @jit
@@ -66,20 +67,11 @@ def _valid(scale: tl.tensor, beta: tl.tensor, count: tl.tensor, chains: tl.tenso
 
 
 @jit
-def find_split(
-    sums: tl.tensor,
-    count: tl.tensor,
-    chains: tl.tensor,
-    blocks: tl.tensor,
-    padded_blocks: tl.constexpr,
-) -> tl.tensor:
+def find_split(sums: tl.tensor, count: tl.tensor, chains: tl.tensor) -> tl.tensor:
     """Largest valid mixture: low and high inverse factor, share and F."""
     place = tl.arange(0, _PADDED)
-    block = tl.arange(0, padded_blocks)
-    inside = (place < _FACTORS)[:, None] & (block < blocks)[None, :]
-    # [padded factors, padded blocks]
-    values = tl.load(sums + place[:, None] * blocks + block[None, :], mask=inside, other=0)
-    beta = tl.minimum(tl.sum(values, 1).to(tl.float64) * _PART, 1.0)
+    values = tl.load(sums + place, mask=place < _FACTORS, other=0)  # [padded factors]
+    beta = tl.minimum(values.to(tl.float64) * _PART, 1.0)
     scale = scale_of(place, chains)
 
     right = _valid(scale, beta, count, chains) | (place >= _FACTORS)

@@ -2,11 +2,11 @@
 
 One launch for each position: its programs finish the position before, from sums that the last
 launch left, and add up what the chains that still agree need at theirs.  So the drafts are tested
-on the device, and the number of launches does not depend on what is accepted: γ + 2 for k-Seq,
-twice γ and three for bins, whose tables one program makes and whose sums start from 0; from logits
-two more, which find the sum of each row.  At each position two rows are read.  The last two
-launches draw one token, as in chain verification.  A sequence whose output has ended costs no more
-reading.
+on the device, and the number of launches does not depend on what is accepted: γ + 3 for k-Seq,
+twice γ and three for bins, whose tables one program makes; one of them sets all sums to 0.  From
+logits there are two more, which find the sum of each row.  At each position two rows are read.  The
+last two launches draw one token, as in chain verification.  A sequence whose output has ended costs
+no more reading.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -72,10 +72,9 @@ def verify_chains(
         node_blocks = -(-laws.shape[-1] // width)
         drawn_from = work.take("drawn from", (batch, block), torch.int64, device)
     edges = edge_count(chains) if by_bins else 0
-    node_size = SECTIONS * edges if by_bins else FACTORS * node_blocks
+    node_size = SECTIONS * edges if by_bins else FACTORS
     sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
-    if by_bins:
-        sums[..., : SUMS * edges].zero_()
+    sums[..., : SUMS * edges if by_bins else FACTORS].zero_()
     softmaxes = sums
     if kind == "logits":
         logits = (target, target if rows is None else laws)
@@ -87,16 +86,10 @@ def verify_chains(
     arguments = (target, laws, tokens, uniforms, listed_tokens, own, *memory)
     strides = (*target.stride()[:3], *laws.stride()[:3])
     per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
-    shape = (chains, gamma, size, laws.shape[3], node_size, node_blocks, per_position)
+    shape = (chains, gamma, size, laws.shape[3], node_size, per_position)
     tree = counted is not None
     of_table = {"edges": edges, "tree": tree, "padded_chains": padded(chains)}
-    constants = {
-        **of_table,
-        "kind": kind,
-        "width": width,
-        "padded_nodes": padded(node_blocks),
-        "block_size": block,
-    }
+    constants = {**of_table, "kind": kind, "width": width, "block_size": block}
     for i in range(gamma + 1):
         last = i == gamma
         grid = (batch, blocks if last else node_blocks)
@@ -133,7 +126,6 @@ def add_up(
     size: tl.tensor,
     draft_size: tl.tensor,
     node_size: tl.tensor,
-    node_blocks: tl.tensor,
     coins: tl.tensor,
     position: tl.tensor,
     last: tl.constexpr,
@@ -142,7 +134,6 @@ def add_up(
     tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
-    padded_nodes: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
     """Find which chains agree before a position, and add up a block of its softmaxes for them.
@@ -165,7 +156,7 @@ def add_up(
     rows = Rows(
         target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
     )
-    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, node_blocks, counted)
+    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
     uniforms += sequence * (gamma * coins + 2)
     agreed = advance(
         several,
@@ -178,7 +169,6 @@ def add_up(
         tree,
         edges,
         padded_chains,
-        padded_nodes,
     )
     chain, start = tl.arange(0, padded_chains), block * block_size
     token = start + tl.arange(0, block_size)
@@ -196,14 +186,10 @@ def add_up(
         2:
     ]
     if last:
-        of_row, left = to_draw_from(
-            several, read, position, token, count, kind, width, edges, padded_nodes
-        )
+        of_row, left = to_draw_from(several, read, position, token, count, kind, width, edges)
         total = tl.sum(left, 0)
         if width > 0:
-            total += replace_listed(
-                token, several, read, position, count, None, kind, width, edges, padded_nodes
-            )
+            total += replace_listed(token, several, read, position, count, None, kind, width, edges)
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, total)
         tl.store(place + blocks, tl.sum(of_row, 0))
@@ -220,7 +206,7 @@ def add_up(
         if edges > 0:
             add_to_bins(node, target_prob, draft_prob, edges)
         else:
-            add_up_factors(node + block, target_prob, draft_prob, chains, blocks)
+            add_up_factors(node, target_prob, draft_prob, chains)
 
 
 @jit
@@ -279,7 +265,6 @@ def draw(
     size: tl.tensor,
     draft_size: tl.tensor,
     node_size: tl.tensor,
-    node_blocks: tl.tensor,
     coins: tl.tensor,
     blocks: tl.tensor,
     kind: tl.constexpr,
@@ -287,7 +272,6 @@ def draw(
     tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
-    padded_nodes: tl.constexpr,
     padded_rows: tl.constexpr,
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
@@ -322,17 +306,13 @@ def draw(
     rows = Rows(
         target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
     )
-    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, node_blocks, counted)
-    of_row, left = to_draw_from(
-        several, read, position, token, count, kind, width, edges, padded_nodes
-    )
+    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
+    of_row, left = to_draw_from(several, read, position, token, count, kind, width, edges)
     if width > 0:
         drawn_from += sequence * block_size
         tl.store(drawn_from + tl.arange(0, block_size), left)
         tl.debug_barrier()
-        replace_listed(
-            token, several, read, position, count, drawn_from, kind, width, edges, padded_nodes
-        )
+        replace_listed(token, several, read, position, count, drawn_from, kind, width, edges)
         tl.debug_barrier()
         left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)

@@ -19,7 +19,7 @@ _UNIT = constant(UNIT)
 class Chains(NamedTuple):
     """The chains of a sequence: rows of the first, sums of all nodes; strides and sizes.
 
-    Then which drafts are counted, where not all are.  Blocks are those that a node is summed by.
+    Then which drafts are counted, where not all are.
     """
 
     rows: Rows
@@ -28,7 +28,6 @@ class Chains(NamedTuple):
     draft_chain: tl.tensor
     chains: tl.tensor
     node_size: tl.tensor
-    blocks: tl.tensor
     counted: tl.tensor
 
 
@@ -147,7 +146,6 @@ def advance(
     tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
-    padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Which chains agree with what is accepted before a position; none if the output has ended.
 
@@ -178,7 +176,7 @@ def advance(
             passes = (coin * win < target_prob) & (draft_prob > 0)
             index = tl.min(tl.where(highest, chain, padded_chains), 0)
         else:
-            low, high, share, _ = find_split(node, count, of.chains, of.blocks, padded_blocks)
+            low, high, share, _ = find_split(node, count, of.chains)
             mean = one_draft(target_prob, draft_prob, low, high, share)
             passes = known & (coin * draft_prob < mean)
             index = tl.min(tl.where(passes, chain, padded_chains), 0)
@@ -197,7 +195,6 @@ def to_draw_from(
     kind: tl.constexpr,
     width: tl.constexpr,
     edges: tl.constexpr,
-    padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of its residual if there were drafts.
 
@@ -208,7 +205,7 @@ def to_draw_from(
     if width > 0:
         left = tl.where(count > 0, of_row, 0)
     else:
-        left = left_of(of, position, target_prob, draft_prob, count, edges, padded_blocks)
+        left = left_of(of, position, target_prob, draft_prob, count, edges)
     return of_row, left
 
 
@@ -220,7 +217,6 @@ def left_of(
     draft_prob: tl.tensor,
     count: tl.tensor,
     edges: tl.constexpr,
-    padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the residual if there were drafts, or 0."""
     of_row = mass(target_prob, _UNIT)
@@ -231,7 +227,7 @@ def left_of(
             win = won(node, target_prob, draft_prob, edges)
             covered = tl.minimum(target_prob, win)
         else:
-            low, high, share, factor = find_split(node, count, of.chains, of.blocks, padded_blocks)
+            low, high, share, factor = find_split(node, count, of.chains)
             covered = factor * one_draft(target_prob, draft_prob, low, high, share)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
     return left
@@ -248,7 +244,6 @@ def replace_listed(
     kind: tl.constexpr,
     width: tl.constexpr,
     edges: tl.constexpr,
-    padded_blocks: tl.constexpr,
 ) -> tl.tensor:
     """Sum over a block of tokens of what a sparse draft changes, at those that it lists.
 
@@ -256,12 +251,12 @@ def replace_listed(
     """
     start, stop = tl.min(block, 0), tl.minimum(tl.max(block, 0) + 1, of.rows.size)
     change = tl.full((), 0, tl.int64)
-    for chunk in range(tl.where(count > 0, of.blocks, 0)):
+    for chunk in range((tl.where(count > 0, of.rows.draft_size, 0) + width - 1) // width):
         token, target_prob, draft_prob = at_listed(
             of, chain, position, chunk, count > 0, kind, width
         )
         inside = (token >= start) & (token < stop)
-        left = left_of(of, position, target_prob, draft_prob, count, edges, padded_blocks)
+        left = left_of(of, position, target_prob, draft_prob, count, edges)
         change += tl.sum(tl.where(inside, left - mass(target_prob, _UNIT), 0), 0)
         if memory is not None:
             tl.store(memory + token - start, left, mask=inside)

@@ -7,7 +7,10 @@ NumPy, if the environment variable TRITON_INTERPRET=1 was set before Triton was 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,10 +33,22 @@ BLOCK = 4096
 
 WARPS = 8
 
+TUNED: dict[str, dict[str, int]] = json.loads(
+    files("otm.kernels.triton").joinpath("warps.json").read_text(encoding="utf-8")
+)
+"""Warps of a program by device and kernel, where others than `WARPS` were measured to be faster.
+
+`python -m benchmarks.gpu` measures them.  Sums are of whole numbers, hence no decision depends on
+them, as it does on `BLOCK`: the sum of a softmax is rounded by block.
+"""
+
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile a kernel with Triton; without it the function stays as it is and is never called."""
-    return function if triton is None else triton.jit(function)
+    """Compile a kernel with Triton; without it the function stays as it is and is never called.
+
+    Not for some positions apart from the others: Triton would, for 1 and for multiples of 16.
+    """
+    return function if triton is None else triton.jit(function, do_not_specialize=["position"])
 
 
 def constant(number: float) -> Any:
@@ -66,6 +81,28 @@ def interpreted() -> bool:
     return not isinstance(_probe, triton.JITFunction)
 
 
+@cache
+def capability(device: torch.device) -> str:
+    """Name the kind of a device, such as "sm_90"."""
+    if device.type != "cuda":
+        return str(device.type)
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+def warps(kernel: Any, kind: str) -> int:
+    """Return the warps of a kernel's programs on a kind of device."""
+    of_kernels = TUNED.get(kind)
+    if of_kernels is None:
+        return WARPS
+    return of_kernels.get(name_of(kernel), WARPS)
+
+
+def name_of(kernel: Any) -> str:
+    """Name a kernel by its file and function, as `TUNED` does."""
+    return f"{kernel.fn.__module__.rpartition('.')[2]}.{kernel.__name__}"
+
+
 def launch(
     kernel: Any, grid: tuple[int, ...], tensor: Tensor, *arguments: Any, **constants: Any
 ) -> None:
@@ -76,8 +113,9 @@ def launch(
     """
     if 0 in grid:
         return
+    constants["num_warps"] = warps(kernel, capability(tensor.device))
     with torch.cuda.device_of(tensor):
-        kernel[grid](tensor, *arguments, **constants, num_warps=WARPS, enable_fp_fusion=False)
+        kernel[grid](tensor, *arguments, **constants, enable_fp_fusion=False)
 
 
 def padded(count: int) -> int:

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.optional import require
+from otm._core.tensors import on_device
 from otm.errors import InvalidInputError
 from otm.models.base import Rows, Session
-from otm.models.cached_rows import CachedRows, LayerStorage, Window
+from otm.models.cached_rows import CachedRows, Indices, LayerStorage, Window
 from otm.models.gpt.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -28,12 +29,19 @@ class GPTSession(Session):
     def append(self, tokens: Rows) -> Tensor:
         """Read further tokens, −1 behind those of a row, and return logits: [R, L] → [R, L, V]."""
         with require("torch").inference_mode():
-            return self._network.output(self._read(tokens))
+            return self._network.output(self._read_known(tokens))
+
+    def append_tensor(self, tokens: Tensor, counts: npt.NDArray[np.int64]) -> Tensor:
+        """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
+        order, starts = self._rows.order, self._rows.lengths
+        self._rows.append_unknown(counts)
+        with require("torch").inference_mode():
+            return self._network.output(self._read(tokens, order, starts))
 
     def read(self, tokens: Rows) -> None:
         """`append` without the logits, which are not computed."""
         with require("torch").inference_mode():
-            self._read(tokens)
+            self._read_known(tokens)
 
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
         """Rewind to R' rows: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
@@ -45,25 +53,32 @@ class GPTSession(Session):
             for layer in self._layers:
                 layer.copy(self._rows.capacity, copies)
 
-    def _read(self, tokens: Rows) -> Any:
-        """Read tokens; returns what the last block makes of them [R, L, width]."""
-        torch, network = require("torch"), self._network
-        largest, vocabulary = int(tokens.max(initial=-1)), network.config.vocabulary
+    def _read_known(self, tokens: Rows) -> Any:
+        """Read tokens that the host knows."""
+        largest, vocabulary = int(tokens.max(initial=-1)), self._network.config.vocabulary
         if largest >= vocabulary:
             raise InvalidInputError(
                 f"token {largest}; this model has the tokens 0 to {vocabulary - 1}"
             )
         order, starts = self._rows.order, self._rows.lengths
         self._rows.append(tokens)
-        (R, L), device = tokens.shape, network.turns.device
-        if tokens.size == 0:
+        ids = require("torch").from_numpy(np.maximum(tokens, 0))
+        return self._read(ids, order, starts)
+
+    def _read(self, ids: Tensor, order: Indices | None, starts: Indices) -> Any:
+        """Read ids [R, L] behind so many tokens [R]; returns what the last block makes of them."""
+        torch, network = require("torch"), self._network
+        (R, L), device = ids.shape, network.turns.device
+        if ids.numel() == 0:
             return network.weights["embedding"].new_empty((R, L, network.config.width))
+        ids = ids.to(device, non_blocking=True)
         if order is not None:  # rows are computed in the order of their places
-            tokens, starts = tokens[order], starts[order]
+            ids, starts = ids[on_device(order, device)], starts[order]
         start, end = int(starts[0]), int(starts.max()) + L
         alike = bool((starts == start).all())  # then slices are read and written, and one mask
         positions = torch.from_numpy((starts[:1] if alike else starts)[:, None] + np.arange(L))
-        positions = positions.to(device)  # [1 or R, L]; those of padding are written, never seen
+        # [1 or R, L]; those of padding are written, never seen
+        positions = positions.to(device, non_blocking=True)
         write: tuple[Any, Any] = slice(R), slice(start, end)
         if not alike:
             write = torch.arange(R, device=device)[:, None], positions
@@ -80,7 +95,6 @@ class GPTSession(Session):
             keys, values = self._layers[layer].update(*kv)
             return attention(q, keys, values, mask, is_causal=causal)
 
-        ids = torch.from_numpy(np.maximum(tokens, 0)).to(device)
         turns = network.turns[positions.clamp(max=network.config.context_length - 1)]
         hidden = network.hidden(ids, turns, attend)
-        return hidden if order is None else hidden[self._rows.places]
+        return hidden if order is None else hidden[on_device(self._rows.places, device)]

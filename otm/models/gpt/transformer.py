@@ -126,6 +126,7 @@ class Transformer:
             )
         self.weights = dict(weights)
         embedding = weights["embedding"]
+        self.device: Any = embedding.device
         exact = torch.float64 if embedding.dtype == torch.float64 else torch.float32
         pairs = config.width // config.heads // 2
         # [context_length, 3, 1, pairs]: by how much a position turns the pairs of numbers of

@@ -81,6 +81,11 @@ class HuggingFaceModel(LanguageModel):
         if cache:
             new_cache(model)  # refuses models that have none
 
+    @property
+    def device(self) -> Any:
+        """Where the model reads tokens, as a torch.device."""
+        return self.model.get_input_embeddings().weight.device
+
     def start(self, rows: int) -> Session:
         """Open a session of so many rows, all of them empty.
 

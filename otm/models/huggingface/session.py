@@ -7,10 +7,11 @@ import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from otm._core.tensors import on_device
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import Rows, Session, TokenRows, check_length
 from otm.models.cached_rows import CachedRows, Indices, LayerStorage, window
@@ -108,47 +109,91 @@ class HuggingFaceSession(Session):
         self._takes_positions = "position_ids" in arguments and self._sources is None
         self._last = {"logits_to_keep": 1} if "logits_to_keep" in arguments else {}
 
-    def _run(self, tokens: Rows, **arguments: Any) -> Any:
-        """Run the model; what it reads at the padding does not matter."""
+    def _filled(self, tokens: Rows) -> Any:
+        """Return a tensor of tokens, with some token at the padding."""
+        return on_device(np.where(tokens < 0, tokens[:, :1], tokens), self._device)
+
+    def _run(self, tokens: Any, **arguments: Any) -> Any:
+        """Run the model on a tensor of tokens; what it reads at the padding does not matter."""
         import torch
 
         name = "input_ids" if self._sources is None else "decoder_input_ids"
-        filled = np.where(tokens < 0, tokens[:, :1], tokens)
-        arguments[name] = torch.as_tensor(filled, device=self._device)
+        arguments[name] = tokens
         with torch.no_grad():  # not inference_mode: what a model keeps would be spoilt for training
             return self._model(**arguments, return_dict=True).logits[..., : self._vocabulary]
 
 
+class Past(NamedTuple):
+    """Keys and values of the first tokens of each row, which were read elsewhere."""
+
+    lengths: Indices  # [R]
+    layers: list[tuple[Any, Any]]  # [R, heads, N, size], those of a row first
+
+
 class CachedSession(HuggingFaceSession):
-    """A session that reads each token once."""
+    """A session that reads each token once; none of a past, of which the first `read` tells."""
+
+    past: Past | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._rows = CachedRows(len(self._owners), self._most)
+        self._rows = CachedRows(len(self._owners), self._most, self._owners)
         self._cache, self._layers = new_cache(self._model)
         self._cross: tuple[Indices, Any] = self._owners[:0], None
 
     def append(self, tokens: Rows) -> Any:
         """Read further tokens in each row, and return a tensor of logits [R, L, V]."""
+        lengths = self._rows.lengths
+        self._rows.append(tokens)
+        return self._scores(self._filled(tokens), (tokens >= 0).sum(1), lengths)
+
+    def append_tensor(self, tokens: Any, counts: Indices) -> Any:
+        """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
+        lengths = self._rows.lengths
+        self._rows.append_unknown(counts)
+        return self._scores(tokens, counts, lengths)
+
+    def _scores(self, tokens: Any, counts: Indices, lengths: Indices) -> Any:
         scores: Any = np.broadcast_to(0.0, (*tokens.shape, self._vocabulary))
-        for rows, logits in self._forward(tokens):
+        for rows, logits in self._forward(tokens, counts, lengths):
             if logits.shape == scores.shape and (rows == np.arange(len(rows))).all():
                 return logits  # as they are: all rows in order
             if isinstance(scores, np.ndarray):
                 scores = logits.new_zeros(scores.shape)
-            scores[rows, : logits.shape[1]] = logits
+            scores[on_device(rows, scores.device), : logits.shape[1]] = logits
         return scores
 
     def read(self, tokens: Rows) -> None:
         """Read further tokens in each row."""
-        for _ in self._forward(tokens, **self._last):
+        if self.past is not None:
+            tokens = self._behind_past(self.past, tokens)
+        if not tokens.size:
+            return
+        lengths = self._rows.lengths
+        self._rows.append(tokens)
+        counts = (tokens >= 0).sum(1)
+        for _ in self._forward(self._filled(tokens), counts, lengths, **self._last):
             pass
 
-    def _forward(self, tokens: Rows, **arguments: Any) -> Iterator[tuple[Indices, Any]]:
-        """Read tokens, and yield the rows that were run together with their logits."""
-        lengths, places = self._rows.lengths, self._rows.places
-        counts = (tokens >= 0).sum(1)
-        self._rows.append(tokens)
+    def _behind_past(self, past: Past, tokens: Rows) -> Rows:
+        """Store the keys and values of the past, and return the tokens behind it."""
+        self.past = None
+        lengths, columns = past.lengths, np.arange(tokens.shape[1])
+        self._rows.append(np.where(columns < lengths[:, None], tokens, -1)[:, : lengths.max()])
+        seen = window(len(tokens), self._rows.places, 0 * lengths, lengths, self._device)
+        for layer, (keys, values) in zip(self._layers, past.layers, strict=True):
+            layer.open(seen)
+            layer.update(keys, values)
+        behind = lengths[:, None] + columns
+        filled = np.pad(tokens, ((0, 0), (0, 1)), constant_values=-1)
+        rest = np.take_along_axis(filled, behind.clip(max=len(columns)), 1)
+        return rest[:, : (rest >= 0).sum(1).max()]
+
+    def _forward(
+        self, tokens: Any, counts: Indices, lengths: Indices, **arguments: Any
+    ) -> Iterator[tuple[Indices, Any]]:
+        """Read tokens behind rows of these lengths; yield rows run together, and their logits."""
+        places = self._rows.places
         reading = np.argsort(places)  # in the order of the places
         reading = reading[counts[reading] > 0]
         groups = [reading] if reading.size else []
@@ -160,7 +205,10 @@ class CachedSession(HuggingFaceSession):
             for layer in self._layers:
                 layer.open(seen)
             given = arguments | seen.arguments | self._behind(self._owners[rows])
-            yield rows, self._run(tokens[rows, : new.max()], use_cache=True, **given)
+            ids = tokens[:, : new.max()]
+            if not np.array_equal(rows, np.arange(len(tokens))):
+                ids = ids[on_device(rows, self._device)]
+            yield rows, self._run(ids, use_cache=True, **given)
 
     def _behind(self, owners: Indices) -> dict[str, Any]:
         """Return arguments that give the cache, and the sources of the rows."""
@@ -197,7 +245,7 @@ class RereadingSession(HuggingFaceSession, TokenRows):
         scores: Any = np.zeros((*tokens.shape, self._vocabulary))
         arguments = {} if self._sources is None else self._sources.of(self._owners)
         if rows.size:
-            logits = self._run(rows, use_cache=False, **arguments)
+            logits = self._run(on_device(rows, self._device), use_cache=False, **arguments)
             scores = logits.new_zeros(scores.shape)
             for r, (old, new) in enumerate(zip(before, self.rows, strict=True)):
                 scores[r, : len(new) - len(old)] = logits[r, len(old) : len(new)]

@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
 from otm.kernels.torch import host  # noqa: E402
+from otm.kernels.torch.distributions import locate_all, mass  # noqa: E402
+from otm.kernels.torch.host import LEAST_VOCABULARY  # noqa: E402
 
 LAST = 1 - 2.0**-53
 SIZE = 9_001  # two blocks of masses and a part of a third
@@ -77,3 +79,18 @@ def test_short_rows_and_several_chains_are_batched() -> None:
         assert host.reads_rows("block", rows) is by_rows
         assert not host.reads_rows("grid optimal", rows)
         assert not host.reads_rows("chain", rows.to("meta"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_draws_are_those_of_the_tensor_operations(dtype: torch.dtype) -> None:
+    """Catches a block's edge, a token of probability 0, and a uniform on a total."""
+    size = 3 * LEAST_VOCABULARY + 5
+    probs = torch.from_numpy(np.random.default_rng(0).dirichlet(np.full(size, 0.1), (2, 3)))
+    probs = probs.to(dtype)
+    probs[0, 0] = 0
+    probs[0, 0, -1] = 1
+    uniforms = torch.rand((2, 3, 40), dtype=torch.float64)
+    uniforms[..., 0], uniforms[..., 1] = 0, 1 - 2.0**-53
+    drawn = host.draw(probs, uniforms)
+    assert torch.equal(drawn, locate_all(mass(probs), uniforms))
+    assert (probs.gather(2, drawn) > 0).all()

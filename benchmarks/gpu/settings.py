@@ -1,0 +1,165 @@
+"""The sizes of all stages: on a GPU, and in a rehearsal on a CPU, which shows that it all runs."""
+
+import sys
+from typing import NamedTuple
+
+import torch
+
+from benchmarks.chain.measure import Effort
+from benchmarks.kernels import ON_GPU, Plan
+from otm.rules import names
+
+TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+RULES = names("kernel")
+SMI = "nvidia-smi --query-gpu={} --format=csv,noheader,nounits"
+ONE_CHAIN = ("one_chain.add_up", "one_chain.draw")
+ROWS = ("distributions.peaks_and_weights", "distributions.finish_softmaxes")
+SEVERAL_CHAINS = ("multi_draft.add_up", "multi_draft.make_tables", "multi_draft.draw")
+
+
+class Setting(NamedTuple):
+    """What the stages work with.
+
+    Attributes
+    ----------
+    device : torch.device
+        Where the kernels run.
+    rehearsal : bool
+        Whether it is only tried whether the stages run: on a CPU, with a stand-in for CUDA.
+    plan : Plan
+        Of the stages for speed.
+    peers : bool
+        Whether other projects are measured too.
+    rules, few : tuple of str
+        Rules whose decisions are checked at small vocabularies, and in the other stages.
+    types : tuple of str
+        Types of rows, each with each rule; in a rehearsal they take turns.
+    sequences, small : int and tuple of int
+        Sequences and vocabularies where the definition in NumPy decides every sequence.
+    serving : tuple of (int, int)
+        Numbers of sequences and vocabularies at which torch decides all and NumPy the first ones.
+    gamma, chains : int
+        Drafts of a chain, and K where there are several.
+    replayed, replays : (int, int) and int
+        Sequences and vocabulary of the graphs that are replayed with other inputs; how many.
+    copies : tuple of int
+        Bytes of the copies whose rate is measured.
+    tuned : tuple of (int, int)
+        Sequences and vocabularies of the search for numbers of warps.
+    kernels : tuple of str
+        The kernels that it is for, as `otm.kernels.triton.runtime.TUNED` names them.
+    effort : Effort
+        Of that search.
+    candidates : tuple of int
+        The numbers of warps.
+    checked : (int, int)
+        Sequences and vocabulary of the run under compute-sanitizer.
+    tokens : int
+        New tokens of each prompt of the decoding loop.
+    layers : int
+        Layers of the target there; 0 for a model of a few weights.
+    tests : tuple of tuple of str
+        What pytest runs, in a process for each; none for all tests of the kernels.
+    nvidia_smi, sanitizer : tuple of str
+        The commands.
+    """
+
+    device: torch.device
+    rehearsal: bool
+    plan: Plan
+    peers: bool
+    rules: tuple[str, ...]
+    few: tuple[str, ...]
+    types: tuple[str, ...]
+    sequences: int
+    small: tuple[int, ...]
+    serving: tuple[tuple[int, int], ...]
+    gamma: int
+    chains: int
+    replayed: tuple[int, int]
+    replays: int
+    copies: tuple[int, ...]
+    tuned: tuple[tuple[int, int], ...]
+    kernels: tuple[str, ...]
+    effort: Effort
+    candidates: tuple[int, ...]
+    checked: tuple[int, int]
+    tokens: int
+    layers: int
+    tests: tuple[tuple[str, ...], ...] = ()
+    nvidia_smi: tuple[str, ...] = tuple(SMI.split())
+    sanitizer: tuple[str, ...] = ("compute-sanitizer",)
+
+
+def on_gpu() -> Setting:
+    """Return the sizes on a GPU."""
+    return Setting(
+        device=torch.device("cuda"),
+        rehearsal=False,
+        plan=ON_GPU._replace(
+            sizes=(32_000, 128_256, 151_936),
+            batches=(1, 8, 64, 256),
+            rejections=("typical",),
+            chains=(4,),
+        ),
+        peers=True,
+        rules=RULES,
+        few=RULES,
+        types=tuple(TYPES),
+        sequences=5,
+        small=(10_000, 100, 1, 4_097),
+        serving=((64, 128_256), (256, 32_000), (8, 151_936)),
+        gamma=4,
+        chains=4,
+        replayed=(8, 32_000),
+        replays=4,
+        copies=(2**20, 2**24, 2**28, 2**30),
+        tuned=((1, 128_256), (64, 128_256)),
+        kernels=(*ONE_CHAIN, *ROWS, *SEVERAL_CHAINS),
+        effort=Effort(10, 9, 64, 2**33),
+        candidates=(2, 4, 8, 16),
+        checked=(3, 8_200),
+        tokens=128,
+        layers=16,
+    )
+
+
+def rehearsal() -> Setting:
+    """Return the sizes of a rehearsal."""
+    return Setting(
+        device=torch.device("cpu"),
+        rehearsal=True,
+        plan=Plan(
+            sizes=(64,),
+            batches=(2,),
+            gamma=1,
+            rejections=("typical",),
+            types=(torch.bfloat16,),
+            effort=Effort(1, 1, 2, 2**20),
+            draws=8,
+            draws_one_by_one=4,
+            chains=(2,),
+        ),
+        peers=False,
+        rules=RULES,
+        few=RULES[:1],
+        types=tuple(TYPES),
+        sequences=1,
+        small=(10,),
+        serving=((1, 10),),
+        gamma=1,
+        chains=2,
+        replayed=(1, 10),
+        replays=1,
+        copies=(2**10,),
+        tuned=((1, 10),),
+        kernels=ONE_CHAIN[:1],
+        effort=Effort(1, 1, 1, 2**20),
+        candidates=(4, 8),
+        checked=(2, 20),
+        tokens=4,
+        layers=0,
+        tests=(("tests/kernels/numpy/test_distributions.py", "-k", "fractions"),),
+        nvidia_smi=(sys.executable, "-c", "print('rehearsal, 1')"),
+        sanitizer=(sys.executable, "-c", "print('========= ERROR SUMMARY: 0 errors')"),
+    )

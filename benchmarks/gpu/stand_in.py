@@ -1,0 +1,103 @@
+"""What stands in for CUDA in a rehearsal, so that every line that needs it has run before.
+
+Graphs are replayed by calling again, events read the clock of the processor, and the contestants
+that are kernels run in torch: in Triton's interpreter they would take minutes.  Nothing that is
+measured in this way means anything.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+
+from benchmarks.chain import clocks, contestants, gate, several
+from otm.kernels.triton import runtime
+
+REAL = clocks.Graph
+
+
+class Event:
+    """An event of the processor's clock."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        self.at = 0.0
+
+    def record(self) -> None:
+        self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: "Event") -> float:
+        return max(1e3 * (end.at - self.at), 1e-6)
+
+
+class Stream:
+    """A stream that nothing waits for."""
+
+    def wait_stream(self, other: "Stream") -> None:
+        pass
+
+
+class CUDAGraph:
+    """A graph that calls again what it was captured from."""
+
+    def __init__(self) -> None:
+        self.replay = lambda: None
+
+
+class Graph(REAL):
+    """The real one, whose replay writes new results into the memory of the first."""
+
+    def __init__(self, calls: Sequence[Any]) -> None:
+        super().__init__(calls)
+
+        def replay() -> None:
+            for call, result in zip(self.calls, self.results, strict=True):
+                for old, new in zip(*map(clocks.tensors, (result, call())), strict=True):
+                    old.copy_(new)
+
+        self.graph.replay = replay
+
+
+def all_wrong(inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output a token that the target never does: the gate rejects that after a few draws."""
+    return torch.zeros(len(inputs.tokens), gate.GAMMA + 1), torch.zeros(len(inputs.tokens))
+
+
+@contextlib.contextmanager
+def stand_in() -> Iterator[None]:
+    """Let the CPU stand in for a GPU, with blocks of few tokens."""
+    nothing = contextlib.nullcontext
+    of_cuda = {
+        "Event": Event,
+        "Stream": Stream,
+        "CUDAGraph": CUDAGraph,
+        "graph": lambda graph: nothing(),
+        "stream": lambda stream: nothing(),
+        "current_stream": Stream,
+        "synchronize": lambda device: None,
+        "set_sync_debug_mode": lambda mode: None,
+        "get_device_properties": lambda device: SimpleNamespace(
+            L2_cache_size=2**10, total_memory=2**20, multi_processor_count=1
+        ),
+    }
+    with contextlib.ExitStack() as stack:
+        for name, value in of_cuda.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, value))
+        for module, name, value in (
+            (clocks, "on_gpu", lambda device: True),
+            (clocks, "Graph", Graph),
+            (gate, "slip", all_wrong),
+            (contestants, "KERNELS", "torch"),
+            (contestants, "compiles", lambda: True),
+            (several, "KERNELS", "torch"),
+            (several, "compiles", lambda: True),
+            (runtime, "BLOCK", 16),
+        ):
+            stack.enter_context(mock.patch.object(module, name, value))
+        yield

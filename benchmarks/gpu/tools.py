@@ -1,0 +1,143 @@
+"""Other programs: the tests of the kernels on the GPU, and compute-sanitizer."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+from benchmarks.gpu.environment import ROOT, Row
+from benchmarks.gpu.inputs import by_kernels, by_numpy, make
+from benchmarks.gpu.settings import TYPES, Setting
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+UNDER = "benchmarks.gpu.tools"
+SECONDS = {"a file of tests": 420.0, "a tool": 240.0}
+MOST = 20
+
+
+def tests(setting: Setting) -> Iterator[Row]:
+    """Run the kernels' tests on the GPU, each file in a process: a crash does not end the rest."""
+    missing = [name for name in ("pytest", "hypothesis") if find_spec(name) is None]
+    if missing:
+        yield {"case": "tests", "passed": None, "note": f"{' and '.join(missing)} not installed"}
+        return
+    for chosen in setting.tests or files():
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.xml"
+            options = ["-q", "-p", "no:cacheprovider", "-W", "default", f"--junitxml={report}"]
+            if find_spec("xdist") and not setting.rehearsal:
+                options += ["-n", "4", "--dist", "worksteal"]
+            command = [sys.executable, "-m", "pytest", *options, *chosen]
+            code, output, seconds = run(command, setting, SECONDS["a file of tests"])
+            row: Row = {"case": chosen[0], "passed": code == 0, "seconds": seconds}
+            if report.exists():
+                row |= of_report(report)
+            else:
+                row |= {"note": f"exit code {code}", "output": output[-4_000:]}
+        yield row
+
+
+def files() -> list[tuple[str, ...]]:
+    """Return what pytest runs: first what only a GPU can run, and the CPU's in one go."""
+    folder = ROOT / "tests" / "kernels"
+    of_triton = sorted(folder.glob("triton/test_*.py"), key=lambda x: (x.stem != "test_on_gpu", x))
+    each = [(path.relative_to(ROOT).as_posix(),) for path in of_triton]
+    others = [x.relative_to(ROOT).as_posix() for x in sorted(folder.glob("test_*.py"))]
+    rest = ("tests/kernels/torch", "tests/kernels/numpy", *others)
+    return [*each, rest]
+
+
+def of_report(path: Path) -> Row:
+    """Count the outcomes in pytest's report, and name the tests that failed."""
+    suites = ElementTree.parse(path).getroot().iter("testsuite")
+    kinds = ("tests", "failures", "errors", "skipped")
+    counts = dict.fromkeys(kinds, 0)
+    wrong = []
+    for suite in suites:
+        for kind in kinds:
+            counts[kind] += int(suite.get(kind, 0))
+        for case in suite.iter("testcase"):
+            for outcome in (*case.iter("failure"), *case.iter("error")):
+                message = str(outcome.get("message"))[:400]
+                wrong.append(f"{case.get('classname')}::{case.get('name')}: {message}")
+    note = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    return {"note": note, **counts, "wrong": wrong[:MOST]}
+
+
+def sanitizer(setting: Setting) -> Iterator[Row]:
+    """Run the kernels once under each tool of compute-sanitizer, after a run that compiles them."""
+    program, *rest = setting.sanitizer
+    folders = [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"]
+    if home := os.environ.get("CUDA_HOME"):
+        folders.append(f"{home}/bin")
+    if (path := shutil.which(program, path=os.pathsep.join(folders))) is None:
+        yield {"case": "compute-sanitizer", "passed": None, "note": "not installed"}
+        return
+    target = [sys.executable, "-m", UNDER]
+    if not setting.rehearsal:
+        code, output, seconds = run(target, setting, SECONDS["a tool"])
+        yield {"case": "without it", "passed": code == 0, "output": output[-2_000:], "s": seconds}
+    for tool in TOOLS:
+        options = ["--tool", tool, "--print-limit", str(MOST), "--error-exitcode", "3"]
+        code, output, seconds = run([path, *rest, *options, *target], setting, SECONDS["a tool"])
+        marked = [line for line in output.splitlines() if line.startswith("=========")]
+        summary = next((line for line in reversed(marked) if "SUMMARY" in line), "")
+        unsupported = "not supported" in output and not summary
+        row: Row = {"case": tool, "passed": code == 0 and bool(summary), "seconds": seconds}
+        row["note"] = summary.strip("= ") or (marked or [f"exit code {code}"])[-1].strip("= ")
+        if unsupported:
+            row["passed"] = None
+        if not row["passed"]:
+            row["output"] = output[-8_000:]
+        yield row
+
+
+def run(command: list[str], setting: Setting, limit: float) -> tuple[int | None, str, float]:
+    """Run a program in the checkout; returns exit code, None if out of time, output and seconds."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+        "TRITON_INTERPRET": "1" if setting.rehearsal else "0",
+        # every tensor is memory of its own, so that to read beyond its end is seen
+        **({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if UNDER in command else {}),
+    }
+    begun, code = time.perf_counter(), None
+    with tempfile.TemporaryFile() as file:  # a pipe would wait for what the program has started
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=limit,
+                check=False,
+            ).returncode
+        file.seek(0)
+        output = file.read().decode(errors="replace")
+    return code, output, time.perf_counter() - begun
+
+
+def once(setting: Setting) -> int:
+    """Run every kernel on small inputs, and count the sequences that are decided wrongly."""
+    wrong, (batch, size) = 0, setting.checked
+    shape = (batch, setting.chains, setting.gamma, size)
+    for rule in setting.few:
+        for logits in (False, True):
+            inputs = make(rule, shape, TYPES["bf16"], setting.device, logits=logits)
+            outcome, expected = by_kernels(rule, inputs), by_numpy(rule, inputs)
+            wrong += int((outcome.tokens.cpu().numpy() != expected.tokens).any(1).sum())
+    return wrong
+
+
+if __name__ == "__main__":
+    from benchmarks.gpu.settings import on_gpu
+
+    sys.exit(once(on_gpu()) > 0)

@@ -1,0 +1,177 @@
+"""Chains of drafts as tensors: drawn by a model on its device, or laid out from any drafter's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.optional import require
+from otm._core.sparse import SparseProbs
+from otm._core.tensors import on_device
+from otm.decoding.checks import as_paths
+from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.held_rows import HeldRows
+from otm.decoding.reading import Context, Path
+from otm.errors import InvalidDraftsError
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """K chains of at most γ drafts for each of B sequences."""
+
+    tokens: Any  # int64 [B, K, γ]; −1 behind the end of a chain
+    probs: Any  # [B, K, γ, V], what they were drawn from; None if they were chosen
+    good: Any  # bool [B], whether these are distributions; None if the host has checked them
+    lengths: npt.NDArray[np.int64]  # [B, K]
+
+
+class DeviceDrafts(ABC):
+    """Drafts chains for a batch."""
+
+    @abstractmethod
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> Drafted:
+        """Draft behind each context, at most `depths[b]` tokens a chain."""
+
+    @abstractmethod
+    def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
+        """Take the chains [B][K] behind their contexts, now that the host knows them."""
+
+    @property
+    @abstractmethod
+    def seconds(self) -> float:
+        """Seconds spent in models so far."""
+
+
+class ModelDrafts(DeviceDrafts):
+    """Chains that a model draws; no draft comes to the host before it is verified."""
+
+    def __init__(self, drafter: ModelDrafter) -> None:
+        self.chains: int = drafter.branching  # type: ignore[assignment]  # no prefix tree
+        self._rows = HeldRows(drafter.model, drafter.sampling, drafter.processor)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the model so far."""
+        return self._rows.seconds
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> Drafted:
+        """Draw the next token of all chains, level by level."""
+        torch = require("torch")
+        from otm.kernels.torch.host import draw
+
+        batch, chains, gamma = len(contexts), self.chains, max(depths)
+        lengths = np.repeat(np.array(depths, np.int64)[:, None], chains, axis=1)
+        coins = np.zeros((batch, gamma, chains))
+        for coin, depth, source in zip(coins, depths, uniforms, strict=True):
+            coin[:depth] = source(depth * chains).reshape(depth, chains)
+        self._rows.follow(contexts, parents)
+        if gamma == 0:
+            nothing = torch.zeros((batch, 1, 0), dtype=torch.int64)
+            return Drafted(nothing, None, None, lengths[:, :1])
+        scores = self._rows.read_contexts(contexts)  # [B, V]
+        points = on_device(coins, scores.device)  # [B, γ, K]
+        nothing = torch.zeros((batch, 1, 0), dtype=torch.int64, device=scores.device)
+        probs, good = self._rows.probs(scores[:, None], contexts, nothing)  # [B, 1, V]
+        drawn = [draw(probs, points[:, :1])[:, 0]]  # [B, K]
+        rows, oks = [probs.expand(-1, chains, -1)], [good]
+        self._rows.repeat(chains)
+        for i in range(1, gamma):
+            counts = (lengths > i).ravel().astype(np.int64)
+            scores = self._rows.append(drawn[-1].reshape(-1, 1), counts)
+            scores = scores.view(batch, chains, -1)
+            probs, good = self._rows.probs(scores, contexts, torch.stack(drawn, 2))
+            drawn.append(draw(probs, points[:, i, :, None])[..., 0])
+            rows.append(probs)
+            oks.append(good | on_device(lengths <= i, good.device))
+        tokens = torch.stack(drawn, 2)
+        if min(depths) < gamma:
+            live = on_device(np.arange(gamma) < lengths[..., None], tokens.device)
+            tokens = tokens.where(live, -1)
+        fine = torch.cat(oks, 1).all(1) | on_device(lengths[:, 0] == 0, tokens.device)
+        return Drafted(tokens, torch.stack(rows, 2), fine, lengths)
+
+    def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
+        """Note what the rows have read: all drafts of a chain but the last."""
+        if max(len(path) for paths in chains for path in paths) > 0:
+            self._rows.learn(
+                [
+                    context + path[:-1]
+                    for context, paths in zip(contexts, chains, strict=True)
+                    for path in paths
+                ]
+            )
+
+
+class HostDrafts(DeviceDrafts):
+    """Chains of any drafter, which come from the host."""
+
+    def __init__(self, drafter: Drafter, vocabulary: int) -> None:
+        self._drafter, self._vocabulary = drafter, vocabulary
+
+    def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
+        """Do nothing: the drafter sees the contexts."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the drafter's models so far."""
+        return self._drafter.seconds
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> Drafted:
+        """Let the drafter draft, and lay its chains and their distributions out as tensors."""
+        torch = require("torch")
+        trees = self._drafter.draft(contexts, depths, parents, uniforms)
+        as_paths(trees, depths, self._vocabulary)
+        chains = [[_as_chain(child) for child in tree.children] for tree in trees]
+        count = max(1, *map(len, chains))
+        gamma = max((len(chain) for paths in chains for chain in paths), default=0)
+        tokens = np.full((len(trees), count, gamma), -1, np.int64)
+        laid: list[tuple[tuple[int, int, int], SparseProbs]] = []
+        for b, (tree, paths) in enumerate(zip(trees, chains, strict=True)):
+            for c, chain in enumerate(paths):
+                for i, (above, node) in enumerate(zip((tree, *chain), chain, strict=False)):
+                    tokens[b, c, i] = node.token
+                    laid.append(((b, c, i), above.checked_draft_probs()))
+        probs = None
+        if count > 1 or any(each.tokens.size > 1 for _, each in laid):
+            probs = np.zeros((*tokens.shape, self._vocabulary))
+            for place, each in laid:
+                probs[place][each.tokens] = each.probabilities
+        lengths = (tokens >= 0).sum(2)
+        known = None if probs is None else torch.from_numpy(probs)
+        return Drafted(torch.from_numpy(tokens), known, None, lengths)
+
+
+def _as_chain(node: DraftNode) -> list[DraftNode]:
+    """Nodes of a chain, from its first draft on."""
+    nodes = [node]
+    while nodes[-1].children:
+        if len(nodes[-1].children) > 1:
+            raise InvalidDraftsError(
+                f"{len(nodes[-1].children)} drafts after {nodes[-1].path}; on a device chains are "
+                "verified, which branch at their beginning only; `spectr_verifier` takes trees"
+            )
+        nodes.append(nodes[-1].children[0])
+    return nodes

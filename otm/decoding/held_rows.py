@@ -1,0 +1,174 @@
+"""Rows of a model's session, of which the device knows more tokens than the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.optional import require
+from otm._core.tensors import is_tensor, on_device
+from otm.decoding.reading import (
+    Context,
+    LogitsProcessor,
+    check_processed,
+    check_scores,
+    common_length,
+)
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
+from otm.models.base import LanguageModel, Session
+
+Lengths = npt.NDArray[np.int64]
+
+
+class HeldRows:
+    """A session with some rows for each sequence, and the distributions of its next tokens."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        sampling: SamplingParameters | None,
+        processor: LogitsProcessor | None = None,
+    ) -> None:
+        self.model, self._sampling, self._processor = model, as_sampling(sampling), processor
+        self.seconds = 0.0  # spent in the model so far; on a GPU, in launching it
+        self._started: Session | None = None
+        self._texts: list[Context] = []  # tokens of each row, as far as the host knows them
+        self._owners: list[int] = []  # the sequence of each row
+        self._prompts: list[int] = []  # number of the prompt that each sequence began with
+
+    @property
+    def _session(self) -> Session:
+        if self._started is None:  # pragma: no cover
+            raise RuntimeError("no context has been followed")
+        return self._started
+
+    def follow(self, contexts: Sequence[Context], parents: Sequence[int] | None) -> None:
+        """Keep one row for each sequence: of its parent's rows the one that agrees longest.
+
+        The last token of a context is always left to be read.
+        """
+        if self._started is None or parents is None:
+            self._started = self._timed(self.model.start, len(contexts))
+            self._texts, self._owners = [()] * len(contexts), list(range(len(contexts)))
+            parents = self._prompts = list(range(len(contexts)))
+        self._prompts = [self._prompts[p] for p in parents]
+        owned: dict[int, list[int]] = {}
+        for r, owner in enumerate(self._owners):
+            owned.setdefault(owner, []).append(r)
+        rows, texts = [], []
+        for context, parent in zip(contexts, parents, strict=True):
+            agreed, best = max((common_length(context, self._texts[r]), -r) for r in owned[parent])
+            rows.append(-best)
+            texts.append(context[: min(agreed, len(context) - 1)])
+        self._keep(rows, texts, range(len(contexts)))
+
+    def repeat(self, count: int) -> None:
+        """Let so many rows continue the row of each sequence, one after the other."""
+        rows = [r for r in range(len(self._texts)) for _ in range(count)]
+        self._keep(rows, [self._texts[r] for r in rows], [self._owners[r] for r in rows])
+
+    def learn(self, texts: Sequence[Context]) -> None:
+        """Note which tokens the rows have read, now that the host knows them."""
+        self._texts = list(texts)
+
+    def read_contexts(self, contexts: Sequence[Context]) -> Any:
+        """Read the rest of each context, and return the scores after it [B, V]."""
+        self.read_before(contexts, spared=1)
+        tokens = _padded(contexts, list(map(len, self._texts)), list(map(len, contexts)))
+        scores = self._scores(self._session.append, tokens)
+        self._texts = list(contexts)
+        if tokens.shape[1] == 1:
+            return scores[:, 0]
+        rows = np.stack([np.arange(len(tokens)), (tokens >= 0).sum(1) - 1])
+        return scores[tuple(on_device(rows, scores.device))]
+
+    def read_before(self, contexts: Sequence[Context], *, spared: int = 0) -> None:
+        """Read each context up to its last token, unless no more tokens are missing than spared."""
+        ends = [len(context) - 1 for context in contexts]
+        starts = list(map(len, self._texts))
+        if max(end - start for end, start in zip(ends, starts, strict=True)) > spared:
+            self._timed(self._session.read, _padded(contexts, starts, ends))
+            self._texts = [context[:-1] for context in contexts]
+
+    def append(self, tokens: Any, counts: Lengths) -> Any:
+        """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
+        return self._scores(self._session.append_tensor, tokens, counts)
+
+    def probs(self, scores: Any, contexts: Sequence[Context], drafts: Any) -> tuple[Any, Any]:
+        """Distributions from scores [B, C, V] after contexts and drafts [B, C, i]; which are good.
+
+        A row that is not has anything in it: nobody has waited for the device to look.
+        """
+        if self.model.returns_probs:
+            if self._sampling == SamplingParameters() and self._processor is None:
+                return scores, scores.isfinite().all(-1)
+            scores = scores.log()
+        if self._processor is not None:
+            scores = self._processed(self._processor, scores, contexts, drafts)
+        return self._sampling.unchecked(scores)
+
+    def probs_along(self, scores: Any, contexts: Sequence[Context], drafts: Any) -> tuple[Any, Any]:
+        """`probs` from scores [B, K, γ + 1, V] after each part of the drafts [B, K, γ]."""
+        if self._processor is None:
+            return self.probs(scores, contexts, drafts)
+        drafts = drafts.clamp(min=0)
+        rows = [
+            self.probs(scores[:, :, i], contexts, drafts[:, :, :i]) for i in range(scores.shape[2])
+        ]
+        probs, good = zip(*rows, strict=True)
+        return require("torch").stack(probs, 2), require("torch").stack(good, 2)
+
+    def _processed(
+        self, processor: LogitsProcessor, scores: Any, contexts: Sequence[Context], drafts: Any
+    ) -> Any:
+        """Process scores [B, C, V], those behind contexts of one length together."""
+        torch, (_, count, size) = require("torch"), scores.shape
+        made = torch.empty_like(scores)
+        lengths = np.array(list(map(len, contexts)))
+        for length in np.unique(lengths):
+            rows = np.flatnonzero(lengths == length)
+            known = np.repeat([contexts[b] for b in rows.tolist()], count, axis=0)
+            prompts = np.repeat([self._prompts[b] for b in rows.tolist()], count)
+            index, known = (on_device(x, scores.device) for x in (rows, known))
+            ids = torch.cat([known, drafts[index].flatten(0, 1)], 1)
+            given = scores[index].flatten(0, 1)
+            processed = self._timed(processor, ids, given, prompts)
+            check_processed(processed, tuple(given.shape))
+            made[index] = processed.view(-1, count, size).to(made.dtype)
+        return made
+
+    def _scores(self, append: Callable[..., Any], *arguments: Any) -> Any:
+        """Append tokens, and return the scores as a tensor."""
+        scores = self._timed(append, *arguments)
+        check_scores(scores, (*arguments[0].shape, self.model.vocabulary), self.model)
+        if is_tensor(scores):
+            return scores
+        return require("torch").from_numpy(scores.astype(np.float64))
+
+    def _keep(self, rows: Sequence[int], texts: Sequence[Context], owners: Sequence[int]) -> None:
+        """Continue these rows, cut to these tokens."""
+        if list(rows) != list(range(len(self._texts))) or texts != self._texts:
+            lengths = np.array([len(text) for text in texts], np.int64)
+            self._timed(self._session.keep, np.array(rows, np.int64), lengths)
+        self._texts, self._owners = list(texts), list(owners)
+
+    def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+        begun = time.perf_counter()
+        answer = ask(*arguments)
+        self.seconds += time.perf_counter() - begun
+        return answer
+
+
+def _padded(
+    contexts: Sequence[Context], starts: Sequence[int], ends: Sequence[int]
+) -> npt.NDArray[np.int64]:
+    """Tokens of each context from its start to its end, with −1 behind shorter rows."""
+    parts = [context[a:b] for context, a, b in zip(contexts, starts, ends, strict=True)]
+    tokens = np.full((len(parts), max(map(len, parts))), -1, dtype=np.int64)
+    for row, part in zip(tokens, parts, strict=True):
+        row[: len(part)] = part
+    return tokens

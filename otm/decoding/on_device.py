@@ -1,0 +1,238 @@
+"""Rounds on the device of the models: drafts, scores and verification stay there.
+
+Only whole numbers come to the host, once a round: the drafts, the output, and whether all scores
+gave distributions.  The kernels of `otm.kernels` verify, for the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.optional import require
+from otm._core.tensors import on_device
+from otm.coupling.build import PLANS
+from otm.decoding.device_drafts import DeviceDrafts, Drafted, HostDrafts, ModelDrafts
+from otm.decoding.drafters import PromptLookup
+from otm.decoding.drafting import Drafter, ModelDrafter, Randomness
+from otm.decoding.held_rows import HeldRows
+from otm.decoding.reading import Context, Path
+from otm.decoding.rounds import Outcome, Rounds
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
+from otm.decoding.verification import OPTIMAL_FOR_ONE, Verifier
+from otm.errors import InvalidDistributionError, InvalidDraftsError
+from otm.kernels.registry import uniforms_per_position
+from otm.kernels.verify import verify_probs
+from otm.models.base import LanguageModel
+from otm.rules import named, names
+
+BAD_DRAFT, BAD_TARGET = 1, 2
+"""What is said of a sequence whose scores gave no distribution."""
+
+
+NAMES_FOR_ONE = {rule for rule, plan in PLANS.items() if plan in OPTIMAL_FOR_ONE}
+
+
+@dataclass(frozen=True)
+class DeviceVerifier:
+    """Verification of a whole batch by a kernel, on the device of the target model.
+
+    The drafts of a `ModelDrafter` stay on the device as well: once a step, tokens come to the host,
+    and nothing else.  Prefix trees, and rules without a kernel, are verified on the host.
+
+    Parameters
+    ----------
+    rule : str, optional
+        A rule with a kernel: "chain" and "block" for one chain, "grid k-Seq" and "grid optimal"
+        for several.
+
+    Raises
+    ------
+    UnknownMethodError
+        If no such rule has a kernel.
+
+    Examples
+    --------
+    >>> from otm.decoding import ModelDrafter, stream
+    >>> from otm.models.gpt import load
+    >>> drafter, verifier = ModelDrafter(load("small"), 4), DeviceVerifier("grid optimal")
+    >>> steps = stream(load("large"), [list(b"In the")], drafter, verifier, gamma=3, seed=0)
+    >>> len(next(steps).drafts)
+    4
+    """
+
+    rule: str = "chain"
+
+    def __post_init__(self) -> None:
+        named(self.rule, "kernel")
+
+
+def place_verifier(
+    verifier: Verifier,
+    rule: object,
+    target: LanguageModel,
+    drafter: Drafter | None,
+    sampling: SamplingParameters | None,
+) -> Verifier | DeviceVerifier:
+    """Move the verifier of a rule to the device of the models, if they and the rule have one.
+
+    On a CPU truncated distributions stay with the host, which keeps them by their support.
+    """
+    if isinstance(drafter, ModelDrafter):
+        if drafter.model.device is None or not isinstance(drafter.branching, int):
+            return verifier
+        if drafter.branching == 1 and (rule in OPTIMAL_FOR_ONE or rule in NAMES_FOR_ONE):
+            rule = "chain"  # the maximal coupling, too
+    elif drafter is not None and not isinstance(drafter, PromptLookup):
+        return verifier
+    if target.device is None or rule not in names("kernel"):
+        return verifier
+    if target.device.type == "cpu" and not as_sampling(sampling).leaves_all:
+        return verifier
+    return DeviceVerifier(str(rule))
+
+
+class DeviceRounds(Rounds):
+    """Chains of drafts of a whole batch, verified by a kernel."""
+
+    def __init__(self, target: HeldRows, drafter: Drafter | None, rule: str) -> None:
+        self._target, self._rule = target, rule
+        self._drafts: DeviceDrafts | None = None
+        if isinstance(drafter, ModelDrafter) and isinstance(drafter.branching, int):
+            self._drafts = ModelDrafts(drafter)
+        elif drafter is not None:
+            self._drafts = HostDrafts(drafter, target.model.vocabulary)
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Seconds of the drafter and of the target so far; on a GPU, of launching them."""
+        return (0.0 if self._drafts is None else self._drafts.seconds), self._target.seconds
+
+    def play(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[Outcome]:
+        """Draft, read and verify on the device, then bring the outcome to the host."""
+        torch = require("torch")
+        with torch.no_grad():
+            drafted = self._draft(contexts, depths, parents, uniforms)
+            scores = self._read(contexts, parents, drafted.tokens, drafted.lengths)
+            numbers = self._verify(drafted, scores, contexts, uniforms)
+        found = numbers.cpu().numpy()  # the one wait for the device
+        return self._collect(contexts, drafted.lengths, found)
+
+    def _draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> Drafted:
+        if self._drafts is not None:
+            return self._drafts.draft(contexts, depths, parents, uniforms)
+        nothing = require("torch").zeros((len(contexts), 1, 0), dtype=require("torch").int64)
+        return Drafted(nothing, None, None, np.zeros((len(contexts), 1), np.int64))
+
+    def _read(
+        self,
+        contexts: Sequence[Context],
+        parents: Sequence[int] | None,
+        tokens: Any,
+        lengths: npt.NDArray[np.int64],
+    ) -> Any:
+        """Let the target read the last tokens and the drafts [B, K, γ]: [B, K, γ + 1, V]."""
+        torch = require("torch")
+        batch, chains, gamma = tokens.shape
+        self._target.follow(contexts, parents)
+        self._target.read_before(contexts)
+        if chains > 1:
+            self._target.repeat(chains)
+        last = np.repeat([context[-1] for context in contexts], chains)[:, None]
+        rows = torch.cat([on_device(last, tokens.device), tokens.flatten(0, 1)], 1)
+        scores = self._target.append(rows.clamp(min=0), 1 + lengths.ravel())
+        return scores.view(batch, chains, gamma + 1, -1)
+
+    def _verify(
+        self,
+        drafted: Drafted,
+        scores: Any,
+        contexts: Sequence[Context],
+        uniforms: Sequence[Randomness],
+    ) -> Any:
+        """Verify by the rule; returns drafts, output and faults as one tensor of whole numbers."""
+        torch = require("torch")
+        batch, chains, gamma = drafted.tokens.shape
+        several = named(self._rule, "kernel").several and gamma > 0
+        if chains > 1 and not several:
+            raise InvalidDraftsError(
+                f"{chains} drafts of a token; rule {self._rule!r} is for one chain, 'grid k-Seq' "
+                "and 'grid optimal' for several"
+            )
+        device = scores.device
+        tokens = drafted.tokens.to(device, non_blocking=True)
+        draft = None if drafted.probs is None else drafted.probs.to(device, non_blocking=True)
+        target, good = self._target.probs_along(scores, contexts, tokens)
+
+        rule = self._rule if gamma else "chain"  # no rule has anything to select
+        count = uniforms_per_position(rule, chains)
+        coins = np.zeros((batch, gamma * count + 2))
+        for coin, length, source in zip(coins, drafted.lengths.max(1), uniforms, strict=True):
+            coin[: length * count], coin[-2:] = np.split(source(length * count + 2), [-2])
+        arguments = (target, draft, tokens)
+        if not several:
+            arguments = (target[:, 0], None if draft is None else draft[:, 0], tokens[:, 0])
+        verified = verify_probs(*arguments, on_device(coins, device), rule=rule, validate=False)
+
+        sequence = torch.arange(batch, device=device)
+        chain = sequence * 0 if verified.chain is None else verified.chain
+        after = torch.arange(gamma + 1, device=device) > verified.accepted[:, None]
+        faults = BAD_TARGET * ~(good[sequence, chain] | after).all(1)
+        if drafted.good is not None:
+            faults = faults + BAD_DRAFT * ~drafted.good
+        numbers = (tokens.flatten(1), verified.tokens, verified.accepted[:, None], faults[:, None])
+        return torch.cat(numbers, 1)
+
+    def _collect(
+        self,
+        contexts: Sequence[Context],
+        lengths: npt.NDArray[np.int64],
+        found: npt.NDArray[np.int64],
+    ) -> list[Outcome]:
+        """Take the numbers of a round [B, Kγ + γ + 3] apart, and tell the rows what they read."""
+        batch, chains = lengths.shape
+        gamma = (found.shape[1] - 3) // (chains + 1)
+        self._check(found[:, -1])
+        drafts: list[list[Path]] = [
+            [tuple(path[:n].tolist()) for path, n in zip(paths, counts, strict=True)]
+            for paths, counts in zip(
+                found[:, : chains * gamma].reshape(batch, chains, gamma), lengths, strict=True
+            )
+        ]
+        self._target.learn(
+            [c + path for c, paths in zip(contexts, drafts, strict=True) for path in paths]
+        )
+        if self._drafts is not None:
+            self._drafts.learn(contexts, drafts)
+        outputs = found[:, chains * gamma : -2]
+        return [
+            Outcome(tuple(filter(None, paths)), tuple(output[: accepted + 1].tolist()))
+            for paths, output, accepted in zip(drafts, outputs, found[:, -2], strict=True)
+        ]
+
+    def _check(self, faults: npt.NDArray[np.int64]) -> None:
+        """Refuse a round in which scores gave no distribution, before anything of it is kept."""
+        wrong = np.flatnonzero(faults)
+        if wrong.size:
+            b = int(wrong[0])
+            model = "draft model" if faults[b] & BAD_DRAFT else "target model"
+            raise InvalidDistributionError(
+                f"sequence {b} of the batch: of the {model} the logits have NaN, +∞, or nothing "
+                "but −∞; there must be a finite logit, and beside it only finite ones and −∞"
+            )

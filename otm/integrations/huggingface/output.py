@@ -1,0 +1,62 @@
+"""What `generate` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from otm.models.huggingface.model import HuggingFaceModel
+
+
+def as_output(
+    target: HuggingFaceModel,
+    input_ids: Any,
+    prompts: Sequence[Sequence[int]],
+    new: Sequence[Sequence[int]],
+    *,
+    processors: Any,
+    config: Any,
+) -> Any:
+    """Return the sequences, and scores and logits if they are asked for."""
+    import torch
+    from transformers.generation import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
+
+    pad = getattr(config, "_pad_token_tensor", None)
+    rows = torch.nn.utils.rnn.pad_sequence(
+        [input_ids.new_tensor(row) for row in new], True, 0 if pad is None else int(pad)
+    )
+    sequences = torch.cat([input_ids, rows], dim=1)
+    if not config.return_dict_in_generate:
+        return sequences
+    more = {}
+    if config.output_scores or config.output_logits:
+        logits = _read_again(target, prompts, rows.tolist()).to(input_ids.device, torch.float32)
+        if config.output_logits:
+            more["logits"] = logits.unbind(1)
+        if config.output_scores:
+            cut = target.model.config.get_text_config(decoder=True).vocab_size - logits.shape[2]
+            wide = torch.nn.functional.pad(logits, (0, cut), value=-torch.inf)
+            befores = [sequences[:, : t - rows.shape[1]] for t in range(rows.shape[1])]
+            more["scores"] = tuple(
+                processors(before, wide[:, t].clone())[:, : logits.shape[2]]
+                for t, before in enumerate(befores)
+            )
+    if target.model.config.is_encoder_decoder:
+        return GenerateEncoderDecoderOutput(sequences=sequences, **more)
+    return GenerateDecoderOnlyOutput(sequences=sequences, **more)
+
+
+def _read_again(
+    target: HuggingFaceModel, prompts: Sequence[Sequence[int]], new: Sequence[Sequence[int]]
+) -> Any:
+    """Logits [B, T, V] of new tokens [B, T], in one more pass: drafts are long gone."""
+    session = target.start(len(prompts))
+    heads = np.full((len(prompts), max(map(len, prompts)) - 1), -1)
+    for b, prompt in enumerate(prompts):
+        heads[b, : len(prompt) - 1] = prompt[:-1]
+    if heads.size:
+        session.read(heads)
+    tails = [[prompt[-1], *row[:-1]] for prompt, row in zip(prompts, new, strict=True)]
+    return session.append(np.array(tails))

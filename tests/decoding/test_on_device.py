@@ -1,0 +1,345 @@
+"""Rounds on a device: the decisions of the definition in fractions, and one way to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm._core.arithmetic import Probs
+from otm._core.sparse import SparseProbs
+from otm.decoding import (
+    DeviceVerifier,
+    DraftNode,
+    ModelDrafter,
+    NonAutoregressiveDrafter,
+    PromptLookup,
+    Randomness,
+    SamplingParameters,
+    Step,
+    TargetProbs,
+    Verifier,
+    stream,
+)
+from otm.decoding.reading import Path
+from otm.errors import InvalidDistributionError, InvalidDraftsError, UnknownMethodError
+from otm.kernels import verify_probs
+from otm.kernels.registry import uniforms_per_position
+from otm.models import LanguageModel, Session, TableModel
+from otm.models.gpt.model import GPT
+from otm.models.gpt.transformer import GPTConfig
+
+torch = pytest.importorskip("torch")
+
+VOCABULARY = 5
+RNG = np.random.default_rng(11)
+TARGET = TableModel.random(VOCABULARY, 2, RNG)
+DRAFT = TableModel.random(VOCABULARY, 2, RNG)
+PROMPTS = [[0], [1, 2], [3, 4, 0], [2, 2, 0, 2]]
+RULES = [("chain", 1), ("block", 1), ("grid k-Seq", 3), ("grid optimal", 3), ("grid optimal", 1)]
+
+
+def by_definition(rule: str) -> Verifier:
+    """Verify a tree of chains by the kernel's definition, in fractions: no tensor, no batch."""
+
+    def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
+        paths = root.drawn_paths() or [()]
+        gamma, chains = len(paths[0]), len(paths)
+        exact = np.vectorize(Fraction, otypes=[object])
+
+        def row(probs: Any) -> Probs:
+            return exact(probs.dense(VOCABULARY))
+
+        nodes = {id(node): node for node in root.nodes()}.values()
+        drawn_from = {node.path: node.checked_draft_probs() for node in nodes if node.children}
+        target = np.array([[row(target_probs(p[:i])) for i in range(gamma + 1)] for p in paths])
+        draft = np.array([[row(drawn_from[p[:i]]) for i in range(gamma)] for p in paths])
+        tokens = np.array(paths, np.int64).reshape(chains, gamma)
+        used = rule if gamma else "chain"
+        coins = exact(uniforms(gamma * uniforms_per_position(used, chains) + 2))
+        if gamma == 0 or not rule.startswith("grid"):
+            target, draft, tokens = target[0], draft[0], tokens[0]
+        draft = draft.astype(object).reshape(*tokens.shape, VOCABULARY)
+        made = verify_probs(target[None], draft[None], tokens[None], coins[None], rule=used)
+        return tuple(made.tokens[0, : made.accepted[0] + 1].tolist())
+
+    return verify
+
+
+def outcomes(
+    verifier: Verifier | DeviceVerifier,
+    drafter: Callable[[], Any],
+    prompts: Sequence[Sequence[int]] = PROMPTS,
+    target: LanguageModel = TARGET,
+    **options: Any,
+) -> dict[int, list[tuple[Any, ...]]]:
+    """All steps of each sequence: what was drafted, what came out, how it ended."""
+    exact = not isinstance(verifier, DeviceVerifier)
+
+    def source(prompt: Sequence[int]) -> Randomness:
+        rng = np.random.default_rng([7, *prompt])
+        if exact:
+            return lambda m: np.array([Fraction(u) for u in rng.random(m)], object)
+        return rng.random
+
+    found: dict[int, list[tuple[Any, ...]]] = {b: [] for b in range(len(prompts))}
+    options = {"max_tokens": 15, "uniforms": list(map(source, prompts)), **options}
+    for step in stream(target, prompts, drafter(), verifier, **options):
+        found[step.sequence].append(
+            (step.gamma, step.drafts, step.output, step.accepted, step.finish_reason)
+        )
+    return found
+
+
+def changing(steps: Sequence[Step]) -> int:
+    """Choose another number in every step and sequence, 0 among them."""
+    return (2 * len(steps) + sum(len(step.output) for step in steps)) % 5
+
+
+@pytest.mark.parametrize(("rule", "chains"), RULES)
+@pytest.mark.parametrize("gamma", [3, changing], ids=["fixed", "changing"])
+def test_decides_as_the_definition_in_fractions(rule: str, chains: int, gamma: Any) -> None:
+    """Catches rows, coins and caches of other sequences, drafts beyond an end, and rounding."""
+    options = {"gamma": gamma, "eos_token_id": 4}
+
+    def drafter() -> ModelDrafter:
+        return ModelDrafter(DRAFT, chains)
+
+    on_device = outcomes(DeviceVerifier(rule), drafter, **options)
+    assert on_device == outcomes(by_definition(rule), drafter, **options)
+    endings = {steps[-1][-1] for steps in on_device.values()}
+    assert endings == {"eos"} or "length" in endings
+    assert any(step[3] for steps in on_device.values() for step in steps)  # some are accepted
+
+
+@pytest.mark.parametrize("stop", [None, lambda new: len(new) == 7])
+def test_any_drafter_of_chains(stop: Any) -> None:
+    """Chosen drafts, of which some sequences have none, and chains of heads."""
+    first, second = (
+        SparseProbs(tokens, [Fraction(1, 4), Fraction(3, 4)]) for tokens in ([0, 3], [1, 2])
+    )
+
+    def heads(contexts: Sequence[Any], gamma: int) -> list[list[SparseProbs]]:
+        return [[first, second, first][:gamma] for _ in contexts]
+
+    drafters: list[tuple[str, Callable[[], Any]]] = [
+        ("chain", PromptLookup),
+        ("block", PromptLookup),
+        ("block", lambda: NonAutoregressiveDrafter(heads, VOCABULARY)),
+        ("grid optimal", lambda: NonAutoregressiveDrafter(heads, VOCABULARY, branching=3)),
+        ("chain", lambda: None),
+    ]
+    for rule, drafter in drafters:
+        options = {"gamma": 3, "stop": stop}
+        found = outcomes(DeviceVerifier(rule), drafter, **options)
+        assert found == outcomes(by_definition(rule), drafter, **options)
+
+
+@pytest.mark.parametrize(("rule", "chains"), RULES)
+def test_a_sequence_does_not_depend_on_its_batch(rule: str, chains: int) -> None:
+    """With a transformer and its cache; catches rows that are mixed up when they are kept."""
+    target, draft = gpt(0, layers=2), gpt(1, layers=1)
+    options: dict[str, Any] = {"target": target, "gamma": 3, "eos_token_id": 4}
+
+    def drafter() -> ModelDrafter:
+        return ModelDrafter(draft, chains, SamplingParameters(temperature=0.7))
+
+    together = outcomes(DeviceVerifier(rule), drafter, **options)
+    alone = [
+        outcomes(DeviceVerifier(rule), drafter, prompts=[prompt], **options)[0]
+        for prompt in PROMPTS
+    ]
+    assert list(together.values()) == alone
+
+
+def gpt(seed: int, layers: int) -> GPT:
+    """Make a small transformer in float64, whose distributions are not flat."""
+    config = GPTConfig(layers, 12, 2, context_length=40, vocabulary=VOCABULARY)
+    weights = {name: 4 * w.double() for name, w in GPT.random(config, seed=seed).weights.items()}
+    return GPT(config, weights)
+
+
+WAYS = {
+    "item", "tolist", "numpy", "__array__", "__dlpack__", "__bool__", "__int__", "__float__",
+    "__index__", "nonzero", "argwhere", "masked_select", "unique", "cpu",
+    "is_nonzero", "equal", "allclose", "bincount",
+}  # fmt: skip
+"""Functions that wait for a device, or copy from it."""
+
+
+class Host(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+    """Counts what goes from a device to the host, as if every tensor were on one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []  # how many numbers went, each time
+        self.there: list[Any] = []  # what has arrived
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        tensors = [a for a in args if isinstance(a, torch.Tensor)]
+        index = args[1] if name in {"__getitem__", "__setitem__"} else ()
+        parts = index if isinstance(index, tuple) else (index,)
+        by_booleans = any(isinstance(p, torch.Tensor) and p.dtype == torch.bool for p in parts)
+        # by its name: a device that is an object is that of the models
+        given = (*args[1:], *(kwargs or {}).values())
+        to_host = name == "to" and any(isinstance(a, str) for a in given)
+        where = name == "where" and len(args) == 1
+        arrived = any(t is tensor for t in tensors[:1] for tensor in self.there)
+        if (name in WAYS or by_booleans or where or to_host) and not arrived:
+            self.sizes.append(sum(t.numel() for t in tensors[:1]))
+        with torch._C.DisableTorchFunction():
+            made = func(*args, **(kwargs or {}))
+        if name == "cpu" or to_host:
+            self.there.append(made)
+        return made
+
+
+@contextmanager
+def counted_by_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
+    """Note what each round sends to the host."""
+    from otm.decoding.on_device import DeviceRounds
+
+    rounds: list[list[int]] = []
+    play = DeviceRounds.play
+
+    def counted(*arguments: Any) -> Any:
+        with Host() as host:
+            made = play(*arguments)
+        rounds.append(host.sizes)
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeviceRounds, "play", counted)
+        yield rounds
+
+
+@pytest.mark.parametrize(("rule", "chains"), RULES)
+@pytest.mark.parametrize(
+    "sampling", [None, SamplingParameters(0.8, top_k=3, top_p=0.9, min_p=0.01)], ids=str
+)
+def test_one_copy_of_whole_numbers_a_round(
+    rule: str, chains: int, sampling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches any other way to the host; a copy of scores would be V times as long."""
+    target, draft = gpt(0, layers=2), gpt(1, layers=1)
+    gamma = 3
+    with counted_by_step(monkeypatch) as rounds:
+        outcomes(
+            DeviceVerifier(rule), lambda: ModelDrafter(draft, chains, sampling),
+            target=target, gamma=gamma, sampling=sampling,
+        )  # fmt: skip
+    most = len(PROMPTS) * (chains * gamma + gamma + 3)
+    assert len(rounds) > 5
+    assert all(len(sizes) == 1 and sizes[0] <= most for sizes in rounds)
+
+
+def test_a_further_way_to_the_host_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control of the test above."""
+    from otm.decoding.held_rows import HeldRows
+
+    probs = HeldRows.probs
+    for way in (
+        lambda scores: scores.numpy(),
+        lambda scores: scores.sum().item(),
+        lambda scores: bool(scores.isfinite().all()),
+        lambda scores: scores[scores > 0],
+        np.asarray,
+        lambda scores: scores.tolist(),
+        lambda scores: scores.nonzero(),
+        lambda scores: scores.to("cpu"),
+        np.from_dlpack,
+    ):
+
+        def leaking(rows: HeldRows, scores: Any, *more: Any, way: Any = way) -> Any:
+            way(scores)
+            return probs(rows, scores, *more)
+
+        monkeypatch.setattr(HeldRows, "probs", leaking)
+        with counted_by_step(monkeypatch) as rounds:
+            outcomes(
+                DeviceVerifier(), lambda: ModelDrafter(gpt(1, 1)), target=gpt(0, 1), gamma=2,
+                max_tokens=4,
+            )  # fmt: skip
+        assert all(len(sizes) > 1 for sizes in rounds[:1]), way
+
+
+class Broken(LanguageModel):
+    """Scores without a distribution after one token."""
+
+    vocabulary = VOCABULARY
+
+    def __init__(self, bad: Any, after: int) -> None:
+        self.scores = torch.zeros(VOCABULARY, VOCABULARY, dtype=torch.float64)
+        self.scores[after] = torch.tensor(bad)
+
+    def start(self, rows: int) -> Session:
+        scores = self.scores
+
+        class Last(Session):
+            def append(self, tokens: Any) -> Any:
+                return scores[tokens]
+
+            def keep(self, rows: Any, lengths: Any) -> None:
+                pass
+
+        return Last()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", ["target", "draft"])
+def test_scores_without_a_distribution_are_refused(bad: float, place: str) -> None:
+    """Before anything of the round is kept, and only if the row was looked at."""
+    models = {"target": Broken(0.0, 3), "draft": Broken(0.0, 3), place: Broken(bad, 3)}
+
+    def decode(first: int, max_tokens: int, rule: str = "chain") -> None:
+        drafter, verifier = ModelDrafter(models["draft"]), DeviceVerifier(rule)
+        prompts = [[1], [first]]
+        options: dict[str, Any] = {"max_tokens": max_tokens, "gamma": 2, "seed": 0}
+        list(stream(models["target"], prompts, drafter, verifier, **options))
+
+    tokens = 1 if place == "target" else 5  # with one token to go nothing is drafted
+    decode(2, 1)
+    for rule in ("chain", "block"):
+        named = f"sequence 1 of the batch: of the {place} model the logits have NaN"
+        with pytest.raises(InvalidDistributionError, match=named):
+            decode(3, tokens, rule)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(UnknownMethodError, match="traversal"):
+        DeviceVerifier("traversal")
+    several = ModelDrafter(DRAFT, 3)
+    with pytest.raises(InvalidDraftsError, match="3 drafts of a token; rule 'chain'"):
+        next(stream(TARGET, [[0]], several, DeviceVerifier("chain")))
+    tree = ModelDrafter(DRAFT, (1, 2))
+    with pytest.raises(InvalidDraftsError, match="2 drafts after"):
+        next(stream(TARGET, [[0]], tree, DeviceVerifier("grid optimal")))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        SamplingParameters(),
+        SamplingParameters(0),
+        SamplingParameters(0.3),
+        SamplingParameters(1e-300),
+        SamplingParameters(1.5, top_k=3),
+        SamplingParameters(0.9, top_p=0.7),
+        SamplingParameters(0.9, top_k=4, top_p=0.7, min_p=0.2),
+    ],
+    ids=str,
+)
+def test_sampling_on_a_device_is_that_on_the_host(sampling: SamplingParameters) -> None:
+    logits = np.random.default_rng(3).normal(0, 3, (4, 7)).round(1)
+    logits[0, 2:4] = -np.inf
+    logits[1] = 1.0  # ties
+    expected = sampling(logits)
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
+        probs, good = sampling.unchecked(torch.tensor(logits, dtype=dtype))
+        assert good.all()
+        np.testing.assert_allclose(probs.double().numpy(), expected, atol=tolerance)
