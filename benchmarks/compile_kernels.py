@@ -38,7 +38,7 @@ except ImportError as error:
     print(f"nothing is compiled: torch and triton are needed ({error})")
     sys.exit()
 
-from otm.kernels import verify_logits, verify_probs
+from otm.kernels import SparseDrafts, verify_logits, verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.triton import chain, distributions, multi_draft, one_chain, runtime
 from otm.rules import names
@@ -53,6 +53,7 @@ ALL_TYPES = "sm_90"  # compiled for it, and the check of rounding checked
 RESULTS = Path(__file__).parent / "results"
 SHAPE = (8, 4, 128_256)  # B, γ and V
 CHAINS, MOST_CHAINS = 4, 64  # K
+LISTED = 50  # m, of sparse drafts
 SMALLEST = (1, 1, 1)  # sizes of 1 become constants, which the interpreter does not show
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 FLOAT_OPERATION = re.compile(r"^\s+(?:@\S+\s+)?([a-z]\w*(?:\.\w+)*\.f(?:16|32|64))\s", re.MULTILINE)
@@ -63,6 +64,7 @@ NAMES = {
     **{dtype: f"*{name}" for name, dtype in TYPES.items()},
     torch.float64: "*fp64",
     torch.int64: "*i64",
+    torch.uint8: "*u8",
 }
 COMPILED: dict[tuple[str, str, bool], dict[str, Any]] = {}
 """What compiled programs take: several launches have the same one."""
@@ -129,6 +131,17 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
         for rule in one_chain:
             verify = partial(verify_logits, rule=rule, temperature=temperature, **options)
             yield f"{rule}, logits, {drafts}", verify, arguments
+    offsets = on_meta(batch + 1, dtype=torch.int64)
+    total = batch * gamma
+    lists = on_meta(total, LISTED, dtype=torch.int64), on_meta(total, LISTED, dtype=dtype)
+    packed = tokens.flatten(), uniforms
+    arguments = (on_meta(total + batch, size, dtype=dtype), SparseDrafts(*lists), *packed)
+    for rule in one_chain:
+        verify = partial(verify_probs, rule=rule, offsets=offsets, **options)
+        yield f"{rule}, probabilities, sparse and packed", verify, arguments
+        further = {"temperature": temperature, "offsets": offsets}
+        verify = partial(verify_logits, rule=rule, **further, **options)
+        yield f"{rule}, logits, sparse and packed", verify, arguments
     arguments = (target, draft, tokens, uniforms)
     sigmoids = partial(chain.verify, kind="sigmoid", scales=(-1e4, 1e4))
     yield "chain, sigmoid, drawn", sigmoids, arguments
@@ -148,6 +161,17 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
             yield f"{rule}, probabilities, {drafts}", verify, arguments
             verify = partial(verify_logits, rule=rule, temperature=temperature, **options)
             yield f"{rule}, logits, {drafts}", verify, arguments
+            if drafts != "drawn":
+                continue
+            of_lists = (*rows[2].shape, LISTED)
+            lists = on_meta(*of_lists, dtype=torch.int64), on_meta(*of_lists, dtype=dtype)
+            arguments = (rows[0], SparseDrafts(*lists), *arguments[2:])
+            counted = on_meta(*rows[2].shape, dtype=torch.bool)
+            verify = partial(verify_probs, rule=rule, counted=counted, **options)
+            yield f"{rule}, probabilities, sparse tree", verify, arguments
+            further = {"temperature": temperature, "counted": counted}
+            verify = partial(verify_logits, rule=rule, **further, **options)
+            yield f"{rule}, logits, sparse tree", verify, arguments
 
 
 def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict[str, Any]:

@@ -7,13 +7,15 @@ the same decisions, bit for bit:
 - `chain`, `block`: one chain of drafts;
 - `grid_k_seq`, `grid_optimal`: two rules that select among several drafts of a position, and
   `multi_draft`: SpecTr's recursion over them along K chains;
-- `distributions`: from logits to probabilities, and to whole numbers that are added.
+- `distributions`: from logits to probabilities, and to whole numbers that are added;
+- `rows`: packed rows, and draft rows that list their tokens.
 
 `registry` lists them, `checks` refuses what they cannot take.  docs/add-a-kernel.md adds one.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 from otm.kernels.verify import verify_logits, verify_probs
 from otm.kernels.workspace import Workspace
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from otm.kernels.torch.sigmoid import sigmoid_distance, verify_sigmoid
 
 __all__ = [
+    "SparseDrafts",
     "Verified",
     "Workspace",
     "sigmoid_distance",

@@ -7,7 +7,6 @@ largest number and its sum, in which NaN and ∞ show.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -27,7 +26,9 @@ from otm.errors import (
     InvalidParameterError,
     InvalidUniformsError,
 )
+from otm.kernels.layout import Layout, check_counted, packed_layout, padded_layout
 from otm.kernels.registry import uniforms_per_position
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.rules import named
 
 SUM_TOLERANCE = {
@@ -53,17 +54,59 @@ def check_arguments(
     rule: str = "chain",
     logits: bool = False,
     temperature: Any = 1.0,
+    offsets: Any = None,
+    counted: Any = None,
 ) -> None:
     """Check all arguments of a verification by a rule; the target is an array or a tensor.
 
     Messages count chain c of sequence b, of K chains each, as bK + c.
     """
     library = np if isinstance(target, np.ndarray) else sys.modules["torch"]
-    kind = np.ndarray if library is np else library.Tensor
-    several = named(rule, "kernel").several
+    several, packed = named(rule, "kernel").several, offsets is not None
+    sparse = isinstance(draft, SparseDrafts)
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}
-    if draft is None and not several:
+    if sparse:
+        arrays |= {"draft": draft.probs, "the list of draft tokens": draft.tokens}
+    elif draft is None and not several:
         del arrays["draft"]
+    further = {"offsets": offsets, "counted": counted}
+    arrays |= {name: array for name, array in further.items() if array is not None}
+    _check_arrays(library, arrays, temperature)
+
+    _check_shapes(target, draft, tokens, several=several, offsets=offsets)
+    coins = uniforms_per_position(rule, tokens.shape[1] if several else 1)
+    batch, gamma = len(tokens), tokens.shape[-1]
+    if packed:
+        batch, gamma = len(offsets) - 1, max((*uniforms.shape, 2, 2)[1] - 2, 0) // coins
+    needed = (batch, gamma * coins + 2)
+    if tuple(uniforms.shape) != needed:
+        raise InvalidUniformsError(
+            f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape "
+            f"{tuple(tokens.shape)} need {needed} by this rule: its coins for each position, one "
+            "for the residual, one for the bonus"
+        )
+    whole = [tokens, draft.tokens if sparse else tokens, offsets if packed else tokens]
+    _check_types(target, draft.probs if sparse else draft, whole, uniforms, logits=logits)
+    values = to_host(uniforms)
+    try:
+        inside = bool(((values >= 0) & (values < 1)).all())
+    except TypeError:  # objects that cannot be compared with numbers
+        inside = False
+    if not inside:
+        raise InvalidUniformsError(
+            "every uniform must be a number in [0, 1), which excludes NaN and 1"
+        )
+    temperatures = _check_temperature(library, temperature, batch) if logits else None
+    layout = packed_layout(tokens, offsets, gamma) if packed else padded_layout(tokens)
+    if layout.drafts.shape[0]:
+        _check_numbers(library, target, draft, tokens, layout=layout, temperatures=temperatures)
+    if counted is not None:
+        check_counted(tokens, counted, several)
+
+
+def _check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) -> None:
+    """Refuse what is no dense array of a library, and arrays on different devices."""
+    kind = np.ndarray if library is np else library.Tensor
     for name, array in arrays.items():
         if not isinstance(array, kind):
             one_hot = " (several chains must have been sampled: there is no one-hot form)"
@@ -86,42 +129,17 @@ def check_arguments(
                 "makes of a sparse one"
             )
 
-    _check_shapes(target, draft, tokens, several)
-    coins = uniforms_per_position(rule, tokens.shape[1] if several else 1)
-    needed = (len(tokens), tokens.shape[-1] * coins + 2)
-    if tuple(uniforms.shape) != needed:
-        raise InvalidUniformsError(
-            f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape "
-            f"{tuple(tokens.shape)} need {needed} by this rule: its coins for each position, one "
-            "for the residual, one for the bonus"
-        )
-    _check_types(target, draft, tokens, uniforms, logits=logits)
-    values = to_host(uniforms)
-    try:
-        inside = bool(((values >= 0) & (values < 1)).all())
-    except TypeError:  # objects that cannot be compared with numbers
-        inside = False
-    if not inside:
-        raise InvalidUniformsError(
-            "every uniform must be a number in [0, 1), which excludes NaN and 1"
-        )
-    temperatures = _check_temperature(library, temperature, len(tokens)) if logits else None
-    _check_numbers(library, target, draft, tokens, temperatures)
-
 
 def _check_numbers(
-    library: ModuleType, target: Any, draft: Any, tokens: Any, temperatures: Any
+    library: ModuleType, target: Any, draft: Any, tokens: Any, *, layout: Layout, temperatures: Any
 ) -> None:
-    """Refuse rows and drafts [..., γ] that cannot be; temperatures [B] are None for probabilities.
+    """Refuse rows and drafts that cannot be; temperatures [B] are None for probabilities.
 
     All chains are looked at as if each had a sequence of its own.
     """
-    *leading, gamma = tokens.shape
-    chains = math.prod(leading)
-    size = (target if draft is None else draft).shape[-1]
-    if chains == 0:
-        return
-    drafts = to_host(tokens).reshape(chains, gamma)
+    drafts, sparse = layout.drafts, isinstance(draft, SparseDrafts)
+    chains, gamma = drafts.shape
+    size = (target if draft is None or sparse else draft).shape[-1]
     if gamma and not ((drafts >= -1) & (drafts < size)).all():
         raise InvalidDraftsError(
             f"draft tokens must lie in [0, {size}), the draft model's vocabulary, or be −1 beyond "
@@ -132,16 +150,24 @@ def _check_numbers(
     faults = _faults_of_logits if logits else _faults_of_probs
     used = np.concatenate([np.ones((chains, 1), bool), live], axis=1)
     names = [f"the target's row after draft, number {i}" for i in range(gamma)]
-    _refuse(faults(library, target), used, ["the target's first row, number 0", *names])
-    if draft is None or gamma == 0:
+    names = ["the target's first row, number 0", *names]
+    _refuse(faults(library, target), used, layout.target_rows, names)
+    if draft is None or not live.any():
         return
     if logits:  # a greedy draft is one-hot, whatever its logits
         live = live & (temperatures.repeat(chains // len(temperatures))[:, None] > 0)
+    logits = logits and not sparse
     name = "the logits of draft" if logits else "the distribution of draft"
-    _refuse(faults(library, draft), live, [f"{name}, number {i}" for i in range(gamma)])
-    column = library.asarray(tokens, dtype=library.int64).clip(0)[..., None]
-    at = np.take_along_axis if library is np else library.take_along_dim
-    drafted = to_host(at(draft, column, -1)).reshape(chains, gamma)
+    found = _faults_of_lists(draft, size) if sparse else faults(library, draft)
+    _refuse(found, live, layout.draft_rows, [f"{name}, number {i}" for i in range(gamma)])
+    if sparse:
+        here = to_host(draft.tokens) == to_host(tokens)[..., None]
+        drafted = np.where(here, to_host(draft.probs), 0).sum(-1)
+    else:
+        column = library.asarray(tokens, dtype=library.int64).clip(0)[..., None]
+        at = np.take_along_axis if library is np else library.take_along_dim
+        drafted = to_host(at(draft, column, -1))
+    drafted = drafted.ravel()[layout.draft_rows]
     wrong = live & ~(drafted > (-INFINITY if logits else 0))
     if wrong.any():
         chain, step = _first(wrong)
@@ -152,22 +178,41 @@ def _check_numbers(
         )
 
 
-def _check_shapes(target: Any, draft: Any, tokens: Any, several: bool) -> None:
+def _check_shapes(target: Any, draft: Any, tokens: Any, *, several: bool, offsets: Any) -> None:
     """Refuse shapes that do not fit those of the draft tokens."""
-    if tokens.ndim != 2 + several or (several and tokens.shape[1] == 0):
+    packed = offsets is not None
+    if packed and (several or offsets.ndim != 1 or len(offsets) == 0):
         raise InvalidDraftsError(
-            f"draft_tokens of shape {tuple(tokens.shape)}; a rule for "
-            + ("several chains takes [B, K, γ] with K ≥ 1" if several else "one chain takes [B, γ]")
+            f"offsets of shape {tuple(offsets.shape)}; give [B + 1] to a rule for one chain, and "
+            "none to a rule for several chains, which takes [B, K, γ] padded with −1"
+        )
+    if tokens.ndim != (1 if packed else 2 + several) or (several and tokens.shape[1] == 0):
+        takes = "several chains takes [B, K, γ] with K ≥ 1" if several else "one chain takes [B, γ]"
+        raise InvalidDraftsError(
+            f"draft_tokens of shape {tuple(tokens.shape)}; a rule for {takes}, or [N] with offsets"
         )
     *leading, gamma = tokens.shape
     size = target.shape[-1] if target.ndim else 0
-    if tuple(target.shape[:-1]) != (*leading, gamma + 1) or size == 0:
+    rows = (gamma + len(offsets) - 1,) if packed else (*leading, gamma + 1)
+    if tuple(target.shape[:-1]) != rows or size == 0:
         raise InvalidDistributionError(
             f"the target has shape {tuple(target.shape)}; for draft tokens of shape "
-            f"{tuple(tokens.shape)} it must be {(*leading, gamma + 1)} and the vocabulary: one row "
-            "more than drafts, for the bonus token"
+            f"{tuple(tokens.shape)} it must be {rows} and the vocabulary: one row more than drafts "
+            "of each chain, for the bonus token"
         )
-    if draft is not None and (
+    if isinstance(draft, SparseDrafts):
+        lists = tuple(draft.tokens.shape)
+        if (
+            lists != tuple(draft.probs.shape)
+            or lists[:-1] != tuple(tokens.shape)
+            or 0 in lists[-1:]
+        ):
+            raise InvalidDistributionError(
+                f"sparse drafts have tokens of shape {lists} and probabilities of shape "
+                f"{tuple(draft.probs.shape)}; both must be {tuple(tokens.shape)} and the number of "
+                "tokens that a row lists, at least 1"
+            )
+    elif draft is not None and (
         draft.ndim != target.ndim
         or tuple(draft.shape[:-1]) != tuple(tokens.shape)
         or not 0 < draft.shape[-1] <= size
@@ -179,7 +224,9 @@ def _check_shapes(target: Any, draft: Any, tokens: Any, several: bool) -> None:
         )
 
 
-def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits: bool) -> None:
+def _check_types(
+    target: Any, draft: Any, tokens: Sequence[Any], uniforms: Any, *, logits: bool
+) -> None:
     """Refuse types that are not allowed, or do not fit each other."""
     allowed = FLOATS if logits else set(SUM_TOLERANCE)
     types = {_type(array) for array in (target, draft) if array is not None}
@@ -195,9 +242,11 @@ def _check_types(target: Any, draft: Any, tokens: Any, uniforms: Any, *, logits:
             raise InvalidDistributionError(
                 f"target and draft hold {shown(entry)}; of type object they must hold fractions"
             )
-    if _type(tokens) not in INTEGERS:
+    wrong = {_type(array) for array in tokens} - INTEGERS
+    if wrong:
         raise InvalidDraftsError(
-            f"draft_tokens of type {_type(tokens)}; allowed are {', '.join(sorted(INTEGERS))}"
+            f"tokens or offsets of type {', '.join(sorted(wrong))}; allowed are "
+            f"{', '.join(sorted(INTEGERS))}"
         )
     if _type(uniforms) != "float64" and not exact:
         raise InvalidUniformsError(
@@ -237,11 +286,11 @@ Faults = list[tuple[npt.NDArray[np.bool_], str]]
 """Which rows [...] are wrong, and why."""
 
 
-def _faults_of_probs(library: ModuleType, rows: Any) -> Faults:
-    """Find rows [..., V] that are no distributions."""
-    kind = _type(rows)
+def _faults_of_probs(library: ModuleType, rows: Any, kind: str = "") -> Faults:
+    """Find rows [..., V] that are no distributions, within the tolerance of a type or their own."""
+    kind = kind or _type(rows)
     remedy = "(logits go to verify_logits)"
-    wide = library.float64 if kind == "float64" else library.float32
+    wide = library.float64 if _type(rows) == "float64" else library.float32
     with np.errstate(invalid="ignore", over="ignore"):  # in rows that are not used
         least = _over_tokens("min", rows)
         total = to_host(rows.sum(-1) if kind == "object" else rows.sum(-1, dtype=wide))
@@ -251,6 +300,20 @@ def _faults_of_probs(library: ModuleType, rows: Any) -> Faults:
     return [
         (none, f"holds NaN, ∞ or less than 0 {remedy}"),
         (off, f"does not sum to one within {tolerance} {remedy}"),
+    ]
+
+
+def _faults_of_lists(draft: SparseDrafts[Any], size: int) -> Faults:
+    """Find lists [..., m] that are no distributions on so many tokens."""
+    tokens = to_host(draft.tokens)
+    ordered = np.sort(tokens, axis=-1)
+    twice = ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any(-1)
+    outside = ((tokens < -1) | (tokens >= size)).any(-1)
+    listed = np.where(tokens < 0, 0, to_host(draft.probs))
+    return [
+        (outside, f"lists tokens outside [0, {size}) that are not −1, for padding"),
+        (twice, "lists a token twice"),
+        *_faults_of_probs(np, listed, _type(draft.probs)),
     ]
 
 
@@ -271,10 +334,12 @@ def _over_tokens(name: str, rows: Any) -> npt.NDArray[Any]:
     return reduced
 
 
-def _refuse(faults: Faults, used: npt.NDArray[np.bool_], names: Sequence[str]) -> None:
-    """Refuse the first row [C, R] that is wrong and used, if any."""
+def _refuse(
+    faults: Faults, used: npt.NDArray[np.bool_], places: npt.NDArray[Any], names: Sequence[str]
+) -> None:
+    """Refuse the first row that is wrong and used, if any, by its place among all rows: [C, R]."""
     for wrong, what in faults:
-        refused = wrong.reshape(used.shape) & used
+        refused = wrong.ravel()[places] & used
         if refused.any():
             chain, step = _first(refused)
             raise InvalidDistributionError(f"{names[step]} of chain {chain}, {what}")

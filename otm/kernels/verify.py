@@ -10,7 +10,7 @@ import numpy as np
 
 from otm._core.numbers import is_real
 from otm.kernels.checks import check_arguments
-from otm.kernels.registry import choose_backend, load
+from otm.kernels.registry import choose_backend, load, uniforms_per_position
 from otm.kernels.verified import Verified
 from otm.rules import named
 
@@ -28,6 +28,8 @@ def verify_probs(
     backend: str = "auto",
     validate: bool = True,
     workspace: Workspace | None = None,
+    offsets: Any = None,
+    counted: Any = None,
 ) -> Verified[Any]:
     """Verify drafts, losslessly: the output has the distribution of the target model.
 
@@ -42,13 +44,14 @@ def verify_probs(
         The target model's probabilities at each position; float16, bfloat16, float32, float64, or
         fractions (NumPy only).  Where chains begin alike, so do their rows: those of the first that
         has a draft there are read; rows that chains share can be broadcast.
-    draft_probs : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], or None
-        What the drafts were sampled from, V' ≤ V: tokens beyond V' have probability 0.  None if the
-        drafts of one chain were not sampled but chosen, so that each distribution is one-hot.
+    draft_probs : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], SparseDrafts or None
+        What the drafts were sampled from, V' ≤ V: tokens beyond V' have probability 0.
+        `SparseDrafts` list the tokens that have any.  None if the drafts of one chain were not
+        sampled but chosen, so that each distribution is one-hot.
     draft_tokens : int array or Tensor [B, γ], of K chains [B, K, γ]
         The drafts; the first −1 ends a chain, so that chains may have any length from 0 to γ.  What
         stands in the arrays beyond a chain's end is never looked at.  K chains are sampled
-        independently, and their lengths must not depend on tokens.
+        independently, or as `counted` says, and their lengths must not depend on tokens.
     uniforms : float64 array or Tensor [B, nγ + 2]
         Independent, in [0, 1).  At each position a rule takes n of them: "chain" and "block" 1,
         "grid k-Seq" K, "grid optimal" K + 1; the last two are for the recovered and bonus tokens.
@@ -70,6 +73,16 @@ def verify_probs(
     workspace : Workspace, optional
         Work memory that calls share, so that Triton's kernels allocate nothing but the result; the
         other backends do not use it.
+    offsets : int array or Tensor [B + 1], optional
+        If given, the N drafts of all sequences are packed, of one chain each: the drafts of
+        sequence b are those from offsets[b] to offsets[b + 1].  The target is then [N + B, V], of
+        each sequence one row more than drafts; the draft is [N, V'] or lists [N, m], and draft
+        tokens are [N].  γ, the most drafts of a sequence, is that of the uniforms [B, γ + 2]; a
+        sequence uses the same of them as if it were padded.
+    counted : bool array or Tensor [B, K, γ], optional
+        False where a draft of K chains is the same draw as that of an earlier chain, as where paths
+        of a prefix tree share a node.  The rule counts each draw once.  Which nodes are shared must
+        not depend on tokens.  None if every draft is a draw of its own.
 
     Returns
     -------
@@ -89,7 +102,7 @@ def verify_probs(
         If the probabilities have wrong shapes, types or entries, or do not sum to one.
     InvalidDraftsError
         If the drafts have a wrong shape or type, lie outside the vocabulary, or have draft
-        probability zero.
+        probability zero; if offsets, or what is counted, cannot be.
     InvalidUniformsError
         If the uniforms have a wrong shape or type, or do not lie in [0, 1).
 
@@ -130,8 +143,8 @@ def verify_probs(
     chosen = choose_backend(target_probs, backend, named(rule, "kernel").backends)
     arguments = (target_probs, draft_probs, draft_tokens, uniforms)
     if validate:
-        check_arguments(*arguments, rule=rule)
-    return _verify(rule, chosen, arguments, workspace)
+        check_arguments(*arguments, rule=rule, offsets=offsets, counted=counted)
+    return _verify(rule, chosen, arguments, workspace, offsets=offsets, counted=counted)
 
 
 def verify_logits(
@@ -145,6 +158,8 @@ def verify_logits(
     backend: str = "auto",
     validate: bool = True,
     workspace: Workspace | None = None,
+    offsets: Any = None,
+    counted: Any = None,
 ) -> Verified[Any]:
     """Verify drafts by `verify_probs`, with probabilities softmax(logits / temperature).
 
@@ -156,15 +171,17 @@ def verify_logits(
     target_logits : array or Tensor [B, γ + 1, V], of K chains [B, K, γ + 1, V]
         Logits of the target model; float16, bfloat16, float32 or float64, −inf for impossible
         tokens.
-    draft_logits : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], or None
-        Logits of the draft model, V' ≤ V; None for one-hot drafts of one chain.
-    draft_tokens, uniforms, rule, backend, validate, workspace
+    draft_logits : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], SparseDrafts or None
+        Logits of the draft model, V' ≤ V; None for one-hot drafts of one chain.  `SparseDrafts`
+        hold probabilities, those that the drafts were sampled with: after temperature, top-k and
+        top-p.
+    draft_tokens, uniforms, rule, backend, validate, workspace, offsets, counted
         As for `verify_probs`.
     temperature : float, or float array or Tensor [B], optional
         Of both models, for each sequence; in a Tensor on the device it saves the launch that fills
         one.  0 means greedy: a draft is accepted if it has the target's largest logit, the first if
-        there are several, and draft logits are not looked at.  The chains of a greedy sequence are
-        alike; where they differ, the first of them counts.
+        there are several, and draft logits or lists are not looked at.  The chains of a greedy
+        sequence are alike; where they differ, the first of them counts.
 
     Returns
     -------
@@ -201,11 +218,12 @@ def verify_logits(
     """
     chosen = choose_backend(target_logits, backend, named(rule, "kernel").backends)
     arguments = (target_logits, draft_logits, draft_tokens, uniforms)
+    further = {"temperature": temperature, "offsets": offsets, "counted": counted}
     if validate:
-        check_arguments(*arguments, rule=rule, logits=True, temperature=temperature)
+        check_arguments(*arguments, rule=rule, logits=True, **further)
     if is_real(temperature):  # torch knows nothing of NumPy's scalars
-        temperature = float(temperature)
-    return _verify(rule, chosen, arguments, workspace, temperature)
+        further["temperature"] = float(temperature)
+    return _verify(rule, chosen, arguments, workspace, **further)
 
 
 def _verify(
@@ -213,20 +231,28 @@ def _verify(
     backend: str,
     arguments: tuple[Any, ...],
     workspace: Workspace | None,
+    *,
+    offsets: Any,
+    counted: Any,
     temperature: Any = None,
 ) -> Verified[Any]:
     """Verify by a rule on a backend: probabilities, or logits if there is a temperature."""
     verify: Callable[..., Verified[Any]] = load(rule, backend).verify
-    if backend == "triton":  # takes the softmax on the way
-        options = {} if temperature is None else {"kind": "logits", "temperature": temperature}
+    options = {} if counted is None else {"counted": counted}
+    if backend == "triton":  # takes the softmax on the way, and rows where they are
+        options |= {} if offsets is None else {"offsets": offsets}
+        options |= {} if temperature is None else {"kind": "logits", "temperature": temperature}
         return verify(*arguments, workspace=workspace, **options)
+    *rows, uniforms = arguments
+    most = (uniforms.shape[1] - 2) // uniforms_per_position(rule) if offsets is not None else 0
     with np.errstate(all="ignore"):  # in numbers that nobody checked, or that nobody needs
         if backend == "torch":
             from otm.kernels.torch import host
 
             if host.reads_rows(rule, arguments[0]):
-                return host.verify(rule, arguments, temperature)
-        if temperature is not None:
-            softmax = import_module(f"otm.kernels.{backend}.distributions").probs_from_logits
-            arguments = (*softmax(*arguments[:3], temperature), *arguments[2:])
-        return verify(*arguments)
+                return host.verify(rule, arguments, temperature, offsets, most)
+        of_backend = import_module(f"otm.kernels.{backend}.rows")
+        if offsets is not None:
+            rows = of_backend.unpack(*rows, offsets, most)
+        given = of_backend.read(*rows, arguments[0].shape[-1], temperature)
+        return verify(*given, rows[2], uniforms, **options)

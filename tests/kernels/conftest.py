@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from otm.kernels import SparseDrafts
 from otm.kernels.numpy import chain, distributions
 from otm.kernels.registry import uniforms_per_position
 
@@ -141,6 +142,30 @@ def draw_several(
 def several() -> Callable[..., list[Any]]:
     """`draw_several`."""
     return draw_several
+
+
+def list_drafts(rng: np.random.Generator, draft: Any, width: int = 0) -> SparseDrafts[Any]:
+    """List the tokens of positive probability of rows [..., V'], in any order, between padding.
+
+    The width is that of the longest list, or more.  Padding has a probability that is no number.
+    """
+    torch = pytest.importorskip("torch")
+    rows = draft.double().numpy()
+    order = rng.permuted(np.broadcast_to(np.arange(rows.shape[-1]), rows.shape), axis=-1)
+    tokens = np.where(np.take_along_axis(rows, order, -1) > 0, order, -1)
+    most = int((tokens >= 0).sum(axis=-1).max(initial=1))
+    tokens = np.take_along_axis(tokens, (tokens < 0).argsort(axis=-1, kind="stable"), -1)
+    tokens = rng.permuted(tokens[..., : max(most, width)], axis=-1)
+    more = np.full((*tokens.shape[:-1], max(width - tokens.shape[-1], 0)), -1)
+    listed = torch.from_numpy(np.concatenate([tokens, more], axis=-1))
+    probs = draft.gather(-1, listed.clamp(min=0)).masked_fill(listed < 0, math.nan)
+    return SparseDrafts(listed, probs)
+
+
+@pytest.fixture
+def lists() -> Callable[..., SparseDrafts[Any]]:
+    """`list_drafts`."""
+    return list_drafts
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from otm.errors import (
     InvalidParameterError,
     InvalidUniformsError,
 )
-from otm.kernels import verify_logits, verify_probs
+from otm.kernels import SparseDrafts, verify_logits, verify_probs
 
 torch = pytest.importorskip("torch")
 
@@ -218,3 +218,144 @@ def test_rows_beyond_the_end_are_not_checked_of_several_chains_either() -> None:
     for wrap in (list, lambda x: tensors(*x)):
         with pytest.raises(InvalidDistributionError, match="after draft, number 1 of chain 3"):
             verify_probs(*wrap(arrays), rule="grid k-Seq")
+
+
+def packed() -> dict[str, Any]:
+    """Sequences of two drafts, none and one, with lists of three tokens."""
+    return {
+        "target": np.full((6, 4), 0.25),
+        "draft": SparseDrafts(
+            np.array([[0, 1, -1], [3, -1, 2], [1, 0, 2]]),
+            np.array([[0.5, 0.5, math.nan], [0.5, 7.0, 0.5], [0.2, 0.3, 0.5]]),
+        ),
+        "tokens": np.array([0, 2, 1]),
+        "uniforms": np.full((3, 4), 0.5),
+        "offsets": np.array([0, 2, 2, 3], dtype=np.int32),
+    }
+
+
+def with_list(tokens: Any = None, probs: Any = None) -> dict[str, Any]:
+    before = packed()["draft"]
+    given = (tokens, probs)
+    return {
+        "draft": SparseDrafts(*(b if g is None else g for g, b in zip(given, before, strict=True)))
+    }
+
+
+LISTED, PROBS = packed()["draft"]
+
+WRONG_FORMS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"offsets": np.array([0, 2, 3])}, InvalidDistributionError, r"must be \(5,\)"),
+    ({"offsets": np.array([1, 2, 2, 3])}, InvalidDraftsError, "ascend from 0 to 3"),
+    ({"offsets": np.array([0, 3, 2, 3])}, InvalidDraftsError, "ascend"),
+    ({"offsets": np.array([0, 2, 2, 2])}, InvalidDraftsError, "ascend"),
+    ({"offsets": np.array([[0, 2, 2, 3]])}, InvalidDraftsError, r"\[B \+ 1\]"),
+    ({"offsets": np.array([0.0, 2, 2, 3])}, InvalidDraftsError, "offsets of type float64"),
+    ({"offsets": [0, 2, 2, 3]}, InvalidInputError, "offsets is a list"),
+    ({"offsets": None}, InvalidDraftsError, "with offsets"),
+    ({"uniforms": np.full((3, 3), 0.5)}, InvalidDraftsError, "sequence 0 has 2 drafts"),
+    ({"uniforms": np.full((2, 4), 0.5)}, InvalidUniformsError, r"need \(3, 4\)"),
+    ({"uniforms": np.full(4, 0.5)}, InvalidUniformsError, r"need \(3, 2\)"),
+    ({"tokens": np.array([[0, 2, 1]])}, InvalidDraftsError, "with offsets"),
+    ({"tokens": np.array([0, 2, 4])}, InvalidDraftsError, r"\[0, 4\)"),
+    ({"target": np.full((5, 4), 0.25)}, InvalidDistributionError, r"must be \(6,\)"),
+    ({"target": np.full((6, 4), 0.3)}, InvalidDistributionError, "number 0 of chain 0.*sum"),
+    (with_list(LISTED[:2], PROBS[:2]), InvalidDistributionError, "sparse drafts have"),
+    (with_list(LISTED[:, :2]), InvalidDistributionError, "sparse drafts have"),
+    (with_list(LISTED[:, :0], PROBS[:, :0]), InvalidDistributionError, "at least 1"),
+    (with_list(LISTED.astype(float)), InvalidDraftsError, "float64"),
+    (with_list(probs=LISTED), InvalidDistributionError, "int64"),
+    (with_list(probs=PROBS.tolist()), InvalidInputError, "draft is a list"),
+    (with_list(tokens=LISTED.tolist()), InvalidInputError, "list of draft tokens is a list"),
+    (with_list(np.where(LISTED == 0, 4, LISTED)), InvalidDistributionError, "outside"),
+    (with_list(np.where(LISTED == 0, -2, LISTED)), InvalidDistributionError, "outside"),
+    (with_list(np.where(LISTED == 0, 1, LISTED)), InvalidDistributionError, "twice"),
+    (with_list(probs=PROBS / 2), InvalidDistributionError, "of draft, number 0 of chain 0.*sum"),
+    (with_list(probs=np.where(PROBS == 0.2, -0.2, PROBS)), InvalidDistributionError, "chain 2"),
+    ({"tokens": np.array([0, 0, 1])}, InvalidDraftsError, "draft 1 of chain 0 is token 0.*prob"),
+    ({"tokens": np.array([0, 2, 3])}, InvalidDraftsError, "draft 0 of chain 2 is token 3"),
+    ({"counted": np.ones((3, 2), dtype=bool)}, InvalidDraftsError, "several chains"),
+]  # fmt: skip
+
+
+def as_tensors(given: Any) -> Any:
+    if isinstance(given, SparseDrafts):
+        return SparseDrafts(*map(as_tensors, given))
+    return torch.from_numpy(given) if isinstance(given, np.ndarray) else given
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), WRONG_FORMS)
+def test_packed_and_sparse_drafts_that_cannot_be_are_refused(
+    changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    right = packed()
+    for made in (dict, lambda given: {name: as_tensors(x) for name, x in given.items()}):
+        *arguments, offsets = made(right).values()
+        outcome = verify_probs(*arguments, offsets=offsets)
+        assert outcome.tokens.shape == (3, 3)
+        wrong = made({**right, **changes})
+        options = {name: wrong.pop(name) for name in ("offsets", "counted") if name in wrong}
+        with pytest.raises(error, match=message):
+            verify_probs(*wrong.values(), **options)
+
+
+def test_of_packed_drafts_only_what_is_used_is_looked_at() -> None:
+    """Bug: a row beyond the drafts of one sequence is taken for its own."""
+    right = packed()
+    *arguments, offsets = right.values()
+    arguments[0] = np.where(np.arange(6)[:, None] == 2, math.nan, arguments[0])
+    with pytest.raises(InvalidDistributionError, match="after draft, number 1 of chain 0"):
+        verify_probs(*arguments, offsets=offsets)
+    arguments[2] = np.array([0, -1, 1])  # ends the first sequence: its last row is not read
+    assert verify_probs(*arguments, offsets=offsets).accepted.tolist() == [0, 0, 1]
+    none = np.zeros(4, dtype=int)  # no drafts at all
+    arguments = [np.full((3, 4), 0.25), SparseDrafts(*(x[:0] for x in (LISTED, PROBS)))]
+    uniforms = np.full((3, 4), 0.5)
+    for form in (arguments[1], None, np.zeros((0, 4))):
+        tokens = np.zeros(0, dtype=int)
+        for backend in (lambda x: x, as_tensors):
+            given = map(backend, (arguments[0], form, tokens, uniforms))
+            outcome = verify_probs(*given, offsets=backend(none))
+            assert outcome.tokens.tolist() == [[2, -1, -1]] * 3
+
+
+def test_lists_beside_logits_are_checked_as_probabilities() -> None:
+    right = packed()
+    *arguments, offsets = right.values()
+    arguments[0] = np.log(arguments[0])
+    verify_logits(*arguments, offsets=offsets)
+    arguments[1] = SparseDrafts(LISTED, np.log(PROBS))
+    with pytest.raises(InvalidDistributionError, match="the distribution of draft, number 0"):
+        verify_logits(*arguments, offsets=offsets, temperature=np.array([1.0, 1.0, 0.0]))
+    verify_logits(*arguments, offsets=offsets, temperature=0)  # greedy: they are not looked at
+
+
+SHARED = np.array([[[1, 2], [1, 0], [1, 2]]])
+
+
+@pytest.mark.parametrize(
+    ("counted", "message"),
+    [
+        ([[[1, 1], [1, 0], [1, 1]]], "draft 1 of chain 1 of sequence 0"),  # of its own tokens
+        ([[[1, 1], [0, 1], [1, 0]]], "draft 1 of chain 2 .* so must be the drafts before"),
+        ([[[0, 1], [1, 1], [1, 1]]], "draft 0 of chain 0"),  # the first has no earlier one
+        ([[[1, 1], [0, 1]]], r"shape \(1, 2, 2\)"),
+        (np.ones((1, 3, 2), dtype=int), "booleans"),
+    ],
+)
+def test_draws_that_no_earlier_chain_has_are_refused(counted: Any, message: str) -> None:
+    target, draft = np.full((1, 3, 3, 3), 1 / 3), np.full((1, 3, 2, 3), 1 / 3)
+    uniforms = np.full((1, 2 * 3 + 2), 0.5)
+    right = np.array([[[1, 1], [0, 1], [0, 0]]], dtype=bool)
+    wrong = counted if isinstance(counted, np.ndarray) else np.array(counted, dtype=bool)
+    for made in (lambda x: x, as_tensors):
+        arguments = [made(x) for x in (target, draft, SHARED, uniforms)]
+        verify_probs(*arguments, rule="grid k-Seq", counted=made(right))
+        with pytest.raises(InvalidDraftsError, match=message):
+            verify_probs(*arguments, rule="grid k-Seq", counted=made(wrong))
+
+
+def test_several_chains_are_not_packed() -> None:
+    arguments = [np.full((1, 3, 3, 3), 1 / 3), np.full((1, 3, 2, 3), 1 / 3), SHARED]
+    with pytest.raises(InvalidDraftsError, match="none to a rule for several"):
+        verify_probs(*arguments, np.full((1, 8), 0.5), rule="grid k-Seq", offsets=np.array([0, 2]))

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels import Workspace, verify_logits, verify_probs  # noqa: E402
+from otm.kernels import SparseDrafts, Workspace, verify_logits, verify_probs  # noqa: E402
 from otm.rules import names  # noqa: E402
 
 
@@ -72,6 +72,36 @@ def test_several_chains(rule: str, several: Callable[..., Any], device: str) -> 
     inputs = on(device, several(np.random.default_rng(2), 2, 2, 1, 9, rule=rule))
     logits = [*(x.log() for x in inputs[:2]), *inputs[2:]]
     assert_repeats(rule, *logits, torch.ones(2, device=device))
+
+
+@pytest.mark.parametrize("rule", names("kernel"))
+@pytest.mark.usefixtures("small_blocks")
+def test_lists_packed_rows_and_trees(
+    rule: str, several: Callable[..., Any], lists: Callable[..., Any], device: str
+) -> None:
+    """Bug: memory that a capture of a CUDA graph would allocate, or what the last call left."""
+    rng = np.random.default_rng(4)
+    inputs = several(rng, 2, 2, 1, 9, rule=rule)
+    inputs[1] = lists(rng, inputs[1])
+    options: dict[str, Any] = {"counted": torch.ones(2, 2, 1, dtype=torch.bool)}
+    if rule in names("kernel", several=False):  # two sequences of one draft, packed
+        *_, uniforms = inputs
+        target, tokens = inputs[0][:, 0].flatten(0, 1), inputs[2][:, 0].flatten()
+        lists_of_one = SparseDrafts(*(x[:, 0].flatten(0, 1) for x in inputs[1]))
+        inputs = [target, lists_of_one, tokens, uniforms[:, :3]]
+        options = {"offsets": torch.arange(3)}
+    expected = verify_probs(*inputs, rule=rule, backend="torch", validate=False, **options)
+    workspace = Workspace()
+    inputs[1] = SparseDrafts(*on(device, inputs[1]))
+    arguments = [x if isinstance(x, SparseDrafts) else x.to(device) for x in inputs]
+    options = {name: x.to(device) for name, x in options.items()}
+    options |= {"rule": rule, "backend": "triton", "validate": False, "workspace": workspace}
+    held = set()
+    for _ in range(3):
+        outcome = verify_probs(*arguments, **options)
+        assert outcome.tokens.tolist() == expected.tokens.tolist()
+        held.add((*addresses(workspace), workspace.nbytes))
+    assert len(held) == 1
 
 
 def test_it_grows_and_keeps_what_a_graph_may_write_to() -> None:

@@ -206,6 +206,7 @@ NAMES = {
         "patch_generate",
     ],
     "otm.kernels": [
+        "SparseDrafts",
         "Verified",
         "Workspace",
         "sigmoid_distance",

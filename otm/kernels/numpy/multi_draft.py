@@ -28,14 +28,19 @@ def verify_chains(
     draft_probs: npt.NDArray[Any],
     draft_tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
+    *,
+    counted: npt.NDArray[np.bool_] | None = None,
 ) -> Verified[npt.NDArray[np.int64]]:
     """Accept drafts position by position, each time among the chains that agree so far.
 
     The rule of a position sees the drafts of those chains that begin with the accepted tokens
-    (SpecTr, Theorem 2).  For K = 1 this is chain verification.
+    (SpecTr, Theorem 2), each draw once: [B, K, γ] says whose are counted.  For K = 1 this is chain
+    verification.
     """
-    arguments = zip(target_probs, draft_probs, draft_tokens, uniforms, strict=True)
-    outputs = [_verify_one(select, *each) for each in arguments]
+    if counted is None:
+        counted = np.ones(draft_tokens.shape, dtype=bool)
+    arguments = zip(target_probs, draft_probs, draft_tokens, uniforms, counted, strict=True)
+    outputs = [_verify_one(select, *each, counted=own) for *each, own in arguments]
     chain = np.array([first for _, first in outputs], dtype=np.int64)
     tokens = [output for output, _ in outputs]
     return collect(tokens, draft_tokens.shape[2])._replace(chain=chain)
@@ -47,8 +52,10 @@ def _verify_one(
     draft_probs: npt.NDArray[Any],
     draft_tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
+    *,
+    counted: npt.NDArray[np.bool_],
 ) -> tuple[list[int], int]:
-    """Output and chain of one sequence: [K, γ + 1, V], [K, γ, V'], [K, γ], uniforms."""
+    """Output and chain of one sequence: [K, γ + 1, V], [K, γ, V'], [K, γ], uniforms, [K, γ]."""
     count, gamma = draft_tokens.shape
     per_position = (len(uniforms) - 2) // max(gamma, 1)
     for_residual, for_bonus = uniforms[-2:]
@@ -61,7 +68,8 @@ def _verify_one(
         c = int((running >= 0).argmax())  # a chain that has ended has no draft row here
         target = target_probs[c, i]  # [V]
         here = uniforms[i * per_position : (i + 1) * per_position]
-        index, residual = select(target, extend(draft_probs[c, i], target), running, here)
+        drafts = np.where(counted[:, i], running, -1)
+        index, residual = select(target, extend(draft_probs[c, i], target), drafts, here)
         if index < 0:  # a token of the residual ends the output
             return [*output, locate(residual, for_residual)], int(agree.argmax())
         output.append(int(running[index]))

@@ -15,8 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from otm.kernels.numpy.distributions import locate, mass, memory, probs_from_logits
+from otm.kernels.numpy.distributions import locate, mass, memory
+from otm.kernels.numpy.rows import read, unpack
 from otm.kernels.registry import load
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.torch import distributions
 from otm.kernels.verified import Verified
 from otm.rules import named
@@ -32,18 +34,30 @@ def reads_rows(rule: str, target: Tensor) -> bool:
 
 
 def verify(
-    rule: str, arguments: tuple[Any, ...], temperature: float | Tensor | None
+    rule: str,
+    arguments: tuple[Any, ...],
+    temperature: float | Tensor | None,
+    offsets: Tensor | None = None,
+    most: int = 0,
 ) -> Verified[Tensor]:
     """Verify by the rule's definition: probabilities, or logits if there is a temperature."""
     target, draft, draft_tokens, uniforms = arguments
-    rows: tuple[Any, Any] = _as_rows("target", target), None
-    if draft is not None:
-        rows = rows[0], _as_rows("draft", draft)
-    rest = (draft_tokens.numpy(), uniforms.detach().numpy())
-    if temperature is not None:
-        values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
-        rows = probs_from_logits(*rows, rest[0], values)
-    outcome = load(rule, "numpy").verify(*rows, *rest)
+    size, tokens = target.shape[-1], draft_tokens.numpy()
+    target = _in_place(target)
+    if isinstance(draft, SparseDrafts):  # short lists, which are widened as they are
+        probs = draft.probs.detach()
+        probs = probs.float() if probs.dtype == torch.bfloat16 else probs
+        draft = SparseDrafts(draft.tokens.numpy(), probs.numpy())
+    elif draft is not None:
+        draft = _in_place(draft)
+    if offsets is not None:
+        target, draft, tokens = unpack(target, draft, tokens, offsets.numpy(), most)
+    target = _as_rows("target", target, arguments[0].dtype)
+    if draft is not None and not isinstance(draft, SparseDrafts):
+        draft = _as_rows("draft", draft, arguments[1].dtype)
+    values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
+    rows = read(target, draft, tokens, size, values)
+    outcome = load(rule, "numpy").verify(*rows, tokens, uniforms.detach().numpy())
     return Verified(torch.from_numpy(outcome.tokens), torch.from_numpy(outcome.accepted))
 
 
@@ -60,12 +74,17 @@ def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
     return torch.tensor(tokens).view(uniforms.shape)
 
 
-def _as_rows(model: str, numbers: Tensor) -> Any:
-    """Rows by sequence [B, R, V], in the memory of the tensor."""
+def _in_place(numbers: Tensor) -> Any:
+    """Return the memory of a tensor as an array: of bfloat16, which NumPy has not, its bits."""
     numbers = numbers.detach()
     if numbers.dtype == torch.bfloat16:
-        return map(partial(_Widened, model), numbers.view(torch.int16).numpy().view(np.uint16))
+        return numbers.view(torch.int16).numpy().view(np.uint16)
     return numbers.numpy()
+
+
+def _as_rows(model: str, rows: Any, dtype: torch.dtype) -> Any:
+    """Rows by sequence, each [R, V], widened from bfloat16 when they are read."""
+    return map(partial(_Widened, model), rows) if dtype == torch.bfloat16 else rows
 
 
 class _Widened:

@@ -23,6 +23,8 @@ def verify_chains(
     draft_probs: Tensor,
     draft_tokens: Tensor,
     uniforms: Tensor,
+    *,
+    counted: Tensor | None = None,
 ) -> Verified[Tensor]:
     """Accept drafts position by position, each time among the chains that agree so far."""
     batch, count, gamma = draft_tokens.shape
@@ -47,7 +49,8 @@ def verify_chains(
         target = target_probs[sequences, chain, i]  # [B, V]
         draft = extend(draft_probs[sequences, chain, i], target_probs.shape[3])
         here = uniforms[:, i * per_position : (i + 1) * per_position]
-        index, residual = select(target, draft, running, here)
+        seen = running if counted is None else running.where(counted[:, :, i], -1)
+        index, residual = select(target, draft, seen, here)
         masses = torch.where(alive[:, None], residual, masses)
         rejected = torch.where(alive, some, rejected)
         alive = alive & (index >= 0)

@@ -17,6 +17,7 @@ from torch import Tensor
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.kernels.checks import check_arguments
 from otm.kernels.registry import choose_backend
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.torch import chain
 from otm.kernels.torch.distributions import mass
 from otm.kernels.torch.softmax import check_vocabulary, sigmoid
@@ -97,9 +98,9 @@ def verify_sigmoid(
         raise InvalidParameterError(
             f"scales {low} and {high}; they must be finite numbers, the first below the second"
         )
-    if draft_logits is None:
+    if draft_logits is None or isinstance(draft_logits, SparseDrafts):
         raise InvalidDistributionError(
-            "the sigmoid variant needs the draft model's logits: there are none"
+            "the sigmoid variant needs the draft model's logits of all tokens: there are none"
         )
     chosen = choose_backend(target_logits, backend, ("torch", "triton"))
     check_vocabulary(target_logits.shape[-1])

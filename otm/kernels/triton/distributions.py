@@ -52,6 +52,13 @@ def exp2(exponent: tl.tensor) -> tl.tensor:
     return tl.where(counts, power * scale, 0.0)
 
 
+class Drafts(NamedTuple):
+    """Drafts of a chain, and the tokens that its draft rows list where they are sparse."""
+
+    tokens: tl.tensor
+    listed: tl.tensor
+
+
 class Rows(NamedTuple):
     """Rows of a chain: pointers to the first entries, strides of rows, sizes, scales of sigmoids.
 
@@ -68,6 +75,7 @@ class Rows(NamedTuple):
     draft_size: tl.tensor
     low: tl.tensor
     span: tl.tensor
+    of: Drafts
 
 
 @jit
@@ -151,6 +159,26 @@ def chain_length(tokens: tl.tensor, gamma: tl.tensor, padded_gamma: tl.constexpr
 
 
 @jit
+def drafts_of(
+    tokens: tl.tensor,
+    offsets: tl.tensor,
+    chain: tl.tensor,
+    gamma: tl.tensor,
+    padded_gamma: tl.constexpr,
+    packed: tl.constexpr,
+) -> tl.tensor:
+    """Drafts of a chain, how many packed ones are before them (0 if padded), and their number."""
+    start, most = chain * 0, gamma
+    if packed:
+        start = tl.load(offsets + chain).to(tl.int64)  # scalar
+        most = tl.minimum(tl.load(offsets + chain + 1).to(tl.int64) - start, gamma)  # scalar
+        tokens += start
+    else:
+        tokens += chain * gamma
+    return tokens, start, chain_length(tokens, most, padded_gamma)
+
+
+@jit
 def _is_read(row: tl.tensor, length: tl.tensor, gamma: tl.tensor) -> tl.tensor:
     """Whether a decision can look at a row: target rows 0 to γ, then draft rows 0 to γ − 1."""
     return tl.where(row > gamma, row - gamma, row) <= length
@@ -168,6 +196,7 @@ def peaks_and_weights(
     target: tl.tensor,
     draft: tl.tensor,
     tokens: tl.tensor,
+    offsets: tl.tensor,
     temperatures: tl.tensor,
     peaks: tl.tensor,
     weights: tl.tensor,
@@ -184,32 +213,33 @@ def peaks_and_weights(
     draft_size: tl.tensor,
     padded_gamma: tl.constexpr,
     block_size: tl.constexpr,
+    packed: tl.constexpr,
 ) -> None:
     """Find the largest logit of a block and the sum of its weights; if greedy, its first place."""
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
     sequence, in_sequence = chain // chains, chain % chains
     temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)  # scalar
-    length = chain_length(tokens + chain * gamma, gamma, padded_gamma)
+    _, first, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
     if (not _is_read(row, length, gamma)) | ((temperature == 0) & (row > gamma)):
         return
     token = block * block_size + tl.arange(0, block_size)
     if row <= gamma:
         start = target + sequence * target_sequence + in_sequence * target_chain
-        start += row.to(tl.int64) * target_row
+        start += (first + row) * target_row
         # [block size]
         value = tl.load(start + token, mask=token < size, other=float("-inf")).to(tl.float32)
     else:
         start = draft + sequence * draft_sequence + in_sequence * draft_chain
-        start += (row - gamma - 1).to(tl.int64) * draft_row
+        start += (first + row - gamma - 1) * draft_row
         value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))  # [block size]
         value = value.to(tl.float32)
     peak = tl.max(value, 0)
     place = (chain * (2 * gamma + 1) + row) * tl.num_programs(2) + block
     tl.store(peaks + place, peak)
     if temperature == 0:
-        first = tl.min(tl.where(value == peak, token, size), 0)
-        tl.store(weights + place, first.to(tl.int64))
+        certain = tl.min(tl.where(value == peak, token, size), 0)
+        tl.store(weights + place, certain.to(tl.int64))
     else:
         reference = tl.where(peak > float("-inf"), peak, 0.0)  # not −∞ − (−∞)
         weight = exp2((value - reference) * _scale(temperature))
@@ -221,6 +251,7 @@ def finish_softmaxes(
     peaks: tl.tensor,
     weights: tl.tensor,
     tokens: tl.tensor,
+    offsets: tl.tensor,
     temperatures: tl.tensor,
     softmaxes: tl.tensor,
     temperature_sequence: tl.tensor,
@@ -230,14 +261,15 @@ def finish_softmaxes(
     blocks: tl.tensor,
     padded_gamma: tl.constexpr,
     padded_blocks: tl.constexpr,
+    packed: tl.constexpr,
 ) -> None:
     """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain."""
     chain = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1)
     # scalar
     temperature = tl.load(temperatures + chain // chains * temperature_sequence).to(tl.float64)
-    tokens += chain * gamma
-    if not _is_read(row, chain_length(tokens, gamma, padded_gamma), gamma):
+    tokens, _, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
+    if not _is_read(row, length, gamma):
         return
     place = chain * (2 * gamma + 1) + row
     softmax = softmaxes + place * 4
@@ -276,37 +308,51 @@ def summarise_logits(
     temperature: float | Tensor,
     workspace: Workspace,
     *,
-    one_hot: bool = False,
+    of_target: bool = False,
+    offsets: Tensor | None = None,
+    most: int = 0,
 ) -> Tensor:
     """Return what `probability` reads of each row: [B, K, 2γ + 1, 4], target rows first.
 
-    Logits of one chain or several, as `lay_out` returns them; a one-hot draft is not looked at.
-    Rows beyond the end of a chain are not read, nor are their results written.
+    Logits of one chain or several, as `lay_out` returns them, or packed ones with at most so many
+    drafts; maybe of the target alone.  Rows beyond the end of a chain are not read, nor are their
+    results written.
     """
-    if tokens.ndim == 2:
-        target, draft, tokens = target.unsqueeze(1), draft.unsqueeze(1), tokens.unsqueeze(1)
-    batch, chains, gamma = tokens.shape
-    size, device = target.shape[3], target.device
+    batch, gamma = len(tokens), tokens.shape[-1]
+    if offsets is not None:
+        batch, gamma = len(offsets) - 1, most
+    chains = tokens.shape[1] if tokens.ndim == 3 else 1
+    size, device = target.shape[-1], target.device
     check_vocabulary(size)
     if isinstance(temperature, torch.Tensor):
         temperatures = temperature.expand(batch)
     else:
         filled = workspace.take("temperature", (1,), torch.float64, device).fill_(temperature)
         temperatures = filled.expand(batch)
-    count = gamma + 1 if one_hot else 2 * gamma + 1
+    count = gamma + 1 if of_target else 2 * gamma + 1
     blocks = -(-size // runtime.BLOCK)
     of_rows = (batch, chains, 2 * gamma + 1)
     peaks = workspace.take("peaks", (*of_rows, blocks), torch.float32, device)
     weights = workspace.take("weights", (*of_rows, blocks), torch.int64, device)
     softmaxes = workspace.take("softmaxes", (*of_rows, 4), torch.float32, device)
     rows = (batch * chains, count)
-    arguments = (target, draft, tokens, temperatures, peaks, weights)
-    strides = (*target.stride()[:3], *draft.stride()[:3], temperatures.stride(0))
-    shape = (chains, gamma, size, draft.shape[3])
-    constants = {"padded_gamma": padded(gamma), "block_size": runtime.BLOCK}
+    of_drafts = (tokens, tokens if offsets is None else offsets, temperatures)
+    arguments = (target, draft, *of_drafts, peaks, weights)
+    strides = (*strides_of(target, 1), *strides_of(draft, 0), temperatures.stride(0))
+    shape = (chains, gamma, size, draft.shape[-1])
+    of_chains = {"padded_gamma": padded(gamma), "packed": offsets is not None}
+    constants = {**of_chains, "block_size": runtime.BLOCK}
     launch(peaks_and_weights, (*rows, blocks), *arguments, *strides, *shape, **constants)
-    of_blocks = (peaks, weights, tokens, temperatures, softmaxes)
+    of_blocks = (peaks, weights, *of_drafts, softmaxes)
     shape = (chains, gamma, size, blocks)
-    constants = {"padded_gamma": padded(gamma), "padded_blocks": padded(blocks)}
+    constants = {**of_chains, "padded_blocks": padded(blocks)}
     launch(finish_softmaxes, rows, *of_blocks, temperatures.stride(0), *shape, **constants)
     return softmaxes
+
+
+def strides_of(rows: Tensor, further: int) -> tuple[int, int, int]:
+    """Strides of sequences, chains and rows; packed sequences have so many rows beside drafts'."""
+    if rows.ndim == 2:
+        return further * rows.stride(0), 0, rows.stride(0)
+    of_rows = rows.stride()[:-1]
+    return of_rows[0], of_rows[-2], of_rows[-1]

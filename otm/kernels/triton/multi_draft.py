@@ -17,19 +17,23 @@ import torch
 from torch import Tensor
 
 from otm.kernels.numpy.grid_optimal import edge_count
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.triton import runtime
-from otm.kernels.triton.distributions import Rows, summarise_logits
+from otm.kernels.triton.distributions import Drafts, Rows, summarise_logits
 from otm.kernels.triton.draw import first_above, pick_block, write_output
 from otm.kernels.triton.grid_k_seq_steps import FACTORS, add_up_factors
 from otm.kernels.triton.grid_optimal_steps import SECTIONS, SUMS, add_to_bins, make_table
 from otm.kernels.triton.multi_draft_steps import (
     Chains,
     advance,
+    at_listed,
     at_node,
     drafts_at,
     first_of,
+    replace_listed,
     to_draw_from,
 )
+from otm.kernels.triton.rows import lay_out_lists
 from otm.kernels.triton.runtime import check_device, jit, launch, lay_out, padded, tl
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
@@ -37,7 +41,7 @@ from otm.kernels.workspace import Workspace
 
 def verify_chains(
     target: Tensor,
-    draft: Tensor,
+    draft: Tensor | SparseDrafts[Tensor],
     tokens: Tensor,
     uniforms: Tensor,
     kind: str = "probabilities",
@@ -45,39 +49,54 @@ def verify_chains(
     by_bins: bool,
     temperature: float | Tensor = 1.0,
     workspace: Workspace | None = None,
+    counted: Tensor | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of "probabilities" or "logits", by bins or by k-Seq."""
+    """Launch the kernels, for rows of "probabilities" or "logits", by bins or by k-Seq.
+
+    A node is summed over the vocabulary, or over the tokens that a sparse draft lists.
+    """
     check_device(target)
     work = Workspace() if workspace is None else workspace
     batch, chains, gamma = tokens.shape
     size, device = target.shape[3], target.device
-    target, draft, tokens, uniforms = lay_out(work, target, draft, tokens, uniforms)
+    lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
+    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
     block = runtime.BLOCK // 2  # two rows in float64: half a block keeps them in registers
     blocks = -(-size // block)
 
     agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)
     last_sums = work.take("last sums", (batch, 2, blocks), torch.int64, device)
+    listed_tokens, width, node_blocks, drawn_from = tokens, 0, blocks, last_sums
+    if lists is not None:
+        listed_tokens, laws, width = lay_out_lists(work, lists)
+        node_blocks = -(-laws.shape[-1] // width)
+        drawn_from = work.take("drawn from", (batch, block), torch.int64, device)
     edges = edge_count(chains) if by_bins else 0
     node_size = SECTIONS * edges if by_bins else FACTORS
     sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
     sums[..., : SUMS * edges if by_bins else FACTORS].zero_()
     softmaxes = sums
     if kind == "logits":
-        softmaxes = summarise_logits(target, draft, tokens, temperature, work)
+        logits = (target, target if rows is None else laws)
+        softmaxes = summarise_logits(*logits, tokens, temperature, work, of_target=rows is None)
+    own = tokens if counted is None else counted.contiguous().view(torch.uint8)
     shapes = ((batch, gamma + 1), (batch,), (batch,))
     result = Verified(*(torch.empty(x, dtype=torch.int64, device=device) for x in shapes))
-    arguments = (target, draft, tokens, uniforms, softmaxes, agree, sums, last_sums)
-    strides = (*target.stride()[:3], *draft.stride()[:3])
+    memory = (softmaxes, agree, sums, last_sums, drawn_from)
+    arguments = (target, laws, tokens, uniforms, listed_tokens, own, *memory)
+    strides = (*target.stride()[:3], *laws.stride()[:3])
     per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
-    shape = (chains, gamma, size, draft.shape[3], node_size, per_position)
-    of_table = {"edges": edges, "padded_chains": padded(chains)}
-    constants = {**of_table, "kind": kind, "block_size": block}
+    shape = (chains, gamma, size, laws.shape[3], node_size, per_position)
+    tree = counted is not None
+    of_table = {"edges": edges, "tree": tree, "padded_chains": padded(chains)}
+    constants = {**of_table, "kind": kind, "width": width, "block_size": block}
     for i in range(gamma + 1):
         last = i == gamma
-        launch(add_up, (batch, blocks), *arguments, *strides, *shape, i, last=last, **constants)
+        grid = (batch, blocks if last else node_blocks)
+        launch(add_up, grid, *arguments[:-1], *strides, *shape, i, last=last, **constants)
         if by_bins and not last:
             of_node = (chains, gamma, node_size, i)
-            launch(make_tables, (batch,), tokens, agree, sums, *of_node, **of_table)
+            launch(make_tables, (batch,), tokens, own, agree, sums, *of_node, **of_table)
     rest = (*result, *strides, *shape, blocks)
     constants |= {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks)}
     launch(draw, (batch,), *arguments, *rest, **constants)
@@ -90,6 +109,8 @@ def add_up(
     draft: tl.tensor,
     tokens: tl.tensor,
     uniforms: tl.tensor,
+    listed_tokens: tl.tensor,
+    counted: tl.tensor,
     softmaxes: tl.tensor,
     agree: tl.tensor,
     sums: tl.tensor,
@@ -109,6 +130,8 @@ def add_up(
     position: tl.tensor,
     last: tl.constexpr,
     kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
     block_size: tl.constexpr,
@@ -123,15 +146,32 @@ def add_up(
     target += sequence * target_sequence
     draft += sequence * draft_sequence
     tokens += sequence * chains * gamma
+    counted += sequence * chains * gamma
+    listed_tokens += sequence * draft_sequence
     softmaxes += sequence * chains * (2 * gamma + 1) * 4
     agree += sequence * (gamma + 1) * chains
     sums += sequence * gamma * node_size
     position = tl.full((), 0, tl.int64) + position
-    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
-    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size)
+    of = Drafts(tokens, listed_tokens)
+    rows = Rows(
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
+    )
+    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
     uniforms += sequence * (gamma * coins + 2)
-    agreed = advance(several, uniforms, agree, coins, position, kind, edges, padded_chains)
-    chain, token = tl.arange(0, padded_chains), block * block_size + tl.arange(0, block_size)
+    agreed = advance(
+        several,
+        uniforms,
+        agree,
+        coins,
+        position,
+        kind,
+        width,
+        tree,
+        edges,
+        padded_chains,
+    )
+    chain, start = tl.arange(0, padded_chains), block * block_size
+    token = start + tl.arange(0, block_size)
     if block == 0:
         tl.store(agree + position * chains + chain, tl.where(agreed, 1, 0), mask=chain < chains)
     if last:
@@ -142,14 +182,26 @@ def add_up(
                     # [padded K]
                     tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
                 )
-    _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
+    count, read = drafts_at(tokens, counted, agreed, position, gamma, chains, tree, padded_chains)[
+        2:
+    ]
     if last:
-        of_row, left = to_draw_from(several, read, position, token, count, kind, edges)
+        of_row, left = to_draw_from(several, read, position, token, count, kind, width, edges)
+        total = tl.sum(left, 0)
+        if width > 0:
+            total += replace_listed(token, several, read, position, count, None, kind, width, edges)
         place = last_sums + sequence * 2 * blocks + block
-        tl.store(place, tl.sum(left, 0))
+        tl.store(place, total)
         tl.store(place + blocks, tl.sum(of_row, 0))
     elif count > 0:
-        target_prob, draft_prob = at_node(several, read, position, token, count > 0, kind)
+        if width > 0:
+            _, target_prob, draft_prob = at_listed(
+                several, read, position, block, count > 0, kind, width
+            )
+        else:
+            target_prob, draft_prob = at_node(
+                several, read, position, token, count > 0, kind, width
+            )
         node = sums + position * node_size
         if edges > 0:
             add_to_bins(node, target_prob, draft_prob, edges)
@@ -160,6 +212,7 @@ def add_up(
 @jit
 def make_tables(
     tokens: tl.tensor,
+    counted: tl.tensor,
     agree: tl.tensor,
     sums: tl.tensor,
     chains: tl.tensor,
@@ -167,6 +220,7 @@ def make_tables(
     node_size: tl.tensor,
     position: tl.tensor,
     edges: tl.constexpr,
+    tree: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> None:
     """Make the table of a position from the sums of its bins."""
@@ -176,7 +230,10 @@ def make_tables(
     place = agree + (sequence * (gamma + 1) + position) * chains + chain
     agreed = tl.load(place, mask=chain < chains, other=0) > 0  # [padded K]
     tokens += sequence * chains * gamma
-    _, count, _ = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
+    counted += sequence * chains * gamma
+    _, _, count, _ = drafts_at(
+        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
+    )
     if count > 0:
         make_table(sums + (sequence * gamma + position) * node_size, count, edges)
 
@@ -187,10 +244,13 @@ def draw(
     draft: tl.tensor,
     tokens: tl.tensor,
     uniforms: tl.tensor,
+    listed_tokens: tl.tensor,
+    counted: tl.tensor,
     softmaxes: tl.tensor,
     agree: tl.tensor,
     sums: tl.tensor,
     last_sums: tl.tensor,
+    drawn_from: tl.tensor,
     output: tl.tensor,
     accepted: tl.tensor,
     first_chain: tl.tensor,
@@ -208,6 +268,8 @@ def draw(
     coins: tl.tensor,
     blocks: tl.tensor,
     kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
     padded_rows: tl.constexpr,
@@ -217,6 +279,8 @@ def draw(
     """Draw the token that follows the accepted drafts, and write a sequence's output."""
     sequence = tl.program_id(0).to(tl.int64)
     tokens += sequence * chains * gamma
+    counted += sequence * chains * gamma
+    listed_tokens += sequence * draft_sequence
     agree += sequence * (gamma + 1) * chains
     last_sums += sequence * 2 * blocks
     chain, inside = tl.arange(0, padded_chains), tl.arange(0, padded_chains) < chains
@@ -225,19 +289,32 @@ def draw(
         agreeing = tl.load(agree + i * chains + chain, mask=inside, other=0)  # [padded K]
         position += tl.max(agreeing, 0)
     agreed = tl.load(agree + position * chains + chain, mask=inside, other=0) > 0  # [padded K]
-    _, count, read = drafts_at(tokens, agreed, position, gamma, chains, padded_chains)
+    _, _, count, read = drafts_at(
+        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
+    )
     rejected = count > 0
     uniforms += sequence * (gamma * coins + 2) + gamma * coins
     uniform = tl.load(uniforms + tl.where(rejected, 0, 1))  # scalar
     block, point, subtract = pick_block(last_sums, rejected, uniform, blocks, padded_blocks)
-    token = block * block_size + tl.arange(0, block_size)
+    start = block * block_size
+    token = start + tl.arange(0, block_size)
     target += sequence * target_sequence
     draft += sequence * draft_sequence
     softmaxes += sequence * chains * (2 * gamma + 1) * 4
     sums += sequence * gamma * node_size
-    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0)
-    several = Chains(rows, tokens, sums, target_chain, draft_chain, chains, node_size)
-    of_row, left = to_draw_from(several, read, position, token, count, kind, edges)
+    of = Drafts(tokens, listed_tokens)
+    rows = Rows(
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
+    )
+    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
+    of_row, left = to_draw_from(several, read, position, token, count, kind, width, edges)
+    if width > 0:
+        drawn_from += sequence * block_size
+        tl.store(drawn_from + tl.arange(0, block_size), left)
+        tl.debug_barrier()
+        replace_listed(token, several, read, position, count, drawn_from, kind, width, edges)
+        tl.debug_barrier()
+        left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

@@ -7,24 +7,28 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from otm.kernels.numpy.distributions import UNIT
-from otm.kernels.triton.distributions import Rows, draft_at, mass, target_at
+from otm.kernels.triton.distributions import Drafts, Rows, draft_at, mass, target_at
 from otm.kernels.triton.grid_k_seq_steps import find_split, one_draft
 from otm.kernels.triton.grid_optimal_steps import choose_slots, won
+from otm.kernels.triton.rows import listed, listed_at
 from otm.kernels.triton.runtime import constant, jit, tl
 
 _UNIT = constant(UNIT)
 
 
 class Chains(NamedTuple):
-    """The chains of a sequence: rows of the first, drafts, sums of all nodes; strides and sizes."""
+    """The chains of a sequence: rows of the first, sums of all nodes; strides and sizes.
+
+    Then which drafts are counted, where not all are.
+    """
 
     rows: Rows
-    tokens: tl.tensor
     sums: tl.tensor
     target_chain: tl.tensor
     draft_chain: tl.tensor
     chains: tl.tensor
     node_size: tl.tensor
+    counted: tl.tensor
 
 
 @jit
@@ -36,21 +40,52 @@ def first_of(chosen: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr) 
 @jit
 def drafts_at(
     tokens: tl.tensor,
+    counted: tl.tensor,
     agree: tl.tensor,
     position: tl.tensor,
     gamma: tl.tensor,
     chains: tl.tensor,
+    tree: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> tl.tensor:
-    """Drafts of the chains that agree, −1 for the others; how many; the chain whose rows are read.
+    """Drafts of the chains that agree, −1 for the others; which are counted, and how many of them.
 
-    That is the first with a draft: a chain that has ended has no draft row here.
+    Last the chain whose rows are read: the first with a draft, since a chain that has ended has no
+    draft row here.
     """
     place = tl.arange(0, padded_chains) * gamma + position
-    # [padded K]
-    token = tl.load(tokens + place, mask=tl.where(agree, position, gamma) < gamma, other=-1)
-    count = tl.sum(tl.where(token >= 0, 1, 0), 0)
-    return token, count, first_of(agree & ((token >= 0) | (count == 0)), chains, padded_chains)
+    inside = tl.where(agree, position, gamma) < gamma
+    token = tl.load(tokens + place, mask=inside, other=-1)  # [padded K]
+    drafted = token >= 0
+    some = tl.max(tl.where(drafted, 1, 0), 0)
+    own = drafted
+    if tree:
+        own = drafted & (tl.load(counted + place, mask=inside, other=0) > 0)  # [padded K]
+    count = tl.sum(tl.where(own, 1, 0), 0)
+    return token, own, count, first_of(agree & (drafted | (some == 0)), chains, padded_chains)
+
+
+@jit
+def rows_of(of: Chains, chain: tl.tensor) -> tl.tensor:
+    """Rows of a chain."""
+    first = of.rows
+    target, draft = first.target + chain * of.target_chain, first.draft + chain * of.draft_chain
+    softmaxes = first.softmaxes + chain * (2 * first.gamma + 1) * 4
+    tokens = first.of.tokens + chain * first.gamma
+    drafts = Drafts(tokens, first.of.listed + chain * of.draft_chain)
+    return Rows(
+        target,
+        draft,
+        softmaxes,
+        first.target_row,
+        first.draft_row,
+        first.gamma,
+        first.size,
+        first.draft_size,
+        first.low,
+        first.span,
+        drafts,
+    )
 
 
 @jit
@@ -61,29 +96,42 @@ def at_node(
     token: tl.tensor,
     drafted: tl.tensor,
     kind: tl.constexpr,
+    width: tl.constexpr,
 ) -> tl.tensor:
     """Probabilities of tokens by target and draft, in float64, 0 outside their rows.
 
-    Where there is no draft nothing of it is read.
+    Where there is no draft nothing of it is read; a sparse draft counts as 0 here.
     """
-    first = of.rows
-    rows = Rows(
-        first.target + chain * of.target_chain,
-        first.draft + chain * of.draft_chain,
-        first.softmaxes + chain * (2 * first.gamma + 1) * 4,
-        first.target_row,
-        first.draft_row,
-        first.gamma,
-        first.size,
-        first.draft_size,
-        first.low,
-        first.span,
-    )
+    rows = rows_of(of, chain)
     known = (token >= 0) & (token < rows.size)
     target_prob = target_at(rows, position, token, known, True, kind).to(tl.float64)
-    known = (token >= 0) & (token < tl.where(drafted, rows.draft_size, 0))
-    draft_prob = draft_at(rows, position, token, known, drafted, kind).to(tl.float64)
+    draft_prob = tl.zeros_like(target_prob)
+    if width == 0:
+        known = (token >= 0) & (token < tl.where(drafted, rows.draft_size, 0))
+        draft_prob = draft_at(rows, position, token, known, drafted, kind).to(tl.float64)
     return target_prob, draft_prob
+
+
+@jit
+def at_listed(
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    chunk: tl.tensor,
+    drafted: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+) -> tl.tensor:
+    """Tokens that a sparse draft lists, with their probabilities by target and draft, in float64.
+
+    Those outside the vocabulary have probability 0.
+    """
+    rows = rows_of(of, chain)
+    place = chunk * width + tl.arange(0, width)
+    token, draft_prob = listed(rows, position, place, drafted, kind)
+    known = (token >= 0) & (token < rows.size)
+    target_prob = target_at(rows, position, token, known, True, kind).to(tl.float64)
+    return token, target_prob, tl.where(known, draft_prob.to(tl.float64), 0.0)
 
 
 @jit
@@ -94,6 +142,8 @@ def advance(
     coins: tl.tensor,
     position: tl.tensor,
     kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> tl.tensor:
@@ -108,12 +158,15 @@ def advance(
     else:
         before, inside = position - 1, chain < of.chains
         agreed = tl.load(agree + before * of.chains + chain, mask=inside, other=0) > 0
-        token, count, read = drafts_at(
-            of.tokens, agreed, before, rows.gamma, of.chains, padded_chains
+        token, own, count, read = drafts_at(
+            rows.of.tokens, of.counted, agreed, before, rows.gamma, of.chains, tree, padded_chains
         )
-        target_prob, draft_prob = at_node(of, read, before, token, count > 0, kind)
+        target_prob, draft_prob = at_node(of, read, before, token, count > 0, kind, width)
+        if width > 0:
+            at, used = before + tl.zeros_like(token), token >= 0
+            draft_prob = listed_at(rows_of(of, read), at, token, used, kind)
         node = of.sums + before * of.node_size
-        known = (token >= 0) & (token < rows.size)
+        known = own & (token < rows.size)
         coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
         if edges > 0:
             slot = choose_slots(node, target_prob, draft_prob, coin, edges)
@@ -140,10 +193,32 @@ def to_draw_from(
     token: tl.tensor,
     count: tl.tensor,
     kind: tl.constexpr,
+    width: tl.constexpr,
     edges: tl.constexpr,
 ) -> tl.tensor:
-    """Masses of the target's row at a position, and of its residual if there were drafts."""
-    target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind)
+    """Masses of the target's row at a position, and of its residual if there were drafts.
+
+    The tokens that a sparse draft lists are left as they are.
+    """
+    target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind, width)
+    of_row = mass(target_prob, _UNIT)
+    if width > 0:
+        left = tl.where(count > 0, of_row, 0)
+    else:
+        left = left_of(of, position, target_prob, draft_prob, count, edges)
+    return of_row, left
+
+
+@jit
+def left_of(
+    of: Chains,
+    position: tl.tensor,
+    target_prob: tl.tensor,
+    draft_prob: tl.tensor,
+    count: tl.tensor,
+    edges: tl.constexpr,
+) -> tl.tensor:
+    """Masses of the residual if there were drafts, or 0."""
     of_row = mass(target_prob, _UNIT)
     left = tl.zeros_like(of_row)
     if count > 0:
@@ -155,4 +230,34 @@ def to_draw_from(
             low, high, share, factor = find_split(node, count, of.chains)
             covered = factor * one_draft(target_prob, draft_prob, low, high, share)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
-    return of_row, left
+    return left
+
+
+@jit
+def replace_listed(
+    block: tl.tensor,
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    count: tl.tensor,
+    memory: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    edges: tl.constexpr,
+) -> tl.tensor:
+    """Sum over a block of tokens of what a sparse draft changes, at those that it lists.
+
+    The masses of their residual are stored in their places, if there is memory for the block.
+    """
+    start, stop = tl.min(block, 0), tl.minimum(tl.max(block, 0) + 1, of.rows.size)
+    change = tl.full((), 0, tl.int64)
+    for chunk in range((tl.where(count > 0, of.rows.draft_size, 0) + width - 1) // width):
+        token, target_prob, draft_prob = at_listed(
+            of, chain, position, chunk, count > 0, kind, width
+        )
+        inside = (token >= start) & (token < stop)
+        left = left_of(of, position, target_prob, draft_prob, count, edges)
+        change += tl.sum(tl.where(inside, left - mass(target_prob, _UNIT), 0), 0)
+        if memory is not None:
+            tl.store(memory + token - start, left, mask=inside)
+    return change

@@ -19,17 +19,21 @@ import torch
 from torch import Tensor
 
 from otm.kernels.numpy.distributions import UNIT
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.triton import runtime
 from otm.kernels.triton.block_steps import longest_part, weight_before
 from otm.kernels.triton.distributions import (
+    Drafts,
     Rows,
-    chain_length,
     draft_at,
+    drafts_of,
     mass,
+    strides_of,
     summarise_logits,
     target_at,
 )
 from otm.kernels.triton.draw import first_above, pick_block, write_output
+from otm.kernels.triton.rows import lay_out_lists, listed, listed_at
 from otm.kernels.triton.runtime import check_device, constant, jit, launch, lay_out, padded, tl
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
@@ -39,7 +43,7 @@ _UNIT = constant(UNIT)
 
 def verify_chain(
     target: Tensor,
-    draft: Tensor | None,
+    draft: Tensor | SparseDrafts[Tensor] | None,
     tokens: Tensor,
     uniforms: Tensor,
     kind: str = "probabilities",
@@ -48,35 +52,50 @@ def verify_chain(
     temperature: float | Tensor = 1.0,
     scales: tuple[float, float] = (0.0, 0.0),
     workspace: Workspace | None = None,
+    offsets: Tensor | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of a kind that `probability` names.
+    """Launch the kernels, for rows of a kind that `probability` names, maybe packed.
 
     A workspace of our own is not kept: one kept here would be shared by calls on different
     streams, and torch hands out the same memory again.
     """
     check_device(target)
     work = Workspace() if workspace is None else workspace
-    batch, gamma = tokens.shape
-    size, device, one_hot = target.shape[2], target.device, draft is None
-    target, draft, tokens, uniforms = lay_out(work, target, draft, tokens, uniforms)
-    blocks, rows = -(-size // runtime.BLOCK), gamma + 1 if by_block else 1
+    batch, gamma = len(uniforms), tokens.shape[-1] if offsets is None else uniforms.shape[1] - 2
+    size, device = target.shape[-1], target.device
+    lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
+    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
+    blocks, of_sums = -(-size // runtime.BLOCK), gamma + 1 if by_block else 1
     output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=device)
     accepted = torch.empty(batch, dtype=torch.int64, device=device)
-    sums = work.take("sums", (batch, rows, 2, blocks), torch.int64, device)
-    softmaxes = sums
+    sums = work.take("sums", (batch, of_sums, 2, blocks), torch.int64, device)
+    softmaxes = drawn_from = sums
     if kind == "logits":
-        softmaxes = summarise_logits(target, draft, tokens, temperature, work, one_hot=one_hot)
-    arguments = (target, draft, tokens, uniforms, softmaxes, sums, accepted, output)
-    strides = (*target.stride()[:2], *draft.stride()[:2])
-    shape = (gamma, size, draft.shape[2], blocks, scales[0], scales[1] - scales[0])
+        softmaxes = summarise_logits(
+            *(target, laws, tokens, temperature, work),
+            of_target=rows is None,
+            offsets=offsets,
+            most=gamma,
+        )
+    listed_tokens, width = tokens, 0
+    if lists is not None:
+        listed_tokens, laws, width = lay_out_lists(work, lists)
+        drawn_from = work.take("drawn from", (batch, runtime.BLOCK), torch.int64, device)
+    starts = tokens if offsets is None else offsets.contiguous()
+    places = (listed_tokens, starts, softmaxes, sums, drawn_from, accepted, output)
+    arguments = (target, laws, tokens, uniforms, *places)
+    strides = (*strides_of(target, 1)[::2], *strides_of(laws, 0)[::2])
+    shape = (gamma, size, laws.shape[-1], blocks, scales[0], scales[1] - scales[0])
     constants = {
         "kind": kind,
-        "one_hot": one_hot,
+        "one_hot": draft is None,
+        "width": width,
+        "packed": offsets is not None,
         "by_block": by_block,
         "padded_gamma": padded(gamma),
         "block_size": runtime.BLOCK,
     }
-    launch(add_up, (batch, rows, blocks), *arguments[:-1], *strides, *shape, **constants)
+    launch(add_up, (batch, of_sums, blocks), *arguments[:-1], *strides, *shape, **constants)
     constants |= {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks)}
     launch(draw, (batch,), *arguments, *strides, *shape, **constants)
     return Verified(output, accepted)
@@ -89,6 +108,7 @@ def of_drafts(
     length: tl.tensor,
     kind: tl.constexpr,
     one_hot: tl.constexpr,
+    width: tl.constexpr,
     padded_gamma: tl.constexpr,
 ) -> tl.tensor:
     """Probabilities of a chain's drafts in float64, by target and draft, and which are tokens."""
@@ -98,40 +118,81 @@ def of_drafts(
     known = drafted & (token < rows.size)
     target_prob = target_at(rows, step, token, known, drafted, kind).to(tl.float64)
     draft_prob = tl.full((padded_gamma,), 1.0, tl.float64)
-    if not one_hot:
+    if width > 0:
+        draft_prob = listed_at(rows, step, token, drafted, kind)
+    elif not one_hot:
         inside = drafted & (token < rows.draft_size)
         draft_prob = draft_at(rows, step, token, inside, drafted, kind).to(tl.float64)
     return target_prob, draft_prob, known
 
 
 @jit
+def less_draft(
+    target_prob: tl.tensor, draft_prob: tl.tensor, subtract: tl.tensor, weight: tl.tensor
+) -> tl.tensor:
+    """Masses of max(weight · target − draft, 0); no weight, or nothing to subtract: it is 1."""
+    left = target_prob
+    if weight is not None:
+        left = target_prob.to(tl.float64) * tl.where(subtract, weight, 1.0)
+    return tl.maximum(mass(left, _UNIT) - mass(draft_prob, _UNIT), 0)
+
+
+@jit
 def masses(
     rows: Rows,
-    tokens: tl.tensor,
     position: tl.tensor,
     token: tl.tensor,
     subtract: tl.tensor,
     weight: tl.tensor,
     kind: tl.constexpr,
     one_hot: tl.constexpr,
+    width: tl.constexpr,
 ) -> tl.tensor:
-    """Masses of the target's row at a position, and of max(weight · target − draft, 0).
+    """Masses of the target's row at a position, and of what is left after the draft's.
 
-    Where the draft is not to be subtracted nothing of it is read, and the weight, which may be
-    None for 1, does not count.
+    Where the draft is not to be subtracted nothing of it is read.  The tokens that a sparse draft
+    lists are left as they are.
     """
     prob = target_at(rows, position, token, token < rows.size, True, kind)
-    of_row = mass(prob, _UNIT)
-    left = of_row
-    if weight is not None:
-        left = mass(prob.to(tl.float64) * tl.where(subtract, weight, 1.0), _UNIT)
-    if one_hot:
-        drafted = tl.load(tokens + position, mask=subtract, other=-1)  # scalar
-        prob = tl.where(token == drafted, 1.0, 0.0)
+    if width > 0:
+        draft_prob = tl.zeros_like(prob)
+    elif one_hot:
+        drafted = tl.load(rows.of.tokens + position, mask=subtract, other=-1)  # scalar
+        draft_prob = tl.where(token == drafted, 1.0, 0.0)
     else:
         known = token < tl.where(subtract, rows.draft_size, 0)
-        prob = draft_at(rows, position, token, known, subtract, kind)
-    return of_row, tl.maximum(left - mass(prob, _UNIT), 0)
+        draft_prob = draft_at(rows, position, token, known, subtract, kind)
+    return mass(prob, _UNIT), less_draft(prob, draft_prob, subtract, weight)
+
+
+@jit
+def replace_listed(
+    memory: tl.tensor,
+    rows: Rows,
+    position: tl.tensor,
+    start: tl.tensor,
+    subtract: tl.tensor,
+    weight: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    block_size: tl.constexpr,
+) -> tl.tensor:
+    """Sum over a block of what a sparse draft changes, at the tokens that it lists.
+
+    What is left of them is stored in their places, if there is memory [block size].
+    """
+    change = tl.full((), 0, tl.int64)
+    for chunk in range((tl.where(subtract, rows.draft_size, 0) + width - 1) // width):
+        place = chunk * width + tl.arange(0, width)
+        token, draft_prob = listed(rows, position, place, subtract, kind)
+        inside = (token >= start) & (token < tl.minimum(start + block_size, rows.size))
+        prob = target_at(rows, position, token, inside, True, kind)
+        left = less_draft(prob, draft_prob, subtract, weight)
+        before = less_draft(prob, tl.zeros_like(prob), subtract, weight)
+        change += tl.sum(tl.where(inside, left - before, 0), 0)
+        if memory is not None:
+            tl.store(memory + token - start, left, mask=inside)
+    return change
 
 
 @jit
@@ -140,8 +201,11 @@ def add_up(
     draft: tl.tensor,
     tokens: tl.tensor,
     uniforms: tl.tensor,
+    listed_tokens: tl.tensor,
+    offsets: tl.tensor,
     softmaxes: tl.tensor,
     sums: tl.tensor,
+    drawn_from: tl.tensor,
     accepted: tl.tensor,
     target_chain: tl.tensor,
     target_row: tl.tensor,
@@ -155,6 +219,8 @@ def add_up(
     span: tl.tensor,
     kind: tl.constexpr,
     one_hot: tl.constexpr,
+    width: tl.constexpr,
+    packed: tl.constexpr,
     by_block: tl.constexpr,
     padded_gamma: tl.constexpr,
     block_size: tl.constexpr,
@@ -165,15 +231,20 @@ def add_up(
     """
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
-    tokens += chain * gamma
-    length = chain_length(tokens, gamma, padded_gamma)
+    tokens, start, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
     if by_block and row > length:
         return
-    target += chain * target_chain
-    draft += chain * draft_chain
+    target += chain * target_chain + start * target_row
+    draft += chain * draft_chain + start * draft_row
+    listed_tokens += chain * draft_chain + start * draft_row
     softmaxes += chain * (2 * gamma + 1) * 4
-    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span)
-    target_prob, draft_prob, known = of_drafts(rows, tokens, length, kind, one_hot, padded_gamma)
+    of = Drafts(tokens, listed_tokens)
+    rows = Rows(
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span, of
+    )
+    target_prob, draft_prob, known = of_drafts(
+        rows, tokens, length, kind, one_hot, width, padded_gamma
+    )
     place = sums + ((chain * tl.num_programs(1) + row) * 2 * blocks + block)
     weight = None
     if by_block:
@@ -186,9 +257,13 @@ def add_up(
         row = tl.min(tl.where(passes, padded_gamma, step), 0)
         if block == 0:
             tl.store(accepted + chain, row.to(tl.int64))
-    token = block * block_size + tl.arange(0, block_size)
-    of_row, left = masses(rows, tokens, row, token, row < length, weight, kind, one_hot)
-    tl.store(place, tl.sum(left, 0))
+    start, subtract = block * block_size, row < length
+    token = start + tl.arange(0, block_size)
+    of_row, left = masses(rows, row, token, subtract, weight, kind, one_hot, width)
+    total = tl.sum(left, 0)
+    if width > 0:
+        total += replace_listed(None, rows, row, start, subtract, weight, kind, width, block_size)
+    tl.store(place, total)
     tl.store(place + blocks, tl.sum(of_row, 0))
 
 
@@ -198,8 +273,11 @@ def draw(
     draft: tl.tensor,
     tokens: tl.tensor,
     uniforms: tl.tensor,
+    listed_tokens: tl.tensor,
+    offsets: tl.tensor,
     softmaxes: tl.tensor,
     sums: tl.tensor,
+    drawn_from: tl.tensor,
     accepted: tl.tensor,
     output: tl.tensor,
     target_chain: tl.tensor,
@@ -214,6 +292,8 @@ def draw(
     span: tl.tensor,
     kind: tl.constexpr,
     one_hot: tl.constexpr,
+    width: tl.constexpr,
+    packed: tl.constexpr,
     by_block: tl.constexpr,
     padded_gamma: tl.constexpr,
     padded_rows: tl.constexpr,
@@ -222,17 +302,22 @@ def draw(
 ) -> None:
     """Draw the token that follows the accepted drafts, and write a chain's output."""
     chain = tl.program_id(0).to(tl.int64)
-    target += chain * target_chain
-    draft += chain * draft_chain
-    tokens += chain * gamma
+    tokens, start, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
+    target += chain * target_chain + start * target_row
+    draft += chain * draft_chain + start * draft_row
+    listed_tokens += chain * draft_chain + start * draft_row
     uniforms += chain * (gamma + 2)
     softmaxes += chain * (2 * gamma + 1) * 4
-    rows = Rows(target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span)
-    length = chain_length(tokens, gamma, padded_gamma)
+    of = Drafts(tokens, listed_tokens)
+    rows = Rows(
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span, of
+    )
     weight = None
     if by_block:
         sums += chain * (gamma + 1) * 2 * blocks
-        target_prob, draft_prob, _ = of_drafts(rows, tokens, length, kind, one_hot, padded_gamma)
+        target_prob, draft_prob, _ = of_drafts(
+            rows, tokens, length, kind, one_hot, width, padded_gamma
+        )
         count, weight = longest_part(
             target_prob, draft_prob, uniforms, sums, length, blocks, padded_gamma, padded_blocks
         )
@@ -244,7 +329,15 @@ def draw(
     rejected = count < length
     uniform = tl.load(uniforms + tl.where(rejected, gamma, gamma + 1))  # scalar
     block, point, subtract = pick_block(sums, rejected, uniform, blocks, padded_blocks)
-    token = block * block_size + tl.arange(0, block_size)
-    _, left = masses(rows, tokens, count, token, subtract, weight, kind, one_hot)
+    start = block * block_size
+    token = start + tl.arange(0, block_size)
+    _, left = masses(rows, count, token, subtract, weight, kind, one_hot, width)
+    if width > 0:
+        drawn_from += chain * block_size
+        tl.store(drawn_from + tl.arange(0, block_size), left)
+        tl.debug_barrier()
+        replace_listed(drawn_from, rows, count, start, subtract, weight, kind, width, block_size)
+        tl.debug_barrier()
+        left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]
     drawn = first_above(left, token, point, size)
     write_output(output + chain * (gamma + 1), tokens, count, drawn, gamma, padded_rows)

@@ -25,6 +25,12 @@ KERNELS: dict[str, dict[str, list[str]]] = {
         "chain, probabilities, drawn, fp32, V = 128,256": FROM_PROBABILITIES,
         "block, logits, one-hot, bf16, V = 128,256": OF_ROWS + FROM_PROBABILITIES,
         "block, logits, drawn, fp32, V = 1": OF_ROWS + FROM_PROBABILITIES,
+        "chain, probabilities, sparse and packed, fp32, V = 128,256": FROM_PROBABILITIES,
+        "block, logits, sparse and packed, bf16, V = 128,256": OF_ROWS + FROM_PROBABILITIES,
+    },
+    "sparse trees": {
+        "grid k-Seq, probabilities, sparse tree, fp32, V = 128,256": K_SEQ,
+        "grid optimal, logits, sparse tree, bf16, V = 128,256": OF_ROWS + BINS,
     },
     "grid k-Seq": {
         "grid k-Seq, probabilities, drawn, fp32, V = 128,256": K_SEQ,

@@ -1,0 +1,91 @@
+"""Which rows belong to which draft: padded chains, packed ones, and paths that share nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.tensors import to_host
+from otm.errors import InvalidDraftsError
+
+Indices = npt.NDArray[np.int64]
+
+
+class Layout(NamedTuple):
+    """Drafts of C chains, −1 beyond their ends, and the places of their rows among all rows."""
+
+    drafts: Indices  # [C, γ]
+    target_rows: Indices  # [C, γ + 1]
+    draft_rows: Indices  # [C, γ]
+
+
+def padded_layout(tokens: Any) -> Layout:
+    """Layout of draft tokens [..., γ], as if each chain had a sequence of its own."""
+    *leading, gamma = tokens.shape
+    count = math.prod(leading)
+    places = (np.arange(count * rows).reshape(count, rows) for rows in (gamma + 1, gamma))
+    return Layout(to_host(tokens).reshape(count, gamma), *places)
+
+
+def packed_layout(tokens: Any, offsets: Any, most: int) -> Layout:
+    """Layout of packed draft tokens [N] of sequences with at most so many drafts; checks offsets.
+
+    A place beyond the last row stands for it; it belongs to no draft.
+    """
+    drafts, ends = to_host(tokens), to_host(offsets).astype(np.int64)
+    lengths = np.diff(ends)
+    if ends[0] != 0 or ends[-1] != drafts.size or (lengths < 0).any():
+        raise InvalidDraftsError(
+            f"offsets {_shown(ends)} of {drafts.size} packed drafts; they must ascend from 0 to "
+            f"{drafts.size}"
+        )
+    if (lengths > most).any():
+        raise InvalidDraftsError(
+            f"sequence {lengths.argmax()} has {lengths.max()} drafts; the uniforms are for at most "
+            f"{most}: draw [B, γ + 2] of them, with γ the most drafts of a sequence"
+        )
+    sequence, place = np.arange(lengths.size)[:, None], np.arange(most + 1)
+    rows = ends[:-1, None] + place
+    of_draft = np.minimum(rows[:, :most], max(drafts.size - 1, 0))
+    inside = place[:most] < lengths[:, None]
+    padded = np.full(inside.shape, -1)
+    padded[inside] = drafts
+    return Layout(padded, np.minimum(rows + sequence, drafts.size + lengths.size - 1), of_draft)
+
+
+def check_counted(tokens: Any, counted: Any, several: bool) -> None:
+    """Refuse paths [B, K, γ] that share a draw with no earlier path of the same tokens."""
+    if not several:
+        raise InvalidDraftsError(
+            "this rule takes one chain, every draft of which is a draw; counted is for rules for "
+            "several chains"
+        )
+    if tuple(counted.shape) != tuple(tokens.shape):
+        raise InvalidDraftsError(
+            f"counted has shape {tuple(counted.shape)}; it must be that of the draft tokens, "
+            f"{tuple(tokens.shape)}"
+        )
+    own, drafts = to_host(counted), to_host(tokens)
+    if own.dtype != bool:
+        raise InvalidDraftsError(f"counted is of type {own.dtype}; it must hold booleans")
+    live = np.logical_and.accumulate(drafts >= 0, axis=2)
+    shared = live & ~own
+    before_too = np.logical_and.accumulate(~own, axis=2)
+    alike = np.logical_and.accumulate(drafts[:, :, None] == drafts[:, None], axis=3)
+    earlier = np.tri(drafts.shape[1], k=-1, dtype=bool)[:, :, None]
+    found = (alike & earlier & own[:, None]).any(axis=2)  # [B, K, K, γ] → [B, K, γ]
+    wrong = np.argwhere(shared & ~(before_too & found))
+    if wrong.size:
+        sequence, chain, step = wrong[0].tolist()
+        raise InvalidDraftsError(
+            f"draft {step} of chain {chain} of sequence {sequence} is not counted, so it must be "
+            "the draw of an earlier chain with the same tokens up to there, which is counted, and "
+            "so must be the drafts before it"
+        )
+
+
+def _shown(ends: Indices) -> str:
+    return f"{ends.tolist()}" if ends.size < 8 else f"[{ends[0]}, …, {ends[-1]}]"
