@@ -27,6 +27,7 @@ import numpy.typing as npt
 from otm import certificate
 from otm._core.arithmetic import (
     TINY,
+    Frozen,
     Number,
     Probs,
     as_integers,
@@ -95,7 +96,7 @@ def surely_accepted(bins: RatioBins, problem: Problem, cap: float) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Frozen):
     """Proof that the optimal acceptance probability α_k lies in [lower, upper], for i.i.d. drafts.
 
     A cut H proves the upper end and an accepted mass v = min(q, cap · p) the lower one

@@ -58,7 +58,7 @@ class DeviceVerifier:
     Examples
     --------
     >>> from otm.decoding import ModelDrafter, stream
-    >>> from otm.models.gpt import load
+    >>> from otm.models import load
     >>> drafter, verifier = ModelDrafter(load("small"), 4), DeviceVerifier("grid optimal")
     >>> steps = stream(load("large"), [list(b"In the")], drafter, verifier, gamma=3, seed=0)
     >>> len(next(steps).drafts)
