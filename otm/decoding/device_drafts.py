@@ -88,24 +88,27 @@ class ModelDrafts(DeviceDrafts):
         scores = self._rows.read_contexts(contexts)  # [B, V]
         points = on_device(coins, scores.device)  # [B, γ, K]
         nothing = torch.zeros((batch, 1, 0), dtype=torch.int64, device=scores.device)
-        probs, good = self._rows.probs(scores[:, None], contexts, nothing)  # [B, 1, V]
+        rows = self._rows.memory(scores, (batch, chains, gamma, scores.shape[-1]))
+        probs, good = self._rows.probs(scores[:, None], contexts, nothing, rows[:, :1, 0])
+        if chains > 1:
+            rows[:, 1:, 0] = probs
         drawn = [draw(probs, points[:, :1])[:, 0]]  # [B, K]
-        rows, oks = [probs.expand(-1, chains, -1)], [good]
+        oks = [good]
         self._rows.repeat(chains)
         for i in range(1, gamma):
             counts = (lengths > i).ravel().astype(np.int64)
             scores = self._rows.append(drawn[-1].reshape(-1, 1), counts)
             scores = scores.view(batch, chains, -1)
-            probs, good = self._rows.probs(scores, contexts, torch.stack(drawn, 2))
+            before = torch.stack(drawn, 2)
+            probs, good = self._rows.probs(scores, contexts, before, rows[:, :, i])
             drawn.append(draw(probs, points[:, i, :, None])[..., 0])
-            rows.append(probs)
             oks.append(good | on_device(lengths <= i, good.device))
         tokens = torch.stack(drawn, 2)
         if min(depths) < gamma:
             live = on_device(np.arange(gamma) < lengths[..., None], tokens.device)
             tokens = tokens.where(live, -1)
         fine = torch.cat(oks, 1).all(1) | on_device(lengths[:, 0] == 0, tokens.device)
-        return Drafted(tokens, torch.stack(rows, 2), fine, lengths)
+        return Drafted(tokens, rows, fine, lengths)
 
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
         """Note what the rows have read: all drafts of a chain but the last."""

@@ -34,6 +34,7 @@ class HeldRows:
         processor: LogitsProcessor | None = None,
     ) -> None:
         self.model, self._sampling, self._processor = model, as_sampling(sampling), processor
+        self._memory: Any = None
         self.seconds = 0.0  # spent in the model so far; on a GPU, in launching it
         self._started: Session | None = None
         self._texts: list[Context] = []  # tokens of each row, as far as the host knows them
@@ -98,29 +99,43 @@ class HeldRows:
         """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
         return self._scores(self._session.append_tensor, tokens, counts)
 
-    def probs(self, scores: Any, contexts: Sequence[Context], drafts: Any) -> tuple[Any, Any]:
+    def memory(self, like: Any, shape: tuple[int, ...]) -> Any:
+        """Return memory for distributions from these scores, the same again for the same shape.
+
+        New memory takes longer than the work in it.
+        """
+        dtype = self._sampling.dtype_on_device(like)
+        held = self._memory
+        if held is None or (held.shape, held.dtype, held.device) != (shape, dtype, like.device):
+            self._memory = like.new_empty(shape, dtype=dtype)
+        return self._memory
+
+    def probs(
+        self, scores: Any, contexts: Sequence[Context], drafts: Any, out: Any = None
+    ) -> tuple[Any, Any]:
         """Distributions from scores [B, C, V] after contexts and drafts [B, C, i]; which are good.
 
         A row that is not has anything in it: nobody has waited for the device to look.
         """
         if self.model.returns_probs:
             if self._sampling == SamplingParameters() and self._processor is None:
-                return scores, scores.isfinite().all(-1)
+                return scores if out is None else out.copy_(scores), scores.isfinite().all(-1)
             scores = scores.log()
         if self._processor is not None:
             scores = self._processed(self._processor, scores, contexts, drafts)
-        return self._sampling.unchecked(scores)
+        return self._sampling.unchecked(scores, out)
 
     def probs_along(self, scores: Any, contexts: Sequence[Context], drafts: Any) -> tuple[Any, Any]:
         """`probs` from scores [B, K, γ + 1, V] after each part of the drafts [B, K, γ]."""
+        out = self.memory(scores, scores.shape)
         if self._processor is None:
-            return self.probs(scores, contexts, drafts)
+            return self.probs(scores, contexts, drafts, out)
         drafts = drafts.clamp(min=0)
-        rows = [
-            self.probs(scores[:, :, i], contexts, drafts[:, :, :i]) for i in range(scores.shape[2])
+        good = [
+            self.probs(scores[:, :, i], contexts, drafts[:, :, :i], out[:, :, i])[1]
+            for i in range(scores.shape[2])
         ]
-        probs, good = zip(*rows, strict=True)
-        return require("torch").stack(probs, 2), require("torch").stack(good, 2)
+        return out, require("torch").stack(good, 2)
 
     def _processed(
         self, processor: LogitsProcessor, scores: Any, contexts: Sequence[Context], drafts: Any

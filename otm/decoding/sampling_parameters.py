@@ -139,19 +139,20 @@ class SamplingParameters:
         _check_rows(highest)
         return self._weighed(xp, scores, highest)
 
-    def unchecked(self, logits: Any) -> tuple[Any, Any]:
+    def unchecked(self, logits: Any, out: Any = None) -> tuple[Any, Any]:
         """Distributions of rows on a device without a wait for it, and which rows have one.
 
         Parameters
         ----------
         logits : tensor [..., V]
             As for a call.
+        out : tensor [..., V], optional
+            Where to write them, of type `dtype_on_device`.
 
         Returns
         -------
         probs : tensor [..., V]
-            Probabilities, in float32 unless the logits are float64, or top-p or a temperature needs
-            more; anything in rows that have none.
+            Probabilities; anything in rows that have none.
         good : bool tensor [...]
             Whether a row has a distribution.
 
@@ -165,16 +166,40 @@ class SamplingParameters:
         """
         import torch
 
-        coldest = 2.0**-100  # float32 has no number for much less
-        wide = self.top_p is not None or 0 < self.temperature < coldest
-        wide = wide or logits.dtype == torch.float64
-        scores = logits.detach().to(torch.float64 if wide else torch.float32)
-        highest = scores.amax(-1, keepdim=True)
-        if self == SamplingParameters():
-            probs = scores.softmax(-1)
-        else:
+        scores = logits.detach().to(self.dtype_on_device(logits))
+        if not self.leaves_all:
+            highest = scores.amax(-1, keepdim=True)
             probs = self._weighed(torch, scores, highest)
-        return probs, highest[..., 0].abs() < math.inf  # false for NaN, too
+            return (probs if out is None else out.copy_(probs)), highest[..., 0].abs() < math.inf
+        if self.temperature != 1:  # the largest first, so that nothing overflows
+            scores = (scores - scores.amax(-1, keepdim=True)).div_(self.temperature)
+        probs = torch.softmax(scores, -1, out=out)
+        return probs, probs[..., 0] >= 0  # what is wrong anywhere makes a whole row NaN
+
+    def dtype_on_device(self, logits: Any) -> Any:
+        """Return the type of probabilities on a device: float32 unless float64 is needed.
+
+        Parameters
+        ----------
+        logits : tensor [..., V]
+            As for a call.
+
+        Returns
+        -------
+        torch.dtype
+            float64 for logits in float64, top-p, and temperatures that float32 cannot divide by.
+
+        Examples
+        --------
+        >>> import torch
+        >>> SamplingParameters(top_p=0.9).dtype_on_device(torch.zeros(3))
+        torch.float64
+        """
+        import torch
+
+        coldest = 2.0**-100
+        wide = self.top_p is not None or 0 < self.temperature < coldest
+        return torch.float64 if wide or logits.dtype == torch.float64 else torch.float32
 
     def _weighed(self, xp: Any, scores: Any, highest: Any) -> Any:
         """Probabilities from scores whose largest are known, in NumPy or torch."""
@@ -329,6 +354,11 @@ def _check_rows(highest: Any) -> None:
 
 def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs:
     """Probs of a row of which few tokens are left: the others are sorted out first."""
+    if sampling.temperature == 0:
+        first = scores.argmax()  # NaN if there is one
+        if not abs(scores[first]) < math.inf:
+            sampling(scores)  # refuses the row
+        return SparseProbs.from_support(np.array([first]), np.ones(1))
     near, highest = _near_largest(scores, k)
     if not highest < math.inf:
         sampling(scores)  # refuses NaN and +∞
