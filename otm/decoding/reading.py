@@ -112,9 +112,12 @@ class Reader:
 
         def probs_of(asked: Sequence[tuple[int, Path]]) -> list[SparseProbs]:
             rows, columns = zip(*(places[each] for each in asked), strict=True)
-            chosen = scores[list(rows), list(columns)]  # [M, V], copied
             if self.processor is None:
-                return self._probs(chosen)
+                first, alike = rows[0], len(set(columns)) == 1
+                if alike and rows == tuple(range(first, first + len(rows))):  # without a copy
+                    return self._probs(scores[first : first + len(rows), columns[0]])
+                return self._probs(scores[list(rows), list(columns)])
+            chosen = scores[list(rows), list(columns)]  # [M, V], copied
             before = [contexts[b] + path for b, path in asked]
             return self._processed(self.processor, chosen, before, [prompts[b] for b, _ in asked])
 

@@ -364,7 +364,11 @@ def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs
         sampling(scores)  # refuses NaN and +∞
     values = scores[near]
     kept = values >= np.partition(values, -k)[-k]
-    return _supported(near[kept], sampling(values[kept]))
+    tokens, values = near[kept], values[kept]
+    if tokens.size > k or sampling != SamplingParameters(sampling.temperature, sampling.top_k):
+        return _supported(tokens, sampling(values))
+    probs = sampling._weighed(np, values.astype(np.float64), np.float64(highest))
+    return _supported(tokens, probs)
 
 
 def kth_largest(scores: Any, k: int) -> Any:
