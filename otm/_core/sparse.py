@@ -217,7 +217,9 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs, Probs
     draft, target = of_one_kind(draft, target)
     if np.array_equal(draft.tokens, target.tokens):
         return draft.tokens, draft.probabilities, target.probabilities
-    tokens = np.union1d(draft.tokens, target.tokens)
+    both = np.concatenate([draft.tokens, target.tokens])
+    both.sort(kind="stable")  # which merges two sorted runs
+    tokens = both[np.append(True, both[1:] != both[:-1])]
     aligned = []
     for probs in (draft, target):
         probabilities = zeros(tokens.size, probs.probabilities)

@@ -365,7 +365,7 @@ def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs
     values = scores[near]
     kept = values >= np.partition(values, -k)[-k]
     tokens, values = near[kept], values[kept]
-    if tokens.size > k or sampling != SamplingParameters(sampling.temperature, sampling.top_k):
+    if tokens.size > k or sampling.top_p is not None or sampling.min_p is not None:
         return _supported(tokens, sampling(values))
     probs = sampling._weighed(np, values.astype(np.float64), np.float64(highest))
     return _supported(tokens, probs)
