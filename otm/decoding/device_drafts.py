@@ -18,6 +18,10 @@ from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError
+from otm.kernels.sparse_drafts import SparseDrafts
+
+Place = tuple[int, int, int]
+"""A sequence, a chain and a position."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Drafted:
     """K chains of at most γ drafts for each of B sequences."""
 
     tokens: Any  # int64 [B, K, γ]; −1 behind the end of a chain
-    probs: Any  # [B, K, γ, V], what they were drawn from; None if they were chosen
+    probs: Any  # [B, K, γ, V] or SparseDrafts, what they were drawn from; None if they were chosen
     good: Any  # bool [B], whether these are distributions; None if the host has checked them
     lengths: npt.NDArray[np.int64]  # [B, K]
 
@@ -89,26 +93,27 @@ class ModelDrafts(DeviceDrafts):
         points = on_device(coins, scores.device)  # [B, γ, K]
         nothing = torch.zeros((batch, 1, 0), dtype=torch.int64, device=scores.device)
         rows = self._rows.memory(scores, (batch, chains, gamma, scores.shape[-1]))
-        probs, good = self._rows.probs(scores[:, None], contexts, nothing, rows[:, :1, 0])
+        live = lengths[:, :1] > 0
+        probs, good = self._rows.probs(scores[:, None], nothing, live, rows[:, :1, 0])
         if chains > 1:
             rows[:, 1:, 0] = probs
         drawn = [draw(probs, points[:, :1])[:, 0]]  # [B, K]
-        oks = [good]
+        goods = [good]
         self._rows.repeat(chains)
         for i in range(1, gamma):
             counts = (lengths > i).ravel().astype(np.int64)
             scores = self._rows.append(drawn[-1].reshape(-1, 1), counts)
             scores = scores.view(batch, chains, -1)
             before = torch.stack(drawn, 2)
-            probs, good = self._rows.probs(scores, contexts, before, rows[:, :, i])
+            probs, good = self._rows.probs(scores, before, lengths > i, rows[:, :, i])
             drawn.append(draw(probs, points[:, i, :, None])[..., 0])
-            oks.append(good | on_device(lengths <= i, good.device))
+            goods.append(good | on_device(lengths <= i, good.device))
         tokens = torch.stack(drawn, 2)
         if min(depths) < gamma:
             live = on_device(np.arange(gamma) < lengths[..., None], tokens.device)
             tokens = tokens.where(live, -1)
-        fine = torch.cat(oks, 1).all(1) | on_device(lengths[:, 0] == 0, tokens.device)
-        return Drafted(tokens, rows, fine, lengths)
+        good = torch.cat(goods, 1).all(1) | on_device(lengths[:, 0] == 0, tokens.device)
+        return Drafted(tokens, rows, good, lengths)
 
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
         """Note what the rows have read: all drafts of a chain but the last."""
@@ -125,8 +130,9 @@ class ModelDrafts(DeviceDrafts):
 class HostDrafts(DeviceDrafts):
     """Chains of any drafter, which come from the host."""
 
-    def __init__(self, drafter: Drafter, vocabulary: int) -> None:
+    def __init__(self, drafter: Drafter, vocabulary: int, *, several: bool) -> None:
         self._drafter, self._vocabulary = drafter, vocabulary
+        self._several = several  # whether the rule is for several chains, which are never chosen
 
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
         """Do nothing: the drafter sees the contexts."""
@@ -151,20 +157,33 @@ class HostDrafts(DeviceDrafts):
         count = max(1, *map(len, chains))
         gamma = max((len(chain) for paths in chains for chain in paths), default=0)
         tokens = np.full((len(trees), count, gamma), -1, np.int64)
-        laid: list[tuple[tuple[int, int, int], SparseProbs]] = []
+        laid: list[tuple[Place, SparseProbs]] = []
         for b, (tree, paths) in enumerate(zip(trees, chains, strict=True)):
             for c, chain in enumerate(paths):
                 for i, (above, node) in enumerate(zip((tree, *chain), chain, strict=False)):
                     tokens[b, c, i] = node.token
                     laid.append(((b, c, i), above.checked_draft_probs()))
-        probs = None
-        if count > 1 or any(each.tokens.size > 1 for _, each in laid):
-            probs = np.zeros((*tokens.shape, self._vocabulary))
+        probs: Any = None
+        most = max((each.tokens.size for _, each in laid), default=1)
+        if self._several or count > 1 or most > 1:
+            probs = self._lay_out(laid, tokens.shape, most)
+        return Drafted(torch.from_numpy(tokens), probs, None, (tokens >= 0).sum(2))
+
+    def _lay_out(
+        self, laid: Sequence[tuple[Place, SparseProbs]], shape: tuple[int, ...], most: int
+    ) -> Any:
+        """Lay distributions out as tensors: lists of their tokens, or rows if these are long."""
+        torch = require("torch")
+        if 2 * most > self._vocabulary:
+            rows = np.zeros((*shape, self._vocabulary))
             for place, each in laid:
-                probs[place][each.tokens] = each.probabilities
-        lengths = (tokens >= 0).sum(2)
-        known = None if probs is None else torch.from_numpy(probs)
-        return Drafted(torch.from_numpy(tokens), known, None, lengths)
+                rows[place][each.tokens] = each.probabilities
+            return torch.from_numpy(rows)
+        ids, values = np.full((*shape, most), -1, np.int64), np.zeros((*shape, most))
+        for place, each in laid:
+            ids[place][: each.tokens.size] = each.tokens
+            values[place][: each.tokens.size] = each.probabilities
+        return SparseDrafts(torch.from_numpy(ids), torch.from_numpy(values))
 
 
 def _as_chain(node: DraftNode) -> list[DraftNode]:

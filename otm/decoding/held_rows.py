@@ -18,10 +18,16 @@ from otm.decoding.reading import (
     check_scores,
     common_length,
 )
-from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
+from otm.decoding.sampling_parameters import (
+    SamplingParameters,
+    as_sampling,
+    dtype_on_device,
+    probs_on_device,
+)
 from otm.models.base import LanguageModel, Session
 
 Lengths = npt.NDArray[np.int64]
+Live = npt.NDArray[np.bool_]
 
 
 class HeldRows:
@@ -35,6 +41,8 @@ class HeldRows:
     ) -> None:
         self.model, self._sampling, self._processor = model, as_sampling(sampling), processor
         self._memory: Any = None
+        self._contexts: Sequence[Context] = ()  # of this round
+        self._contexts_on_device: list[tuple[Lengths, Any]] | None = None
         self.seconds = 0.0  # spent in the model so far; on a GPU, in launching it
         self._started: Session | None = None
         self._texts: list[Context] = []  # tokens of each row, as far as the host knows them
@@ -57,6 +65,7 @@ class HeldRows:
             self._texts, self._owners = [()] * len(contexts), list(range(len(contexts)))
             parents = self._prompts = list(range(len(contexts)))
         self._prompts = [self._prompts[p] for p in parents]
+        self._contexts, self._contexts_on_device = contexts, None
         owned: dict[int, list[int]] = {}
         for r, owner in enumerate(self._owners):
             owned.setdefault(owner, []).append(r)
@@ -100,61 +109,71 @@ class HeldRows:
         return self._scores(self._session.append_tensor, tokens, counts)
 
     def memory(self, like: Any, shape: tuple[int, ...]) -> Any:
-        """Return memory for distributions from these scores, the same again for the same shape.
+        """Return memory for distributions from these scores, valid until the next call.
 
         New memory takes longer than the work in it.
         """
-        dtype = self._sampling.dtype_on_device(like)
+        dtype = dtype_on_device(self._sampling, like)
         held = self._memory
         if held is None or (held.shape, held.dtype, held.device) != (shape, dtype, like.device):
             self._memory = like.new_empty(shape, dtype=dtype)
         return self._memory
 
-    def probs(
-        self, scores: Any, contexts: Sequence[Context], drafts: Any, out: Any = None
-    ) -> tuple[Any, Any]:
+    def probs(self, scores: Any, drafts: Any, live: Live, out: Any) -> tuple[Any, Any]:
         """Distributions from scores [B, C, V] after contexts and drafts [B, C, i]; which are good.
 
-        A row that is not has anything in it: nobody has waited for the device to look.
+        Those that are not `live` [B, C] are behind the end of a chain: nobody reads them.  They are
+        written to `out`.
         """
         if self.model.returns_probs:
             if self._sampling == SamplingParameters() and self._processor is None:
-                return scores if out is None else out.copy_(scores), scores.isfinite().all(-1)
+                return out.copy_(scores), scores.isfinite().all(-1)
             scores = scores.log()
         if self._processor is not None:
-            scores = self._processed(self._processor, scores, contexts, drafts)
-        return self._sampling.unchecked(scores, out)
+            scores = self._processed(self._processor, scores, drafts, live)
+        return probs_on_device(self._sampling, scores, out)
 
-    def probs_along(self, scores: Any, contexts: Sequence[Context], drafts: Any) -> tuple[Any, Any]:
-        """`probs` from scores [B, K, γ + 1, V] after each part of the drafts [B, K, γ]."""
+    def probs_along(self, scores: Any, drafts: Any, lengths: Lengths) -> tuple[Any, Any]:
+        """`probs` from scores [B, K, γ + 1, V] after each part of drafts [B, K, γ] so long [B, K].
+
+        The distributions are valid until the next call.
+        """
         out = self.memory(scores, scores.shape)
         if self._processor is None:
-            return self.probs(scores, contexts, drafts, out)
-        drafts = drafts.clamp(min=0)
+            return self.probs(scores, drafts, lengths >= 0, out)
         good = [
-            self.probs(scores[:, :, i], contexts, drafts[:, :, :i], out[:, :, i])[1]
+            self.probs(scores[:, :, i], drafts[:, :, :i], lengths >= i, out[:, :, i])[1]
             for i in range(scores.shape[2])
         ]
         return out, require("torch").stack(good, 2)
 
-    def _processed(
-        self, processor: LogitsProcessor, scores: Any, contexts: Sequence[Context], drafts: Any
-    ) -> Any:
-        """Process scores [B, C, V], those behind contexts of one length together."""
-        torch, (_, count, size) = require("torch"), scores.shape
-        made = torch.empty_like(scores)
-        lengths = np.array(list(map(len, contexts)))
-        for length in np.unique(lengths):
-            rows = np.flatnonzero(lengths == length)
-            known = np.repeat([contexts[b] for b in rows.tolist()], count, axis=0)
-            prompts = np.repeat([self._prompts[b] for b in rows.tolist()], count)
-            index, known = (on_device(x, scores.device) for x in (rows, known))
-            ids = torch.cat([known, drafts[index].flatten(0, 1)], 1)
-            given = scores[index].flatten(0, 1)
+    def _processed(self, processor: LogitsProcessor, scores: Any, drafts: Any, live: Live) -> Any:
+        """Process live scores [B, C, V], those behind contexts of one length together."""
+        made = scores.clone()
+        for sequences, known in self._known(scores.device):
+            rows, chains = np.nonzero(live[sequences])
+            if not rows.size:
+                continue
+            place = [on_device(x, scores.device) for x in (sequences[rows], chains)]
+            before = known[on_device(rows, scores.device)]
+            ids = require("torch").cat([before, drafts[tuple(place)]], 1)
+            given = scores[tuple(place)]
+            prompts = np.array(self._prompts)[sequences[rows]]
             processed = self._timed(processor, ids, given, prompts)
             check_processed(processed, tuple(given.shape))
-            made[index] = processed.view(-1, count, size).to(made.dtype)
+            made[tuple(place)] = processed.to(made.dtype)
         return made
+
+    def _known(self, device: Any) -> list[tuple[Lengths, Any]]:
+        """Sequences with contexts of one length, and these on the device, once a round."""
+        if self._contexts_on_device is None:
+            lengths = np.array(list(map(len, self._contexts)))
+            groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
+            self._contexts_on_device = [
+                (group, on_device(np.array([self._contexts[b] for b in group.tolist()]), device))
+                for group in groups
+            ]
+        return self._contexts_on_device
 
     def _scores(self, append: Callable[..., Any], *arguments: Any) -> Any:
         """Append tokens, and return the scores as a tensor."""

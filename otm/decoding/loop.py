@@ -39,7 +39,8 @@ class DecodingOptions(TypedDict, total=False):
     logits_processor : LogitsProcessor
         Called with token ids [M, L], scores [M, V] of the tokens that follow, and the number [M] of
         the prompt of each row; returns the scores that are sampled from (`sampling` comes after
-        it).  It must be a function of each row alone.
+        it).  Ids and scores are tensors on the model's device if it has one; scores may be changed
+        in place.  It must be a function of each row alone.
     max_tokens : int
         Most new tokens of a sequence, at least 1; 64 if left out.
     eos_token_id : int or collection of int

@@ -6,7 +6,7 @@ gave distributions.  The kernels of `otm.kernels` verify, for the whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +15,18 @@ import numpy.typing as npt
 
 from otm._core.optional import require
 from otm._core.tensors import on_device
-from otm.coupling.build import PLANS
+from otm.coupling.build import PLANS, PlanBuilder
 from otm.decoding.device_drafts import DeviceDrafts, Drafted, HostDrafts, ModelDrafts
 from otm.decoding.drafters import PromptLookup
 from otm.decoding.drafting import Drafter, ModelDrafter, Randomness
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Outcome, Rounds
-from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
 from otm.decoding.verification import OPTIMAL_FOR_ONE, Verifier
 from otm.errors import InvalidDistributionError, InvalidDraftsError
 from otm.kernels.registry import uniforms_per_position
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verify import verify_probs
 from otm.models.base import LanguageModel
 from otm.rules import named, names
@@ -35,6 +36,7 @@ BAD_DRAFT, BAD_TARGET = 1, 2
 
 
 NAMES_FOR_ONE = {rule for rule, plan in PLANS.items() if plan in OPTIMAL_FOR_ONE}
+"""Rules that are chain verification for a single chain."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class DeviceVerifier:
     """Verification of a whole batch by a kernel, on the device of the target model.
 
     The drafts of a `ModelDrafter` stay on the device as well: once a step, tokens come to the host,
-    and nothing else.  Prefix trees, and rules without a kernel, are verified on the host.
+    and nothing else.  Prefix trees and rules without a kernel are refused; `spectr` and
+    `AssistedDecoding` verify these on the host.  Probabilities are in float32, unless the scores
+    are in float64; fractions become float64.
 
     Parameters
     ----------
@@ -73,27 +77,36 @@ class DeviceVerifier:
 
 def place_verifier(
     verifier: Verifier,
-    rule: object,
+    rule: str | PlanBuilder,
     target: LanguageModel,
     drafter: Drafter | None,
     sampling: SamplingParameters | None,
 ) -> Verifier | DeviceVerifier:
-    """Move the verifier of a rule to the device of the models, if they and the rule have one.
+    """Return what verifies on the device of the models, if that suits; else the host's verifier."""
+    kernel = rule_on_device(rule, target, drafter, sampling)
+    return verifier if kernel is None else DeviceVerifier(kernel)
 
-    On a CPU truncated distributions stay with the host, which keeps them by their support.
-    """
-    if isinstance(drafter, ModelDrafter):
+
+def rule_on_device(
+    rule: str | PlanBuilder,
+    target: LanguageModel,
+    drafter: Drafter | None,
+    sampling: SamplingParameters | None,
+) -> str | None:
+    """Return the rule whose kernel is to verify, None if the host does it better or alone."""
+    name = rule if isinstance(rule, str) else ""
+    if target.device is None:
+        return None  # arrays, perhaps of fractions
+    if type(drafter) is ModelDrafter:
         if drafter.model.device is None or not isinstance(drafter.branching, int):
-            return verifier
-        if drafter.branching == 1 and (rule in OPTIMAL_FOR_ONE or rule in NAMES_FOR_ONE):
-            rule = "chain"  # the maximal coupling, too
-    elif drafter is not None and not isinstance(drafter, PromptLookup):
-        return verifier
-    if target.device is None or rule not in names("kernel"):
-        return verifier
-    if target.device.type == "cpu" and not as_sampling(sampling).leaves_all:
-        return verifier
-    return DeviceVerifier(str(rule))
+            return None  # arrays, or a prefix tree
+        if drafter.branching == 1 and (name in NAMES_FOR_ONE or rule in OPTIMAL_FOR_ONE):
+            name = "chain"
+    elif drafter is not None and type(drafter) is not PromptLookup:
+        return None  # whatever it draws from is on the host
+    if target.device.type == "cpu" and not leaves_all(as_sampling(sampling)):
+        return None  # a few tokens are left, and the host keeps them by their support
+    return name if name in names("kernel") else None
 
 
 class DeviceRounds(Rounds):
@@ -102,10 +115,11 @@ class DeviceRounds(Rounds):
     def __init__(self, target: HeldRows, drafter: Drafter | None, rule: str) -> None:
         self._target, self._rule = target, rule
         self._drafts: DeviceDrafts | None = None
-        if isinstance(drafter, ModelDrafter) and isinstance(drafter.branching, int):
+        if type(drafter) is ModelDrafter and isinstance(drafter.branching, int):
             self._drafts = ModelDrafts(drafter)
         elif drafter is not None:
-            self._drafts = HostDrafts(drafter, target.model.vocabulary)
+            several = named(rule, "kernel").several
+            self._drafts = HostDrafts(drafter, target.model.vocabulary, several=several)
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -124,7 +138,7 @@ class DeviceRounds(Rounds):
         with torch.no_grad():
             drafted = self._draft(contexts, depths, parents, uniforms)
             scores = self._read(contexts, parents, drafted.tokens, drafted.lengths)
-            numbers = self._verify(drafted, scores, contexts, uniforms)
+            numbers = self._verify(drafted, scores, uniforms)
         found = numbers.cpu().numpy()  # the one wait for the device
         return self._collect(contexts, drafted.lengths, found)
 
@@ -159,13 +173,7 @@ class DeviceRounds(Rounds):
         scores = self._target.append(rows.clamp(min=0), 1 + lengths.ravel())
         return scores.view(batch, chains, gamma + 1, -1)
 
-    def _verify(
-        self,
-        drafted: Drafted,
-        scores: Any,
-        contexts: Sequence[Context],
-        uniforms: Sequence[Randomness],
-    ) -> Any:
+    def _verify(self, drafted: Drafted, scores: Any, uniforms: Sequence[Randomness]) -> Any:
         """Verify by the rule; returns drafts, output and faults as one tensor of whole numbers."""
         torch = require("torch")
         batch, chains, gamma = drafted.tokens.shape
@@ -177,17 +185,18 @@ class DeviceRounds(Rounds):
             )
         device = scores.device
         tokens = drafted.tokens.to(device, non_blocking=True)
-        draft = None if drafted.probs is None else drafted.probs.to(device, non_blocking=True)
-        target, good = self._target.probs_along(scores, contexts, tokens)
+        draft = _moved(drafted.probs, lambda x: x.to(device, non_blocking=True))
+        target, good = self._target.probs_along(scores, tokens.clamp(min=0), drafted.lengths)
 
-        rule = self._rule if gamma else "chain"  # no rule has anything to select
+        # without drafts every rule draws the bonus token alone, and "chain" needs no chains
+        rule = self._rule if gamma else "chain"
         count = uniforms_per_position(rule, chains)
         coins = np.zeros((batch, gamma * count + 2))
         for coin, length, source in zip(coins, drafted.lengths.max(1), uniforms, strict=True):
             coin[: length * count], coin[-2:] = np.split(source(length * count + 2), [-2])
         arguments = (target, draft, tokens)
         if not several:
-            arguments = (target[:, 0], None if draft is None else draft[:, 0], tokens[:, 0])
+            arguments = (target[:, 0], _moved(draft, lambda x: x[:, 0]), tokens[:, 0])
         verified = verify_probs(*arguments, on_device(coins, device), rule=rule, validate=False)
 
         sequence = torch.arange(batch, device=device)
@@ -195,7 +204,7 @@ class DeviceRounds(Rounds):
         after = torch.arange(gamma + 1, device=device) > verified.accepted[:, None]
         faults = BAD_TARGET * ~(good[sequence, chain] | after).all(1)
         if drafted.good is not None:
-            faults = faults + BAD_DRAFT * ~drafted.good
+            faults = faults + BAD_DRAFT * ~drafted.good.to(device, non_blocking=True)
         numbers = (tokens.flatten(1), verified.tokens, verified.accepted[:, None], faults[:, None])
         return torch.cat(numbers, 1)
 
@@ -236,3 +245,10 @@ class DeviceRounds(Rounds):
                 f"sequence {b} of the batch: of the {model} the logits have NaN, +∞, or nothing "
                 "but −∞; there must be a finite logit, and beside it only finite ones and −∞"
             )
+
+
+def _moved(probs: Any, move: Callable[[Any], Any]) -> Any:
+    """Apply a function to distributions of drafts: a tensor, lists of tokens, or None."""
+    if isinstance(probs, SparseDrafts):
+        return SparseDrafts(*map(move, probs))
+    return None if probs is None else move(probs)

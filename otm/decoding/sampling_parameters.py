@@ -98,17 +98,6 @@ class SamplingParameters:
         if self.min_p is not None:
             checked["min_p"] = as_real(self.min_p, "min_p", least=0, most=1, advice=KEEP)
 
-    @property
-    def leaves_all(self) -> bool:
-        """Whether no token is left out.
-
-        Examples
-        --------
-        >>> SamplingParameters(0.5).leaves_all, SamplingParameters(0).leaves_all
-        (True, False)
-        """
-        return self.temperature > 0 and self == SamplingParameters(self.temperature)
-
     def __call__(self, logits: Any) -> Any:
         """Distributions of the next token.
 
@@ -131,75 +120,13 @@ class SamplingParameters:
 
         Notes
         -----
-        Everything is computed in float64, whatever the type of the logits.  Checking the rows
-        waits for the tensor's device once.
+        Everything is computed in float64, whatever the type of the logits; decoding on a device
+        takes float32, about 10^−7 (TV) away.  Checking the rows waits for the tensor's device once.
         """
         xp, scores = _as_float64(logits)
         highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one
         _check_rows(highest)
         return self._weighed(xp, scores, highest)
-
-    def unchecked(self, logits: Any, out: Any = None) -> tuple[Any, Any]:
-        """Distributions of rows on a device without a wait for it, and which rows have one.
-
-        Parameters
-        ----------
-        logits : tensor [..., V]
-            As for a call.
-        out : tensor [..., V], optional
-            Where to write them, of type `dtype_on_device`.
-
-        Returns
-        -------
-        probs : tensor [..., V]
-            Probabilities; anything in rows that have none.
-        good : bool tensor [...]
-            Whether a row has a distribution.
-
-        Examples
-        --------
-        >>> import torch
-        >>> rows = torch.tensor([[0.0, 0.0], [0.0, torch.nan]])
-        >>> probs, good = SamplingParameters().unchecked(rows)
-        >>> probs[0], good
-        (tensor([0.5000, 0.5000]), tensor([ True, False]))
-        """
-        import torch
-
-        scores = logits.detach().to(self.dtype_on_device(logits))
-        if not self.leaves_all:
-            highest = scores.amax(-1, keepdim=True)
-            probs = self._weighed(torch, scores, highest)
-            return (probs if out is None else out.copy_(probs)), highest[..., 0].abs() < math.inf
-        if self.temperature != 1:  # the largest first, so that nothing overflows
-            scores = (scores - scores.amax(-1, keepdim=True)).div_(self.temperature)
-        probs = torch.softmax(scores, -1, out=out)
-        return probs, probs[..., 0] >= 0  # what is wrong anywhere makes a whole row NaN
-
-    def dtype_on_device(self, logits: Any) -> Any:
-        """Return the type of probabilities on a device: float32 unless float64 is needed.
-
-        Parameters
-        ----------
-        logits : tensor [..., V]
-            As for a call.
-
-        Returns
-        -------
-        torch.dtype
-            float64 for logits in float64, top-p, and temperatures that float32 cannot divide by.
-
-        Examples
-        --------
-        >>> import torch
-        >>> SamplingParameters(top_p=0.9).dtype_on_device(torch.zeros(3))
-        torch.float64
-        """
-        import torch
-
-        coldest = 2.0**-100
-        wide = self.top_p is not None or 0 < self.temperature < coldest
-        return torch.float64 if wide or logits.dtype == torch.float64 else torch.float32
 
     def _weighed(self, xp: Any, scores: Any, highest: Any) -> Any:
         """Probabilities from scores whose largest are known, in NumPy or torch."""
@@ -293,6 +220,41 @@ def as_sampling(sampling: object) -> SamplingParameters:
             "SamplingParameters(temperature=0.7)"
         )
     return sampling or SamplingParameters()
+
+
+def leaves_all(sampling: SamplingParameters) -> bool:
+    """Whether no token is left out."""
+    return sampling.temperature > 0 and sampling == SamplingParameters(sampling.temperature)
+
+
+def dtype_on_device(sampling: SamplingParameters, logits: Any) -> Any:
+    """Return the type of probabilities on a device: float32, unless logits or parameters need more.
+
+    That is for logits in float64, top-p, and temperatures that float32 cannot divide by.
+    """
+    import torch
+
+    wide = sampling.top_p is not None or 0 < sampling.temperature < 2.0**-100
+    return torch.float64 if wide or logits.dtype == torch.float64 else torch.float32
+
+
+def probs_on_device(sampling: SamplingParameters, logits: Any, out: Any = None) -> tuple[Any, Any]:
+    """Distributions of rows of a tensor without a wait for its device, and which rows have one.
+
+    [..., V] → [..., V] and bool [...]; they go to `out` if it is given.  What stands in a row that
+    has none means nothing.
+    """
+    import torch
+
+    scores = logits.detach().to(dtype_on_device(sampling, logits))
+    if not leaves_all(sampling):
+        highest = scores.amax(-1, keepdim=True)
+        probs = sampling._weighed(torch, scores, highest)
+        return (probs if out is None else out.copy_(probs)), highest[..., 0].abs() < math.inf
+    if sampling.temperature != 1:  # the largest first, so that nothing overflows
+        scores = (scores - scores.amax(-1, keepdim=True)).div_(sampling.temperature)
+    probs = torch.softmax(scores, -1, out=out)
+    return probs, probs[..., 0] >= 0  # what is wrong anywhere makes a whole row NaN
 
 
 def _most_likely(

@@ -27,6 +27,7 @@ from otm.decoding import (
     stream,
 )
 from otm.decoding.reading import Path
+from otm.decoding.sampling_parameters import probs_on_device
 from otm.errors import InvalidDistributionError, InvalidDraftsError, UnknownMethodError
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
@@ -117,8 +118,13 @@ def test_decides_as_the_definition_in_fractions(rule: str, chains: int, gamma: A
     assert any(step[3] for steps in on_device.values() for step in steps)  # some are accepted
 
 
+SEEN: set[tuple[int, ...]] = set()
+"""Rows that were processed."""
+
+
 def penalised(tokens: Any, scores: Any, prompts: Any) -> Any:
     """Lower what a row has had, by how often, and one token in each prompt's own way."""
+    SEEN.update(map(tuple, tokens.tolist()))
     for token in range(VOCABULARY):
         scores[:, token] -= 0.7 * (tokens == token).sum(1)
     scores[:, 2] += like(scores, np.asarray(prompts))
@@ -137,11 +143,25 @@ def test_processors_see_what_they_see_on_the_host(rule: str, chains: int, of_dra
     def drafter() -> ModelDrafter:
         return ModelDrafter(draft, chains, None, of_drafts)
 
+    SEEN.clear()
     found = outcomes(DeviceVerifier(rule), drafter, **options)
+    drafted = {
+        (*prompt, *before, *path[:i])
+        for prompt, steps in zip(PROMPTS, found.values(), strict=True)
+        for before, step in zip(accumulated(steps), steps, strict=True)
+        for path in (*step[1], ())
+        for i in range(len(path) + 1)
+    }
+    assert SEEN <= drafted, "rows that nobody drafted, which a grammar may refuse"
     options["floats"] = True
     assert found == outcomes(by_definition(rule, exact=False), drafter, **options)
     without = outcomes(DeviceVerifier(rule), drafter, target=target, gamma=changing, eos_token_id=4)
     assert found != without
+
+
+def accumulated(steps: Sequence[tuple[Any, ...]]) -> list[Path]:
+    """List what stood before each step, behind the prompt."""
+    return list(itertools.accumulate((step[2] for step in steps[:-1]), initial=()))
 
 
 def flat(model: TableModel) -> TableModel:
@@ -168,6 +188,7 @@ def test_any_drafter_of_chains(stop: Any) -> None:
     drafters: list[tuple[str, Callable[[], Any]]] = [
         ("chain", PromptLookup),
         ("block", PromptLookup),
+        ("grid optimal", PromptLookup),  # a rule for several chains: none is chosen
         ("block", lambda: NonAutoregressiveDrafter(heads, VOCABULARY)),
         ("grid optimal", lambda: NonAutoregressiveDrafter(heads, VOCABULARY, branching=3)),
         ("chain", lambda: None),
@@ -379,6 +400,6 @@ def test_sampling_on_a_device_is_that_on_the_host(sampling: SamplingParameters) 
     logits[1] = 1.0  # ties
     expected = sampling(logits)
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
-        probs, good = sampling.unchecked(torch.tensor(logits, dtype=dtype))
+        probs, good = probs_on_device(sampling, torch.tensor(logits, dtype=dtype))
         assert good.all()
         np.testing.assert_allclose(probs.double().numpy(), expected, atol=tolerance)

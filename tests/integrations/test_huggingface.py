@@ -12,7 +12,7 @@ import pytest
 
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.integrations.huggingface import AssistedDecoding, patch_generate
-from otm.integrations.huggingface.arguments import as_sampling
+from otm.integrations.huggingface.arguments import split_processors
 from otm.testing import BUDGET, Control
 
 torch = pytest.importorskip("torch")
@@ -201,8 +201,8 @@ def test_sampling_parameters_mean_what_they_mean_to_generate(parameters: dict[st
     [(processors, config)] = seen
     logits = torch.tensor(3 * np.random.default_rng(0).standard_normal((5, 80)))
     expected = processors(None, logits.clone()).softmax(-1)
-    sampling = as_sampling(config, processors)
-    assert sampling is not None
+    before, sampling = split_processors(config, processors)
+    assert before == []
     assert sampling(logits).numpy() == pytest.approx(expected.numpy())
 
 

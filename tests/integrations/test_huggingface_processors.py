@@ -126,8 +126,11 @@ def exact(*scores: float) -> SparseProbs:
 
 
 def exact_rows(self: SamplingParameters, scores: Any) -> list[SparseProbs]:
-    assert self == SamplingParameters(), "the processors have done it all"
-    return [exact(*row) for row in to_host(scores).tolist()]
+    assert self == SamplingParameters(top_k=self.top_k), "the processors have done all the rest"
+    rows = np.array(to_host(scores), np.float64)
+    if self.top_k is not None:
+        rows[rows < np.sort(rows)[:, [-self.top_k]]] = -np.inf
+    return [exact(*row) for row in rows.tolist()]
 
 
 class Call(NamedTuple):

@@ -330,6 +330,22 @@ def test_padding_of_the_vocabulary_is_cut_off() -> None:
         assert logits[0] == pytest.approx(plainly(model, [1, 2], 0)[:, :13], abs=1e-10)
 
 
+def test_drafts_are_moved_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: tokens of a drafter on the host beside weights on a device."""
+    model = llama().to("meta")
+    session = HuggingFaceModel(model).start(1)
+    seen = []
+
+    def run(tokens: Any, **_: Any) -> Any:
+        seen.append(tokens.device.type)
+        return torch.zeros((*tokens.shape, 1), device="meta")
+
+    monkeypatch.setattr(session, "_run", run)
+    session.append(np.array([[1, 2]]))
+    session.append_tensor(torch.tensor([[1]]), np.ones(1, np.int64))
+    assert seen == ["meta", "meta"]
+
+
 def test_logits_that_are_not_numbers_are_refused() -> None:
     model = llama()
     with torch.no_grad():

@@ -90,19 +90,22 @@ def as_sources(
     return for_target, {assistant.main_input_name: repeated} | of_mask
 
 
-def as_sampling(config: Any, processors: Sequence[Any]) -> SamplingParameters | None:
-    """Return what the processors do to logits, if they do nothing else than its warpers."""
-    left, parameters = list(WARPERS), dict[str, Any]()
-    for processor in processors:
+def split_processors(
+    config: Any, processors: Sequence[Any]
+) -> tuple[list[Any], SamplingParameters]:
+    """Split off the warpers at the end, as sampling parameters; the others come before these."""
+    left, parameters, count = list(WARPERS), dict[str, Any](), len(processors)
+    for processor in reversed(processors):
         kind = kind_of(processor)
-        if kind == "LogitNormalization":  # changes logits, not the distribution
-            continue
-        least = getattr(processor, "min_tokens_to_keep", 1)
-        if kind not in left or least > 1 or getattr(processor, "filter_value", -inf) > -inf:
-            return None
-        left = left[left.index(kind) + 1 :]
-        parameters[WARPERS[kind]] = getattr(processor, WARPERS[kind])
-    return SamplingParameters(**parameters if config.do_sample else {"temperature": 0})
+        if kind != "LogitNormalization":  # changes logits, not the distribution
+            least = getattr(processor, "min_tokens_to_keep", 1)
+            if kind not in left or least > 1 or getattr(processor, "filter_value", -inf) > -inf:
+                break
+            left = left[: left.index(kind)]
+            parameters[WARPERS[kind]] = getattr(processor, WARPERS[kind])
+        count -= 1
+    chosen = parameters if config.do_sample else {"temperature": 0}  # which no warper changes
+    return [*processors[:count]], SamplingParameters(**chosen)
 
 
 def as_endings(criteria: Sequence[Any]) -> tuple[int, list[int] | None, list[Any]]:

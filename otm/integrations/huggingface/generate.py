@@ -17,7 +17,6 @@ from otm.decoding.drafting import Branching, ModelDrafter, as_branching
 from otm.decoding.loop import stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy
-from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
 from otm.decoding.verification import tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
@@ -44,11 +43,13 @@ class AssistedDecoding:
     gamma : int or GammaPolicy, optional
         Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
-        As for `otm.decoding.spectr`.
+        As for `otm.decoding.spectr`.  On a GPU "grid k-Seq" and "grid optimal" verify there; for
+        k > 1 other rules copy all scores to the host.
     vocabulary : int, optional
         Number of tokens, if the two models pad it to different sizes.
     process_drafts : bool, optional
         Whether logits processors apply to the assistant too; without it fewer drafts are accepted.
+        Temperature, top-k, top-p and min-p always do.
     streamer : BaseStreamer, optional
         Receives tokens as soon as they are known; for one prompt only.
 
@@ -77,11 +78,14 @@ class AssistedDecoding:
     layers than `DynamicLayer`, such as sliding windows; the assistant reads all.  The cache stays
     as it is, and none is returned.
 
-    Refused are beams; processors that keep a state from call to call (`guidance_scale`, SynthID;
-    nobody can tell of your own ones), which drafts that are rejected would change; attentions and
-    hidden states as output; embeddings as input; quantized caches; and tokens that
-    `past_key_values` hold but the input does not, since the assistant must read them.  `generate`
-    does not pass on a streamer, a tokenizer, or an `assistant_model`; `patch_generate` does.
+    Refused are beams; processors that keep a state from call to call (`guidance_scale`, SynthID),
+    which rejected drafts would change; attentions and hidden states as output; embeddings as input;
+    quantized caches; and tokens that `past_key_values` hold but the input does not, since the
+    assistant must read them.  `generate` does not pass on a streamer, a tokenizer, or an
+    `assistant_model`; `patch_generate` does.
+
+    A processor of your own must have no state, which nobody can check: with one the output would be
+    wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones.
 
     Examples
     --------
@@ -157,12 +161,11 @@ class AssistedDecoding:
         check_same_vocabulary(target, draft)
         target.past = as_past(model, input_ids, mask, model_kwargs.get("past_key_values"))
         limit, end, others = arguments.as_endings(stopping_criteria)
-        sampling = arguments.as_sampling(generation_config, logits_processor)
+        before, sampling = arguments.split_processors(generation_config, logits_processor)
         processor = None
-        if sampling is None:
-            sampling = SamplingParameters(temperature=1 if generation_config.do_sample else 0)
+        if before:
             size = model.config.get_text_config(decoder=True).vocab_size
-            processor = BatchProcessor(logits_processor, input_ids, prompts, end or (), size)
+            processor = BatchProcessor(before, input_ids, prompts, end or (), size)
         turns = deque(range(len(prompts)))
         of_drafts = processor if self.process_drafts else None
         drafter = ModelDrafter(draft, self.k, sampling, of_drafts)

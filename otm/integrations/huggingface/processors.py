@@ -7,6 +7,7 @@ scores of several rows of a sequence, and of sequences that do not grow alike.
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -114,7 +115,11 @@ class BatchProcessor:
 
     def _in_places(self, processor: Any, ids: Any, scores: Any, sequences: list[int]) -> Any:
         """Call a processor with B rows, each where its sequence stands in the batch."""
-        turns = [sequences[:row].count(b) for row, b in enumerate(sequences)]
+        seen = Counter[int]()
+        turns = []
+        for b in sequences:
+            turns.append(seen[b])
+            seen[b] += 1
         processed = scores.clone()
         for turn in range(max(turns) + 1):
             rows = [row for row, t in enumerate(turns) if t == turn]

@@ -151,7 +151,7 @@ class CachedSession(HuggingFaceSession):
         """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
         lengths = self._rows.lengths
         self._rows.append_unknown(counts)
-        return self._scores(tokens, counts, lengths)
+        return self._scores(tokens.to(self._device, non_blocking=True), counts, lengths)
 
     def _scores(self, tokens: Any, counts: Indices, lengths: Indices) -> Any:
         scores: Any = np.broadcast_to(0.0, (*tokens.shape, self._vocabulary))
