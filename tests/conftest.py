@@ -1,6 +1,5 @@
 """Settings of the whole suite, and what tests need that not every machine has."""
 
-import gc
 import importlib.metadata
 import os
 import signal
@@ -31,16 +30,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if find_spec("torch") is None:
         folders = [f"{config.rootpath}/otm/kernels/{name}/*" for name in ("torch", "triton")]
         config.option.ignore_glob = [*(config.option.ignore_glob or []), *folders]
-
-
-def pytest_collection_finish() -> None:
-    """Spare garbage collection from looking through all modules and tests again and again."""
-    gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Let the interpreter clean up as ever; Triton's extension would complain."""
-    gc.unfreeze()
 
 
 def pytest_runtest_setup() -> None:

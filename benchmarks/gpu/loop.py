@@ -1,14 +1,22 @@
-"""The decoding loop with both models on the device."""
+"""The decoding loop with both models on the device; "k-Seq" is verified on the host."""
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from benchmarks.chain.measure import in_short
 from benchmarks.gpu.environment import Row
 from benchmarks.gpu.settings import Setting
 from benchmarks.loops.models import random_pair
-from otm.decoding import Generation, SamplingParameters, autoregressive, spectr, speculative
+from otm.decoding import (
+    Generation,
+    PromptLookup,
+    SamplingParameters,
+    autoregressive,
+    spectr,
+    speculative,
+)
 from otm.models import GPT, GPTConfig
 
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7, 8], [9], [10, 11]]
@@ -36,10 +44,17 @@ def loop(setting: Setting) -> Iterator[Row]:
         "block": lambda **more: speculative(
             target, draft, PROMPTS, rule="block", **drafting, **more
         ),
-        "k-Seq": lambda **more: spectr(
-            target, draft, PROMPTS, k=setting.chains, **drafting, **more
+        "prompt lookup": lambda **more: speculative(
+            target, PromptLookup(), PROMPTS, **drafting, **more
+        ),
+        "chain, a processor": lambda **more: speculative(
+            target, draft, PROMPTS, logits_processor=penalise, **drafting, **more
         ),
     }
+    for rule in ("grid k-Seq", "grid optimal", "k-Seq"):  # the last one verifies on the host
+        ways[rule] = partial(
+            spectr, target, draft, PROMPTS, k=setting.chains, rule=rule, **drafting
+        )
     expected = autoregressive(on_host[0], PROMPTS, **options, sampling=GREEDY).sequences
     for name, decode in ways.items():
         row: Row = {"case": name}
@@ -62,6 +77,11 @@ def loop(setting: Setting) -> Iterator[Row]:
         except Exception as error:
             row |= {"passed": False, "note": in_short(error)}
         yield row
+
+
+def penalise(tokens: Any, scores: Any, prompts: Any) -> Any:
+    """Leave scores as they are, on their device."""
+    return scores - 0 * tokens[:, -1:]
 
 
 def alike(some: Any, others: Any) -> float:

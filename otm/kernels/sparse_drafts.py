@@ -15,7 +15,7 @@ class SparseDrafts(NamedTuple, Generic[Array]):
 
     Attributes
     ----------
-    tokens : int32 or int64 array or Tensor [B, γ, m], of K chains [B, K, γ, m]
+    tokens : int32 or int64 array or Tensor [B, γ, m], packed [N, m], of K chains [B, K, γ, m]
         The listed tokens, each once, in any order.  −1 is padding, where lists are shorter.
     probs : array or Tensor, as the tokens
         Their probabilities, which sum to one; those of padding are not looked at.

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -169,7 +170,7 @@ def lists() -> Callable[..., SparseDrafts[Any]]:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> str:
+def device() -> Iterator[str]:
     """Where Triton's kernels run: a GPU, or the CPU if they are interpreted.
 
     New memory is full of NaN and of large numbers, so that to read it is seen.
@@ -183,14 +184,15 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
         memory = empty(*shape, **options)
         return memory.fill_(math.nan if memory.is_floating_point() else 2**30)
 
-    monkeypatch.setattr(torch, "empty", filled)
-    if compiles():
-        if not torch.cuda.is_available():
-            pytest.skip("Triton's kernels need a GPU, or TRITON_INTERPRET=1")
-        return "cuda"
-    # older interpreters fail with NumPy 2.4, and some do not know all types
-    pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
-    return "cpu"
+    place = "cuda" if compiles() else "cpu"
+    if place == "cuda" and not torch.cuda.is_available():
+        pytest.skip("Triton's kernels need a GPU, or TRITON_INTERPRET=1")
+    if place == "cpu":  # older interpreters fail with NumPy 2.4, and some do not know all types
+        reason = "interprets kernels from Triton 3.7 on"
+        pytest.importorskip("triton", minversion="3.7", reason=reason)
+    # not by monkeypatch, which undoes it last: what `small_blocks` has put there would come back
+    with mock.patch.object(torch, "empty", filled):
+        yield place
 
 
 @pytest.fixture

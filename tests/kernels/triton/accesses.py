@@ -196,8 +196,7 @@ def recorded(*, forget: bool = False) -> Iterator[list[Launch]]:
         return barrier(self)
 
     def empty_apart(*shape: Any, **options: Any) -> Any:
-        sizes = shape if shape and isinstance(shape[0], int) else shape[0]
-        sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        sizes = shape if shape and isinstance(shape[0], int) else tuple(shape[0])
         count = int(np.prod(sizes))
         return empty(count + 2 * GUARD, **options)[GUARD : GUARD + count].view(sizes)
 

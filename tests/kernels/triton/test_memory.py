@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
 
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
 from otm.kernels.numpy.grid_optimal import edge_count  # noqa: E402
