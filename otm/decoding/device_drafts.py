@@ -162,12 +162,19 @@ class HostDrafts(DeviceDrafts):
             for c, chain in enumerate(paths):
                 for i, (above, node) in enumerate(zip((tree, *chain), chain, strict=False)):
                     tokens[b, c, i] = node.token
-                    laid.append(((b, c, i), above.checked_draft_probs()))
-        probs: Any = None
+                    probs = above.checked_draft_probs()
+                    if probs.tokens[-1] >= self._vocabulary:
+                        raise InvalidDraftsError(
+                            f"a draft was drawn from a distribution that gives token "
+                            f"{probs.tokens[-1]}, and the target model has tokens 0 to "
+                            f"{self._vocabulary - 1}; on a device both have one vocabulary"
+                        )
+                    laid.append(((b, c, i), probs))
+        laid_out: Any = None
         most = max((each.tokens.size for _, each in laid), default=1)
         if self._several or count > 1 or most > 1:
-            probs = self._lay_out(laid, tokens.shape, most)
-        return Drafted(torch.from_numpy(tokens), probs, None, (tokens >= 0).sum(2))
+            laid_out = self._lay_out(laid, tokens.shape, most)
+        return Drafted(torch.from_numpy(tokens), laid_out, None, (tokens >= 0).sum(2))
 
     def _lay_out(
         self, laid: Sequence[tuple[Place, SparseProbs]], shape: tuple[int, ...], most: int

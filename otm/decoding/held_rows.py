@@ -26,6 +26,9 @@ from otm.decoding.sampling_parameters import (
 )
 from otm.models.base import LanguageModel, Session
 
+SUM_TOLERANCE = 1e-3
+"""How far probabilities that a model returns may sum from one; they are divided by their sum."""
+
 Lengths = npt.NDArray[np.int64]
 Live = npt.NDArray[np.bool_]
 
@@ -125,13 +128,17 @@ class HeldRows:
         Those that are not `live` [B, C] are behind the end of a chain: nobody reads them.  They are
         written to `out`.
         """
+        fine = True
         if self.model.returns_probs:
+            total = scores.double().sum(-1)
+            fine = ((total - 1).abs() <= SUM_TOLERANCE) & (scores.amin(-1) >= 0)
             if self._sampling == SamplingParameters() and self._processor is None:
-                return out.copy_(scores), scores.isfinite().all(-1)
+                return out.copy_(scores / total[..., None]), fine
             scores = scores.log()
         if self._processor is not None:
             scores = self._processed(self._processor, scores, drafts, live)
-        return probs_on_device(self._sampling, scores, out)
+        probs, good = probs_on_device(self._sampling, scores, out)
+        return probs, good & fine
 
     def probs_along(self, scores: Any, drafts: Any, lengths: Lengths) -> tuple[Any, Any]:
         """`probs` from scores [B, K, γ + 1, V] after each part of drafts [B, K, γ] so long [B, K].
@@ -149,19 +156,21 @@ class HeldRows:
 
     def _processed(self, processor: LogitsProcessor, scores: Any, drafts: Any, live: Live) -> Any:
         """Process live scores [B, C, V], those behind contexts of one length together."""
-        made = scores.clone()
+        torch = require("torch")
+        wide = torch.promote_types(scores.dtype, torch.float32)  # whatever the model computes in
+        made = scores.to(wide, copy=True)
         for sequences, known in self._known(scores.device):
             rows, chains = np.nonzero(live[sequences])
             if not rows.size:
                 continue
             place = [on_device(x, scores.device) for x in (sequences[rows], chains)]
             before = known[on_device(rows, scores.device)]
-            ids = require("torch").cat([before, drafts[tuple(place)]], 1)
+            ids = torch.cat([before, drafts[tuple(place)]], 1)
             given = scores[tuple(place)]
             prompts = np.array(self._prompts)[sequences[rows]]
             processed = self._timed(processor, ids, given, prompts)
             check_processed(processed, tuple(given.shape))
-            made[tuple(place)] = processed.to(made.dtype)
+            made[tuple(place)] = torch.as_tensor(processed, dtype=wide, device=made.device)
         return made
 
     def _known(self, device: Any) -> list[tuple[Lengths, Any]]:

@@ -243,7 +243,8 @@ class DeviceRounds(Rounds):
             model = "draft model" if faults[b] & BAD_DRAFT else "target model"
             raise InvalidDistributionError(
                 f"sequence {b} of the batch: of the {model} the logits have NaN, +∞, or nothing "
-                "but −∞; there must be a finite logit, and beside it only finite ones and −∞"
+                "but −∞, or the probabilities are below 0 or do not sum to one; there must be a "
+                "finite logit, and beside it only finite ones and −∞"
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import like
+from otm.coupling import KSeq
 from otm.decoding import (
     DeviceVerifier,
     DraftNode,
@@ -24,8 +26,12 @@ from otm.decoding import (
     Step,
     TargetProbs,
     Verifier,
+    spectr,
+    speculative,
     stream,
 )
+from otm.decoding.held_rows import HeldRows
+from otm.decoding.on_device import rule_on_device
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import probs_on_device
 from otm.errors import InvalidDistributionError, InvalidDraftsError, UnknownMethodError
@@ -370,7 +376,93 @@ def test_scores_without_a_distribution_are_refused(bad: float, place: str) -> No
             decode(3, tokens, rule)
 
 
+class Stated(LanguageModel):
+    """The same scores after every token, as a tensor of some type."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, scores: list[float], dtype: Any, *, probs: bool = False) -> None:
+        self.vocabulary, self.returns_probs = len(scores), probs
+        self.scores = torch.tensor(scores, dtype=dtype)
+
+    def start(self, rows: int) -> Session:
+        scores = self.scores
+
+        class Alike(Session):
+            def append(self, tokens: Any) -> Any:
+                return scores.expand(*tokens.shape, -1)
+
+            def keep(self, rows: Any, lengths: Any) -> None:
+                pass
+
+        return Alike()
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["target", "draft"])
+@pytest.mark.parametrize("wrong", [[3.0, 1.0, -2.0], [0.5, 0.5, 1.0], [0.0, 0.0, 0.0]])
+def test_probabilities_that_are_none_are_refused(wrong: list[float], place: int) -> None:
+    """Bug: logits that are called probabilities, decoded without a word."""
+    models = [Stated([0.25, 0.5, 0.25], torch.float32, probs=True) for _ in range(2)]
+    assert speculative(*models, [[0]], max_tokens=4, seed=0).sequences
+    models[place] = Stated(wrong, torch.float32, probs=True)
+    with pytest.raises(InvalidDistributionError, match=r"do not sum to one"):
+        speculative(*models, [[0]], max_tokens=4, seed=0)
+
+
+def test_processed_scores_keep_their_digits() -> None:
+    """Bug: what a processor makes of bfloat16 was rounded to it again."""
+    target = Stated([20.0] * 3, torch.bfloat16)
+
+    def process(tokens: Any, scores: Any, prompts: Any) -> Any:
+        return scores.float() / 1.1 + torch.tensor([0.0, 0.05, -0.05])
+
+    rows = HeldRows(target, None, process)
+    rows.follow([(0,)], None)
+    scores = rows.read_contexts([(0,)])[:, None]
+    nothing = torch.zeros((1, 1, 0), dtype=torch.int64)
+    out = rows.memory(scores, scores.shape)
+    probs, _ = rows.probs(scores, nothing, np.ones((1, 1), bool), out)
+    expected = process(None, target.scores[None], None).double().softmax(-1)
+    np.testing.assert_allclose(probs[0].double(), expected, rtol=1e-6)
+
+
+@dataclass
+class Builder:
+    """A rule that cannot be hashed."""
+
+    def __call__(self, problem: Any) -> Any:
+        return KSeq(problem)
+
+
+def test_what_the_device_leaves_to_the_host() -> None:
+    """Bug: a rule or a drafter that the loop took for one of its own."""
+    target, draft = gpt(0, 1), gpt(1, 1)
+
+    class Own(ModelDrafter):
+        pass
+
+    def placed(rule: Any, drafter: Any, model: Any = target, **parameters: Any) -> Any:
+        return rule_on_device(rule, model, drafter, SamplingParameters(**parameters))
+
+    one, three = ModelDrafter(draft), ModelDrafter(draft, 3)
+    assert placed("k-Seq", one) == placed(KSeq, one) == placed("chain", PromptLookup()) == "chain"
+    assert placed("grid optimal", three) == placed("grid optimal", three, temperature=2)
+    assert placed("block", None) == "block"
+    for left in (
+        placed("k-Seq", three), placed(Builder(), one), placed("block", Own(draft)),
+        placed("grid optimal", ModelDrafter(draft, (2, 1))), placed("block", one, TARGET),
+        placed("block", ModelDrafter(DRAFT)), placed("block", one, top_k=3),
+        placed("block", one, temperature=0),
+    ):  # fmt: skip
+        assert left is None
+    options: dict[str, Any] = {"rule": Builder(), "k": 1, "max_tokens": 3, "seed": 0}
+    assert spectr(target, draft, [[0]], **options).sequences
+
+
 def test_what_is_refused() -> None:
+    wide = NonAutoregressiveDrafter(lambda c, g: [[SparseProbs([0, 7], [0.5, 0.5])]] * len(c))
+    with pytest.raises(InvalidDraftsError, match="gives token 7"):
+        next(stream(TARGET, [[0]], wide, DeviceVerifier("chain"), uniforms=[np.zeros]))
     with pytest.raises(UnknownMethodError, match="traversal"):
         DeviceVerifier("traversal")
     several = ModelDrafter(DRAFT, 3)
