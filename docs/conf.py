@@ -29,7 +29,7 @@ exclude_patterns = ["_build"]
 
 # Markdown, in the dialect that code hosts render too: $…$, and anchors made from headings.
 myst_enable_extensions = ["dollarmath"]
-myst_heading_anchors = 2
+myst_heading_anchors = 3
 
 bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "plain"
