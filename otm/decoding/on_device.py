@@ -31,6 +31,9 @@ from otm.kernels.verify import verify_probs
 from otm.models.base import LanguageModel
 from otm.rules import named, names
 
+LEAST_VOCABULARY = 2048
+"""The smallest vocabulary that is verified by tensor operations on a CPU if nobody asks for it."""
+
 BAD_DRAFT, BAD_TARGET = 1, 2
 """What is said of a sequence whose scores gave no distribution."""
 
@@ -104,8 +107,11 @@ def rule_on_device(
             name = "chain"
     elif drafter is not None and type(drafter) is not PromptLookup:
         return None  # whatever it draws from is on the host
-    if target.device.type == "cpu" and not leaves_all(as_sampling(sampling)):
-        return None  # a few tokens are left, and the host keeps them by their support
+    if target.device.type == "cpu":
+        if target.vocabulary < LEAST_VOCABULARY:
+            return None  # where single calls of torch take longer than their work
+        if not leaves_all(as_sampling(sampling)):
+            return None  # a few tokens are left, and the host keeps them by their support
     return name if name in names("kernel") else None
 
 

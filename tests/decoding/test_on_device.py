@@ -27,7 +27,6 @@ from otm.decoding import (
     TargetProbs,
     Verifier,
     spectr,
-    speculative,
     stream,
 )
 from otm.decoding.held_rows import HeldRows
@@ -403,10 +402,16 @@ class Stated(LanguageModel):
 def test_probabilities_that_are_none_are_refused(wrong: list[float], place: int) -> None:
     """Bug: logits that are called probabilities, decoded without a word."""
     models = [Stated([0.25, 0.5, 0.25], torch.float32, probs=True) for _ in range(2)]
-    assert speculative(*models, [[0]], max_tokens=4, seed=0).sequences
+
+    def decode() -> list[Step]:
+        target, draft = models
+        steps = stream(target, [[0]], ModelDrafter(draft), DeviceVerifier(), max_tokens=4, seed=0)
+        return list(steps)
+
+    assert decode()
     models[place] = Stated(wrong, torch.float32, probs=True)
     with pytest.raises(InvalidDistributionError, match=r"do not sum to one"):
-        speculative(*models, [[0]], max_tokens=4, seed=0)
+        decode()
 
 
 def test_processed_scores_keep_their_digits() -> None:
@@ -434,9 +439,11 @@ class Builder:
         return KSeq(problem)
 
 
-def test_what_the_device_leaves_to_the_host() -> None:
+def test_what_the_device_leaves_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a rule or a drafter that the loop took for one of its own."""
     target, draft = gpt(0, 1), gpt(1, 1)
+    assert rule_on_device("chain", target, ModelDrafter(draft), None) is None, "few tokens, a CPU"
+    monkeypatch.setattr("otm.decoding.on_device.LEAST_VOCABULARY", VOCABULARY)
 
     class Own(ModelDrafter):
         pass

@@ -97,7 +97,7 @@ def generate(rule: str) -> None:
     from otm.integrations.huggingface import AssistedDecoding
 
     config = transformers.LlamaConfig(
-        vocab_size=16, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+        vocab_size=2048, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
         num_attention_heads=2, max_position_embeddings=32,
     )  # fmt: skip
     target, draft = (transformers.LlamaForCausalLM(config).eval() for _ in range(2))
