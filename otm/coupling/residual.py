@@ -140,9 +140,8 @@ def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
     """
     none = draft <= 0
     ratio: Probs = np.minimum(target, draft)
-    if np.count_nonzero(
-        none
-    ):  # perhaps only underflowed: what has target probability 0 stays rejected
+    if np.count_nonzero(none):
+        # perhaps only underflowed: what has target probability 0 stays rejected
         ratio = ratio + (none & (target > 0))
         draft = draft + none
     ratio /= draft

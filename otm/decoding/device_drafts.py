@@ -33,6 +33,13 @@ class Drafted:
     good: Any  # bool [B], whether these are distributions; None if the host has checked them
     lengths: npt.NDArray[np.int64]  # [B, K]
 
+    @classmethod
+    def nothing(cls, batch: int) -> Drafted:
+        """No draft for any sequence."""
+        torch = require("torch")
+        tokens = torch.zeros((batch, 1, 0), dtype=torch.int64)
+        return cls(tokens, None, None, np.zeros((batch, 1), np.int64))
+
 
 class DeviceDrafts(ABC):
     """Drafts chains for a batch."""
@@ -87,8 +94,7 @@ class ModelDrafts(DeviceDrafts):
             coin[:depth] = source(depth * chains).reshape(depth, chains)
         self._rows.follow(contexts, parents)
         if gamma == 0:
-            nothing = torch.zeros((batch, 1, 0), dtype=torch.int64)
-            return Drafted(nothing, None, None, lengths[:, :1])
+            return Drafted.nothing(batch)
         scores = self._rows.read_contexts(contexts)  # [B, V]
         points = on_device(coins, scores.device)  # [B, γ, K]
         nothing = torch.zeros((batch, 1, 0), dtype=torch.int64, device=scores.device)

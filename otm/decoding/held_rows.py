@@ -17,6 +17,7 @@ from otm.decoding.reading import (
     check_processed,
     check_scores,
     common_length,
+    padded,
 )
 from otm.decoding.sampling_parameters import (
     SamplingParameters,
@@ -91,7 +92,8 @@ class HeldRows:
     def read_contexts(self, contexts: Sequence[Context]) -> Any:
         """Read the rest of each context, and return the scores after it [B, V]."""
         self.read_before(contexts, spared=1)
-        tokens = _padded(contexts, list(map(len, self._texts)), list(map(len, contexts)))
+        unread = zip(contexts, self._texts, strict=True)
+        tokens = padded([context[len(text) :] for context, text in unread])
         scores = self._scores(self._session.append, tokens)
         self._texts = list(contexts)
         if tokens.shape[1] == 1:
@@ -101,10 +103,10 @@ class HeldRows:
 
     def read_before(self, contexts: Sequence[Context], *, spared: int = 0) -> None:
         """Read each context up to its last token, unless no more tokens are missing than spared."""
-        ends = [len(context) - 1 for context in contexts]
-        starts = list(map(len, self._texts))
-        if max(end - start for end, start in zip(ends, starts, strict=True)) > spared:
-            self._timed(self._session.read, _padded(contexts, starts, ends))
+        unread = zip(contexts, self._texts, strict=True)
+        tokens = padded([context[len(text) : -1] for context, text in unread])
+        if tokens.shape[1] > spared:
+            self._timed(self._session.read, tokens)
             self._texts = [context[:-1] for context in contexts]
 
     def append(self, tokens: Any, counts: Lengths) -> Any:
@@ -204,14 +206,3 @@ class HeldRows:
         answer = ask(*arguments)
         self.seconds += time.perf_counter() - begun
         return answer
-
-
-def _padded(
-    contexts: Sequence[Context], starts: Sequence[int], ends: Sequence[int]
-) -> npt.NDArray[np.int64]:
-    """Tokens of each context from its start to its end, with −1 behind shorter rows."""
-    parts = [context[a:b] for context, a, b in zip(contexts, starts, ends, strict=True)]
-    tokens = np.full((len(parts), max(map(len, parts))), -1, dtype=np.int64)
-    for row, part in zip(tokens, parts, strict=True):
-        row[: len(part)] = part
-    return tokens

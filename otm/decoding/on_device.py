@@ -142,23 +142,13 @@ class DeviceRounds(Rounds):
         """Draft, read and verify on the device, then bring the outcome to the host."""
         torch = require("torch")
         with torch.no_grad():
-            drafted = self._draft(contexts, depths, parents, uniforms)
+            drafted = Drafted.nothing(len(contexts))
+            if self._drafts is not None:
+                drafted = self._drafts.draft(contexts, depths, parents, uniforms)
             scores = self._read(contexts, parents, drafted.tokens, drafted.lengths)
             numbers = self._verify(drafted, scores, uniforms)
         found = numbers.cpu().numpy()  # the one wait for the device
         return self._collect(contexts, drafted.lengths, found)
-
-    def _draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> Drafted:
-        if self._drafts is not None:
-            return self._drafts.draft(contexts, depths, parents, uniforms)
-        nothing = require("torch").zeros((len(contexts), 1, 0), dtype=require("torch").int64)
-        return Drafted(nothing, None, None, np.zeros((len(contexts), 1), np.int64))
 
     def _read(
         self,

@@ -264,8 +264,12 @@ def _tokens(
 ) -> npt.NDArray[np.int64]:
     """Tokens of rows of different lengths, filled up with −1."""
     triples = zip(rows, starts, ends, strict=True)
-    parts = [(row.context + row.path)[a:b] for row, a, b in triples]
+    return padded([(row.context + row.path)[a:b] for row, a, b in triples])
+
+
+def padded(parts: Sequence[Path]) -> npt.NDArray[np.int64]:
+    """Tokens of rows as one array, with −1 behind the shorter ones."""
     tokens = np.full((len(parts), max(map(len, parts), default=0)), -1, dtype=np.int64)
-    for r, part in enumerate(parts):
-        tokens[r, : len(part)] = part
+    for row, part in zip(tokens, parts, strict=True):
+        row[: len(part)] = part
     return tokens
