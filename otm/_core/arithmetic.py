@@ -199,8 +199,16 @@ def split_units(probs: Probs) -> tuple[Probs, Probs]:
     """
     if is_exact(probs):
         return probs, 0 * probs
-    whole = (probs + 1.0) - 1.0
+    whole = probs + 1.0
+    whole -= 1.0
     return whole, probs - whole
+
+
+def split_parts(probs: Probs) -> Probs:
+    """`split_units` in one array: [...] → [2, ...]."""
+    parts = np.empty((2, *probs.shape), dtype=probs.dtype)
+    parts[0], parts[1] = split_units(probs)
+    return parts
 
 
 def sum_excess(probs: Probs) -> Probs:
@@ -226,12 +234,15 @@ def running_shares(probs: Probs, excess: Any) -> Probs:
     Equivalent to `running_sum`, but correct to the last digit but for rests: [..., n] →
     [..., n + 1].
     """
-    return running_parts(np.array(split_units(probs)), excess)
+    return running_parts(split_parts(probs), excess)
 
 
 def running_parts(parts: Probs, excess: Any) -> Probs:
     """`running_shares` of masses that are split: [2, ..., n] → [..., n + 1]."""
-    return shares(running_sum(parts, from_zero=True), excess)
+    whole, rest = running_sum(parts, from_zero=True)
+    rest -= (whole + rest) * excess  # `shares` in place
+    whole += rest
+    return np.asarray(whole)
 
 
 def sum_error(n: int) -> float:

@@ -29,6 +29,7 @@ from otm._core.arithmetic import (
     read_only,
     running_parts,
     shares,
+    split_parts,
     split_units,
     sum_excess,
     zeros,
@@ -314,7 +315,9 @@ def by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Any]:
     order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n)
     if rows:
         order = (order + np.arange(0, ratio.size, n)[:, None]).ravel()
-    ratio, parts = ratio.take(order), _parts(draft.take(order), target.take(order))
+    both = np.empty((2, order.size), dtype=draft.dtype)
+    both[0], both[1] = draft.take(order), target.take(order)
+    ratio, parts = ratio.take(order), split_parts(both)
     new = ratio[1:] != ratio[:-1]
     if rows:
         new[n - 1 :: n] = True
@@ -345,11 +348,6 @@ def _by_key(
     edges = _edges(first, last, bits)
     used = parts[0, 0] + parts[1, 0] > 0
     return edges[:-1][used], edges[1:][used], parts[..., used]
-
-
-def _parts(draft: Probs, target: Probs) -> Probs:
-    """Whole units of draft and target probabilities, and rests: [n] twice → [2, 2, n]."""
-    return np.array(split_units(np.array((draft, target))))
 
 
 def _key(ratio: Any, bits: int) -> Any:

@@ -7,7 +7,7 @@ and with each pair put in order only once, however many numbers of drafts it is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -79,13 +79,11 @@ def _by_blocks(
     step = max(1, BLOCK // draft.shape[-1])
     for start in range(0, rows, step):
         block = slice(start, min(start + step, rows))
-        if block.stop - start > 1:
+        if len(leading) == 1:  # without a copy
+            places: Any = block
+        else:
             places = np.unravel_index(np.arange(start, block.stop), leading)
-            p, q = draft[places], target[places]
-        else:  # without a copy
-            place = np.unravel_index(start, leading)
-            p, q = draft[place][None], target[place][None]
-        _fill(values[block], *prepare(p, q), by_row[block])
+        _fill(values[block], *prepare(draft[places], target[places]), by_row[block])
 
     apart = [shape[axis] for axis in axes]
     return np.moveaxis(values.reshape(apart), range(len(axes)), axes)
@@ -116,17 +114,28 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
     possible = draft > 0
     support = np.count_nonzero(possible, axis=1)
     # rows with equally many tokens that a cut may hold, without the others
-    for m in np.unique(support):
-        chosen = np.flatnonzero(support == m)
-        inside = np.flatnonzero(possible[chosen])
-        p, q = (probs[chosen].take(inside).reshape(-1, m) for probs in (draft, target))
+    for m, chosen in _groups(support):
+        p, q = draft[chosen], target[chosen]
+        if m < p.shape[1]:
+            inside = np.flatnonzero(possible[chosen])
+            p, q = (probs.take(inside).reshape(-1, m) for probs in (p, q))
         _, parts, sizes = by_ratio(p, q)
+        first = np.cumsum(sizes) - sizes
+        rows = np.arange(len(k))[chosen]
         # and of these the rows with equally many ratios
-        for size in np.unique(sizes):
-            alike = sizes == size
-            of_rows = parts[..., np.repeat(alike, sizes)].reshape(2, 2, -1, size)
-            rows = chosen[alike]
-            values[rows] = _scan(of_rows, excess[:, rows], k[rows])
+        for size, alike in _groups(sizes):
+            bins = first[alike, None] + np.arange(size)
+            some = rows[alike]
+            values[some] = _scan(parts.take(bins, axis=-1), excess[:, some], k[some])
+
+
+def _groups(sizes: Counts) -> Iterator[tuple[int, Any]]:
+    """Give each size with an index of the rows that have it: of all rows one without a copy."""
+    if sizes.min() == sizes.max():
+        yield int(sizes[0]), slice(None)
+        return
+    for size in np.unique(sizes).tolist():
+        yield size, np.flatnonzero(sizes == size)
 
 
 def _scan(parts: Probs, excess: Probs, k: Counts) -> Probs:
