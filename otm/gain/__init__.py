@@ -3,11 +3,13 @@
 From recorded distributions of two models: `report` reads pairs of them from a source
 (`from_files`, `from_top_logprobs`, `from_models`), computes at every position what every rule
 accepts, and writes a page.  From the models: `record` draws drafts and keeps both models'
-distributions; `block_efficiency` and `first_step_acceptance` compare all rules on them.
+distributions; `block_efficiency` and `first_step_acceptance` compare all rules on them, and
+`efficiency_bound` says what no rule exceeds.
 `measure_latency` times the models, and with it both ways end in a `Recommendation`.
 """
 
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
+from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency, measure_latency, read_latency
 from otm.gain.models import ModelPair, from_models
 from otm.gain.paired_means import Estimate, PairedMeans, Setup, clustered_mean
@@ -39,6 +41,7 @@ __all__ = [
     "block_efficiency",
     "clustered_mean",
     "contexts_from",
+    "efficiency_bound",
     "first_step_acceptance",
     "from_files",
     "from_models",

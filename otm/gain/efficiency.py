@@ -121,29 +121,12 @@ def block_efficiency(
     traversal  1  1.758 ± 0.152  2.408 ± 0.200
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
-    prompts = _prompts(recordings, level)
+    prompts = prompts_of(recordings, level)
     compared = named_rules(rules, WITH_TRAVERSAL)
-    widths = _widths(recordings)
-    if not widths:
-        raise InvalidInputError("nothing was drafted in these recordings; record deeper ones")
-    recorded = tuple(widths) if max(widths[1:], default=1) > 1 else widths[0]
-    chosen_ks = [recorded] if ks is None else [as_branching(k) for k in ks]
-    chosen_gammas = [len(widths)] if gammas is None else [as_gamma(gamma) for gamma in gammas]
-    if not (compared and chosen_ks and chosen_gammas):
-        raise InvalidParameterError("there is nothing to compute; give at least one rule, K and γ")
-    for k in chosen_ks:
-        children = k if isinstance(k, tuple) else (k,)
-        if len(children) > len(widths) or any(map(int.__gt__, children, widths)):
-            raise InvalidInputError(
-                f"k = {k}; the recordings have at most {tuple(widths)} drafts of a node at each "
-                "level: record more, or ask for fewer"
-            )
+    chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
+    if not compared:
+        raise InvalidParameterError("there is nothing to compute; give at least one rule")
     depth = max(chosen_gammas)
-    if depth > len(widths):
-        raise InvalidInputError(
-            f"γ = {depth}; the recorded drafts have at most {len(widths)} tokens: "
-            "record deeper ones, or ask for less"
-        )
     setups = itertools.product(compared, chosen_ks, chosen_gammas)
     values = {Setup(*setup): np.empty(len(recordings)) for setup in setups}
     for (r, recording), k in itertools.product(enumerate(recordings), chosen_ks):
@@ -213,7 +196,7 @@ def first_step_acceptance(
     optimal  1  0.750 ± 0.000
     optimal  2  0.938 ± 0.000
     """
-    prompts = _prompts(recordings, level)
+    prompts = prompts_of(recordings, level)
     counts = [as_draft_count(k) for k in ks]
     compared = named_rules(rules, WITH_TRAVERSAL)
     named = {name: rule for name, rule in compared.items() if rule is not None}
@@ -285,6 +268,35 @@ def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) 
     return means
 
 
+def drafts_of(
+    recordings: Sequence[Recording],
+    ks: Iterable[Branching] | None,
+    gammas: Iterable[int] | None,
+) -> tuple[list[Branching], list[int]]:
+    """Numbers of drafts and lengths as asked for, or as recorded; refuses more than there are."""
+    widths = _widths(recordings)
+    if not widths:
+        raise InvalidInputError("nothing was drafted in these recordings; record deeper ones")
+    recorded = tuple(widths) if max(widths[1:], default=1) > 1 else widths[0]
+    chosen_ks = [recorded] if ks is None else [as_branching(k) for k in ks]
+    chosen_gammas = [len(widths)] if gammas is None else [as_gamma(gamma) for gamma in gammas]
+    if not (chosen_ks and chosen_gammas):
+        raise InvalidParameterError("there is nothing to compute; give at least one K and one γ")
+    for k in chosen_ks:
+        children = k if isinstance(k, tuple) else (k,)
+        if len(children) > len(widths) or any(map(int.__gt__, children, widths)):
+            raise InvalidInputError(
+                f"k = {k}; the recordings have at most {tuple(widths)} drafts of a node at each "
+                "level: record more, or ask for fewer"
+            )
+    if (depth := max(chosen_gammas)) > len(widths):
+        raise InvalidInputError(
+            f"γ = {depth}; the recorded drafts have at most {len(widths)} tokens: "
+            "record deeper ones, or ask for less"
+        )
+    return chosen_ks, chosen_gammas
+
+
 def _widths(recordings: Sequence[Recording]) -> list[int]:
     """Most children of a node at each level."""
     widths: defaultdict[int, int] = defaultdict(int)
@@ -294,7 +306,7 @@ def _widths(recordings: Sequence[Recording]) -> list[int]:
     return [width for _, width in sorted(widths.items()) if width > 0]
 
 
-def _prompts(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
+def prompts_of(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
     """Prompts of recordings; refuses none, and a level that is no probability."""
     as_level(level)
     if not recordings:

@@ -175,6 +175,17 @@ class PairedMeans:
         values = self._of(setup) - self._of(other)
         return clustered_mean(values, self.prompts, level=self.level)
 
+    def __or__(self, other: PairedMeans) -> PairedMeans:
+        """Both in one table; the measurements must be of the same contexts."""
+        if (self.quantity, self.level) != (other.quantity, other.level) or not np.array_equal(
+            self.prompts, other.prompts
+        ):
+            raise InvalidParameterError(
+                "these were not measured alike; put together what has one quantity, level and "
+                "list of recordings"
+            )
+        return PairedMeans(self.quantity, {**self.values, **other.values}, self.prompts, self.level)
+
     def _of(self, setup: AnySetup) -> Floats:
         if setup not in self.values:
             known = ", ".join(str(tuple(measured)) for measured in self.values)

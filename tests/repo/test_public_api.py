@@ -191,6 +191,7 @@ NAMES = {
         "block_efficiency",
         "clustered_mean",
         "contexts_from",
+        "efficiency_bound",
         "first_step_acceptance",
         "from_files",
         "from_models",
