@@ -165,8 +165,8 @@ def cut_terms(
                 of_child = float(target.of(child.token)) / float(draft.of(child.token))
                 visit(child, ratio * of_child, share / len(node.children))
             return
-        pair = align(node.checked_draft_probs(), target)[1:]
-        bins = RatioBins.of(*(probs.astype(np.float64) for probs in pair))
+        _, draft_probs, probs = align(node.checked_draft_probs(), target)
+        bins = RatioBins.of(draft_probs.astype(np.float64), probs.astype(np.float64))
         with np.errstate(divide="ignore", invalid="ignore"):  # a ratio of 0 is below all
             most = np.where(ratio > 0, thresholds / ratio, math.inf)
         below = bins.least.searchsorted(most, side="right")
