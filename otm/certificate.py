@@ -129,7 +129,7 @@ def check(document: dict[str, Any]) -> None:
     if upper != lower:  # otherwise nothing need be multiplied, however long the numbers are
         work.multiply(longest, longest, times=7)
         difference = upper[0] * lower[1] - lower[0] * upper[1]
-    proved = difference >= 0 and gap[0] == 0
+    proved = gap[0] == 0
     if difference:
         proved = gap[0] * (upper[1] * lower[1]) == gap[1] * difference > 0
     _require(proved, "the gap is not upper − lower ≥ 0")

@@ -28,7 +28,14 @@ NAMES = {
     "maximum": "minimum", "argmax": "argmin", "argmin": "argmax",
 }  # fmt: skip
 SIDES = {"left": "right", "right": "left"}
-SYMMETRIC = {"min", "max", "minimum", "maximum", "lcm"}  # their arguments are not swapped
+SYMMETRIC = {
+    "min",
+    "max",
+    "minimum",
+    "maximum",
+    "lcm",
+    "not_equal",
+}  # their arguments are not swapped
 SIMPLE = ast.Return | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Raise | ast.Assert
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ESTIMATES = {"otm.certificate": {"Work.multiply"}}
@@ -163,6 +170,8 @@ def _below(
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list"} or (function and name == "args"):
             continue
+        if name == "slice" and _has_one_entry(node):
+            continue
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, ast.AST):
                 yield from _below(item, node, name, around)
@@ -171,7 +180,19 @@ def _below(
 def _asks_for_work(node: ast.AST) -> bool:
     """Whether a statement of the checker pays for its work beforehand."""
     match node:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="work")))):
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(value=ast.Name(id="work" | "self"), attr="multiply" | "spend")
+            )
+        ):
+            return True
+    return False
+
+
+def _has_one_entry(node: ast.AST) -> bool:
+    """Whether this is `x.nonzero()[0]`: the tuple has one entry for an array [n]."""
+    match node:
+        case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="nonzero"), args=[])):
             return True
     return False
 

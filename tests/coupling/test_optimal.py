@@ -139,6 +139,55 @@ def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.Mon
     assert 1e-4 < otm.alpha(draft, target, 3) - plan.acceptance < 0.1
 
 
+@pytest.mark.parametrize("k", [2, 9, 40])
+def test_the_winner_on_a_coarse_grid_is_that_of_the_slots(
+    monkeypatch: pytest.MonkeyPatch, k: int
+) -> None:
+    """Catches masses above a slot without what its swaps moved, which many drafts are told by."""
+    monkeypatch.setattr("otm.coupling.slots.KEY_BITS", 7)
+    plan = OptimalPlan(Problem([0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32], k))
+    laws = [list(zip(*plan.slots.slot_law(rank), strict=True)) for rank in range(5)]
+    draft = [F(mass) for mass in plan.slots.draft.tolist()]
+    in_slot = [F(0)] * 5
+    for mass, law in zip(draft, laws, strict=True):
+        for slot, share in law:
+            in_slot[slot] += mass * F(share)
+    total = sum(in_slot)
+    ends = list(itertools.accumulate(in_slot, initial=F(0)))
+    wins = [
+        ((high / total) ** k - (low / total) ** k) / mass if mass else F(0)
+        for low, high, mass in zip(ends[:-1], ends[1:], in_slot, strict=True)
+    ]
+    expected = [sum(F(share) * wins[slot] for slot, share in law) for law in laws]
+    found = sum(plan.slots.win_ratio(k))
+    assert found == pytest.approx([float(ratio) for ratio in expected], rel=1e-13)
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-300])
+def test_a_token_that_almost_never_swaps_keeps_its_slot(share: float) -> None:
+    """Bug: a uniform stretched beyond all whole numbers, which come out negative."""
+    slots = OptimalPlan(instance("three drafts", exact=False)).slots
+    ranks = np.repeat(np.arange(slots.draft.size), 2)
+    uniforms = np.resize([2.0**-53, 1 - 2.0**-53], ranks.size)
+    with np.errstate(divide="ignore"):
+        assert slots.slot_of(ranks, uniforms, np.full(ranks.size, share)).tolist() == ranks.tolist()
+
+
+@pytest.mark.parametrize(
+    ("draft", "target", "k"),
+    [
+        ([0.25, 0.25, 0.5000000000000007], [0.5, 0.2, 0.2999999999999993], 3),
+        ([0.6, 0.4000000000000007], [0.2, 0.7999999999999993], 64),
+    ],
+)
+def test_sums_that_are_not_quite_one_belong_to_no_token(
+    draft: list[float], target: list[float], k: int
+) -> None:
+    """Catches a winner whose law has the excess of the draft, or that of the target twice."""
+    plan = OptimalPlan(Problem(draft, target, k))
+    assert distance_to_target(realised_output(plan)[0], plan) <= 3e-16
+
+
 def test_a_token_that_gives_all_its_mass_away_stays_in_its_row() -> None:
     """Bug: a cumulative probability of one by rounding: the key of the next row."""
     draft = [9.99999e-13, 9.99999e-07, 0.999999]
