@@ -1,10 +1,11 @@
 """How often each token shall win, for every weight of the target at once: the hull law.
 
 Let G be the generating function of the number of drafts (x^k for k of them) and (Q_j, P_j) the
-masses of q and p of the first j tokens in the order of q/p.  A rule that always picks a draft can
-give the winner any distribution v with v(H) ≥ G(p(H)) for all sets H and v(Ω) = 1 − G(0).  Where
-v/q are the slopes of the upper concave hull of the points (Q_j, G(P_j)), Σ min(s q, v) is as large
-as it can be for every s ≥ 0 (Theorem 15.6 of docs/theory/walk-and-keep.md).
+masses of q and p of the first j tokens in the order of q/p.  A rule that picks a draft where there
+is one can give the winner all masses v with v(H) ≥ G(p(H)) − G(0) for sets H, and no less for all
+tokens.  Where v/q are the slopes of the upper concave hull of the points (Q_j, G(P_j)),
+Σ min(s q, v) is as large as it can be for every s ≥ 0 (Theorem 15.6 of
+docs/theory/walk-and-keep.md).
 """
 
 from __future__ import annotations
