@@ -38,7 +38,10 @@ def hull_win_ratio(bins: RatioBins, numbers: int | Probs, weight: Number = 1) ->
         # a bin that is a segment by itself wins what it wins in its own slot
         scale = np.repeat(sums[0] / np.where(lengths > 1, sums[1], 1), lengths)
         follows = several & (bins.least < bins.most) & (scale > 0)
-        impure = follows & (scale * bins.least < slope) & (slope < scale * bins.most)
+        # all tokens of a bin shall win at least as often as in its slot, or all at most as often;
+        # and if it is a segment by itself, all at least as often as s q/p, or all at most
+        limit = np.where(several, scale, weight)
+        impure = (limit * bins.least < slope) & (slope < limit * bins.most)
         if not np.count_nonzero(impure):
             break
         bins = bins.split(impure.nonzero()[0])

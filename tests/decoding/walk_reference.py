@@ -1,11 +1,12 @@
 """Walk and keep in plain fractions: no arrays, no bins, no quadrature, nothing of the package.
 
-Laws are dictionaries from tokens to fractions, polynomials are lists with the constant first.
+Laws are dictionaries from tokens to fractions, polynomials are lists with the constant first.  The
+law of the drafts after a path may sum to less than one: with the rest, a path ends there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby
@@ -116,7 +117,6 @@ def hull_slots(draft: Law, target: Law, numbers: Sequence[Fraction]) -> Slots:
                 for a in range(i + 1)
             )  # fmt: skip
             wanted[i] = slope * of_target
-        assert group
     return Slots(groups, edges, swaps(won, wanted, edges), numbers)
 
 
@@ -148,41 +148,68 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
 
+Keep = Callable[[Fraction, Fraction, Fraction, bool], Fraction]
+
+
+def keep(accepted: Fraction, passed: Fraction, below: Fraction, ended: bool) -> Fraction:
+    """Probability of keeping a node if nothing below it was kept."""
+    del ended  # a path that ended here may have been one that goes on
+    return (accepted - below) / (passed - below) if passed > below else F(0)
+
+
 def verify(
-    root: Node, target: Callable[[tuple[int, ...]], Law], uniforms: Iterator[Fraction]
+    root: Node,
+    target: Callable[[tuple[int, ...]], Law],
+    uniforms: Callable[[int], Sequence[Fraction]],
+    keep: Keep = keep,
 ) -> tuple[int, ...]:
     """Walk to the end of a path, and keep from there upwards: the output."""
     nodes, accepted, passed, counts = [root], F(1), F(1), [F(0), F(1)]
     walk = []
     while True:
         path, drafts = nodes[0].path, [child for node in nodes for child in node.children]
-        wanted = {z: accepted * x for z, x in target(path).items()}
+        left, below = {z: accepted * x for z, x in target(path).items()}, {}
+        draft = nodes[0].draft
+        if draft and accepted:
+            children = max(len(node.children) for node in nodes) or 1
+            slots = hull_slots(normalised(draft), target(path), going_on(counts, draft, children))
+            joints = {z: slots.joint(z, normalised(draft)) for z in draft if draft[z] > 0}
+            below = {z: min(left.get(z, F(0)), passed * sum(joints[z])) for z in joints}
+            left = {z: left[z] - below.get(z, F(0)) for z in left}
+        walk.append((path, accepted, passed, left, sum(below.values(), F(0)), not drafts))
         if not drafts or not accepted:
-            walk.append((path, accepted, passed, wanted, F(0)))
             break
-        draft, children = nodes[0].draft, len(nodes[0].children)
-        numbers = [F(0)] * ((len(counts) - 1) * children + 1)
-        numbers[::children] = counts
-        slots = hull_slots(draft, target(path), numbers)
-        joints = {z: slots.joint(z, draft) for z in draft if draft[z] > 0}
-        below = {z: min(wanted.get(z, F(0)), passed * sum(joints[z])) for z in joints}
-        left = {z: wanted[z] - below.get(z, F(0)) for z in wanted}
-        walk.append((path, accepted, passed, left, sum(below.values(), F(0))))
         taken = [child.path[-1] for child in drafts]
+        token = taken[0]
         if len(set(taken)) > 1:
-            places = [slots.slot(z, next(uniforms)) for z in taken]
+            at = uniforms(len(taken))
+            places = [slots.slot(z, u) for z, u in zip(taken, at, strict=True)]
             token = taken[places.index(max(places))]
-        else:
-            token = taken[0]
         nodes = [child for child in drafts if child.path[-1] == token]
         counts = [x / sum(joints[token]) for x in joints[token]]
         passed, accepted = passed * sum(joints[token]), below[token]
-    for path, accepted, passed, left, below_it in reversed(walk):
-        keep = (accepted - below_it) / (passed - below_it) if passed > below_it else F(0)
-        if not path or next(uniforms) < keep:
-            point, total = next(uniforms), sum(left.values())
+    for path, accepted, passed, left, below_it, ended in reversed(walk):
+        if not path or uniforms(1)[0] < keep(accepted, passed, below_it, ended):
+            left = left if any(left.values()) else target(path)  # only for broken variants
+            (point,), end, total = uniforms(1), F(0), sum(left.values())
             for z in sorted(left):
-                point -= left[z] / total
-                if point < 0:
+                end += left[z] / total
+                if point < end:
                     return (*path, z)
     raise AssertionError("the root is always kept")
+
+
+def normalised(law: Law) -> Law:
+    """Divide by the sum."""
+    total = sum(law.values())
+    return {z: x / total for z, x in law.items()}
+
+
+def going_on(counts: Sequence[Fraction], draft: Law, children: int) -> list[Fraction]:
+    """Law of the number of drafts: each of so many nodes goes on, with so many children."""
+    chance = sum(draft.values(), F(0))
+    numbers = [F(0)] * ((len(counts) - 1) * children + 1)
+    for c, count in enumerate(counts):
+        for m in range(c + 1):
+            numbers[m * children] += count * comb(c, m) * chance**m * (1 - chance) ** (c - m)
+    return numbers
