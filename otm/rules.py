@@ -135,7 +135,7 @@ _LIST = (
     ),
     Rule("traversal", "IID", "Weng et al. 2025", verifier="verification.verify_traversal"),
     Rule(
-        "walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 15.3",
+        "walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.1",
         verifier="walk_and_keep.verify_walk_and_keep",
     ),
     Rule(

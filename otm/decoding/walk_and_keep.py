@@ -14,7 +14,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs, as_fractions, zeros
 from otm._core.sampling import locate
-from otm._core.sparse import Tokens, align
+from otm._core.sparse import Tokens
 from otm.coupling.agreeing import AgreeingDrafts
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
@@ -56,17 +56,17 @@ class Walk:
         """Go to the draft that wins."""
         token = self.drafts[0].token
         if any(child.token != token for child in self.drafts):
-            tokens = np.searchsorted(self._winner.problem.tokens, self._drafted)
-            token = self.drafts[self._winner.winner(tokens, uniforms(tokens.size))].token
+            winner = self._winner.winner(self._places, uniforms(len(self.drafts)))
+            token = self.drafts[winner].token
         return self.to(token)
 
     def winning(self) -> dict[int, Number]:
         """Probability that each drafted token wins, given the drafts."""
-        tokens, places = np.unique(self._drafted, return_inverse=True)
-        of_drafts = self._winner.winning(np.searchsorted(self._winner.problem.tokens, self._drafted))
-        won = zeros(tokens.size, of_drafts)
-        np.add.at(won, places, of_drafts)
-        return dict(zip(tokens.tolist(), won.tolist(), strict=True))
+        of_drafts = self._winner.winning(self._places).tolist()
+        won: dict[int, Number] = {}
+        for child, probability in zip(self.drafts, of_drafts, strict=True):
+            won[child.token] = won.get(child.token, 0) + probability
+        return won
 
     def to(self, token: int) -> Walk:
         """Go to a drafted token that wins."""
@@ -77,8 +77,10 @@ class Walk:
         return Walk(nodes, share, winner.agreeing(place), self._target_probs)
 
     @property
-    def _drafted(self) -> Tokens:
-        return np.array([child.token for child in self.drafts])
+    def _places(self) -> Tokens:
+        """Places of the drafts in the tokens of the problem."""
+        tokens = [child.token for child in self.drafts]
+        return np.searchsorted(self._winner.problem.tokens, tokens)
 
     @cached_property
     def _winner(self) -> AgreeingDrafts:
@@ -127,8 +129,8 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     nothing below it was, the root for sure.  The token that follows is drawn ∝ S(y) t(z) − S(yz).
 
     On a single chain this is block verification; for paths of one draft, an optimal plan of OTM-k.
-    The mean number of accepted drafts is Σ S(y) (Theorem 15.4 of docs/theory/walk-and-keep.md;
-    Theorem 15.3: it is lossless).
+    The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of docs/theory/walk-and-keep.md;
+    Theorem 14.1: it is lossless).
 
     Parameters
     ----------
@@ -182,8 +184,8 @@ def _drafts_of(counts: Probs, children: int) -> Probs:
     most = (counts.size - 1) * children
     if most > MOST_DRAFTS:
         raise ProblemTooLargeError(
-            f"{most:,} drafts may agree at a node; walk and keep takes at most {MOST_DRAFTS}: draft "
-            "fewer paths, or take the rule 'optimal' or 'traversal'"
+            f"{most:,} drafts may agree at a node; walk and keep takes at most {MOST_DRAFTS}: "
+            "draft fewer paths, or take the rule 'optimal' or 'traversal'"
         )
     numbers = zeros(most + 1, counts)
     numbers[::children] = counts

@@ -4,7 +4,7 @@ Let G be the generating function of the number of drafts (x^k for k of them) and
 masses of q and p of the first j tokens in the order of q/p.  A rule that picks a draft where there
 is one can give the winner all masses v with v(H) ≥ G(p(H)) − G(0) for sets H, and no less for all
 tokens.  Where v/q are the slopes of the upper concave hull of the points (Q_j, G(P_j)),
-Σ min(s q, v) is as large as it can be for every s ≥ 0 (Theorem 15.6 of
+Σ min(s q, v) is as large as it can be for every s ≥ 0 (Theorem 14.3 of
 docs/theory/walk-and-keep.md).
 """
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.coupling.optimal import OptimalPlan
+from otm.coupling.residual import acceptance_ratio
 
 F = Fraction
 LARGEST_EXACT_POWER = 64
@@ -43,8 +44,7 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
     scale = np.broadcast_to(wanted.scale, wanted.slope.shape)[places]
     slope, gap = wanted.slope[places], wanted.mean[places] - wanted.slope[places]
     with np.errstate(divide="ignore", invalid="ignore"):
-        factor = scale / gap
-        share = (ratio - slope / scale) * factor
+        share = (ratio - slope / scale) * (scale / gap)
         share = np.where(wanted.follows[places] & (gap != 0), share, 1)
         share = np.clip(share, 2.0**-1000, 1 / moved[places])
     share = np.where(wanted.follows.any(), share, 1)
@@ -72,9 +72,7 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
     # the coin, as the selection computes it
     of_slope, of_moves = plan._win_ratio
     won = p[drafted] * (of_slope[places] + of_moves[places] * share)
-    mass_of_target = plan.target_mass[drafted]
-    ratio = np.minimum(mass_of_target, won) / np.where(won > 0, won, 1)
-    coin = np.where(won > 0, ratio, mass_of_target > 0)
+    coin = acceptance_ratio(plan.target_mass[drafted], won)
     output = [F(0)] * problem.n
     for token, place, x, times, accept in zip(
         drafted.tolist(), places.tolist(), mass, shares, coin.tolist(), strict=True

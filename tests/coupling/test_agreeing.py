@@ -32,7 +32,7 @@ def test_winner_and_number_of_those_that_agree_by_enumeration() -> None:
     """All numbers of drafts, tokens and slots.  Catches any error in the law of the number."""
     rng = np.random.default_rng(18)
     swapping = 0
-    for _ in range(40):
+    for _ in range(100):
         n, k = [(2, 3), (3, 3), (4, 2)][rng.integers(3)]
         winner = random_winner(rng, n, k)
         swapping += bool(winner.slots.owner.size)
@@ -55,7 +55,7 @@ def test_winner_and_number_of_those_that_agree_by_enumeration() -> None:
     assert swapping > 10
 
 
-@pytest.mark.parametrize("k", [1, 2, 5, 16, 64])
+@pytest.mark.parametrize("k", [1, 2, 5, 9])
 def test_floats_are_as_good_as_fractions(k: int) -> None:
     """Catches nodes or weights of the quadrature, and masses that cancel."""
     rng = np.random.default_rng(k)
@@ -70,7 +70,7 @@ def test_floats_are_as_good_as_fractions(k: int) -> None:
     )
     won = exact.winner_distribution.astype(float)
     assert rounded.winner_distribution == pytest.approx(won, rel=1e-12)
-    for token in range(3 if k > 16 else 12):
+    for token in range(0, 12, 3):
         agreeing = exact.agreeing(token).astype(float)
         assert rounded.agreeing(token) == pytest.approx(agreeing, abs=1e-13)
 
@@ -99,9 +99,9 @@ def test_surely_k_drafts_is_an_optimal_plan() -> None:
 
 
 def test_what_is_stored_wins_as_often_as_it_is_said_to() -> None:
-    """In bins of 20,000 tokens, in fractions, by code that shares nothing with the plan."""
+    """In bins of 9,000 tokens, in fractions, by code that shares nothing with the plan."""
     rng = np.random.default_rng(21)
-    scores = 2.5 * rng.standard_normal(20_000)
+    scores = 2.5 * rng.standard_normal(9_000)
     draft, target = np.exp(scores), np.exp(scores + rng.standard_normal(scores.size))
     problem = Problem(draft / draft.sum(), target / target.sum(), 3)
     winner = AgreeingDrafts(problem, np.array([0.0, 0.25, 0.5, 0.25]), 0.75)

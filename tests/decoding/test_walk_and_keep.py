@@ -1,4 +1,4 @@
-"""Walk and keep: exact laws of the loop, special cases, the plain reference, and broken variants."""
+"""Walk and keep: exact laws, special cases, the plain reference, and broken variants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from otm._core.sampling import locate_in_rows
 from otm._core.sparse import SparseProbs
 from otm.coupling.agreeing import AgreeingDrafts
 from otm.decoding import ModelDrafter, stream, verify_traversal
-from otm.decoding.drafting import Branching, DraftNode, Drafter, Randomness
+from otm.decoding.drafting import Branching, Drafter, DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, Verifier
 from otm.decoding.walk_and_keep import Walk, verify_walk_and_keep
@@ -224,7 +224,7 @@ def test_broken_winners_are_rejected(
 
 
 def _residual_of_the_wrong_node(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
-    """The token that follows the node is drawn from what is left at the root."""
+    """Draw the token that follows from what is left at the root."""
     walked = [Walk.begin(root, target)]
     while walked[-1].drafts:
         walked.append(walked[-1].walk(uniforms))
@@ -235,7 +235,7 @@ def _residual_of_the_wrong_node(root: DraftNode, target: TargetProbs, uniforms: 
 
 
 def _share_at_every_node(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
-    """Nodes with drafts below are kept as if they were the last."""
+    """Keep nodes with drafts below as if they were the last."""
     walked = [Walk.begin(root, target)]
     while walked[-1].drafts:
         walked.append(walked[-1].walk(uniforms))
@@ -358,7 +358,7 @@ def copied(node: DraftNode, make: Callable[..., Any], law: Callable[[Any], Any])
 
 
 def as_dict(probs: SparseProbs | None) -> dict[int, Fraction]:
-    return {} if probs is None else dict(zip(probs.tokens.tolist(), probs.probabilities, strict=True))
+    return {x: probs.of(x) for x in probs.tokens.tolist()} if probs else {}
 
 
 def source(uniforms: npt.NDArray[Any]) -> Randomness:
@@ -366,23 +366,28 @@ def source(uniforms: npt.NDArray[Any]) -> Randomness:
     return lambda m: np.array(list(itertools.islice(left, m)), dtype=uniforms.dtype)
 
 
+def decided_alike(
+    root: DraftNode, law: Callable[[Path], SparseProbs], uniforms: npt.NDArray[Any]
+) -> Path:
+    """Output by the package in fractions and in floats, and by the reference: the same."""
+    exact = as_fractions(uniforms)
+    found = verify_walk_and_keep(root, law, source(exact))
+    rounded = verify_walk_and_keep(
+        copied(root, DraftNode, in_floats), lambda path: in_floats(law(path)), source(uniforms)
+    )
+    plain = reference.verify(
+        copied(root, reference.Node, as_dict), lambda path: as_dict(law(path)), source(exact)
+    )
+    assert found == rounded == plain
+    return found
+
+
 def test_every_decision_is_that_of_the_plain_reference() -> None:
     """In fractions and in floats, on trees of up to six tokens and four paths."""
     rng = np.random.default_rng(20)
     lengths = set()
     for _ in range(150):
-        root, law = random_tree(rng)
-        uniforms = rng.random(64)
-        exact = as_fractions(uniforms)
-        found = verify_walk_and_keep(root, law, source(exact))
-        rounded = verify_walk_and_keep(
-            copied(root, DraftNode, in_floats), lambda path: in_floats(law(path)), source(uniforms)
-        )
-        plain = reference.verify(
-            copied(root, reference.Node, as_dict), lambda path: as_dict(law(path)), source(exact)
-        )
-        assert found == rounded == plain
-        lengths.add(len(found))
+        lengths.add(len(decided_alike(*random_tree(rng), rng.random(64))))
     assert lengths == {1, 2, 3, 4}
 
 
@@ -428,7 +433,7 @@ def stopped_law(target: TableModel, draft: TableModel, k: int, keep: reference.K
 def _share_at_an_early_end(
     accepted: Fraction, passed: Fraction, below: Fraction, ended: bool
 ) -> Fraction:
-    """A path that ended is kept as if no other could go on."""
+    """Keep a path that ended as if no other could go on."""
     return accepted / passed if ended else reference.keep(accepted, passed, below, ended)
 
 
@@ -445,16 +450,16 @@ def test_paths_that_end_at_random(k: int) -> None:
 def test_nodes_that_do_not_go_on_alike_are_refused() -> None:
     probs = SparseProbs([0, 1], [0.5, 0.5])
     root = DraftNode()
-    root.draw_children(probs, 2, lambda m: np.zeros(m))
+    root.draw_children(probs, 2, np.zeros)
     for node, children in zip(root.children, (1, 2), strict=True):
-        node.draw_children(probs, children, lambda m: np.zeros(m))
+        node.draw_children(probs, children, np.zeros)
     with pytest.raises(InvalidDraftsError, match="numbers of children"):
-        verify_walk_and_keep(root, lambda path: probs, lambda m: np.zeros(m))
+        verify_walk_and_keep(root, lambda path: probs, np.zeros)
 
 
 def test_too_many_drafts_are_refused() -> None:
     probs = SparseProbs([0, 1], [0.5, 0.5])
     root = DraftNode()
-    root.draw_children(probs, 257, lambda m: np.zeros(m))
+    root.draw_children(probs, 257, np.zeros)
     with pytest.raises(ProblemTooLargeError, match="at most 256"):
-        verify_walk_and_keep(root, lambda path: probs, lambda m: np.zeros(m))
+        verify_walk_and_keep(root, lambda path: probs, np.zeros)

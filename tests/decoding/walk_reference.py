@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import comb
 
 F = Fraction
@@ -105,9 +105,9 @@ def hull_slots(draft: Law, target: Law, numbers: Sequence[Fraction]) -> Slots:
         edges.append(edges[-1] + sum(draft[x] for x in group))
         mass = points[-1][0] + sum(target.get(x, F(0)) for x in group)
         points.append((mass, generating(numbers, edges[-1])))
-    won = [high - low for (_, low), (_, high) in zip(points[:-1], points[1:], strict=True)]
+    won = [high - low for (_, low), (_, high) in pairwise(points)]
     wanted = list(won)
-    for i, group in enumerate(groups):
+    for i in range(len(groups)):
         of_target = points[i + 1][0] - points[i][0]
         if of_target:
             # the slope of the hull at a place: the steepest chord over it that no other one tops
@@ -124,7 +124,7 @@ def swaps(
     won: list[Fraction], wanted: list[Fraction], edges: list[Fraction]
 ) -> list[list[tuple[int, Fraction]]]:
     """Match what lacks with what is too much, in order, and swap slots for it."""
-    mass = [high - low for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    mass = [high - low for low, high in pairwise(edges)]
     moves: list[list[tuple[int, Fraction]]] = [[] for _ in won]
     lacking = [(i, b - a) for i, (a, b) in enumerate(zip(won, wanted, strict=True)) if b > a]
     rich = [(i, a - b) for i, (a, b) in enumerate(zip(won, wanted, strict=True)) if b < a]
@@ -190,10 +190,10 @@ def verify(
         passed, accepted = passed * sum(joints[token]), below[token]
     for path, accepted, passed, left, below_it, ended in reversed(walk):
         if not path or uniforms(1)[0] < keep(accepted, passed, below_it, ended):
-            left = left if any(left.values()) else target(path)  # only for broken variants
-            (point,), end, total = uniforms(1), F(0), sum(left.values())
-            for z in sorted(left):
-                end += left[z] / total
+            law = normalised(left if any(left.values()) else target(path))  # none if broken
+            (point,), end = uniforms(1), F(0)
+            for z in sorted(law):
+                end += law[z]
                 if point < end:
                     return (*path, z)
     raise AssertionError("the root is always kept")

@@ -6,7 +6,6 @@ from fractions import Fraction
 from itertools import chain, combinations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from otm._core.arithmetic import Number, Probs, as_fractions, is_exact
