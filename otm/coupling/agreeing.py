@@ -42,7 +42,7 @@ class AgreeingDrafts(OptimalPlan):
     @property
     def target_mass(self) -> Probs:
         """Mass s q of each token that is accepted as far as it wins: array [n]."""
-        return self.problem.target * self.weight
+        return np.asarray(self.problem.target * self.weight)
 
     def winner(self, drafts: Probs, uniforms: Probs) -> int:
         """Position of the draft that wins: [m], [m]."""
@@ -51,7 +51,7 @@ class AgreeingDrafts(OptimalPlan):
 
     def winning(self, drafts: Probs) -> Probs:
         """Probability that each draft wins: [m] → [m]."""
-        return self._winning_per_draft(drafts[None])[0]
+        return np.asarray(self._winning_per_draft(drafts[None])[0])
 
     def agreeing(self, token: int) -> Probs:
         """Probability, given that a token wins, that c of the drafts are this token: [k + 1].
@@ -107,19 +107,22 @@ def quadrature(k: int, *, exact: bool) -> tuple[Probs, Probs]:
     Those of Gauss and Legendre; in fractions, the points i/k.
     """
     if not exact:
-        points, weights = np.polynomial.legendre.leggauss((k + 1) // 2)
-        return read_only((points + 1) / 2), read_only(weights / 2)
-    nodes = [Fraction(i, k) for i in range(k)]
-    weights = []
-    for node in nodes:
-        polynomial, scale = [Fraction(1)], Fraction(1)  # lowest coefficient first
-        for other in nodes:
-            if other != node:
-                shifted = [Fraction(0), *polynomial]
+        x, w = np.polynomial.legendre.leggauss((k + 1) // 2)
+        return read_only((x + 1) / 2), read_only(w / 2)
+    points = [Fraction(i, k) for i in range(k)]
+    return read_only(as_fractions(points)), read_only(as_fractions(_integrals(points)))
+
+
+def _integrals(points: list[Fraction]) -> list[Fraction]:
+    """Integrals over [0, 1] of the polynomials that are one at one point and zero at the others."""
+    integrals = []
+    for point in points:
+        polynomial = [Fraction(1)]  # the constant first
+        for other in points:
+            if other != point:
+                shifted, same = [Fraction(0), *polynomial], [*polynomial, Fraction(0)]
                 polynomial = [
-                    a - other * b for a, b in zip(shifted, [*polynomial, Fraction(0)], strict=True)
+                    (a - other * b) / (point - other) for a, b in zip(shifted, same, strict=True)
                 ]
-                scale *= node - other
-        integral = sum((a / (i + 1) for i, a in enumerate(polynomial)), Fraction(0))
-        weights.append(integral / scale)
-    return read_only(as_fractions(nodes)), read_only(as_fractions(weights))
+        integrals.append(sum((a / (i + 1) for i, a in enumerate(polynomial)), Fraction(0)))
+    return integrals

@@ -40,7 +40,7 @@ def hull_win_ratio(bins: RatioBins, numbers: int | Probs, weight: Number = 1) ->
         follows = several & (bins.least < bins.most) & (scale > 0)
         # all tokens of a bin shall win at least as often as in its slot, or all at most as often;
         # and if it is a segment by itself, all at least as often as s q/p, or all at most
-        limit = np.where(several, scale, weight)
+        limit = np.where(several, scale, np.asarray(weight))
         impure = (limit * bins.least < slope) & (slope < limit * bins.most)
         if not np.count_nonzero(impure):
             break
