@@ -135,6 +135,10 @@ _LIST = (
     ),
     Rule("traversal", "IID", "Weng et al. 2025", verifier="verification.verify_traversal"),
     Rule(
+        "walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.1",
+        verifier="walk_and_keep.verify_walk_and_keep",
+    ),
+    Rule(
         "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
         "grid_k_seq.GridKSeq", kernel="grid_k_seq", max_k=64,
     ),

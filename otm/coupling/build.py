@@ -66,7 +66,7 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
     """
     if isinstance(rules, Mapping):
         for name, rule in rules.items():
-            if not callable(rule) and rule not in known.values():
+            if not callable(rule) and (name not in known or rule is not known[name]):
                 raise InvalidParameterError(
                     f"rule {shown(name)} is a {type(rule).__name__}; give a function from a "
                     "problem to a plan, such as otm.coupling.KSeq"

@@ -3,8 +3,8 @@
 - `autoregressive`, `speculative` and `spectr` decode prompts; `stream` is the loop that they share;
   `beam_search` and `speculative_beam_search` search.
 - `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft;
-  `verify_chain`, `verify_traversal` and `spectr_verifier` verify; policies choose the number of
-  speculative tokens γ of a step.
+  `verify_chain`, `verify_traversal`, `verify_walk_and_keep` and `spectr_verifier` verify; policies
+  choose the number of speculative tokens γ of a step.
 - `SamplingParameters` turns logits into the distribution that is sampled from.
 - `expected_tokens`, `walltime_improvement` and the like are formulas of Leviathan et al. (2023).
 
@@ -43,6 +43,7 @@ from otm.decoding.verification import (
     verify_chain,
     verify_traversal,
 )
+from otm.decoding.walk_and_keep import verify_walk_and_keep
 
 __all__ = [
     "AcceleratedDrafter",
@@ -89,5 +90,6 @@ __all__ = [
     "tree_rules",
     "verify_chain",
     "verify_traversal",
+    "verify_walk_and_keep",
     "walltime_improvement",
 ]

@@ -188,7 +188,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
         path: Path = root.path
         nodes = [root]
         while drafts := [child for node in nodes for child in node.children]:
-            draft, target = _shared_draft_probs(nodes), target_probs(path)
+            draft, target = shared_draft_probs(nodes), target_probs(path)
             if len(drafts) == 1 and rule in OPTIMAL_FOR_ONE:
                 token = _accept_or_recover(drafts[0].token, draft, target, uniforms)
             else:
@@ -204,7 +204,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     return verify
 
 
-def _shared_draft_probs(nodes: Sequence[DraftNode]) -> SparseProbs:
+def shared_draft_probs(nodes: Sequence[DraftNode]) -> SparseProbs:
     """Distribution of the drafts of nodes with one path: the same, or they are not i.i.d."""
     probs = nodes[0].checked_draft_probs()
     for node in nodes[1:]:

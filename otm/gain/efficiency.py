@@ -7,7 +7,8 @@ and lengths see the same drafts, so that most of this noise is gone from their d
 For a selection rule ([sun2023]_, Algorithm 3) the mean is one plus the sum over levels of the
 probability that the output gets there: at each node `TransportPlan.conditional` says how likely
 each drafted token is.  For traversal verification ([weng2025]_) the weight of each node is known
-given the tree, and one pass gives the probability that the output ends there.
+given the tree, and one pass gives the probability that the output ends there.  For walk and keep
+it is one plus the sum over levels of the share of the node that the walk passes.
 
 With one chain, K = 1, every rule that is optimal for one draft is the chain verification of
 Leviathan et al. (2023), and traversal is block verification.
@@ -24,7 +25,8 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -37,16 +39,17 @@ from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.decoding.drafting import Branching, DraftNode, as_branching
 from otm.decoding.policies import as_gamma
 from otm.decoding.verification import OpenNode, TargetProbs, plan_of_tree
+from otm.decoding.walk_and_keep import Walk
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.paired_means import PairedMeans, Setup
 from otm.gain.recording import Recording, pruned
 from otm.problem import Problem
 
-Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
-"""Names of rules; or functions from a problem to a plan by name, with None for traversal."""
+TreeMeans = Callable[[DraftNode, TargetProbs, int], Probs]
+"""From drafts of depth L and the target's distributions to mean numbers of tokens [L + 1]."""
 
-WITH_TRAVERSAL: dict[str, PlanBuilder | None] = {**PLANS, "traversal": None}
-"""Rules by name; None stands for traversal, which verifies whole paths."""
+Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
+"""Names of rules; or functions from a problem to a plan by name, None for what the name says."""
 
 
 def block_efficiency(
@@ -66,8 +69,8 @@ def block_efficiency(
     recordings : sequence of Recording
         From `record`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.coupling.RULES` of rules for i.i.d. drafts, or "traversal"; or functions from
-        a problem to a plan.
+        Names in `otm.coupling.RULES` of rules for i.i.d. drafts, "traversal" or "walk and keep"; or
+        functions from a problem to a plan.
     ks : iterable of int or tuple of int, optional
         Numbers K of chains, or of children at the levels of a prefix tree; at most what was
         recorded, which is taken if they are left out.
@@ -122,7 +125,7 @@ def block_efficiency(
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
     prompts = prompts_of(recordings, level)
-    compared = named_rules(rules, WITH_TRAVERSAL)
+    compared = named_rules(rules, KNOWN)
     chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
     if not compared:
         raise InvalidParameterError("there is nothing to compute; give at least one rule")
@@ -132,8 +135,8 @@ def block_efficiency(
     for (r, recording), k in itertools.product(enumerate(recordings), chosen_ks):
         tree = pruned(recording.tree, k, depth)
         for name, rule in compared.items():
-            drafts = tree, recording.target.__getitem__, depth
-            tokens = tokens_by_rule(rule, *drafts) if rule else tokens_by_traversal(*drafts)
+            means = partial(tokens_by_rule, rule) if rule else OF_WHOLE_PATHS[name]
+            tokens = means(tree, recording.target.__getitem__, depth)
             for gamma in chosen_gammas:
                 values[Setup(name, k, gamma)][r] = tokens[gamma]
     return PairedMeans("tokens of a step", values, prompts, level)
@@ -156,8 +159,8 @@ def first_step_acceptance(
     recordings : sequence of Recording
         From `record`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.coupling.RULES`, or functions from a problem to a plan; "traversal", which
-        verifies whole paths, has no such probability and is left out.
+        Names in `otm.coupling.RULES`, or functions from a problem to a plan; "traversal" and "walk
+        and keep", which verify whole paths, have no such probability and are left out.
     ks : iterable of int, optional
         Numbers of drafts, at least 1.
     level : float, optional
@@ -198,7 +201,7 @@ def first_step_acceptance(
     """
     prompts = prompts_of(recordings, level)
     counts = [as_draft_count(k) for k in ks]
-    compared = named_rules(rules, WITH_TRAVERSAL)
+    compared = named_rules(rules, KNOWN)
     named = {name: rule for name, rule in compared.items() if rule is not None}
     values = {Setup(name, k, 1): np.zeros(len(recordings)) for name in named for k in counts}
     for r, recording in enumerate(recordings):
@@ -266,6 +269,35 @@ def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) 
     for levels in range(depth + 1):
         means[levels] = visit(root, one, levels)[1]
     return means
+
+
+def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
+    """Mean number of output tokens of walk and keep, given drafts of depth L: [L + 1].
+
+    Entry γ is the mean for paths cut to γ drafts.  It is the mean over the coins and over what
+    could have been drafted below the walk: a node that it passes is accepted with its `share`.
+    """
+    reached = zeros(depth + 1, target_probs(root.path).probabilities)
+
+    def visit(node: Walk, probability: Number) -> None:
+        reached[len(node.path)] += probability * node.share
+        if len(node.path) < depth and node.drafts:
+            for token, won in node.winning().items():
+                if won > 0:
+                    visit(node.to(token), probability * won)
+
+    visit(Walk.begin(root, target_probs), 1 + 0 * reached.item(0))
+    return np.cumsum(reached)
+
+
+OF_WHOLE_PATHS: dict[str, TreeMeans] = {
+    "traversal": tokens_by_traversal,
+    "walk and keep": tokens_by_walk,
+}
+"""Rules that verify whole paths, and have no plan."""
+
+KNOWN: dict[str, PlanBuilder | None] = {**PLANS, **dict.fromkeys(OF_WHOLE_PATHS)}
+"""Rules by name; None stands for one that verifies whole paths."""
 
 
 def drafts_of(

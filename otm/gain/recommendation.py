@@ -20,7 +20,7 @@ from otm.coupling.build import named_rules
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
-from otm.gain.efficiency import WITH_TRAVERSAL, Rules, block_efficiency
+from otm.gain.efficiency import KNOWN, Rules, block_efficiency
 from otm.gain.latency import Latency
 from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.recording import record
@@ -242,7 +242,7 @@ def recommend(
     chosen_gammas = sorted({as_positive(gamma, "gamma") for gamma in gammas})
     for k, gamma in itertools.product(chosen_ks, chosen_gammas):
         latency.step_time(gamma, k)  # refuses what the table does not reach
-    compared = named_rules(rules, WITH_TRAVERSAL)
+    compared = named_rules(rules, KNOWN)
     of_target = sampling or SamplingParameters()
     temperatures = [of_target.temperature] if draft_temperatures is None else draft_temperatures
     samplings = []

@@ -146,6 +146,7 @@ NAMES = {
         "tree_rules",
         "verify_chain",
         "verify_traversal",
+        "verify_walk_and_keep",
         "walltime_improvement",
     ],
     "otm.drafts": [
