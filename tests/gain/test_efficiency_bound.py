@@ -122,7 +122,7 @@ def test_one_draft_token_has_the_optimum_itself() -> None:
     target, draft = random_models(11, 3)
     recordings = record(target, ModelDrafter(draft, 3), [[[0]], [[1]], [[2]]], 2, seed=1)
     bound = efficiency_bound(recordings, [2, 3], [1])
-    optimum = block_efficiency(recordings, {"exact": None}, [2], [1])
+    optimum = block_efficiency(recordings, "optimal", [2], [1])
     assert list(bound) == [("bound", 2, 1), ("bound", 3, 1)]
     for recording, value in zip(recordings, bound.values["bound", 3, 1], strict=True):
         probs = [model.probs(recording.context) for model in (draft, target)]

@@ -1,0 +1,63 @@
+"""Tokens of a step by each rule for several drafts, beside what no rule can exceed.
+
+    python -m benchmarks.blocks [--quick] [--save]
+
+On the shipped pairs, at contexts where steps of a loop begin.  All rules, numbers of drafts and
+lengths see the same drafts; given these the mean is computed, with an interval over prompts, and
+differences are paired.  "bound" is `otm.gain.efficiency_bound`.  With --save the results go to
+benchmarks/results/blocks.json.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.command import command, keep, options_of
+from benchmarks.machine import machine
+from figures.shipped_pairs import prompts_of_text
+from otm.decoding import ModelDrafter, spectr
+from otm.gain import block_efficiency, contexts_from, efficiency_bound, record
+from otm.models import load
+
+RESULTS = Path(__file__).parent / "results" / "blocks.json"
+RULES = ("k-Seq", "optimal", "traversal", "walk and keep")
+KS, GAMMAS = (2, 4, 8), (5, 8)
+PROMPT_LENGTH = 64
+
+
+def run(prompts: int, tokens: int, every: int) -> dict[str, Any]:
+    """Compare the rules for each draft model."""
+    target, given, results = load("target"), prompts_of_text(prompts, PROMPT_LENGTH), {}
+    for name in ("large", "medium", "small"):
+        draft = load(name)
+        loop = spectr(target, draft, given, k=4, gamma=GAMMAS[0], max_tokens=tokens, seed=0)
+        contexts = contexts_from(loop, every=every)
+        drafter = ModelDrafter(draft, max(KS))
+        recordings = record(target, drafter, contexts, max(GAMMAS), seed=1)
+        means = block_efficiency(recordings, RULES, KS, GAMMAS)
+        means |= efficiency_bound(recordings, KS, GAMMAS)
+        print(f"draft model: {name}\n{means}", flush=True)
+        rows = []
+        for setup in means:
+            row = {**setup._asdict(), **means[setup]._asdict()}
+            less = means.difference(setup, ("optimal", setup.k, setup.gamma))
+            rows.append(row | {"less_optimal": less._asdict()})
+            if setup.rule == "walk and keep":
+                for other in ("optimal", "traversal", "bound"):
+                    found = means.difference(setup, (other, setup.k, setup.gamma))
+                    row["less_" + other] = found._asdict()
+                    print(f"  K = {setup.k}, γ = {setup.gamma}: less {other} {found}", flush=True)
+                rows[-1] |= row
+        results[name] = {"contexts": len(recordings), "rows": rows}
+    return results
+
+
+def main() -> None:
+    """Run from the command line."""
+    arguments = options_of(command(__doc__))
+    results = run(*((2, 4, 1) if arguments.quick else (40, 64, 2)))
+    if arguments.save:
+        keep({**machine("numpy", "torch"), "drafts": results}, RESULTS)
+
+
+if __name__ == "__main__":
+    main()
