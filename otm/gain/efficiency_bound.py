@@ -12,12 +12,17 @@ nothing is left to chance, and the bound is α_K of the context.  A threshold th
 it is used would make the bound too small: the drafts of each half of the prompts take the
 thresholds that are best on the other half.  So the mean of what is computed is an upper bound, and
 its interval covers it as any interval of a mean does.
+
+That the drafts of a depth have other weights T_i/D_i than in the mean, which is known, is luck; it
+is taken off in the way that fits the other half of the prompts (control variates), which changes no
+mean.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -99,7 +104,7 @@ def efficiency_bound(
     rule     K  γ = 1          γ = 2
     -------  -  -------------  -------------
     optimal  2  1.933 ± 0.046  2.746 ± 0.095
-    bound    2  1.938 ± 0.000  2.806 ± 0.215
+    bound    2  1.938 ± 0.000  2.801 ± 0.057
     """
     prompts = prompts_of(recordings, level)
     chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
@@ -112,30 +117,61 @@ def efficiency_bound(
     halves = [np.flatnonzero(index % 2 == half) for half in (0, 1)]
     values: dict[Setup, Floats] = {}
     for k in chosen_ks:
-        depth = max(chosen_gammas)
-        terms = np.array([_terms(recording, k, depth) for recording in recordings])
-        accepted = np.empty(terms.shape[:2])  # [R, depth]
+        terms = [_terms(recording, k, max(chosen_gammas)) for recording in recordings]
+        tokens = np.empty((len(recordings), max(chosen_gammas)))
         for here, other in (halves, halves[::-1]):
-            best = terms[other].mean(axis=0).argmin(axis=-1)
-            accepted[here] = terms[here][:, np.arange(depth), best]
-        tokens = 1 + np.cumsum(accepted, axis=1)
+            known = [
+                Terms(*map(np.array, zip(*(terms[r] for r in half), strict=True)))
+                for half in (here, other)
+            ]
+            tokens[here] = 1 + np.cumsum(bounds(*known), axis=1)
         values |= {Setup("bound", k, gamma): tokens[:, gamma - 1] for gamma in chosen_gammas}
     return PairedMeans("tokens of a step", values, prompts, level)
 
 
-def _terms(recording: Recording, k: Branching, depth: int) -> Floats:
-    """Bounds on the probability of i accepted drafts, for each depth i and threshold."""
+class Terms(NamedTuple):
+    """What the drafts say of each depth i from 1, the nodes of i − 1 tokens being given: [γ, …].
+
+    All are means over these nodes, the first three weighted by their ratio T/D.
+    """
+
+    inside: Floats  # for each threshold, T_i(H)
+    weight: Floats  # the weight itself, in the mean the T-mass of what can be drafted up to there
+    stays: Floats  # the same one token further
+    outside: Floats  # for each threshold, Pr(some draft of i tokens is outside H)
+
+
+def bounds(here: Terms, other: Terms) -> Floats:
+    """Bounds [R, γ] at R contexts, with thresholds and corrections that are best at the others.
+
+    How much the weights of the drafts differ from their mean, which is known, corrects for luck.
+    """
+    inside, stays = np.empty_like(here.inside), np.ones_like(here.weight[:, :1])
+    of_other = np.maximum(other.weight.mean(axis=0), np.finfo(np.float64).tiny)
+    slope = other.inside.mean(axis=0) / of_other[:, None]  # [γ, thresholds]
+    slope_of_stays = other.stays.mean(axis=0) / of_other
+    for i in range(here.weight.shape[1]):
+        luck = stays - here.weight[:, i, None]
+        inside[:, i] = here.inside[:, i] + slope[i] * luck
+        stays = here.stays[:, i, None] + slope_of_stays[i] * luck
+    best = (other.inside + other.outside).mean(axis=0).argmin(axis=-1)
+    depths = np.arange(best.size)
+    return np.asarray((inside + here.outside)[:, depths, best])
+
+
+def _terms(recording: Recording, k: Branching, depth: int) -> Terms:
+    """Compute what the drafts after one context say of each depth."""
     root, target_probs = pruned(recording.tree, k, depth), recording.target.__getitem__
-    terms = np.zeros((depth, THRESHOLDS))
-    nodes = 1
+    terms, nodes = [], 1
     for i in range(depth):
         nodes *= children_at(k, i)
-        if nodes:
-            terms[i] = sum(cut_terms(root, target_probs, i, thresholds(nodes)))
-    if root.children:
+        terms.append(cut_terms(root, target_probs, i, thresholds(max(nodes, 1))))
+    if root.children:  # exactly, whatever the threshold
         _, draft, aim = align(root.checked_draft_probs(), target_probs(()))
-        terms[0] = optimal_value(Problem(draft, aim, len(root.children)))
-    return terms
+        optimum = float(optimal_value(Problem(draft, aim, len(root.children))))
+        inside, weight, stays, outside = terms[0]
+        terms[0] = Terms(0 * inside + optimum, weight, stays, 0 * outside)
+    return Terms(*map(np.array, zip(*terms, strict=True)))
 
 
 def thresholds(nodes: int) -> Floats:
@@ -144,18 +180,19 @@ def thresholds(nodes: int) -> Floats:
     return np.concatenate([[0], some, [math.inf]])
 
 
-def cut_terms(
-    root: DraftNode, target_probs: TargetProbs, level: int, thresholds: Floats
-) -> tuple[Floats, Floats]:
-    """Estimate T_i(H), and the probability of a draft outside of H, for depth i = level + 1.
+def cut_terms(root: DraftNode, target_probs: TargetProbs, level: int, thresholds: Floats) -> Terms:
+    """Say what the drafts do of depth i = level + 1; H has the ratios up to each threshold.
 
-    H has the paths whose ratio is at most each threshold: arrays of their shape, whose means over
-    the drafts above this depth are the two.
+    The mean of each over the drafts above this depth is what it stands for.
     """
     inside, none_outside = np.zeros(thresholds.shape), np.ones(thresholds.shape)
+    weight = stays = 0.0
 
     def visit(node: DraftNode, ratio: float, share: float) -> None:
         """Add what follows a node with this ratio; its share is its weight among its level."""
+        nonlocal weight, stays
+        if len(node.path) == level:
+            weight += share * ratio
         if not node.children:
             return
         target = target_probs(node.path)
@@ -172,6 +209,7 @@ def cut_terms(
         below = bins.least.searchsorted(most, side="right")
         inside[...] += share * ratio * bins.target_below[below]
         none_outside[...] *= bins.draft_below[below] ** len(node.children)
+        stays += share * ratio * bins.target_below[-1]
 
     visit(root, 1.0, 1.0)
-    return inside, 1 - none_outside
+    return Terms(inside, np.array(weight), np.array(stays), 1 - none_outside)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from otm.decoding.drafting import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.gain.efficiency import KNOWN, Rules, block_efficiency
+from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency
 from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.recording import record
@@ -49,6 +51,9 @@ class Candidate:
         Speed over decoding without drafts; no unit.
     gap_to_best : Estimate
         By how much the speed-up of the best candidate is larger, at the same contexts.
+    bound : Estimate, optional
+        What the block efficiency of no lossless verifier exceeds with these drafts, from
+        `efficiency_bound`; None if it was not computed.
 
     Examples
     --------
@@ -62,6 +67,7 @@ class Candidate:
     block_efficiency: Estimate
     speedup: Estimate
     gap_to_best: Estimate
+    bound: Estimate | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -117,16 +123,24 @@ class Recommendation:
         if self.beats_autoregressive:
             speed = f"{self.best.speedup} times the speed of decoding without drafts"
             first = f"{rule}, K = {k}, γ = {gamma}: {speed}"
+        if (bound := self.best.bound) is not None:
+            first += f"\nno lossless verifier exceeds {bound} tokens a step with these drafts"
         return (
             f"{first}\n{len(self.candidates)} setups, {self.contexts} contexts of {self.prompts} "
             f"prompts, {100 * self.level:g} % intervals\n{text_table(columns, rows)}"
         )
 
 
-def ranked(tokens: Mapping[Way, Floats], latency: Latency, prompts: Prompts) -> Recommendation:
+def ranked(
+    tokens: Mapping[Way, Floats],
+    latency: Latency,
+    prompts: Prompts,
+    bounds: Mapping[Any, Estimate] = MappingProxyType({}),
+) -> Recommendation:
     """Order ways to decode by speed, from sums [P] over prompts of the tokens of a step.
 
-    Rules that verify the same drafts alike appear once, by the first of their names.
+    Rules that verify the same drafts alike appear once, by the first of their names.  Bounds are by
+    the drafts: (K, γ, how the draft model is sampled).
     """
     speed: dict[Way, Floats] = {}
     different: dict[Any, list[Floats]] = {}
@@ -143,6 +157,7 @@ def ranked(tokens: Mapping[Way, Floats], latency: Latency, prompts: Prompts) -> 
             block_efficiency=prompts.mean(tokens[way]),
             speedup=prompts.mean(speed[way]),
             gap_to_best=prompts.mean(speed[order[0]] - speed[way]),
+            bound=bounds.get((way[0].k, way[0].gamma, way[1])),
         )
         for way in order
     )
@@ -157,7 +172,7 @@ def recommend(
     contexts: Sequence[Sequence[Sequence[int]]],
     latency: Latency,
     *,
-    rules: Rules = ("k-Seq", "optimal", "traversal"),
+    rules: Rules = ("k-Seq", "optimal", "traversal", "walk and keep"),
     ks: Iterable[int] = (1, 2, 4, 8),
     gammas: Iterable[int] = range(1, 9),
     sampling: SamplingParameters | None = None,
@@ -198,7 +213,8 @@ def recommend(
     -------
     Recommendation
         All setups, the fastest first; rules that verify the same drafts alike, as many do for one
-        chain, appear once, by the first of their names.
+        chain, appear once, by the first of their names.  With the contexts of two prompts or more,
+        each has the bound of all lossless verifiers.
 
     Raises
     ------
@@ -223,20 +239,21 @@ def recommend(
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
     >>> contexts, latency = [[[0]] * 4] * 5, Latency.constant(0.05)
     >>> print(recommend(target, draft, contexts, latency, ks=[1, 2], gammas=[2, 4]))
-    optimal, K = 2, γ = 4: 3.253 ± 0.096 times the speed of decoding without drafts
-    10 setups, 20 contexts of 5 prompts, 95 % intervals
-    rule       K  γ  draft model  tokens a step  speed-up       gap to best
-    ---------  -  -  -----------  -------------  -------------  -------------
-    optimal    2  4  T 1          3.903 ± 0.115  3.253 ± 0.096  0.000 ± 0.000
-    traversal  2  4  T 1          3.631 ± 0.287  3.026 ± 0.240  0.227 ± 0.304
-    traversal  1  4  T 1          3.538 ± 0.348  2.948 ± 0.290  0.304 ± 0.357
-    k-Seq      2  4  T 1          3.392 ± 0.202  2.827 ± 0.168  0.426 ± 0.226
-    k-Seq      1  4  T 1          3.018 ± 0.414  2.515 ± 0.345  0.738 ± 0.412
-    optimal    2  2  T 1          2.728 ± 0.053  2.480 ± 0.049  0.773 ± 0.103
-    k-Seq      2  2  T 1          2.484 ± 0.145  2.258 ± 0.132  0.995 ± 0.204
-    traversal  2  2  T 1          2.422 ± 0.228  2.202 ± 0.207  1.051 ± 0.300
-    traversal  1  2  T 1          2.350 ± 0.338  2.136 ± 0.308  1.116 ± 0.391
-    k-Seq      1  2  T 1          2.283 ± 0.256  2.076 ± 0.233  1.177 ± 0.300
+    walk and keep, K = 2, γ = 4: 3.399 ± 0.134 times the speed of decoding without drafts
+    no lossless verifier exceeds 4.394 ± 0.075 tokens a step with these drafts
+    14 setups, 20 contexts of 5 prompts, 95 % intervals
+    rule           K  γ  draft model  tokens a step  speed-up       gap to best
+    -------------  -  -  -----------  -------------  -------------  -------------
+    walk and keep  2  4  T 1          4.079 ± 0.160  3.399 ± 0.134  0.000 ± 0.000
+    optimal        2  4  T 1          3.903 ± 0.115  3.253 ± 0.096  0.146 ± 0.055
+    traversal      2  4  T 1          3.631 ± 0.287  3.026 ± 0.240  0.373 ± 0.327
+    traversal      1  4  T 1          3.538 ± 0.348  2.948 ± 0.290  0.450 ± 0.375
+    walk and keep  1  4  T 1          3.444 ± 0.375  2.870 ± 0.312  0.529 ± 0.413
+    k-Seq          2  4  T 1          3.392 ± 0.202  2.827 ± 0.168  0.572 ± 0.260
+    k-Seq          1  4  T 1          3.018 ± 0.414  2.515 ± 0.345  0.884 ± 0.433
+    walk and keep  2  2  T 1          2.756 ± 0.061  2.506 ± 0.056  0.893 ± 0.157
+    optimal        2  2  T 1          2.728 ± 0.053  2.480 ± 0.049  0.919 ± 0.147
+    k-Seq          2  2  T 1          2.484 ± 0.145  2.258 ± 0.132  1.141 ± 0.240
     """
     chosen_ks = sorted({as_positive(k, "k") for k in ks})
     chosen_gammas = sorted({as_positive(gamma, "gamma") for gamma in gammas})
@@ -260,6 +277,7 @@ def recommend(
             "draft truncation"
         )
     tokens: dict[Way, Floats] = {}
+    bounds: dict[Any, Estimate] = {}
     for draft_sampling in dict.fromkeys(samplings):
         drafter = ModelDrafter(draft, chosen_ks[-1], draft_sampling)
         recordings = record(
@@ -269,7 +287,10 @@ def recommend(
         prompts = Prompts(means.prompts)
         for setup, values in means.values.items():
             tokens[setup, draft_sampling] = prompts.sums(values)
-    return ranked(tokens, latency, prompts)
+        if prompts.sizes.size > 1:
+            bound = efficiency_bound(recordings, chosen_ks, chosen_gammas)
+            bounds |= {(key.k, key.gamma, draft_sampling): bound[key] for key in bound}
+    return ranked(tokens, latency, prompts, bounds)
 
 
 def _text(sampling: SamplingParameters) -> str:

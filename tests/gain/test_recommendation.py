@@ -8,6 +8,7 @@ import pytest
 from otm.decoding import ModelDrafter, SamplingParameters, spectr
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.gain.efficiency import block_efficiency
+from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency
 from otm.gain.recommendation import Recommendation, recommend
 from otm.gain.recording import record
@@ -31,11 +32,15 @@ def test_speedups_are_efficiencies_over_times() -> None:
     latency = Latency((1, 4), (1, 4), (0.1, 0.2), ((1.0, 1.2), (1.3, 2.0)))
     found = recommended(latency)
     recordings = record(TARGET, ModelDrafter(DRAFT, 4), CONTEXTS, 3, seed=5)
-    means = block_efficiency(recordings, ks=[1, 4], gammas=[1, 3])
-    alike = {("optimal", 1, 1), ("optimal", 1, 3), ("traversal", 1, 1)}  # all as k-Seq
+    rules = ["k-Seq", "optimal", "traversal", "walk and keep"]
+    means = block_efficiency(recordings, rules, ks=[1, 4], gammas=[1, 3])
+    alike = {("optimal", 1, 1), ("optimal", 1, 3), ("traversal", 1, 1), ("walk and keep", 1, 1)}
     assert {candidate.setup for candidate in found.candidates} == set(means) - alike
+    bounds = efficiency_bound(recordings, [1, 4], [1, 3])
+    assert f"exceeds {found.best.bound} tokens" in str(found)
     speeds = []
     for candidate in found.candidates:
+        assert candidate.bound == bounds["bound", *candidate.setup[1:]]
         setup = candidate.setup
         assert candidate.block_efficiency == pytest.approx(means[setup])
         assert candidate.speedup.mean == pytest.approx(
