@@ -13,8 +13,8 @@ it is used would make the bound too small: the drafts of each half of the prompt
 thresholds that are best on the other half.  So the mean of what is computed is an upper bound, and
 its interval covers it as any interval of a mean does.
 
-That the drafts of a depth have other weights T_i/D_i than in the mean, which is known, is luck; it
-is taken off in the way that fits the other half of the prompts (control variates), which changes no
+That the drafts of a depth have other weights T_i/D_i than in the mean, which is known, is luck; as
+much of it is taken off as fits the other half of the prompts (control variates), which changes no
 mean.
 """
 
@@ -104,7 +104,7 @@ def efficiency_bound(
     rule     K  γ = 1          γ = 2
     -------  -  -------------  -------------
     optimal  2  1.933 ± 0.046  2.746 ± 0.095
-    bound    2  1.938 ± 0.000  2.801 ± 0.057
+    bound    2  1.938 ± 0.000  2.806 ± 0.004
     """
     prompts = prompts_of(recordings, level)
     chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
@@ -144,19 +144,28 @@ class Terms(NamedTuple):
 def bounds(here: Terms, other: Terms) -> Floats:
     """Bounds [R, γ] at R contexts, with thresholds and corrections that are best at the others.
 
-    How much the weights of the drafts differ from their mean, which is known, corrects for luck.
+    That the weights of the drafts differ from their mean, which is known, is luck: as much of it is
+    taken off as leaves the least variance at the others.
     """
-    inside, stays = np.empty_like(here.inside), np.ones_like(here.weight[:, :1])
-    of_other = np.maximum(other.weight.mean(axis=0), np.finfo(np.float64).tiny)
-    slope = other.inside.mean(axis=0) / of_other[:, None]  # [γ, thresholds]
-    slope_of_stays = other.stays.mean(axis=0) / of_other
-    for i in range(here.weight.shape[1]):
-        luck = stays - here.weight[:, i, None]
-        inside[:, i] = here.inside[:, i] + slope[i] * luck
-        stays = here.stays[:, i, None] + slope_of_stays[i] * luck
-    best = (other.inside + other.outside).mean(axis=0).argmin(axis=-1)
-    depths = np.arange(best.size)
-    return np.asarray((inside + here.outside)[:, depths, best])
+    found, known = here.inside + here.outside, other.inside + other.outside
+    best = known.mean(axis=0).argmin(axis=-1)
+    accepted = np.empty(here.weight.shape)
+    stays, of_other = np.ones(len(found)), np.ones(len(known))
+    for i, threshold in enumerate(best):
+        luck, luck_of_other = stays - here.weight[:, i], of_other - other.weight[:, i]
+        slope = _slope(known[:, i, threshold], luck_of_other)
+        accepted[:, i] = found[:, i, threshold] - slope * luck
+        slope = _slope(other.stays[:, i], luck_of_other)
+        stays = here.stays[:, i] - slope * luck
+        of_other = other.stays[:, i] - slope * luck_of_other
+    return accepted
+
+
+def _slope(values: Floats, luck: Floats) -> float:
+    """Slope of values [R] along what has mean zero: 0 if that is always the same."""
+    deviation = luck - luck.mean()
+    square = float(deviation @ deviation)
+    return float(deviation @ values) / square if square > 0 else 0.0
 
 
 def _terms(recording: Recording, k: Branching, depth: int) -> Terms:

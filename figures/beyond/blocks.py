@@ -1,0 +1,85 @@
+"""Tokens of a step by rule for several drafts, and how far any rule can get."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from figures.records import where
+from figures.registry import measurement
+from figures.table import Table
+from otm._core.drawing import COLOURS, MARKERS, blank_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BOUND = "bound"
+
+
+@measurement(record="blocks", command="python -m benchmarks.blocks --save")
+def blocks(records: list[dict[str, Any]]) -> Table:
+    """How many tokens a step of several drafts gives, and what no lossless rule exceeds.
+
+    The shipped target with each of its draft models, at contexts where steps of a loop begin.
+    All rules see the same drafts.  Above, the mean number of tokens of a step with γ = 8; the
+    dashed line is an upper bound for every lossless rule, known or not.  Below, the same less
+    that of SpecTr's recursion with the optimal plan ("optimal"), for γ = 5 (open) and γ = 8.
+    Intervals are 95 %, over prompts, those of differences paired.
+    """
+    names = ("draft", "gamma", "k", "rule", "mean", "low", "high", "gain", "gain_low", "gain_high")
+    rows = [
+        (
+            draft, row["gamma"], row["k"], row["rule"],
+            *(row[name] for name in ("mean", "low", "high")),
+            *(row["less_optimal"][name] for name in ("mean", "low", "high")),
+            where(content),
+        )
+        for content in records
+        for draft, found in content["drafts"].items()
+        for row in found["rows"]
+    ]  # fmt: skip
+    return Table((*names, "machine"), tuple(rows))
+
+
+@blocks.drawing
+def draw_blocks(table: Table) -> Figure:
+    """Draw one column a draft model: means above, paired differences below."""
+    drafts, ks = (list(dict.fromkeys(table[name].tolist())) for name in ("draft", "k"))
+    rules = [rule for rule in dict.fromkeys(table["rule"].tolist()) if rule != BOUND]
+    figure = blank_figure(height=4.4, wide=True)
+    panels = figure.subplots(2, len(drafts), sharex=True, sharey="row", height_ratios=(3, 2))
+    places = np.arange(len(ks))
+    longest = int(table["gamma"].max())
+    for (upper, lower), draft in zip(panels.T, drafts, strict=True):
+        of_draft = table.where(draft=draft)
+        bound = of_draft.where(rule=BOUND, gamma=longest)
+        upper.plot(places, bound["mean"], color="#444444", linestyle="--", label="upper bound")
+        upper.fill_between(places, bound["low"], bound["high"], color="#dddddd", linewidth=0)
+        for i, (rule, colour, marker) in enumerate(zip(rules, COLOURS, MARKERS, strict=False)):
+            for gamma in sorted(set(table["gamma"].tolist())):
+                rows = of_draft.where(rule=rule, gamma=gamma)
+                style = {
+                    "color": colour,
+                    "marker": marker,
+                    "markersize": 4,
+                    "linewidth": 1,
+                    "markerfacecolor": colour if gamma == longest else "white",
+                }
+                # side by side, so that no interval hides another
+                aside = places + 0.09 * (i - (len(rules) - 1) / 2)
+                if gamma == longest:
+                    bars = np.abs(np.array([rows["low"], rows["high"]]) - rows["mean"])
+                    upper.errorbar(aside, rows["mean"], bars, label=rule, **style)
+                if rule != "optimal":
+                    bars = np.abs(np.array([rows["gain_low"], rows["gain_high"]]) - rows["gain"])
+                    lower.errorbar(aside, rows["gain"], bars, **style)
+        lower.axhline(0, color="#444444", linewidth=0.8)
+        upper.set_title(f"draft model: {draft}", fontsize=9)
+        lower.set_xticks(places, [str(k) for k in ks])
+        lower.set_xlabel("number of drafts $K$")
+    panels[0, 0].set_ylabel("tokens of a step")
+    panels[1, 0].set_ylabel("less “optimal”")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure
