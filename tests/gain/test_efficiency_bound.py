@@ -140,7 +140,7 @@ def test_the_bound_is_the_sum_of_the_optima_by_depth(depth: int, k: int, bound: 
     means = efficiency_bound(recordings)
     assert list(means) == [("bound", k, depth)]
     mean = means["bound", k, depth]
-    assert mean.low < 1 + bound < mean.high
+    assert mean.low - 1e-4 < 1 + bound < mean.high + 1e-4
 
 
 def test_one_draft_token_has_the_optimum_itself() -> None:
