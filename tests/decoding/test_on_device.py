@@ -221,6 +221,27 @@ def test_a_sequence_does_not_depend_on_its_batch(rule: str, chains: int) -> None
     assert list(together.values()) == alone
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_a_stream_may_enter_and_leave_the_inference_mode(first: bool) -> None:
+    """Bug: memory of one round that the next one cannot write to, by an error of torch."""
+    target, drafter = gpt(0, layers=2), ModelDrafter(gpt(1, layers=1))
+
+    def decode(modes: Iterator[bool]) -> list[Path]:
+        steps = stream(target, PROMPTS, drafter, DeviceVerifier("block"), max_tokens=9, seed=0)
+        made: list[Path] = []
+        for mode in modes:
+            with torch.inference_mode(mode):
+                step = next(steps, None)
+                assert torch.is_inference_mode_enabled() == mode
+            if step is None:
+                break
+            made.append(step.output)
+        return made
+
+    assert decode(itertools.cycle([first, first, not first])) == decode(itertools.repeat(False))
+    assert torch.is_grad_enabled()
+
+
 def gpt(seed: int, layers: int) -> GPT:
     """Make a small transformer in float64, whose distributions are not flat."""
     config = GPTConfig(layers, 12, 2, context_length=40, vocabulary=VOCABULARY)
