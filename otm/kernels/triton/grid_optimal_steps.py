@@ -83,10 +83,13 @@ def sum_before(sums: tl.tensor, place: tl.tensor) -> tl.tensor:
 def won(
     memory: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexpr
 ) -> tl.tensor:
-    """Distribution of the token that wins."""
+    """Distribution of the token that wins; where there is no draft nothing is looked up."""
     place, share = find_place(target_prob, draft_prob, width)
-    win = float_at(memory + _WIN * width, place)
-    return draft_prob * (win + share * float_at(memory + _RISE * width, place))
+    some = draft_prob > 0
+    win = tl.load(memory + _WIN * width + place, mask=some, other=0)  # [n], as the places
+    rise = tl.load(memory + _RISE * width + place, mask=some, other=0)  # [n], as the places
+    win, rise = win.to(tl.float64, bitcast=True), rise.to(tl.float64, bitcast=True)
+    return draft_prob * (win + share * rise)
 
 
 @jit
