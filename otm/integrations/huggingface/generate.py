@@ -86,7 +86,8 @@ class AssistedDecoding:
     `assistant_model`; `patch_generate` does.
 
     A processor of your own must have no state, which nobody can check: with one the output would be
-    wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones.
+    wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones;
+    and each call waits for the device, to leave out what stands behind an end token.
 
     Examples
     --------
