@@ -210,7 +210,7 @@ def to_draw_from(
             rows = rows_of(of, chain)
             draft_prob = spread(memory, rows, position, token, count > 0, kind, width)
             draft_prob = draft_prob.to(tl.float64)
-        left = left_of(of, position, target_prob, draft_prob, count, edges)
+        left = left_of(of, position, target_prob, draft_prob, count, width, edges)
     return of_row, left
 
 
@@ -221,6 +221,7 @@ def left_of(
     target_prob: tl.tensor,
     draft_prob: tl.tensor,
     count: tl.tensor,
+    width: tl.constexpr,
     edges: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the residual if there were drafts, or 0."""
@@ -229,7 +230,7 @@ def left_of(
     if count > 0:
         node = of.sums + position * of.node_size
         if edges > 0:
-            win = won(node, target_prob, draft_prob, edges)
+            win = won(node, target_prob, draft_prob, edges, width > 0)
             covered = tl.minimum(target_prob, win)
         else:
             low, high, share, factor = find_split(node, count, of.chains)
@@ -257,6 +258,6 @@ def change_of_listed(
             of, chain, position, chunk, count > 0, kind, width
         )
         inside = (token >= start) & (token < stop)
-        left = left_of(of, position, target_prob, draft_prob, count, edges)
+        left = left_of(of, position, target_prob, draft_prob, count, width, edges)
         change += tl.sum(tl.where(inside, left - mass(target_prob, _UNIT), 0), 0)
     return change
