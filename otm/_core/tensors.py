@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -46,3 +48,20 @@ def like(given: Any, array: npt.NDArray[np.int64]) -> Any:
 def on_device(array: npt.NDArray[Any], device: Any) -> Any:
     """Return a copy of an array on a device, without a wait for what the device is doing."""
     return sys.modules["torch"].from_numpy(array).to(device, non_blocking=True)
+
+
+def in_inference_mode() -> bool:
+    """Whether tensors that are made now can be changed in torch's inference mode alone."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.is_inference_mode_enabled())
+
+
+@contextmanager
+def inference_mode(enabled: bool) -> Iterator[None]:
+    """Be in torch's inference mode or not, whatever the caller has entered or left since."""
+    if in_inference_mode() == enabled:
+        yield
+        return
+    torch = sys.modules["torch"]
+    with torch.inference_mode(enabled), torch.no_grad():  # to leave it would record gradients
+        yield

@@ -165,9 +165,10 @@ def lossless(
 
     Parameters
     ----------
-    verifier : callable or Adapter
-        A function as `otm.audit.adapters.chain`, `token_rule` or `loop` take it, or what these and
-        the adapters of other libraries return.
+    verifier : callable, DeviceVerifier or Adapter
+        A function as `otm.audit.chain`, `token_rule` or `loop` take it; a `DeviceVerifier` of
+        `otm.decoding`, of which one step is audited; or what the former and the adapters of other
+        libraries return.
     kind : str, optional
         "chain", "token" or "loop"; may be left out for a function of `target_probs`, `draft_probs`,
         `draft_tokens` and perhaps more, which is a chain, and for a rule of `otm.coupling`.

@@ -12,6 +12,7 @@ from typing import TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.tensors import in_inference_mode, inference_mode
 from otm.decoding.checks import as_end, as_sources, check_options, check_task
 from otm.decoding.drafting import Drafter, Randomness
 from otm.decoding.held_rows import HeldRows
@@ -157,6 +158,7 @@ class _Loop:
         history: list[deque[Step]] = [deque(maxlen=LONGEST_HISTORY) for _ in prompts]
         running = list(range(len(prompts)))
         parents: list[int] | None = None
+        inference = in_inference_mode()  # what models keep can be changed in one mode alone
         for call in itertools.count():
             begun = self.clock()
             contexts = [prompts[b] + new[b] for b in running]
@@ -164,7 +166,8 @@ class _Loop:
             left = [self.limit - len(new[b]) - 1 for b in running]
             depths = list(map(min, gammas, left))
             uniforms = [sources[b] for b in running]
-            outcomes = self.rounds.play(contexts, depths, parents, uniforms)
+            with inference_mode(inference):
+                outcomes = self.rounds.play(contexts, depths, parents, uniforms)
             total, draft, target = (self.clock() - begun).tolist()
             seconds = Seconds(draft, target, total - draft - target)
             going = []

@@ -14,7 +14,7 @@ from otm.audit import Instance, chain, loop, lossless, token_rule
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain
 from otm.audit.instances import INSTANCES
 from otm.coupling import KSeq
-from otm.decoding import speculative
+from otm.decoding import DeviceVerifier, speculative
 from otm.errors import InvalidParameterError
 from otm.kernels import verify_probs
 from otm.models import TableModel
@@ -180,6 +180,7 @@ def test_results_as_tokens(given: Any, tokens: Any) -> None:
         (lambda a, b, c, d: 0, "chain", "at most one of uniforms, rng, generator, seed"),
         (lambda a, b, c, rng, seed: 0, "chain", "at most one of"),
         (chain(by_uniforms), "chain", "an Adapter has its kind already"),
+        (DeviceVerifier("block"), "chain", "a DeviceVerifier or an Adapter has its kind already"),
         (dict, "chain", "(cannot be read|it must take 3)"),
     ],
 )

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,8 +18,9 @@ from otm.audit.breakpoints import by_breakpoints
 from otm.audit.instances import INSTANCES
 from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement, TypicalAcceptance
 from otm.coupling.build import PlanBuilder
-from otm.decoding import tree_rules
+from otm.decoding import DeviceVerifier, tree_rules
 from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.kernels import verify_probs
 from otm.kernels.numpy import grid_optimal
 
 CHAINS = ("zeros", "three tokens", "two drafts, two tokens")
@@ -91,6 +97,86 @@ def test_triton_decides_alike_on_every_piece(rule: str) -> None:
     seen = by_breakpoints(kernel(rule, "torch"), instance, np.random.default_rng(0), 10**6)
     rows = np.array([[*uniforms, *[0.5] * 8] for uniforms in seen.examples.values()])
     assert kernel(rule, "triton").outputs(instance, rows) == list(seen.examples)
+
+
+DEVICE = [
+    ("chain", CHAINS),
+    ("block", CHAINS),
+    ("grid k-Seq", ("zeros", *SEVERAL[2:])),
+    ("grid optimal", SEVERAL[3:]),
+]
+
+
+@pytest.mark.parametrize(("rule", "names"), DEVICE)
+def test_verifiers_on_a_device(rule: str, names: tuple[str, ...]) -> None:
+    """Catches coins, rows and drafts that the rounds of the loop mix up, whatever the kernel."""
+    pytest.importorskip("torch")
+    instances = [INSTANCES[name] for name in names]
+    report = lossless(DeviceVerifier(rule), instances=instances, examples=0)
+    assert (report.verdict, report.method) == (LOSSLESS, "breakpoints"), str(report)
+    assert (report.verifier, report.instances) == (f"DeviceVerifier, {rule}", len(names))
+
+
+COIN = "uniforms[:, gamma], uniforms[:, gamma + 1]", "uniforms[:, 0], uniforms[:, gamma + 1]"
+SLIPS = [  # rule, instance, module, what is right in it, and what is wrong
+    ("chain", "zeros", "chain", "* draft < target", "* draft <= target"),
+    ("chain", "three tokens", "chain", "* draft < target", "< target"),
+    ("chain", "three tokens", "chain", "(masses - draft_mass(", "(draft_mass("),
+    ("chain", "three tokens", "chain", *COIN),
+    ("chain", "three tokens", "chain", "[sequences, accepted]", "[sequences, 0 * accepted]"),
+    ("block", "zeros", "block", "coin < weight, passes & (i < length)) & (weight > 0)",
+     "coin <= weight, passes & (i < length))"),
+    ("block", "behind a block", "block", "* (excess + (1 - weight))", "* excess"),
+    ("block", "three tokens", "block", "(residual - draft_mass(", "(draft_mass("),
+    ("block", "three tokens", "block", *COIN),
+    ("block", "three tokens", "block", "row = mass(target_probs[:, i])", "row = masses"),
+    ("grid k-Seq", "zeros", "grid_k_seq", "* of_draft < mean", "* of_draft <= mean"),
+    ("grid k-Seq", "pairs", "grid_k_seq", "everything - mass(", "mass(draft) - mass("),
+    ("grid k-Seq", "pairs", "multi_draft", "uniforms[:, -2], ", "uniforms[:, 0], "),
+    ("grid k-Seq", "rows differ", "multi_draft", "chain, gamma]", "chain, 0]"),
+    ("grid optimal", "zeros", "grid_optimal", "< of_target", "<= of_target"),
+    ("grid optimal", "pairs", "grid_optimal", "everything - mass(", "mass(draft) - mass("),
+]  # fmt: skip
+"""Acceptance by u ≤ ratio or by another ratio, residuals of the draft or of none, the coin of the
+first draft for the recovered token, and the bonus token from a row that it does not follow."""
+
+
+@pytest.mark.parametrize(("rule", "instance", "name", "right", "wrong"), SLIPS)
+def test_slips_of_verifiers_on_a_device_are_found(  # noqa: PLR0917
+    rule: str, instance: str, name: str, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative controls of the test above."""
+    pytest.importorskip("torch")
+    original = import_module(f"otm.kernels.torch.{name}")
+    source = inspect.getsource(original)
+    assert source.count(right) == 1
+    slip = ModuleType(original.__name__)
+    exec(compile(source.replace(right, wrong), str(original.__file__), "exec"), vars(slip))
+    if name == "multi_draft":
+        of_rule = import_module("otm.kernels.torch.grid_k_seq")
+        monkeypatch.setattr(of_rule, "verify", partial(slip.verify_chains, of_rule.select))
+    else:
+        monkeypatch.setitem(sys.modules, original.__name__, slip)
+    report = lossless(DeviceVerifier(rule), instances=[INSTANCES[instance]], examples=0)
+    assert (report.verdict, report.method) == (NOT_LOSSLESS, "breakpoints"), str(report)
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        lambda target, draft, *rest: (target.roll(1, -2), draft, *rest),
+        lambda target, draft, *rest: (target, draft.roll(1, -1), *rest),
+        lambda target, draft, *rest: (target.sqrt(), draft.sqrt(), *rest),
+    ],
+    ids=["rows of another position", "not what drafts are drawn from", "a temperature"],
+)
+def test_slips_around_kernels_are_found(slip: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative controls too: what a kernel is given."""
+    pytest.importorskip("torch")
+    place = "otm.decoding.on_device.verify_probs"
+    monkeypatch.setattr(place, lambda *given, **options: verify_probs(*slip(*given), **options))
+    report = lossless(DeviceVerifier(), instances=[INSTANCES["three tokens"]], examples=0)
+    assert (report.verdict, report.method) == (NOT_LOSSLESS, "breakpoints"), str(report)
 
 
 def test_what_is_not_lossless_does_not_pass() -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm._core.sparse import SparseProbs
-from otm._core.tensors import to_host
-from otm.audit.adapter import Adapter, Instance
-from otm.audit.adapters.drafted import Batched, models_for
+from otm._core.tensors import on_device, to_host
+from otm.audit.adapter import Adapter, Instance, Source
+from otm.audit.adapters.drafted import Batched, InFloats, models_for
 from otm.coupling.build import PLANS, PlanBuilder
 from otm.coupling.plan import TransportPlan
-from otm.decoding import ModelDrafter, speculative, stream
+from otm.decoding import DeviceVerifier, ModelDrafter, speculative, stream
 from otm.decoding.drafting import Branching, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import plan_of_tree, spectr_verifier, tree_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
+from otm.models.base import Rows, Session
 from otm.problem import Problem
 from otm.rules import named
 
@@ -148,6 +153,64 @@ def _each_plan_once(rule: PlanBuilder) -> PlanBuilder:
         return plans[key]
 
     return build
+
+
+class _OnDevice(InFloats):
+    """A table as a model whose probabilities are on a GPU if there is one."""
+
+    def start(self, rows: int) -> Session:
+        """Open a session of so many rows, all of them empty."""
+        return _Moved(super().start(rows))
+
+
+@dataclass(frozen=True)
+class _Moved(Session):
+    """A session of arrays, moved to a device."""
+
+    session: Session
+
+    def append(self, tokens: Rows) -> Any:
+        torch = require("torch")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return on_device(self.session.append(tokens), device)
+
+    def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+        self.session.keep(rows, lengths)
+
+
+class DeviceStep(Adapter):
+    """One step of `stream` with a `DeviceVerifier`: drafts, rows and decisions stay on the device.
+
+    A batch of runs is a batch of sequences.
+    """
+
+    exact = False
+
+    def __init__(self, verifier: DeviceVerifier) -> None:
+        self.name = f"DeviceVerifier, {verifier.rule}"
+        self.several = named(verifier.rule, "kernel").several
+        self._verifier = verifier
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Take one step with one sequence."""
+        return self._step(instance, [source])[0]
+
+    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
+        """Take one step with a sequence for each row."""
+        return self._step(instance, [Source(row) for row in uniforms])
+
+    def _step(self, instance: Instance, sources: Sequence[Randomness]) -> list[Path]:
+        target, draft = map(_OnDevice, (instance.target, instance.draft))
+        steps = stream(
+            target,
+            [instance.prompt] * len(sources),
+            ModelDrafter(draft, instance.k),
+            self._verifier,
+            gamma=instance.gamma,
+            max_tokens=instance.gamma + 1,
+            uniforms=sources,
+        )
+        return [step.output for step in islice(steps, len(sources))]
 
 
 def kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:

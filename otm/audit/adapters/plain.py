@@ -21,7 +21,9 @@ from otm.audit.adapters.drafted import (
     is_exact,
     models_for,
 )
+from otm.audit.adapters.otm_verifiers import DeviceStep
 from otm.coupling.build import PlanBuilder
+from otm.decoding import DeviceVerifier
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
@@ -274,10 +276,12 @@ KINDS: dict[str, Callable[..., Adapter]] = {"chain": chain, "token": token_rule,
 
 def as_adapter(verifier: Any, kind: str | None) -> Adapter:
     """Return an adapter, made of a plain function; without a kind its parameters show which."""
+    if isinstance(verifier, DeviceVerifier):
+        verifier = DeviceStep(verifier)
     if isinstance(verifier, Adapter):
         if kind is not None:
             raise InvalidParameterError(
-                f"kind = {shown(kind)}, but an Adapter has its kind already"
+                f"kind = {shown(kind)}, but a DeviceVerifier or an Adapter has its kind already"
             )
         return verifier
     if inspect.iscoroutinefunction(verifier):
@@ -287,8 +291,8 @@ def as_adapter(verifier: Any, kind: str | None) -> Adapter:
         )
     if not callable(verifier):
         raise InvalidParameterError(
-            f"the verifier is {shown(verifier)}; give a function, or an Adapter from "
-            "otm.audit.adapters"
+            f"the verifier is {shown(verifier)}; give a function, a DeviceVerifier, or an "
+            "Adapter from otm.audit.adapters"
         )
     if kind is None:
         names = tuple(parameters_of(verifier))

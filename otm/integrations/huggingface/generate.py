@@ -18,13 +18,14 @@ from otm.decoding.loop import stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.trace import Generation
-from otm.decoding.verification import tree_verifier
+from otm.decoding.verification import chain_verifier, tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import arguments
 from otm.integrations.huggingface.output import as_output
 from otm.integrations.huggingface.past import ContinuedModel, as_past
 from otm.integrations.huggingface.processors import BatchProcessor, check_processors
 from otm.models.huggingface.model import check_loaded, check_same_vocabulary
+from otm.rules import names
 
 
 class AssistedDecoding:
@@ -43,8 +44,8 @@ class AssistedDecoding:
     gamma : int or GammaPolicy, optional
         Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
-        As for `otm.decoding.spectr`.  On a GPU "grid k-Seq" and "grid optimal" verify there; for
-        k > 1 other rules copy all scores to the host.
+        As for `otm.decoding.spectr`, with k = 1 also as for `speculative`.  On a GPU "grid k-Seq"
+        and "grid optimal" verify there; for k > 1 other rules copy all scores to the host.
     vocabulary : int, optional
         Number of tokens, if the two models pad it to different sizes.
     process_drafts : bool, optional
@@ -85,7 +86,8 @@ class AssistedDecoding:
     `assistant_model`; `patch_generate` does.
 
     A processor of your own must have no state, which nobody can check: with one the output would be
-    wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones.
+    wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones;
+    and each call waits for the device, to leave out what stands behind an end token.
 
     Examples
     --------
@@ -111,7 +113,11 @@ class AssistedDecoding:
         self.assistant = assistant
         self.k = as_branching(k)
         self.gamma = as_policy(gamma)
-        self.rule, self.verifier = rule, tree_verifier(rule)
+        self.rule = rule
+        if self.k == 1 and isinstance(rule, str) and rule in names("verifier", several=False):
+            self.verifier = chain_verifier(rule)
+        else:
+            self.verifier = tree_verifier(rule)
         self.vocabulary = vocabulary
         self.process_drafts = process_drafts
         self.streamer = streamer

@@ -68,9 +68,11 @@ def add_to_bins(
 
 
 @jit
-def float_at(memory: tl.tensor, place: tl.tensor) -> tl.tensor:
-    """Float64 numbers in the memory of a node."""
-    return tl.load(memory + place).to(tl.float64, bitcast=True)  # [n], as the places
+def float_at(memory: tl.tensor, place: tl.tensor, used: tl.tensor = None) -> tl.tensor:
+    """Float64 numbers in the memory of a node; 0 if not used."""
+    other = None if used is None else 0
+    bits = tl.load(memory + place, mask=used, other=other)  # [n], as the places
+    return bits.to(tl.float64, bitcast=True)
 
 
 @jit
@@ -81,12 +83,19 @@ def sum_before(sums: tl.tensor, place: tl.tensor) -> tl.tensor:
 
 @jit
 def won(
-    memory: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexpr
+    memory: tl.tensor,
+    target_prob: tl.tensor,
+    draft_prob: tl.tensor,
+    width: tl.constexpr,
+    sparse: tl.constexpr = False,
 ) -> tl.tensor:
-    """Distribution of the token that wins."""
+    """Distribution of the token that wins; of a sparse draft little is looked up."""
     place, share = find_place(target_prob, draft_prob, width)
-    win = float_at(memory + _WIN * width, place)
-    return draft_prob * (win + share * float_at(memory + _RISE * width, place))
+    used = None
+    if sparse:
+        used = draft_prob > 0
+    win = float_at(memory + _WIN * width, place, used)
+    return draft_prob * (win + share * float_at(memory + _RISE * width, place, used))
 
 
 @jit

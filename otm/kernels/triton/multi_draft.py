@@ -28,9 +28,9 @@ from otm.kernels.triton.multi_draft_steps import (
     advance,
     at_listed,
     at_node,
+    change_of_listed,
     drafts_at,
     first_of,
-    replace_listed,
     to_draw_from,
 )
 from otm.kernels.triton.rows import lay_out_lists
@@ -70,7 +70,7 @@ def verify_chains(
     if lists is not None:
         listed_tokens, laws, width = lay_out_lists(work, lists)
         node_blocks = -(-laws.shape[-1] // width)
-        drawn_from = work.take("drawn from", (batch, block), torch.int64, device)
+        drawn_from = work.take("drawn from", (batch, block), laws.dtype, device)
     edges = edge_count(chains) if by_bins else 0
     node_size = SECTIONS * edges if by_bins else FACTORS
     sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
@@ -186,10 +186,10 @@ def add_up(
         2:
     ]
     if last:
-        of_row, left = to_draw_from(several, read, position, token, count, kind, width, edges)
+        of_row, left = to_draw_from(several, read, position, token, count, None, kind, width, edges)
         total = tl.sum(left, 0)
         if width > 0:
-            total += replace_listed(token, several, read, position, count, None, kind, width, edges)
+            total += change_of_listed(token, several, read, position, count, kind, width, edges)
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, total)
         tl.store(place + blocks, tl.sum(of_row, 0))
@@ -307,14 +307,10 @@ def draw(
         target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
     )
     several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
-    of_row, left = to_draw_from(several, read, position, token, count, kind, width, edges)
-    if width > 0:
-        drawn_from += sequence * block_size
-        tl.store(drawn_from + tl.arange(0, block_size), left)
-        tl.debug_barrier()
-        replace_listed(token, several, read, position, count, drawn_from, kind, width, edges)
-        tl.debug_barrier()
-        left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]
+    drawn_from += sequence * block_size
+    of_row, left = to_draw_from(
+        several, read, position, token, count, drawn_from, kind, width, edges
+    )
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

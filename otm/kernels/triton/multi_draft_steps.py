@@ -10,7 +10,7 @@ from otm.kernels.numpy.distributions import UNIT
 from otm.kernels.triton.distributions import Drafts, Rows, draft_at, mass, target_at
 from otm.kernels.triton.grid_k_seq_steps import find_split, one_draft
 from otm.kernels.triton.grid_optimal_steps import choose_slots, won
-from otm.kernels.triton.rows import listed, listed_at
+from otm.kernels.triton.rows import listed, listed_at, spread
 from otm.kernels.triton.runtime import constant, jit, tl
 
 _UNIT = constant(UNIT)
@@ -163,7 +163,7 @@ def advance(
         )
         target_prob, draft_prob = at_node(of, read, before, token, count > 0, kind, width)
         if width > 0:
-            at, used = before + tl.zeros_like(token), token >= 0
+            at, used = tl.full((1, 1), 0, tl.int64) + before, tl.full((1, 1), 0, tl.int64) < count
             draft_prob = listed_at(rows_of(of, read), at, token, used, kind)
         node = of.sums + before * of.node_size
         known = own & (token < rows.size)
@@ -192,20 +192,25 @@ def to_draw_from(
     position: tl.tensor,
     token: tl.tensor,
     count: tl.tensor,
+    memory: tl.tensor,
     kind: tl.constexpr,
     width: tl.constexpr,
     edges: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of its residual if there were drafts.
 
-    The tokens that a sparse draft lists are left as they are.
+    A sparse draft needs memory for the block; without any it counts as 0.
     """
     target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind, width)
     of_row = mass(target_prob, _UNIT)
-    if width > 0:
+    if width > 0 and memory is None:
         left = tl.where(count > 0, of_row, 0)
     else:
-        left = left_of(of, position, target_prob, draft_prob, count, edges)
+        if width > 0:
+            rows = rows_of(of, chain)
+            draft_prob = spread(memory, rows, position, token, count > 0, kind, width)
+            draft_prob = draft_prob.to(tl.float64)
+        left = left_of(of, position, target_prob, draft_prob, count, width, edges)
     return of_row, left
 
 
@@ -216,6 +221,7 @@ def left_of(
     target_prob: tl.tensor,
     draft_prob: tl.tensor,
     count: tl.tensor,
+    width: tl.constexpr,
     edges: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the residual if there were drafts, or 0."""
@@ -224,7 +230,7 @@ def left_of(
     if count > 0:
         node = of.sums + position * of.node_size
         if edges > 0:
-            win = won(node, target_prob, draft_prob, edges)
+            win = won(node, target_prob, draft_prob, edges, width > 0)
             covered = tl.minimum(target_prob, win)
         else:
             low, high, share, factor = find_split(node, count, of.chains)
@@ -234,21 +240,17 @@ def left_of(
 
 
 @jit
-def replace_listed(
+def change_of_listed(
     block: tl.tensor,
     of: Chains,
     chain: tl.tensor,
     position: tl.tensor,
     count: tl.tensor,
-    memory: tl.tensor,
     kind: tl.constexpr,
     width: tl.constexpr,
     edges: tl.constexpr,
 ) -> tl.tensor:
-    """Sum over a block of tokens of what a sparse draft changes, at those that it lists.
-
-    The masses of their residual are stored in their places, if there is memory for the block.
-    """
+    """Sum over a block of tokens of what a sparse draft changes, at those that it lists."""
     start, stop = tl.min(block, 0), tl.minimum(tl.max(block, 0) + 1, of.rows.size)
     change = tl.full((), 0, tl.int64)
     for chunk in range((tl.where(count > 0, of.rows.draft_size, 0) + width - 1) // width):
@@ -256,8 +258,6 @@ def replace_listed(
             of, chain, position, chunk, count > 0, kind, width
         )
         inside = (token >= start) & (token < stop)
-        left = left_of(of, position, target_prob, draft_prob, count, edges)
+        left = left_of(of, position, target_prob, draft_prob, count, width, edges)
         change += tl.sum(tl.where(inside, left - mass(target_prob, _UNIT), 0), 0)
-        if memory is not None:
-            tl.store(memory + token - start, left, mask=inside)
     return change

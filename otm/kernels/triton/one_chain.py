@@ -33,7 +33,7 @@ from otm.kernels.triton.distributions import (
     target_at,
 )
 from otm.kernels.triton.draw import first_above, pick_block, write_output
-from otm.kernels.triton.rows import lay_out_lists, listed, listed_at
+from otm.kernels.triton.rows import lay_out_lists, listed, listed_at, spread
 from otm.kernels.triton.runtime import check_device, constant, jit, launch, lay_out, padded, tl
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
@@ -80,7 +80,7 @@ def verify_chain(
     listed_tokens, width = tokens, 0
     if lists is not None:
         listed_tokens, laws, width = lay_out_lists(work, lists)
-        drawn_from = work.take("drawn from", (batch, runtime.BLOCK), torch.int64, device)
+        drawn_from = work.take("drawn from", (batch, runtime.BLOCK), laws.dtype, device)
     starts = tokens if offsets is None else offsets.contiguous()
     places = (listed_tokens, starts, softmaxes, sums, drawn_from, accepted, output)
     arguments = (target, laws, tokens, uniforms, *places)
@@ -119,7 +119,7 @@ def of_drafts(
     target_prob = target_at(rows, step, token, known, drafted, kind).to(tl.float64)
     draft_prob = tl.full((padded_gamma,), 1.0, tl.float64)
     if width > 0:
-        draft_prob = listed_at(rows, step, token, drafted, kind)
+        draft_prob = listed_at(rows, step[:, None], token, drafted[:, None], kind)
     elif not one_hot:
         inside = drafted & (token < rows.draft_size)
         draft_prob = draft_at(rows, step, token, inside, drafted, kind).to(tl.float64)
@@ -144,18 +144,21 @@ def masses(
     token: tl.tensor,
     subtract: tl.tensor,
     weight: tl.tensor,
+    memory: tl.tensor,
     kind: tl.constexpr,
     one_hot: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of what is left after the draft's.
 
-    Where the draft is not to be subtracted nothing of it is read.  The tokens that a sparse draft
-    lists are left as they are.
+    Where the draft is not to be subtracted nothing of it is read.  A sparse draft needs memory for
+    the block; without any it counts as 0.
     """
     prob = target_at(rows, position, token, token < rows.size, True, kind)
     if width > 0:
         draft_prob = tl.zeros_like(prob)
+        if memory is not None:
+            draft_prob = spread(memory, rows, position, token, subtract, kind, width)
     elif one_hot:
         drafted = tl.load(rows.of.tokens + position, mask=subtract, other=-1)  # scalar
         draft_prob = tl.where(token == drafted, 1.0, 0.0)
@@ -166,8 +169,7 @@ def masses(
 
 
 @jit
-def replace_listed(
-    memory: tl.tensor,
+def change_of_listed(
     rows: Rows,
     position: tl.tensor,
     start: tl.tensor,
@@ -177,10 +179,7 @@ def replace_listed(
     width: tl.constexpr,
     block_size: tl.constexpr,
 ) -> tl.tensor:
-    """Sum over a block of what a sparse draft changes, at the tokens that it lists.
-
-    What is left of them is stored in their places, if there is memory [block size].
-    """
+    """Sum over a block of what a sparse draft changes, at the tokens that it lists."""
     change = tl.full((), 0, tl.int64)
     for chunk in range((tl.where(subtract, rows.draft_size, 0) + width - 1) // width):
         place = chunk * width + tl.arange(0, width)
@@ -190,8 +189,6 @@ def replace_listed(
         left = less_draft(prob, draft_prob, subtract, weight)
         before = less_draft(prob, tl.zeros_like(prob), subtract, weight)
         change += tl.sum(tl.where(inside, left - before, 0), 0)
-        if memory is not None:
-            tl.store(memory + token - start, left, mask=inside)
     return change
 
 
@@ -259,10 +256,10 @@ def add_up(
             tl.store(accepted + chain, row.to(tl.int64))
     start, subtract = block * block_size, row < length
     token = start + tl.arange(0, block_size)
-    of_row, left = masses(rows, row, token, subtract, weight, kind, one_hot, width)
+    of_row, left = masses(rows, row, token, subtract, weight, None, kind, one_hot, width)
     total = tl.sum(left, 0)
     if width > 0:
-        total += replace_listed(None, rows, row, start, subtract, weight, kind, width, block_size)
+        total += change_of_listed(rows, row, start, subtract, weight, kind, width, block_size)
     tl.store(place, total)
     tl.store(place + blocks, tl.sum(of_row, 0))
 
@@ -331,13 +328,7 @@ def draw(
     block, point, subtract = pick_block(sums, rejected, uniform, blocks, padded_blocks)
     start = block * block_size
     token = start + tl.arange(0, block_size)
-    _, left = masses(rows, count, token, subtract, weight, kind, one_hot, width)
-    if width > 0:
-        drawn_from += chain * block_size
-        tl.store(drawn_from + tl.arange(0, block_size), left)
-        tl.debug_barrier()
-        replace_listed(drawn_from, rows, count, start, subtract, weight, kind, width, block_size)
-        tl.debug_barrier()
-        left = tl.load(drawn_from + tl.arange(0, block_size))  # [block size]
+    drawn_from += chain * block_size
+    _, left = masses(rows, count, token, subtract, weight, drawn_from, kind, one_hot, width)
     drawn = first_above(left, token, point, size)
     write_output(output + chain * (gamma + 1), tokens, count, drawn, gamma, padded_rows)

@@ -3,6 +3,8 @@
 What is left of the target after such a draft differs from the target at the listed tokens alone.
 """
 
+# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
 from __future__ import annotations
 
 from torch import Tensor
@@ -53,11 +55,41 @@ def listed(
 def listed_at(
     rows: Rows, position: tl.tensor, token: tl.tensor, used: tl.tensor, kind: tl.constexpr
 ) -> tl.tensor:
-    """Probabilities in float64 of tokens [n] by the lists at positions [n], 0 if not used."""
+    """Probabilities in float64 of tokens [n] by the lists at positions, 0 if not used.
+
+    Positions, and which are used, are [n, 1], or [1, 1] where all tokens have one list.
+    """
     found = tl.zeros(token.shape, tl.float64)
     for chunk in range((rows.draft_size + _TOGETHER - 1) // _TOGETHER):
         place = chunk * _TOGETHER + tl.arange(0, _TOGETHER)
-        other, prob = listed(rows, position[:, None], place[None, :], used[:, None], kind)
-        here = (other == token[:, None]) & used[:, None]
+        other, prob = listed(rows, position, place[None, :], used, kind)
+        here = (other == token[:, None]) & (token[:, None] >= 0) & used
         found += tl.sum(tl.where(here, prob, 0.0), 1).to(tl.float64)
     return found
+
+
+@jit
+def spread(
+    memory: tl.tensor,
+    rows: Rows,
+    position: tl.tensor,
+    token: tl.tensor,
+    used: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+) -> tl.tensor:
+    """Probabilities of a block of tokens by the list at a position: [block size].
+
+    They are put in their places in memory of that length; 0 if not used.
+    """
+    start = tl.min(token, 0)
+    stop = tl.minimum(tl.max(token, 0) + 1, rows.size)
+    tl.store(memory + token - start, 0.0)
+    tl.debug_barrier()
+    for chunk in range((tl.where(used, rows.draft_size, 0) + width - 1) // width):
+        place = chunk * width + tl.arange(0, width)
+        other, prob = listed(rows, position, place, used, kind)
+        tl.store(memory + other - start, prob, mask=(other >= start) & (other < stop))
+    tl.debug_barrier()
+    probs = tl.load(memory + token - start)  # [block size]
+    return probs if probs.dtype == tl.float64 else probs.to(tl.float32)

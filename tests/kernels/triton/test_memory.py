@@ -19,7 +19,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
 
-from otm.kernels import verify_logits, verify_probs  # noqa: E402
+from otm.kernels import SparseDrafts, verify_logits, verify_probs  # noqa: E402
 from otm.kernels.numpy.grid_optimal import edge_count  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.kernels.triton import multi_draft, one_chain, runtime  # noqa: E402
@@ -35,6 +35,9 @@ pytestmark = pytest.mark.skipif(
 SEVERAL = names("kernel", several=True)
 NUMBER = 8  # bytes of the numbers in tables
 CHAINS = 2
+LISTED = 16  # tokens of a sparse draft
+OF_LISTED = 8 + 4  # bytes of a token in a list, and of its probability
+OF_TABLE = 14 + 5  # numbers that making a table reads and writes for each edge
 
 
 class Passes(NamedTuple):
@@ -44,6 +47,7 @@ class Passes(NamedTuple):
     looked_up: int = 0  # numbers of tables that are read
     added: int = 0  # and added to
     of_edges: int = 0  # numbers for each edge
+    lists: int = 0  # of sparse drafts, read by each block of tokens
 
 
 def needed(rule: str, gamma: int, accepted: int, *, logits: bool) -> Passes:
@@ -62,6 +66,18 @@ def needed(rule: str, gamma: int, accepted: int, *, logits: bool) -> Passes:
     return Passes(rows, 2 * rejected, SUMS * reached, (SUMS + SECTIONS) * reached)
 
 
+def needed_of_lists(rule: str, gamma: int, accepted: int, *, logits: bool) -> Passes:
+    """Count what a rule needs where drafts are sparse: of whole rows the target's alone."""
+    rejected = accepted < gamma
+    sums = gamma + 1 if logits else 0
+    if rule == "chain":
+        return Passes(sums + 1, lists=gamma + rejected)
+    if rule == "block":
+        return Passes(sums + gamma + 1, lists=gamma * (gamma + 2))
+    table = OF_TABLE * (accepted + rejected) if rule == "grid optimal" else 0
+    return Passes(CHAINS * sums + 1, of_edges=table, lists=1 + rejected)
+
+
 CASES = [
     ("chain", 2, 1, "probabilities"),
     ("chain", 2, 2, "probabilities"),
@@ -74,6 +90,13 @@ CASES = [
     ("grid optimal", 1, 0, "probabilities"),
     ("grid optimal", 1, 1, "probabilities"),
     ("grid optimal", 1, 0, "logits"),
+    ("chain", 2, 1, "sparse"),
+    ("chain", 2, 1, "sparse logits"),
+    ("block", 2, 1, "sparse"),
+    ("grid k-Seq", 1, 0, "sparse"),
+    ("grid optimal", 1, 0, "sparse"),
+    ("chain", 2, 1, "packed"),
+    ("block", 2, 1, "packed"),
 ]
 """Rules, γ, how many drafts are accepted, and what the rows hold."""
 
@@ -98,25 +121,53 @@ def sequence(rule: str, gamma: int, accepted: int, size: int, *, logits: bool) -
     return arrays
 
 
+def listing(tokens: Any, accepted: int, size: int) -> SparseDrafts[Any]:
+    """List the drafts [..., γ] and other tokens, so that as many are accepted as of rows."""
+    rng = np.random.default_rng(size)
+    further = torch.from_numpy(rng.integers(size, size=LISTED - 1)).expand(*tokens.shape, -1)
+    probs = torch.full((*tokens.shape, LISTED), 1e-6)
+    probs[..., accepted:, 0] = 1.0  # of the drafts; those that are accepted have less by the draft
+    return SparseDrafts(torch.cat([tokens[..., None], further], -1), probs)
+
+
+def packing(sequences: list[list[Any]]) -> tuple[list[Any], Any]:
+    """Pack sequences of several lengths; their uniforms are those of the first, the longest."""
+    rows = [torch.cat([each[part][0] for each in sequences]) for part in range(3)]
+    lengths = [each[2].shape[1] for each in sequences]
+    return [*rows, sequences[0][3].expand(len(sequences), -1)], torch.tensor([0, *lengths]).cumsum(
+        0
+    )
+
+
 def moved(rule: str, gamma: int, accepted: int, kind: str) -> tuple[float, float]:
     """Verify a sequence, and return the ratio of all bytes that move to those that must.
 
     The second number is how many rows a launch reads again, having read them already, at most.
     """
-    size, logits = 8 * runtime.BLOCK, kind == "logits"
-    if rule == "grid k-Seq":  # its blocks are half as long
+    logits, sparse = "logits" in kind, "sparse" in kind
+    blocks = 32 if sparse else 8  # a block of a sparse draft is written out, to draw from it
+    size = blocks * runtime.BLOCK
+    if rule == "grid k-Seq" or (sparse and rule in SEVERAL):  # its blocks are half as long
         size //= 2
-    arguments = sequence(rule, gamma, accepted, size, logits=logits)
+    arguments, options = sequence(rule, gamma, accepted, size, logits=logits), {}
+    passes = [(needed_of_lists if sparse else needed)(rule, gamma, accepted, logits=logits)]
+    if sparse:
+        arguments[1] = listing(arguments[2], accepted, size)
+    if kind == "packed":
+        shorter = sequence(rule, gamma - 1, accepted, size, logits=False)
+        arguments, options["offsets"] = packing([arguments, shorter])
+        passes.append(needed(rule, gamma - 1, accepted, logits=False))
     verify = verify_logits if logits else verify_probs
     with recorded() as launches:
-        outcome = verify(*arguments, rule=rule, backend="triton", validate=False)
-    assert outcome.accepted.tolist() == [accepted]
-    passes = needed(rule, gamma, accepted, logits=logits)
-    must = passes.rows * size * arguments[0].element_size()
-    must += (passes.looked_up + passes.added) * size * NUMBER
-    must += passes.of_edges * edge_count(CHAINS) * NUMBER
+        outcome = verify(*arguments, rule=rule, backend="triton", validate=False, **options)
+    assert outcome.accepted.tolist() == [accepted] * len(passes)
+    must = sum(each.rows for each in passes) * size * arguments[0].element_size()
+    must += sum(each.looked_up + each.added for each in passes) * size * NUMBER
+    must += sum(each.of_edges for each in passes) * edge_count(CHAINS) * NUMBER
+    must += sum(each.lists for each in passes) * blocks * LISTED * OF_LISTED
     moves = sum(access.nbytes for launch in launches for access in launch.accesses)
-    again = max(launch.read_again("target", "draft") for launch in launches)
+    rows = ("target",) if sparse else ("target", "draft")
+    again = max(launch.read_again(*rows) for launch in launches)
     return moves / must, again / (size * arguments[0].element_size())
 
 
@@ -130,13 +181,14 @@ def test_kernels_move_the_bytes_that_their_rules_need(
     assert again < 0.01  # the entries of drafts, which every program reads
 
 
-def test_a_needless_pass_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["probabilities", "sparse", "packed"])
+def test_a_needless_pass_is_seen(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def launch(kernel: Any, *arguments: Any, **constants: Any) -> None:
         for _ in range(1 + (kernel is one_chain.add_up)):
             runtime.launch(kernel, *arguments, **constants)
 
     monkeypatch.setattr(one_chain, "launch", launch)
-    assert moved("chain", 2, 1, "probabilities")[0] > 2
+    assert moved("chain", 2, 1, kind)[0] > 1.9
 
 
 def test_a_row_that_every_program_reads_is_seen() -> None:

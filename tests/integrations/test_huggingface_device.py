@@ -1,0 +1,110 @@
+"""`generate` of transformers with verification on the device: what comes to the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from otm.decoding import speculative  # noqa: E402
+from otm.decoding.held_rows import HeldRows  # noqa: E402
+from otm.integrations.huggingface import AssistedDecoding  # noqa: E402
+from otm.integrations.huggingface.processors import BatchProcessor  # noqa: E402
+from otm.models import HuggingFaceModel  # noqa: E402
+from otm.models.cached_rows import LayerStorage  # noqa: E402
+from tests.decoding.ways_to_host import Host, counted_by_step  # noqa: E402
+from tests.integrations.test_huggingface import DRAFT, PADDED, PROMPTS, TARGET  # noqa: E402
+
+GAMMA = 3
+RULES = [("k-Seq", 1), ("block", 1), ("grid k-Seq", 3), ("grid optimal", 3)]
+PROCESSED = {
+    "temperature": 0.8, "top_k": 9, "top_p": 0.9, "min_p": 0.01,
+    "repetition_penalty": 1.3, "min_new_tokens": 3, "eos_token_id": 16,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _on_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verify on the device what is left to the host where the device is the host."""
+    monkeypatch.setattr("otm.decoding.on_device.LEAST_VOCABULARY", 2)
+    monkeypatch.setattr("otm.decoding.on_device.leaves_all", lambda sampling: True)
+
+
+def generate(decoding: AssistedDecoding, **options: Any) -> Any:
+    options = {"max_new_tokens": 8, "do_sample": True, **PADDED, **options}
+    return TARGET.generate(PROMPTS, custom_generate=decoding, **options)
+
+
+@pytest.mark.parametrize(("rule", "k"), RULES)
+@pytest.mark.parametrize("options", [{"top_k": 0}, PROCESSED], ids=["plain", "processed"])
+def test_one_copy_of_whole_numbers_a_step(
+    rule: str, k: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches another way to the host in a step, and rows of scores that go there at any time."""
+    decoding = AssistedDecoding(DRAFT, k=k, gamma=GAMMA, rule=rule)
+    apart = []
+    with counted_by_step(monkeypatch) as steps:
+        for limit in (3, 8):
+            torch.manual_seed(0)
+            steps.clear()
+            with Host() as outside:  # a mode does not see what one within it sees
+                generate(decoding, max_new_tokens=limit, **options)
+            most = len(PROMPTS) * (k * GAMMA + GAMMA + 3)
+            assert len(steps) >= limit / (GAMMA + 1)
+            assert all(len(sizes) == 1 and sizes[0] <= most for sizes in steps)
+            assert max(outside.sizes) <= PROMPTS.numel()
+            apart.append(len(outside.sizes))
+    assert apart[0] == apart[1], "as often as there are steps"
+
+
+WAYS = [
+    (HeldRows, "probs", lambda scores, *_: scores.sum().item()),
+    (HeldRows, "probs", lambda scores, *_: scores.numpy()),
+    (LayerStorage, "update", lambda keys, *_: keys.isnan().any().item()),  # within the model
+    (BatchProcessor, "__call__", lambda tokens, *_: tokens.numpy()),
+    (BatchProcessor, "_process", lambda ids, scores, *_: bool(scores.isnan().any())),
+]
+"""Further ways to the host, in code that a step runs."""
+
+
+@pytest.mark.parametrize(("owner", "name", "way"), WAYS)
+def test_a_further_way_is_counted(
+    owner: Any, name: str, way: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control of the test above."""
+    original = getattr(owner, name)
+
+    def leaking(self: Any, *given: Any) -> Any:
+        way(*given)
+        return original(self, *given)
+
+    # it stands for a line of that method, called by whom that is called by
+    monkeypatch.setitem(globals(), "__name__", owner.__module__)
+    monkeypatch.setattr(owner, name, leaking)
+    with counted_by_step(monkeypatch) as steps:
+        generate(AssistedDecoding(DRAFT, k=1, gamma=2), **PROCESSED)
+    assert len(steps[0]) > 1
+
+
+def test_rules_for_one_chain() -> None:
+    """Bug: a rule of `speculative` that the plug takes for another one."""
+    made = []
+    for rule in ("chain", "block"):
+        torch.manual_seed(3)
+        seed = int(torch.randint(2**63 - 1, ()))
+        models = HuggingFaceModel(TARGET), HuggingFaceModel(DRAFT)
+        options: dict[str, Any] = {"rule": rule, "gamma": 5, "max_tokens": 12, "seed": seed}
+        expected = speculative(*models, PROMPTS[:1].tolist(), **options)
+        torch.manual_seed(3)
+        decoding = AssistedDecoding(DRAFT, k=1, gamma=5, rule=rule)
+        TARGET.generate(
+            PROMPTS[:1], custom_generate=decoding, do_sample=True, top_k=0, max_new_tokens=12
+        )
+        assert decoding.generation is not None
+        assert decoding.generation.sequences == expected.sequences
+        made.append(np.array(expected.sequences))
+    assert (made[0] != made[1]).any()
