@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, partial
 from typing import Any
@@ -25,7 +26,6 @@ from otm.decoding.verification import TargetProbs, Verifier
 from otm.decoding.walk_and_keep import Walk, verify_walk_and_keep
 from otm.errors import InvalidDraftsError, ProblemTooLargeError
 from otm.models import TableModel
-from otm.problem import Problem
 from otm.testing.sequences import (
     continued_distribution,
     output_distribution_of,
@@ -41,29 +41,30 @@ BUILT: dict[Any, AgreeingDrafts] = {}
 class ByConditional(AgreeingDrafts):
     """The winner drawn with one uniform by its law given the drafts: far fewer paths to follow."""
 
-    def winner(self, drafts: Probs, uniforms: Probs) -> int:
-        return int(locate_in_rows(once(self, "winning", drafts)[None], uniforms[:1])[0])
+    def winner(self, places: Sequence[int], uniforms: Probs) -> int:
+        return int(locate_in_rows(once(self, "winning", *places)[None], uniforms[:1])[0])
 
-    def agreeing(self, token: int) -> Probs:
-        return once(self, "agreeing", token)
+    def agreeing(self, place: int) -> Probs:
+        return once(self, "agreeing", place)
 
 
-def once(winner: AgreeingDrafts, method: str, argument: Any) -> Probs:
+def once(winner: AgreeingDrafts, method: str, *places: int) -> Probs:
     """Call a method of the class once for each argument."""
-    key = (method, *np.atleast_1d(argument))
     known = winner.__dict__.setdefault("_known", {})
-    if key not in known:
-        known[key] = getattr(AgreeingDrafts, method)(winner, argument)
-    return known[key]
+    if (method, *places) not in known:
+        argument = places if method == "winning" else places[0]
+        known[method, *places] = getattr(AgreeingDrafts, method)(winner, argument)
+    result: Probs = known[method, *places]
+    return result
 
 
 def built_once(cls: type[AgreeingDrafts]) -> Callable[..., AgreeingDrafts]:
     """Build each winner once: the paths of a loop meet the same few a thousand times."""
 
-    def build(problem: Problem, numbers: Probs, weight: Number) -> AgreeingDrafts:
-        key = (cls, *map(tuple, (problem.draft, problem.target, numbers)), weight)
+    def build(draft: SparseProbs, target: SparseProbs, numbers: Probs) -> AgreeingDrafts:
+        key = (cls, *as_dict(draft).items(), None, *as_dict(target).items(), *numbers)
         if key not in BUILT:
-            BUILT[key] = cls(problem, numbers, weight)
+            BUILT[key] = cls(draft, target, numbers)
         return BUILT[key]
 
     return build
@@ -189,28 +190,30 @@ GENERIC = (
 """Target and draft without zeros, of which every broken variant shows."""
 
 
-class TiesByToken(AgreeingDrafts):
+class TiesByToken(ByConditional):
     """Of the drafts in the highest slot the one with the largest token wins."""
 
-    def winner(self, drafts: Probs, uniforms: Probs) -> int:
-        places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
-        slots = self.slots.slot_of(places[0], uniforms, places[1])
-        return max(range(drafts.size), key=lambda i: (slots[i], drafts[i]))
+    def winner(self, places: Sequence[int], uniforms: Probs) -> int:
+        won = [Fraction(0)] * len(places)
+        for taken in itertools.product(*(zip(*self.slot_law(x), strict=True) for x in places)):
+            slots = [slot for slot, _ in taken]
+            first = max(range(len(places)), key=lambda i: (slots[i], places[i]))
+            won[first] += math.prod(chance for _, chance in taken)
+        return int(locate_in_rows(as_fractions(won)[None], uniforms[:1])[0])
 
 
 class WithoutTheMinimum(ByConditional):
     """S(yz) = W(yz) although the target gives less."""
 
-    @property
-    def accept_probability(self) -> Probs:
-        return 0 * self.problem.draft + 1
+    def accepted_share(self, place: int, weight: Number) -> Number:
+        return Fraction(1)
 
 
 class AllAgree(ByConditional):
     """As many agree as could."""
 
-    def agreeing(self, token: int) -> Probs:
-        return as_fractions([0] * self.problem.k + [1])
+    def agreeing(self, place: int) -> Probs:
+        return as_fractions([0] * (self.numbers.size - 1) + [1])
 
 
 @pytest.mark.parametrize(
@@ -284,14 +287,16 @@ def accepted(
             children = branching[len(path)]
         numbers = np.resize(0 * counts[:1], (counts.size - 1) * children + 1)
         numbers[::children] = counts
-        problem = Problem(draft(path), target(path), numbers.size - 1)
-        winner = AgreeingDrafts(problem, numbers, share)
-        won, kept = winner.winner_distribution.tolist(), winner.accept_probability.tolist()
+        winner = AgreeingDrafts(law(draft, path), law(target, path), numbers)
+        kept = [winner.accepted_share(place, share) for place in range(winner.tokens.size)]
         return sum(
-            (won[z] * (kept[z] + below((*path, z), kept[z], winner.agreeing(z)))
-             for z in range(problem.n) if won[z]),
+            (won * (kept[i] + below((*path, int(z)), kept[i], winner.agreeing(i)))
+             for i, (z, won) in enumerate(zip(winner.tokens, winner.law, strict=True)) if won),
             0 * share,
         )  # fmt: skip
+
+    def law(model: Callable[[Path], Any], path: Path) -> SparseProbs:
+        return SparseProbs.from_dense(model(path))
 
     one = 1 + 0 * draft(())[0]
     kind = object if isinstance(one, Fraction) else np.float64
