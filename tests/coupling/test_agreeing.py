@@ -133,7 +133,8 @@ def test_many_tokens(n: int, k: int) -> None:
     inside = np.polynomial.polynomial.polyval(below[0], numbers)
     for weight in (1, 0.6, 0.2):
         bound = (weight * below[1] + 1 - inside).min()
-        assert np.minimum(weight * target, winner.law).sum() == pytest.approx(bound, abs=1e-12)
+        lost = bound - np.minimum(weight * target, winner.law).sum()
+        assert -1e-12 < lost < (1e-12 if n < 8192 else 1e-4)
     # what each slot holds, and how often it wins
     places = rng.integers(n, size=50).tolist()
     laws = [winner.slot_law(place) for place in places]
@@ -144,9 +145,11 @@ def test_many_tokens(n: int, k: int) -> None:
         agreeing = winner.agreeing(place)
         assert agreeing.sum() == pytest.approx(1, abs=1e-14)
         assert agreeing.min() >= 0
-    held = np.bincount(winner._swaps.low, winner._swaps.mass, n)
-    held += np.bincount(winner._swaps.high, winner._swaps.mass, n)
+    slots = winner._mass.size
+    held = np.bincount(winner._swaps.low, winner._swaps.mass, slots)
+    held += np.bincount(winner._swaps.high, winner._swaps.mass, slots)
     assert (held <= winner._mass * (1 + 1e-12)).all()
+    assert slots == n if n < 8192 else slots < n
 
 
 @pytest.mark.parametrize("exact", [True, False])
