@@ -22,10 +22,14 @@ from otm._core.arithmetic import (
 )
 from otm._core.ratio_bins import LEAST, MOST, in_bins, ratio_of
 from otm._core.ratio_order import places_along
+from otm._core.sampling import chunks
 from otm._core.sparse import SparseProbs, Tokens, of_one_kind, places_of
 from otm.coupling.slots import winning_probabilities
 from otm.coupling.swaps import Swaps, match
 from otm.optimum.hull import hull_segments
+
+POINTS = 2**12
+"""Points of quadratures that are worked on at a time."""
 
 SHARED = 42
 """Bits of a ratio that do not decide the slot, where there are many tokens."""
@@ -51,7 +55,9 @@ class AgreeingDrafts:
 
     def __init__(self, draft: SparseProbs, target: SparseProbs, numbers: Probs) -> None:
         draft, self._target = of_one_kind(draft, target)
-        self.tokens, self._draft, self.numbers = draft.tokens, draft.probabilities, numbers
+        self.tokens, self._draft = draft.tokens, draft.probabilities
+        exact = is_exact(self._draft)
+        self.numbers = as_fractions(numbers) if exact else numbers.astype(np.float64)
         self._common, self._shared = places_of(self._target.tokens, draft.tokens)
         self._of_target = np.where(
             self._shared, self._target.probabilities[self._common], 0 * self._draft
@@ -60,7 +66,7 @@ class AgreeingDrafts:
         self._mass = scatter_sum(self._slot, self._draft, size)
         below = running_sum(self._mass, from_zero=True)
         self._below = below / below[-1]
-        self._slope = mean_slopes(self._below, numbers)
+        self._slope = mean_slopes(self._below, self.numbers)
         self._swaps, won = self._swap(scatter_sum(self._slot, self._of_target, size))
         self.law = won[self._slot]
         if size < self._draft.size:
@@ -137,13 +143,16 @@ class AgreeingDrafts:
         slots, law = self._ascending(place)
         own = law * self._draft.item(place)
         before = own.cumsum() - own
+        others, wide = self._below[slots] - before, self._mass[slots] - own
         points, weights = quadrature(k, exact=is_exact(own))
-        # within a slot both masses grow evenly: points [s, 1] × [points of a slot]
-        token = before[:, None] + own[:, None] * points
-        others = self._below[slots][:, None] + self._mass[slots][:, None] * points - token
-        others = np.maximum(others, 0 * others)  # but for rounding
-        share = (own[:, None] * weights).ravel()
-        moments = (_powers(token.ravel(), k) * share) @ _powers(others.ravel(), k).T
+        moments = 0
+        for some in chunks(own.size, points.size, POINTS):
+            # within a slot both masses grow evenly: points [s, 1] × [points of a slot]
+            z = before[some, None] + own[some, None] * points
+            r = others[some, None] + wide[some, None] * points
+            r = np.maximum(r, 0 * r)  # but for rounding
+            share = (own[some, None] * weights).ravel()
+            moments = moments + (_powers(z.ravel(), k) * share) @ _powers(r.ravel(), k).T
         joint = zeros(k + 1, own)
         joint[1:] = (self._choices * moments).sum(axis=1)
         total = joint.sum()

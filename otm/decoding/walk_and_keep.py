@@ -12,7 +12,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from otm._core.arithmetic import Number, Probs, as_fractions, is_exact, zeros
+from otm._core.arithmetic import Number, Probs, zeros
 from otm._core.sampling import locate
 from otm._core.sparse import Tokens
 from otm.coupling.agreeing import AgreeingDrafts
@@ -87,8 +87,6 @@ class Walk:
         """Which draft wins, whatever the number of those that agree."""
         draft, target = shared_draft_probs(self._nodes), self._target_probs(self.path)
         numbers = _drafts_of(self._counts(), len(self._nodes[0].children))
-        if is_exact(draft.probabilities):
-            numbers = as_fractions(numbers)
         return AgreeingDrafts(draft, target, numbers)
 
     @cached_property
