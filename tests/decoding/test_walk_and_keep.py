@@ -376,7 +376,7 @@ def test_random_trees_accept_more_than_by_the_other_rules() -> None:
         others = partial(tokens_by_rule, OptimalPlan), tokens_by_traversal
         gains.append([found - mean_of_tree_rule(means, target, draft) for means in others])
     assert np.min(gains) > -0.01
-    assert (np.mean(gains, axis=0) > [0.02, 0.05]).all()
+    assert (np.mean(gains, axis=0) > [0.01, 0.08]).all()
 
 
 def test_the_hull_beats_cap_and_floor() -> None:
