@@ -165,22 +165,6 @@ def interval_slopes(below: Probs, above: Probs, mass: Probs, k: int) -> Probs:
     return slopes
 
 
-def mean_slopes(below: Probs, above: Probs, mass: Probs, numbers: int | Probs) -> Probs:
-    """Slopes of E x^M over the intervals of `interval_slopes`: M is k, or m with `numbers[m]`."""
-    if isinstance(numbers, int):
-        return interval_slopes(below, above, mass, numbers)
-    low, high = below[:-1], below[1:]
-    *rest, last = numbers
-    slopes = zeros(mass.size, mass)
-    value = slopes + last
-    for number in reversed(rest):  # Horner's rule; no step subtracts
-        slopes *= high
-        slopes += value
-        value *= low
-        value += number
-    return slopes
-
-
 def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:
     """Cumulative sums along the last axis, [..., n] or, from zero, [..., n + 1].
 

@@ -2,78 +2,207 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache, cached_property
 from math import comb
 
 import numpy as np
+import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs, as_fractions, is_exact, read_only, zeros
-from otm.coupling.optimal import OptimalPlan
-from otm.optimum.hull import hull_win_ratio
-from otm.optimum.win_ratio import WinRatio
+from otm._core.arithmetic import (
+    Number,
+    Probs,
+    as_fractions,
+    is_exact,
+    read_only,
+    running_sum,
+    scatter_sum,
+    zeros,
+)
+from otm._core.ratio_bins import LEAST, MOST, in_bins, ratio_of
+from otm._core.ratio_order import places_along
+from otm._core.sampling import chunks
+from otm._core.sparse import SparseProbs, Tokens, of_one_kind, places_of
+from otm.coupling.slots import winning_probabilities
+from otm.coupling.swaps import Swaps, match
+from otm.optimum.hull import hull_segments
+
+POINTS = 2**12
+"""Points of quadratures that are worked on at a time."""
+
+SHARED = 42
+"""Bits of a ratio that do not decide the slot, where there are many tokens."""
 
 
-@dataclass(frozen=True, eq=False)
-class AgreeingDrafts(OptimalPlan):
-    """The rule by which one of M i.i.d. drafts wins, where M is random.
+class AgreeingDrafts:
+    """The rule by which one of M i.i.d. drafts wins, where M is m with probability `numbers[m]`.
 
-    The winner has the hull law (`otm.optimum.hull`), by bins and swaps.  A rule that accepts it
-    with probability min(1, s q/v') accepts as much of s q as any can, and at s = 1 where M is k,
-    this is an optimal plan.
+    The winner has the hull law: of all laws v of a winner Σ min(s q, v) is largest for every s at
+    once (Theorem 14.3 of docs/theory/walk-and-keep.md).  Each token has a slot, in the order of
+    q/p; tokens swap mass between their slots, and the highest draft wins, the first of those that
+    share a slot (Theorem 14.4).  Of more than 8,192 tokens those with nearly one ratio share a
+    slot, which costs up to 2^−11 of what could be accepted.
 
-    `numbers` [k + 1] has the probabilities that there are m drafts, at most the k of the problem.
-    If there are none, nobody wins; `winner_distribution` sums to 1 − `numbers[0]`.
+    Attributes
+    ----------
+    tokens : int array [n]
+        What can be drafted, ascending; tokens are known by their place here.
+    law : array [n]
+        Probability v of each to win, computed from the swaps as they are stored; it sums to the
+        probability that there is a draft.
     """
 
-    numbers: Probs
-    weight: Number = 1  # s
+    def __init__(self, draft: SparseProbs, target: SparseProbs, numbers: Probs) -> None:
+        draft, self._target = of_one_kind(draft, target)
+        self.tokens, self._draft = draft.tokens, draft.probabilities
+        exact = is_exact(self._draft)
+        self.numbers = as_fractions(numbers) if exact else numbers.astype(np.float64)
+        self._common, self._shared = places_of(self._target.tokens, draft.tokens)
+        self._of_target = np.where(
+            self._shared, self._target.probabilities[self._common], 0 * self._draft
+        )
+        self._slot, size = slots_by_ratio(ratio_of(self._draft, self._of_target))
+        self._mass = scatter_sum(self._slot, self._draft, size)
+        below = running_sum(self._mass, from_zero=True)
+        self._below = below / below[-1]
+        self._slope = mean_slopes(self._below, self.numbers)
+        self._swaps, won = self._swap(scatter_sum(self._slot, self._of_target, size))
+        self.law = won[self._slot]
+        if size < self._draft.size:
+            self.law *= self._draft / self._mass[self._slot]
 
-    @property
-    def _numbers(self) -> int | Probs:
-        """How many drafts there are, or with which probabilities how many."""
-        return self.problem.k if self.numbers[-1] == 1 else self.numbers
+    def _swap(self, target: Probs) -> tuple[Swaps, Probs]:
+        """Find the swaps between slots, and how often their tokens win with them."""
+        mass, slope = self._mass, self._slope
+        won = slope * mass
+        first = hull_segments(won, target)
+        sums = np.add.reduceat(np.array((won, target)), first, axis=1)
+        lengths = np.diff(np.append(first, won.size))
+        several = lengths > 1  # the others win what they win in their own slots
+        share = sums[0] / np.where(several, sums[1], 1)
+        wanted = np.where(np.repeat(several, lengths), np.repeat(share, lengths) * target, won)
+        swaps = match(wanted - won, slope)
+        low, high, moved = swaps.low, swaps.high, swaps.mass
+        # by rounding a token may swap more than it has
+        total = scatter_sum(low, moved, won.size) + scatter_sum(high, moved, won.size)
+        if (total > mass).any():
+            fit = np.minimum(1, mass / np.where(total > mass, total, mass))
+            moved = moved * np.minimum(fit[low], fit[high])
+        gain = moved * (slope[high] - slope[low])
+        won = won + scatter_sum(low, gain, won.size) - scatter_sum(high, gain, won.size)
+        return Swaps(low, high, moved), np.maximum(won, 0 * won)
 
-    @cached_property
-    def _wanted(self) -> WinRatio:
-        return hull_win_ratio(self.problem.bins, self._numbers, self.weight)
+    def accepted_share(self, place: int, weight: Number) -> Number:
+        """Share min(1, s q/v) of a winner that can be accepted."""
+        mass, won = weight * self._of_target.item(place), self.law.item(place)
+        # a token may win so rarely that this is lost below the smallest float
+        return mass / won if mass < won else 1 + 0 * weight if mass > 0 else 0 * weight
 
-    @property
-    def target_mass(self) -> Probs:
-        """Mass s q of each token that is accepted as far as it wins: array [n]."""
-        return np.asarray(self.problem.target * self.weight)
+    def left(self, weight: Number) -> tuple[Tokens, Probs]:
+        """Tokens of the target, and what s q − min(s q, v) leaves of them: [m] each."""
+        left = weight * self._target.probabilities
+        common = self._common[self._shared]
+        left[common] = np.maximum(left[common] - self.law[self._shared], 0 * left[common])
+        return self._target.tokens, left
 
-    def winner(self, drafts: Probs, uniforms: Probs) -> int:
-        """Position of the draft that wins: [m], [m]."""
-        places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
-        return int(self.slots.slot_of(places[0], uniforms, places[1]).argmax())
+    def slot_law(self, place: int) -> tuple[npt.NDArray[np.int64], Probs]:
+        """Slots that drafts of a token take, with their probabilities: partners', then its own."""
+        slot = self._slot.item(place)
+        # a token swaps either always as the lower one or always as the higher one
+        own, other = self._swaps.low, self._swaps.high
+        pairs = slice(*own.searchsorted((slot, slot + 1)))
+        if pairs.start == pairs.stop:
+            own, other = other, own
+            pairs = slice(*own.searchsorted((slot, slot + 1)))
+        steps = self._swaps.mass[pairs] / self._mass.item(slot)
+        return np.append(other[pairs], slot), np.append(steps, 1 - steps.sum())
 
-    def winning(self, drafts: Probs) -> Probs:
+    def winner(self, places: Sequence[int], uniforms: Probs) -> int:
+        """Position of the draft that wins, from a uniform for each."""
+        slots = []
+        for place, uniform in zip(places, uniforms, strict=True):
+            partners, law = self.slot_law(place)
+            step = int(np.searchsorted(law[:-1].cumsum(), uniform, side="right"))
+            slots.append(int(partners[step]))
+        return slots.index(max(slots))
+
+    def winning(self, places: Sequence[int]) -> Probs:
         """Probability that each draft wins: [m] → [m]."""
-        return np.asarray(self._winning_per_draft(drafts[None])[0])
+        return winning_probabilities([self._ascending(place) for place in places])
 
-    def agreeing(self, token: int) -> Probs:
+    def agreeing(self, place: int) -> Probs:
         """Probability, given that a token wins, that c of the drafts are this token: [k + 1].
 
         Let Z and R be the masses that the token and all others have up to a point along the slots.
         That the token wins, with c drafts, has probability ∫ Σ_m Pr(m) C(m, c) R^(m − c) d(Z^c).
         """
-        places, law = self.slot_law(token)
-        below, _, mass = self.slots.realised
-        own = law * self.problem.draft[token]
-        before = np.cumsum(own) - own
-        k = self.problem.k
-        nodes, weights = quadrature(k, exact=is_exact(own))
-        # within a slot both masses grow evenly: points [s, 1] × [points of a slot]
-        token_mass = before[:, None] + own[:, None] * nodes
-        others = (below[places] - before)[:, None] + (mass[places] - own)[:, None] * nodes
-        others = np.maximum(others, 0 * others)  # but for rounding
-        share = (own[:, None] * weights).ravel()
-        moments = (_powers(token_mass.ravel(), k) * share) @ _powers(others.ravel(), k).T
+        k = self.numbers.size - 1
+        if k == 1:
+            return np.append(0 * self.numbers[:1], 0 * self.numbers[:1] + 1)
+        slots, law = self._ascending(place)
+        own = law * self._draft.item(place)
+        before = own.cumsum() - own
+        others, wide = self._below[slots] - before, self._mass[slots] - own
+        points, weights = quadrature(k, exact=is_exact(own))
+        moments = 0
+        for some in chunks(own.size, points.size, POINTS):
+            # within a slot both masses grow evenly: points [s, 1] × [points of a slot]
+            z = before[some, None] + own[some, None] * points
+            r = others[some, None] + wide[some, None] * points
+            r = np.maximum(r, 0 * r)  # but for rounding
+            share = (own[some, None] * weights).ravel()
+            moments = moments + (_powers(z.ravel(), k) * share) @ _powers(r.ravel(), k).T
         joint = zeros(k + 1, own)
-        joint[1:] = (_choices(k, self.numbers) * moments).sum(axis=1)
-        return read_only(joint / joint.sum())
+        joint[1:] = (self._choices * moments).sum(axis=1)
+        total = joint.sum()
+        return joint / total if total > 0 else self.numbers
+
+    def _ascending(self, place: int) -> tuple[npt.NDArray[np.int64], Probs]:
+        """`slot_law` with ascending slots."""
+        slots, law = self.slot_law(place)
+        order = slots.argsort()
+        return slots[order], law[order]
+
+    @cached_property
+    def _choices(self) -> Probs:
+        """Entries c C(m, c) Pr(m) with m = c + j, for c from 1 and j from 0: [k, k]."""
+        k = self.numbers.size - 1
+        numbers = zeros(2 * k, self.numbers)
+        numbers[:k] = self.numbers[1:]
+        places = np.arange(k)
+        choices = _binomials(k, exact=is_exact(numbers)) * numbers[places[:, None] + places]
+        return np.asarray(choices)
+
+
+def slots_by_ratio(ratio: Probs) -> tuple[npt.NDArray[np.int64], int]:
+    """Slot of each token, in the order of q/p, and how many slots there are: [n] → [n].
+
+    Each token has its own; of many tokens, those share one whose ratios agree in ten bits.
+    """
+    if not in_bins(ratio):
+        return places_along(np.argsort(ratio, kind="stable"), ratio.size), ratio.size
+    first, key, last = (np.asarray(x).view(np.int64) >> SHARED for x in (LEAST, ratio, MOST))
+    key = np.clip(key, first, last) - first
+    used = np.bincount(key) > 0
+    return (used.cumsum() - 1)[key], int(np.count_nonzero(used))
+
+
+def mean_slopes(points: Probs, numbers: Probs) -> Probs:
+    """Slopes of x ↦ E x^M between neighbouring points, where M is m with probability `numbers[m]`.
+
+    By Horner's rule; no step subtracts.  The points [m + 1] ascend from 0 or above.
+    """
+    low, high = points[:-1], points[1:]
+    *rest, last = numbers.tolist()
+    slopes = 0 * low
+    value = slopes + last
+    for number in reversed(rest):
+        slopes *= high
+        slopes += value
+        value *= low
+        value += number
+    return slopes
 
 
 def _powers(base: Probs, k: int) -> Probs:
@@ -83,14 +212,6 @@ def _powers(base: Probs, k: int) -> Probs:
     for i in range(1, k):
         powers[i] = powers[i - 1] * base
     return powers
-
-
-def _choices(k: int, numbers: Probs) -> Probs:
-    """Entries c C(m, c) Pr(m) with m = c + j, for c from 1 and j from 0: [k, k]."""
-    of_numbers = zeros(2 * k, numbers)
-    of_numbers[:k] = numbers[1:]
-    places = np.arange(k)
-    return np.asarray(_binomials(k, exact=is_exact(numbers)) * of_numbers[places[:, None] + places])
 
 
 @cache

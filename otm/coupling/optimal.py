@@ -92,11 +92,6 @@ class OptimalPlan(ResidualPlan):
         """Law of the winner that is aimed at."""
         return optimal_win_ratio(self.problem)
 
-    @property
-    def _numbers(self) -> int | Probs:
-        """How many drafts there are, or with which probabilities how many."""
-        return self.problem.k
-
     @cached_property
     def _win_ratio(self) -> tuple[Probs, Probs]:
         """Ratios of winning to drafting as the stored table has them (`SlotTable.win_ratio`).
@@ -104,7 +99,7 @@ class OptimalPlan(ResidualPlan):
         The table speaks of p/Σp; they are corrected so that v' belongs to Σq = 1.
         """
         of_draft, of_target = self.slots.bins.excess[:, 0]
-        slope, added = self.slots.win_ratio(self._numbers)
+        slope, added = self.slots.win_ratio(self.problem.k)
         scale = 1 + (of_target - of_draft)
         return read_only(slope * scale), read_only(added * scale)
 
@@ -115,14 +110,13 @@ class OptimalPlan(ResidualPlan):
         It is one where t does not follow q/p.
         """
         wanted = self._wanted
-        slope = wanted.slope / wanted.scale
         moved = self.slots.moved
         limit = np.divide(1, moved, out=np.full_like(moved, np.inf), where=moved > 0)
         gap = np.where(wanted.follows, wanted.mean - wanted.slope, 0)
-        factor = np.divide(wanted.scale, gap, out=np.zeros_like(gap), where=gap != 0)
+        factor = np.divide(1, gap, out=np.zeros_like(gap), where=gap != 0)
         follows = factor != 0
         least, limit = np.where(follows, TINY, 1), np.where(follows, limit, 1)
-        return read_only(np.array((slope, factor, least, limit)))
+        return read_only(np.array((wanted.slope, factor, least, limit)))
 
     def _place(self, draft: Probs, target: Probs) -> tuple[Ranks, Probs]:
         """Bins of tokens, and how often each of them swaps, over the mean of its bin."""
@@ -190,9 +184,5 @@ class OptimalPlan(ResidualPlan):
         return self.slots.slot_law(place, share)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        return np.asarray(self._winning_per_draft(drafts) * self.accept_probability[drafts])
-
-    def _winning_per_draft(self, drafts: Drafts) -> Probs:
-        """Probability that each position wins: [B, k] → [B, k]."""
         winning = [winning_probabilities([self.slot_law(x) for x in row]) for row in drafts]
-        return np.reshape(winning, drafts.shape)
+        return np.asarray(np.reshape(winning, drafts.shape) * self.accept_probability[drafts])

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from otm._core.arithmetic import (
     Frozen,
     Probs,
+    interval_slopes,
     is_exact,
-    mean_slopes,
     read_only,
     running_sum,
     scatter_sum,
@@ -153,21 +153,13 @@ class SlotTable(Frozen):
         ascending = np.argsort(slots)
         return slots[ascending], law[ascending]
 
-    def win_ratio(self, numbers: int | Probs) -> tuple[Probs, Probs]:
+    def win_ratio(self, k: int) -> tuple[Probs, Probs]:
         """How many times as likely tokens win as one draft is to be them: arrays [m] and [m].
 
-        What their own slot gives, and what swaps add on average over a bin.  The number of drafts
-        is k, or m with probability `numbers[m]`.
+        What their own slot gives, and what swaps add on average over a bin.
 
         Drafts in the same slot are exchangeable, so that it does not matter which of them wins.
         """
-        owner, partner, _ = self._moves
-        slope = mean_slopes(*self.realised, numbers)
-        return slope, scatter_sum(owner, self.steps * (slope[partner] - slope[owner]), slope.size)
-
-    @cached_property
-    def realised(self) -> tuple[Probs, Probs, Probs]:
-        """Draft mass below and above the ends of slots, [m + 1], and in each, [m], after swaps."""
         bins, (owner, partner, _) = self.bins, self._moves
         below, above, mass = bins.draft_below, bins.draft_above, bins.draft
         if not is_exact(mass):  # fractions swap equal masses, and slots keep their own
@@ -177,7 +169,8 @@ class SlotTable(Frozen):
             more = running_sum(np.array((surplus, surplus[::-1])), from_zero=True)
             below, above = below + more[0], above + more[1, ::-1]
             mass = mass + surplus
-        return below, above, mass
+        slope = interval_slopes(below, above, mass, k)
+        return slope, scatter_sum(owner, self.steps * (slope[partner] - slope[owner]), slope.size)
 
     @cached_property
     def _grid_bits(self) -> int:

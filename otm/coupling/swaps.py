@@ -30,12 +30,15 @@ class Swaps(Frozen):
 
 
 def match_swaps(wanted: WinRatio) -> Swaps:
-    """Match the bins that lack winning mass with those that have too much of it.
+    """Match the bins that lack winning mass with those that have too much of it."""
+    return match((wanted.mean - wanted.slope) * wanted.bins.draft, wanted.slope)
+
+
+def match(lacking: Probs, slope: Probs) -> Swaps:
+    """Match what lacks, [m], with what is too much of it, where it is negative.
 
     By cumulative amount, in order (north-west corner rule).
     """
-    slope = wanted.slope
-    lacking = (wanted.mean - slope) * wanted.bins.draft
     poor, rich = (lacking > 0).nonzero()[0], (lacking < 0).nonzero()[0]
     if not (poor.size and rich.size):
         return Swaps(read_only(poor[:0]), read_only(rich[:0]), read_only(slope[:0]))

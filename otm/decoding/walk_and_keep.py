@@ -7,12 +7,12 @@ the path.  For one draft this is block verification; for one token, an optimal p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
-from otm._core.arithmetic import Number, Probs, as_fractions, zeros
+from otm._core.arithmetic import Number, Probs, zeros
 from otm._core.sampling import locate
 from otm._core.sparse import Tokens
 from otm.coupling.agreeing import AgreeingDrafts
@@ -20,7 +20,6 @@ from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, shared_draft_probs
 from otm.errors import ProblemTooLargeError
-from otm.problem import Problem
 
 MOST_DRAFTS = 2**8
 """Most drafts of a node; how many of them agree takes the square of it."""
@@ -31,14 +30,14 @@ class Walk:
 
     Let W(y) be the probability that a walk passes a path y, and S(y) that y is accepted, as the
     output or a part of it: S(yz) = min(S(y) t(z), W(yz)), where t is the target's distribution.
-    `share` is S(y)/W(y), and `counts` the law of the number of nodes that agree, given the path.
+    `share` is S(y)/W(y), and `counts` gives the law of the number of nodes that agree.
     """
 
     def __init__(
         self,
         nodes: Sequence[DraftNode],
         share: Number,
-        counts: Probs,
+        counts: Callable[[], Probs],
         target_probs: TargetProbs,
     ) -> None:
         self.path, self.share, self._target_probs = nodes[0].path, share, target_probs
@@ -50,7 +49,7 @@ class Walk:
     def begin(cls, root: DraftNode, target_probs: TargetProbs) -> Walk:
         """Stand at the root, which is accepted for sure."""
         one = 1 + 0 * target_probs(root.path).probabilities[:1]
-        return cls([root], one.item(), np.append(0 * one, one), target_probs)
+        return cls([root], one.item(), lambda: np.append(0 * one, one), target_probs)
 
     def walk(self, uniforms: Randomness) -> Walk:
         """Go to the draft that wins."""
@@ -70,38 +69,33 @@ class Walk:
 
     def to(self, token: int) -> Walk:
         """Go to a drafted token that wins."""
-        winner = self._winner
-        place = int(np.searchsorted(winner.problem.tokens, token))
+        place = int(np.searchsorted(self._winner.tokens, token))
         nodes = [child for child in self.drafts if child.token == token]
-        share = winner.accept_probability.item(place)
-        return Walk(nodes, share, winner.agreeing(place), self._target_probs)
+        share = self._winner.accepted_share(place, self.share)
+        counts = partial(self._winner.agreeing, place)
+        return Walk(nodes, share, counts, self._target_probs)
 
     @property
-    def _places(self) -> Tokens:
-        """Places of the drafts in the tokens of the problem."""
+    def _places(self) -> list[int]:
+        """Places of the drafts among the tokens that can be drafted."""
         tokens = [child.token for child in self.drafts]
-        return np.searchsorted(self._winner.problem.tokens, tokens)
+        places: list[int] = np.searchsorted(self._winner.tokens, tokens).tolist()
+        return places
 
     @cached_property
     def _winner(self) -> AgreeingDrafts:
         """Which draft wins, whatever the number of those that agree."""
         draft, target = shared_draft_probs(self._nodes), self._target_probs(self.path)
-        numbers = _drafts_of(self._counts, len(self._nodes[0].children))
-        problem = Problem(draft, target, numbers.size - 1)
-        if problem.exact:
-            numbers = as_fractions(numbers)
-        return AgreeingDrafts(problem, numbers, self.share)
+        numbers = _drafts_of(self._counts(), len(self._nodes[0].children))
+        return AgreeingDrafts(draft, target, numbers)
 
     @cached_property
-    def _left(self) -> tuple[Tokens, Probs, Probs]:
-        """Tokens, S(y) t(z), and S(y) t(z) − S(yz), both over W(y): array [n] each."""
-        if not self.drafts:
-            target = self._target_probs(self.path)
-            mass = target.probabilities * self.share
-            return target.tokens, mass, mass
-        winner = self._winner
-        mass = winner.target_mass
-        return winner.problem.tokens, mass, mass - np.minimum(mass, winner.winner_distribution)
+    def _left(self) -> tuple[Tokens, Probs]:
+        """Tokens, and S(y) t(z) − S(yz) over W(y): array [n] each."""
+        if self.drafts:
+            return self._winner.left(self.share)
+        target = self._target_probs(self.path)
+        return target.tokens, target.probabilities * self.share
 
     @property
     def keep_probability(self) -> Number:
@@ -109,14 +103,16 @@ class Walk:
 
         It is (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)), written so that nothing cancels; 0 for 0/0.
         """
-        left: Number = self._left[2].sum()
+        left: Number = self._left[1].sum()
         return left / (left + (1 - self.share)) if left > 0 else 0 * self.share
 
     def token_after(self, uniforms: Randomness) -> int:
         """Draw the token that follows if the node is kept, and no draft below it."""
-        tokens, mass, left = self._left
-        # at the root nothing may be left but for rounding
-        return locate(tokens, left if left.any() else mass, uniforms(1)[0])
+        tokens, left = self._left
+        if not left.any():  # the root, by rounding
+            target = self._target_probs(self.path)
+            tokens, left = target.tokens, target.probabilities
+        return locate(tokens, left, uniforms(1)[0])
 
 
 def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:

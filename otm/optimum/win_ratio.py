@@ -2,7 +2,7 @@
 
 A rule that always picks a draft can give the winner the distribution p · t, where t is q/p between
 a floor b and the optimal cap c*, and b is such that it sums to one.  It covers the optimal accepted
-mass min(q, c* p) (Theorem 5.1 of docs/theory/optimal-plan.md).  `otm.optimum.hull` has another.
+mass min(q, c* p) (Theorem 5.1 of docs/theory/optimal-plan.md).
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class WinRatio(NamedTuple):
     bins: RatioBins
     slope: Probs  # [m], what t would be if every draft kept the slot of its bin
     mean: Probs  # [m], mean of t over the drafts that are in the bin
-    follows: npt.NDArray[np.bool_]  # [m], whether t follows q/p of the token, or is the mean
-    scale: Probs | float = 1.0  # [m], t over q/p where it follows
+    follows: npt.NDArray[np.bool_]  # [m], whether t is q/p of the token; otherwise it is the mean
 
 
 def optimal_win_ratio(problem: Problem) -> WinRatio:

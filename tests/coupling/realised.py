@@ -11,10 +11,8 @@ from fractions import Fraction
 from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
 from otm.coupling.optimal import OptimalPlan
-from otm.coupling.residual import acceptance_ratio
 
 F = Fraction
 LARGEST_EXACT_POWER = 64
@@ -41,11 +39,9 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
 
     # how much more or less often than its bin a token moves, as the selection computes it
     moved = np.array([float(sum(chance for _, chance in each)) for each in moves])
-    scale = np.broadcast_to(wanted.scale, wanted.slope.shape)[places]
     slope, gap = wanted.slope[places], wanted.mean[places] - wanted.slope[places]
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = (ratio - slope / scale) * (scale / gap)
-        share = np.where(wanted.follows[places] & (gap != 0), share, 1)
+        share = np.where(wanted.follows[places] & (gap != 0), (ratio - slope) / gap, 1)
         share = np.clip(share, 2.0**-1000, 1 / moved[places])
     share = np.where(wanted.follows.any(), share, 1)
 
@@ -62,7 +58,7 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
             in_slot[place] -= stretched[place] * chance
             in_slot[partner] += stretched[place] * chance
     assert sum(in_slot) == 1
-    powers = [_mean_power(x, plan._numbers) for x in accumulate(in_slot, initial=F(0))]
+    powers = [_power(x, problem.k) for x in accumulate(in_slot, initial=F(0))]
     win = [
         (high - low) / x if x else F(0)
         for low, high, x in zip(powers[:-1], powers[1:], in_slot, strict=True)
@@ -72,7 +68,8 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
     # the coin, as the selection computes it
     of_slope, of_moves = plan._win_ratio
     won = p[drafted] * (of_slope[places] + of_moves[places] * share)
-    coin = acceptance_ratio(plan.target_mass[drafted], won)
+    ratio = np.minimum(q[drafted], won) / np.where(won > 0, won, 1)
+    coin = np.where(won > 0, ratio, q[drafted] > 0)
     output = [F(0)] * problem.n
     for token, place, x, times, accept in zip(
         drafted.tolist(), places.tolist(), mass, shares, coin.tolist(), strict=True
@@ -101,13 +98,6 @@ def distance_to_target(output: list[Fraction], plan: OptimalPlan) -> float:
     target = [F(x) for x in plan.problem.target.tolist()]
     total = sum(target)
     return float(sum(abs(x - y / total) for x, y in zip(output, target, strict=True)) / 2)
-
-
-def _mean_power(x: Fraction, numbers: int | npt.NDArray[np.float64]) -> Fraction:
-    """Mean of x^M: M is k, or m with `numbers[m]`."""
-    if isinstance(numbers, int):
-        return _power(x, numbers)
-    return sum((F(number) * x**m for m, number in enumerate(numbers.tolist())), F(0))
 
 
 def _power(x: Fraction, k: int) -> Fraction:

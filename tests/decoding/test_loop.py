@@ -80,7 +80,9 @@ def decode(prompts: Prompts, way: str) -> Generation:
     )
 
 
-@pytest.mark.parametrize("way", ["autoregressive", "chain", "block", "optimal", "traversal"])
+@pytest.mark.parametrize(
+    "way", ["autoregressive", "chain", "block", "optimal", "traversal", "walk and keep"]
+)
 def test_a_sequence_does_not_depend_on_its_batch(way: str) -> None:
     """Catches uniforms that are shared, rows that are mixed up, and caches of finished rows."""
     together = decode(PROMPTS, way).sequences

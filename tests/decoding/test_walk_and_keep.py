@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, partial
 from typing import Any
@@ -17,6 +18,7 @@ import otm
 from otm._core.arithmetic import Number, Probs, as_fractions
 from otm._core.sampling import locate_in_rows
 from otm._core.sparse import SparseProbs
+from otm.coupling import OptimalPlan
 from otm.coupling.agreeing import AgreeingDrafts
 from otm.decoding import ModelDrafter, stream, verify_traversal
 from otm.decoding.drafting import Branching, Drafter, DraftNode, Randomness
@@ -24,8 +26,8 @@ from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, Verifier
 from otm.decoding.walk_and_keep import Walk, verify_walk_and_keep
 from otm.errors import InvalidDraftsError, ProblemTooLargeError
+from otm.gain.efficiency import tokens_by_rule, tokens_by_traversal
 from otm.models import TableModel
-from otm.problem import Problem
 from otm.testing.sequences import (
     continued_distribution,
     output_distribution_of,
@@ -41,29 +43,30 @@ BUILT: dict[Any, AgreeingDrafts] = {}
 class ByConditional(AgreeingDrafts):
     """The winner drawn with one uniform by its law given the drafts: far fewer paths to follow."""
 
-    def winner(self, drafts: Probs, uniforms: Probs) -> int:
-        return int(locate_in_rows(once(self, "winning", drafts)[None], uniforms[:1])[0])
+    def winner(self, places: Sequence[int], uniforms: Probs) -> int:
+        return int(locate_in_rows(once(self, "winning", *places)[None], uniforms[:1])[0])
 
-    def agreeing(self, token: int) -> Probs:
-        return once(self, "agreeing", token)
+    def agreeing(self, place: int) -> Probs:
+        return once(self, "agreeing", place)
 
 
-def once(winner: AgreeingDrafts, method: str, argument: Any) -> Probs:
+def once(winner: AgreeingDrafts, method: str, *places: int) -> Probs:
     """Call a method of the class once for each argument."""
-    key = (method, *np.atleast_1d(argument))
     known = winner.__dict__.setdefault("_known", {})
-    if key not in known:
-        known[key] = getattr(AgreeingDrafts, method)(winner, argument)
-    return known[key]
+    if (method, *places) not in known:
+        argument = places if method == "winning" else places[0]
+        known[method, *places] = getattr(AgreeingDrafts, method)(winner, argument)
+    result: Probs = known[method, *places]
+    return result
 
 
 def built_once(cls: type[AgreeingDrafts]) -> Callable[..., AgreeingDrafts]:
     """Build each winner once: the paths of a loop meet the same few a thousand times."""
 
-    def build(problem: Problem, numbers: Probs, weight: Number) -> AgreeingDrafts:
-        key = (cls, *map(tuple, (problem.draft, problem.target, numbers)), weight)
+    def build(draft: SparseProbs, target: SparseProbs, numbers: Probs) -> AgreeingDrafts:
+        key = (cls, *as_dict(draft).items(), None, *as_dict(target).items(), *numbers)
         if key not in BUILT:
-            BUILT[key] = cls(problem, numbers, weight)
+            BUILT[key] = cls(draft, target, numbers)
         return BUILT[key]
 
     return build
@@ -142,7 +145,7 @@ SIZES = [(2, 2, 2), (3, 2, 2), (2, 3, 2), (2, 2, 3)]
 
 @pytest.mark.usefixtures("by_conditional")
 @pytest.mark.parametrize(
-    ("end", "drafter"), [(None, ModelDrafter), (1, ModelDrafter), (None, Stopping), (0, Stopping)]
+    ("end", "drafter"), [(None, ModelDrafter), (1, ModelDrafter), (None, Stopping)]
 )
 @pytest.mark.parametrize(("vocabulary", "gamma", "k"), SIZES)
 def test_chains_continued_by_the_target_have_its_law(
@@ -189,28 +192,30 @@ GENERIC = (
 """Target and draft without zeros, of which every broken variant shows."""
 
 
-class TiesByToken(AgreeingDrafts):
+class TiesByToken(ByConditional):
     """Of the drafts in the highest slot the one with the largest token wins."""
 
-    def winner(self, drafts: Probs, uniforms: Probs) -> int:
-        places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
-        slots = self.slots.slot_of(places[0], uniforms, places[1])
-        return max(range(drafts.size), key=lambda i: (slots[i], drafts[i]))
+    def winner(self, places: Sequence[int], uniforms: Probs) -> int:
+        won = [Fraction(0)] * len(places)
+        for taken in itertools.product(*(zip(*self.slot_law(x), strict=True) for x in places)):
+            slots = [slot for slot, _ in taken]
+            first = max(range(len(places)), key=lambda i: (slots[i], places[i]))
+            won[first] += math.prod(chance for _, chance in taken)
+        return int(locate_in_rows(as_fractions(won)[None], uniforms[:1])[0])
 
 
 class WithoutTheMinimum(ByConditional):
     """S(yz) = W(yz) although the target gives less."""
 
-    @property
-    def accept_probability(self) -> Probs:
-        return 0 * self.problem.draft + 1
+    def accepted_share(self, place: int, weight: Number) -> Number:
+        return Fraction(1)
 
 
 class AllAgree(ByConditional):
     """As many agree as could."""
 
-    def agreeing(self, token: int) -> Probs:
-        return as_fractions([0] * self.problem.k + [1])
+    def agreeing(self, place: int) -> Probs:
+        return as_fractions([0] * (self.numbers.size - 1) + [1])
 
 
 @pytest.mark.parametrize(
@@ -284,14 +289,16 @@ def accepted(
             children = branching[len(path)]
         numbers = np.resize(0 * counts[:1], (counts.size - 1) * children + 1)
         numbers[::children] = counts
-        problem = Problem(draft(path), target(path), numbers.size - 1)
-        winner = AgreeingDrafts(problem, numbers, share)
-        won, kept = winner.winner_distribution.tolist(), winner.accept_probability.tolist()
+        winner = AgreeingDrafts(law(draft, path), law(target, path), numbers)
+        kept = [winner.accepted_share(place, share) for place in range(winner.tokens.size)]
         return sum(
-            (won[z] * (kept[z] + below((*path, z), kept[z], winner.agreeing(z)))
-             for z in range(problem.n) if won[z]),
+            (won * (kept[i] + below((*path, int(z)), kept[i], winner.agreeing(i)))
+             for i, (z, won) in enumerate(zip(winner.tokens, winner.law, strict=True)) if won),
             0 * share,
         )  # fmt: skip
+
+    def law(model: Callable[[Path], Any], path: Path) -> SparseProbs:
+        return SparseProbs.from_dense(model(path))
 
     one = 1 + 0 * draft(())[0]
     kind = object if isinstance(one, Fraction) else np.float64
@@ -319,6 +326,64 @@ def test_accepted_drafts_for_constant_laws(depth: int, k: int) -> None:
     assert accepted(lambda _: q, lambda _: p, k, depth) == TABLE[depth, k]
     floats = accepted(lambda _: [1 / 3, 2 / 3], lambda _: [2 / 3, 1 / 3], k, depth)
     assert floats == pytest.approx(float(TABLE[depth, k]), abs=1e-14)
+
+
+def by_path(laws: dict[Path, list[Any]]) -> Callable[[Path], Any]:
+    """Law after a path: of the longest end of it that has one."""
+    return lambda path: next(laws[path[i:]] for i in range(len(path) + 1) if path[i:] in laws)
+
+
+def mean_of_tree_rule(
+    means: Callable[..., Probs], target: Callable[[Path], Any], draft: Callable[[Path], Any]
+) -> Number:
+    """Mean accepted drafts of another rule, over all pairs of paths of two of two tokens."""
+    chains = list(itertools.product((0, 1), repeat=2))
+    total = 0 * draft(())[0]
+    for drafted in itertools.product(chains, repeat=2):
+        root, probability = DraftNode(), total * 0 + 1
+        for chain in drafted:
+            node = root
+            for z in chain:
+                node.draft_probs = SparseProbs.from_dense(draft(node.path))
+                probability = probability * draft(node.path)[z]
+                node.children.append(DraftNode((*node.path, z)))
+                node = node.children[-1]
+        if probability:
+            given = means(root, lambda path: SparseProbs.from_dense(target(path)), 2)
+            total = total + probability * (given[2] - 1)
+    return total
+
+
+def test_traversal_is_rarely_better() -> None:
+    """The counterexample of docs/theory/walk-and-keep.md."""
+    draft = by_path({(): [F(1, 7), F(6, 7)], (0,): [F(1, 3), F(2, 3)], (1,): [F(20, 21), F(1, 21)]})
+    target = by_path(
+        {(): [F(2, 21), F(19, 21)], (0,): [F(1, 21), F(20, 21)], (1,): [F(20, 21), F(1, 21)]}
+    )
+    assert accepted(target, draft, 2, 2) == F(872, 441)
+    assert mean_of_tree_rule(tokens_by_traversal, target, draft) == F(292, 147)
+
+
+def test_random_trees_accept_more_than_by_the_other_rules() -> None:
+    """Dirichlet laws after each path.  Catches a rule that is lossless and accepts too little."""
+    rng = np.random.default_rng(20)
+    gains = []
+    for _ in range(30):
+        draft, target = (
+            by_path({path: rng.dirichlet([1, 1]) for path in [(), (0,), (1,)]}) for _ in range(2)
+        )
+        found = accepted(target, draft, 2, 2)
+        others = partial(tokens_by_rule, OptimalPlan), tokens_by_traversal
+        gains.append([found - mean_of_tree_rule(means, target, draft) for means in others])
+    assert np.min(gains) > -0.01
+    assert (np.mean(gains, axis=0) > [0.01, 0.08]).all()
+
+
+def test_the_hull_beats_cap_and_floor() -> None:
+    """The example of docs/theory/walk-and-keep.md."""
+    half, rest = [F(1, 2), F(1, 2)], [F(0), F(1)]
+    draft = by_path({(): [F(1), F(0)], (0,): [F(2, 5), F(3, 5)], (1,): [F(2, 5), F(3, 5)]})
+    assert accepted(by_path({(): half, (0,): rest, (1,): rest}), draft, 2, 3) == F(3, 2)
 
 
 # The plain reference

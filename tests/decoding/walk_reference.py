@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import comb
 
 F = Fraction
@@ -24,16 +24,16 @@ def generating(numbers: Sequence[Fraction], x: Fraction) -> Fraction:
 
 @dataclass
 class Slots:
-    """Slots in the order of the ratio, and how drafts of each group of equal ratio take them."""
+    """Slots of tokens in the order of the ratio, and how drafts take them."""
 
-    groups: list[list[int]]
+    order: list[int]
     edges: list[Fraction]
-    moves: list[list[tuple[int, Fraction]]]  # of each group: partner and probability, in order
+    moves: list[list[tuple[int, Fraction]]]  # of each token: partner and probability, in order
     numbers: Sequence[Fraction]
 
     def slot(self, token: int, uniform: Fraction) -> int:
         """Take the slots of partners first, then one's own."""
-        place = self.group_of(token)
+        place = self.order.index(token)
         end = F(0)
         for partner, probability in self.moves[place]:
             end += probability
@@ -41,14 +41,10 @@ class Slots:
                 return partner
         return place
 
-    def group_of(self, token: int) -> int:
-        """Find the group of a token."""
-        return next(i for i, group in enumerate(self.groups) if token in group)
-
     def law(self, token: int) -> dict[int, Fraction]:
         """Slots of a token with their probabilities."""
-        place = self.group_of(token)
-        law = dict.fromkeys(range(len(self.groups)), F(0))
+        place = self.order.index(token)
+        law = dict.fromkeys(range(len(self.order)), F(0))
         for partner, probability in self.moves[place]:
             law[partner] += probability
         law[place] += 1 - sum(law.values())
@@ -96,18 +92,14 @@ def power(a: Polynomial, n: int) -> Polynomial:
 
 def hull_slots(draft: Law, target: Law, numbers: Sequence[Fraction]) -> Slots:
     """Let drafts win by the slopes of the upper concave hull, by moves between slots."""
-    drafted = sorted((x for x in draft if draft[x] > 0), key=lambda x: target.get(x, 0) / draft[x])
-    groups = [
-        list(group) for _, group in groupby(drafted, lambda x: target.get(x, F(0)) / draft[x])
-    ]
+    order = sorted((x for x in draft if draft[x]), key=lambda x: target.get(x, F(0)) / draft[x])
     edges, points = [F(0)], [(F(0), generating(numbers, F(0)))]
-    for group in groups:
-        edges.append(edges[-1] + sum(draft[x] for x in group))
-        mass = points[-1][0] + sum(target.get(x, F(0)) for x in group)
-        points.append((mass, generating(numbers, edges[-1])))
+    for x in order:
+        edges.append(edges[-1] + draft[x])
+        points.append((points[-1][0] + target.get(x, F(0)), generating(numbers, edges[-1])))
     won = [high - low for (_, low), (_, high) in pairwise(points)]
     wanted = list(won)
-    for i in range(len(groups)):
+    for i in range(len(order)):
         of_target = points[i + 1][0] - points[i][0]
         if of_target:
             # the slope of the hull at a place: the steepest chord over it that no other one tops
@@ -117,7 +109,7 @@ def hull_slots(draft: Law, target: Law, numbers: Sequence[Fraction]) -> Slots:
                 for a in range(i + 1)
             )  # fmt: skip
             wanted[i] = slope * of_target
-    return Slots(groups, edges, swaps(won, wanted, edges), numbers)
+    return Slots(order, edges, swaps(won, wanted, edges), numbers)
 
 
 def swaps(

@@ -32,6 +32,7 @@ from otm.decoding import (
     spectr_verifier,
     stream,
     verify_traversal,
+    verify_walk_and_keep,
 )
 from otm.decoding.drafting import Branching, Randomness
 from otm.decoding.reading import Path
@@ -41,6 +42,7 @@ from otm.gain.efficiency import (
     first_step_acceptance,
     tokens_by_rule,
     tokens_by_traversal,
+    tokens_by_walk,
 )
 from otm.gain.paired_means import PairedMeans, Setup
 from otm.gain.recording import contexts_from, pruned, record
@@ -51,12 +53,17 @@ from otm.testing.monte_carlo import Sampler
 from otm.testing.sequences import by_conditional, output_distribution_of
 
 PROMPT = (0,)
-RULES: dict[str, type[TransportPlan] | None] = {
+RULES: dict[str, type[TransportPlan]] = {
     "k-Seq": KSeq,
     "optimal": OptimalPlan,
     "recursive rejection": RecursiveRejection,
-    "traversal": None,
 }
+WHOLE_PATHS = {
+    "traversal": (tokens_by_traversal, verify_traversal),
+    "walk and keep": (tokens_by_walk, verify_walk_and_keep),
+}
+Rule = PlanBuilder | str
+"""A rule for one token, or the name of one for whole paths."""
 
 
 def models(seed: int) -> tuple[TableModel, TableModel]:
@@ -65,14 +72,16 @@ def models(seed: int) -> tuple[TableModel, TableModel]:
 
 
 def mean_tokens_of_loop(
-    rule: type[TransportPlan] | None,
+    rule: type[TransportPlan] | str,
     target: TableModel,
     draft: TableModel,
     k: Branching,
     gamma: int,
 ) -> Fraction:
     """Mean length of the first output, along every path of the loop's comparisons."""
-    verify = verify_traversal if rule is None else spectr_verifier(by_conditional(rule))
+    verify = (
+        WHOLE_PATHS[rule][1] if isinstance(rule, str) else spectr_verifier(by_conditional(rule))
+    )
 
     def output(uniforms: Randomness) -> Path:
         drafter = ModelDrafter(draft, k)
@@ -103,7 +112,7 @@ def all_chains(model: TableModel, k: int, gamma: int) -> Iterator[tuple[Number, 
 
 
 def mean_tokens(
-    rule: PlanBuilder | None, target: TableModel, draft: TableModel, k: int, gamma: int
+    rule: Rule, target: TableModel, draft: TableModel, k: int, gamma: int
 ) -> npt.NDArray[Any]:
     """Mean over all drafts of the mean given the drafts, for each γ."""
 
@@ -112,32 +121,35 @@ def mean_tokens(
         return SparseProbs.from_dense(target.probs(PROMPT + path))
 
     def given(root: DraftNode) -> npt.NDArray[Any]:
-        if rule is None:
-            return tokens_by_traversal(root, law, gamma)
+        if isinstance(rule, str):
+            return WHOLE_PATHS[rule][0](root, law, gamma)
         return tokens_by_rule(rule, root, law, gamma)
 
     parts = [probability * given(root) for probability, root in all_chains(draft, k, gamma)]
     return np.sum(parts, axis=0)
 
 
-@pytest.mark.parametrize(("name", "gamma"), [("k-Seq", 1), ("optimal", 2), ("traversal", 2)])
+@pytest.mark.parametrize(
+    ("name", "gamma"), [("k-Seq", 1), ("optimal", 2), ("traversal", 2), ("walk and keep", 2)]
+)
 def test_the_mean_over_drafts_is_that_of_the_loop(name: str, gamma: int) -> None:
     """In fractions; catches survivors that are lost, and a last token that is not counted.
 
     All γ come from one tree, so that this also catches a cut that looks below itself.
     """
     target, draft = models(4)
-    means = mean_tokens(RULES[name], target, draft, 2, gamma)
+    rule = RULES.get(name, name)
+    means = mean_tokens(rule, target, draft, 2, gamma)
     assert means[0] == 1
     for length in range(1, gamma + 1):
-        assert means[length] == mean_tokens_of_loop(RULES[name], target, draft, 2, length)
+        assert means[length] == mean_tokens_of_loop(rule, target, draft, 2, length)
 
 
 def test_another_rule_has_another_mean() -> None:
     """The negative control of the test above."""
     target, draft = models(4)
-    means = {name: mean_tokens(rule, target, draft, 2, 2)[2] for name, rule in RULES.items()}
-    assert len(set(means.values())) == len(RULES)
+    rules: list[Rule] = [*RULES.values(), *WHOLE_PATHS]
+    assert len({mean_tokens(rule, target, draft, 2, 2)[2] for rule in rules}) == len(rules)
 
 
 def test_one_chain_is_algorithm_1() -> None:
@@ -169,16 +181,17 @@ def test_no_more_levels_are_looked_at_than_asked_for() -> None:
     for depth in range(4):
         assert (tokens_by_rule(KSeq, root, law, depth)
                 == tokens_by_rule(KSeq, root, law, 3)[: depth + 1]).all()  # fmt: skip
-        assert (tokens_by_traversal(root, law, depth)
-                == tokens_by_traversal(root, law, 3)[: depth + 1]).all()  # fmt: skip
+        for means, _ in WHOLE_PATHS.values():
+            assert (means(root, law, depth) == means(root, law, 3)[: depth + 1]).all()
 
 
 def test_block_verification_is_at_least_chain_verification() -> None:
     """Theorem of Sun et al. (2024), for every γ; it holds on average, not for every chain."""
     target, draft = models(6)
-    block, chain = (mean_tokens(rule, target, draft, 1, 3) for rule in (None, KSeq))
+    block, chain = (mean_tokens(rule, target, draft, 1, 3) for rule in ("traversal", KSeq))
     assert (block >= chain).all()
     assert block[3] > chain[3]
+    assert (mean_tokens("walk and keep", target, draft, 1, 3) == block).all()
 
 
 def test_fewer_drafts_of_a_recording_are_as_good_as_new_ones() -> None:
@@ -300,7 +313,7 @@ def table() -> PairedMeans:
     target, draft = models(9)
     contexts = [[(0,), (0, 1)], [(1,)], [(1, 1), (1, 0, 0)]]
     recordings = record(target, ModelDrafter(draft, 4), contexts, 3, seed=4)
-    return block_efficiency(recordings, ["k-Seq", "traversal"], [1, 2, 4], [1, 3])
+    return block_efficiency(recordings, ["k-Seq", *WHOLE_PATHS], [1, 2, 4], [1, 3])
 
 
 def test_one_recording_gives_the_whole_table() -> None:
@@ -308,7 +321,7 @@ def test_one_recording_gives_the_whole_table() -> None:
     target, draft = models(9)
     contexts = [[(0,), (0, 1)], [(1,)], [(1, 1), (1, 0, 0)]]
     recordings = record(target, ModelDrafter(draft, 4), contexts, 3, seed=4)
-    assert len(list(table())) == 2 * 3 * 2
+    assert len(list(table())) == 3 * 3 * 2
     assert table().prompts.tolist() == [0, 0, 1, 2, 2]
     for setup in table():
         for r, recording in enumerate(recordings):
@@ -317,7 +330,7 @@ def test_one_recording_gives_the_whole_table() -> None:
             if setup.rule == "k-Seq":
                 expected = tokens_by_rule(KSeq, tree, laws, setup.gamma)[-1]
             else:
-                expected = tokens_by_traversal(tree, laws, setup.gamma)[-1]
+                expected = WHOLE_PATHS[setup.rule][0](tree, laws, setup.gamma)[-1]
             assert table().values[setup][r] == pytest.approx(float(expected), abs=1e-12)
 
 
@@ -364,7 +377,7 @@ def test_contexts_without_drafts_add_one_token() -> None:
     """Catches an empty tree that is looked up, or left out of the mean."""
     recordings = record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 0)
     recordings += record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 1)
-    means = block_efficiency(recordings, ["k-Seq", "traversal"])
+    means = block_efficiency(recordings, ["k-Seq", *WHOLE_PATHS])
     assert all(means.values[setup][0] == 1 for setup in means)
     assert first_step_acceptance(recordings, ["k-Seq"], [1])["k-Seq", 1, 1].mean == 0.35
 
@@ -386,6 +399,8 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency(record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 0))
     with pytest.raises(InvalidInputError, match="no recordings"):
         block_efficiency([])
+    with pytest.raises(InvalidParameterError, match="give a function"):
+        block_efficiency(recordings, {"mine": None})  # None says: what the name says
     with pytest.raises(InvalidParameterError, match="not a rule for k independent drafts"):
         block_efficiency(recordings, {"without": RecursiveRejectionWithoutReplacement})
     for means in (block_efficiency, first_step_acceptance):
