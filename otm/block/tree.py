@@ -154,7 +154,11 @@ def grow(
                 parents.append(y)
                 drafts.append(of_rest[0])
                 targets.append(of_rest[1])
-    return Tree(paths, parents, _of_one_kind(drafts, parents), _of_one_kind(targets, parents), levels)
+    exact = all(isinstance(x, Fraction) or x in (0, 1) for x in (*drafts, *targets))
+    if exact:
+        return Tree(paths, parents, list(map(Fraction, drafts)), list(map(Fraction, targets)), levels)
+    rounded = (_at_most_one(numbers, parents) for numbers in (drafts, targets))
+    return Tree(paths, parents, *rounded, levels)
 
 
 def row_of(draft: Any, target: Any, path: Path) -> Row:
@@ -191,18 +195,14 @@ def _check_size(count: int, depth: int, length: int, node_limit: int) -> None:
         )
 
 
-def _of_one_kind(numbers: list[Number], parents: list[int]) -> list[Number]:
-    """Make numbers all fractions or all floats that no node hands on more than all of."""
-    if all(isinstance(x, Fraction) or x in (0, 1) for x in numbers):
-        return [Fraction(x) for x in numbers]
+def _at_most_one(numbers: list[Number], parents: list[int]) -> list[Number]:
+    """Round to floats, which after no path sum to more than one; else the largest gives way."""
     floats = [float(x) for x in numbers]
     rows: dict[int, list[int]] = {}
     for y, parent in enumerate(parents[1:], 1):
         rows.setdefault(parent, []).append(y)
-    for row in rows.values():  # rounded, they can sum to one and a few units of 2^-53
+    for row in rows.values():
         largest = max(row, key=floats.__getitem__)
-        while sum(Fraction(floats[y]) for y in row) > 1:
+        while sum(Fraction(floats[y]) for y in row) > 1:  # by a few units of 2^-53
             floats[largest] = math.nextafter(floats[largest], 0)
     return list(floats)
-
-
