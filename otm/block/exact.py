@@ -52,10 +52,12 @@ def _tight(program: CuttingPlanes) -> Tight:
 
     status, basis = highspy.HighsBasisStatus, program.highs.getBasis()
     zero = {y for y, x in enumerate(basis.col_status, 1) if x == status.kLower}
-    full = {y for y, x in enumerate(basis.col_status, 1) if x == status.kUpper}
-    rows = list(basis.row_status)
-    edges = {y for y, x in enumerate(rows[: program.size], 1) if x != status.kBasic}
-    of_antichains = zip(program.antichains, rows[program.size :], strict=True)
+    at_bound = {y for y, x in enumerate(basis.col_status, 1) if x == status.kUpper}
+    by_edge = {y for y in at_bound if program.by_edge[y - 1]}
+    rows, deep = list(basis.row_status), (program.deep + 1).tolist()
+    edges = {y for y, x in zip(deep, rows, strict=False) if x != status.kBasic}
+    of_antichains = zip(program.antichains, rows[len(deep) :], strict=True)
+    full, edges = at_bound - by_edge, edges | by_edge
     return zero, full, edges, [U for U, x in of_antichains if x != status.kBasic]
 
 

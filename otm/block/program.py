@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from otm._core.arithmetic import Number
 from otm._core.optional import require
@@ -32,6 +31,9 @@ CENTRED = 0.5
 
 MOST_PRECISE = 1e-12
 """The least relative gap that HiGHS is asked for."""
+
+TIGHT = 0.999
+"""Share of its bound from which on S(y) may be held by it."""
 
 BETWEEN = 0.4
 """Antichains are looked for at S and between S and the best point so far, as far towards S."""
@@ -73,17 +75,24 @@ def value_of(worth: Sequence[int], passed: Sequence[Number]) -> Number:
 
 def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices) -> Number:
     """Σ μ_U g(U) + Σ_z ν_z T(z|root), with the least ν ≥ 0 that the multipliers μ leave."""
-    zero = 0 * tree.targets[-1]
-    left = [w + zero for w in worth]  # worth(y) − Σ μ_U + Σ_z ν_yz T(z|y)
-    bound = zero
+    bound = 0 * tree.targets[-1]
     for antichain, price in prices.items():
         bound += price * drafts.hit(list(antichain))
-        for y in antichain:
-            left[y] -= price
+    left = _worth_left(tree, worth, prices)
     for y in range(len(left) - 1, 0, -1):
         if left[y] > 0:
             left[tree.parents[y]] += left[y] * tree.targets[y]
     return bound + left[0]
+
+
+def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number]:
+    """worth(y) − Σ_{U∋y} μ_U."""
+    zero = 0 * tree.targets[-1]
+    left = [w + zero for w in worth]
+    for antichain, price in prices.items():
+        for y in antichain:
+            left[y] -= price
+    return left
 
 
 class CuttingPlanes:
@@ -101,9 +110,12 @@ class CuttingPlanes:
 
         self.tree, self.drafts, self.worth = tree, drafts, worth
         self.size = len(tree.parents) - 1
-        hit = np.array([float(drafts.hit([y])) for y in range(1, self.size + 1)])
+        self.hit = hit = np.array([float(drafts.hit([y])) for y in range(1, self.size + 1)])
         reach = np.array(tree.reach_of_target[1:], dtype=np.float64)
         self.unit = np.maximum(np.minimum(hit, reach), np.finfo(np.float64).tiny)
+        parents = np.array(tree.parents[1:])
+        self.deep = np.flatnonzero(parents > 0)  # at depth 1 the edge is a bound
+        self.by_edge = (parents == 0) & (reach <= hit)
         self.antichains: list[tuple[int, ...]] = []
         self._known: set[tuple[int, ...]] = set()
         self.highs = solver = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -114,38 +126,29 @@ class CuttingPlanes:
         if not self.simplex:
             solver.setOptionValue("solver", "ipm")
             solver.setOptionValue("run_crossover", "off")
-        starts, columns, values, limits = self._edges()
+        # rows S(yz) − S(y) T(z|y) ≤ 0
+        above = parents[self.deep] - 1
+        columns = np.stack([self.deep, above], axis=1).astype(np.int32)
+        values = np.ones((self.deep.size, 2))
+        target = np.array(tree.targets[1:], dtype=np.float64)[self.deep]
+        values[:, 1] = -self.unit[above] * target / self.unit[self.deep]
         solver.passModel(
             self.size,
-            self.size,
-            len(columns),
+            self.deep.size,
+            columns.size,
             highspy.MatrixFormat.kRowwise.value,
             highspy.ObjSense.kMinimize.value,
             0.0,
             -self.unit * np.array(worth[1:]),
             np.zeros(self.size),
-            hit / self.unit,
-            np.full(self.size, -np.inf),
-            limits,
-            starts,
-            columns,
-            values,
+            np.where(self.by_edge, reach, hit) / self.unit,
+            np.full(self.deep.size, -np.inf),
+            np.zeros(self.deep.size),
+            np.arange(0, columns.size, 2, dtype=np.int32),
+            columns.ravel(),
+            values.ravel(),
             np.zeros(self.size, dtype=np.int32),  # all variables are continuous
         )
-
-    def _edges(self) -> tuple[Any, Any, Any, npt.NDArray[np.float64]]:
-        """Rows S(yz) − S(y) T(z|y) ≤ 0, and S(z) ≤ T(z|root) at the root."""
-        parents = np.array(self.tree.parents[1:])
-        target = np.array(self.tree.targets[1:], dtype=np.float64)
-        of_root = parents == 0
-        columns = np.stack([np.arange(self.size), parents - 1], axis=1)
-        values = np.ones((self.size, 2))
-        values[:, 1] = -self.unit[np.maximum(parents - 1, 0)] * target / self.unit
-        there = np.ones((self.size, 2), dtype=bool)
-        there[of_root, 1] = False
-        starts = np.cumsum(there.sum(axis=1)) - there.sum(axis=1)
-        limits = np.where(of_root, target / self.unit, 0.0)
-        return starts.astype(np.int32), columns[there].astype(np.int32), values[there], limits
 
     def add(self, antichains: list[list[int]]) -> int:
         """Add rows, and return how many were new; those of one node are bounds already."""
@@ -165,23 +168,35 @@ class CuttingPlanes:
         if not self.simplex:
             self.highs.setOptionValue("ipm_optimality_tolerance", min(max(precision, MOST_PRECISE), 1e-2))
         self.highs.run()
-        status = self.highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
+        status, solution = self.highs.getModelStatus(), self.highs.getSolution()
+        # interior points that are cut short are not optimal, and prove what they prove all the same
+        short = not self.simplex and status == highspy.HighsModelStatus.kUnknown
+        if status != highspy.HighsModelStatus.kOptimal and not (short and solution.dual_valid):
             raise SolverError(
                 f"HiGHS ended with status {self.highs.modelStatusToString(status)!r} on "
                 f"{self.size:,} nodes and {len(self.antichains):,} antichains"
             )
-        solution = self.highs.getSolution()
         passed = np.asarray(solution.col_value) * self.unit
         prices: Prices = {}
-        of_rows = np.maximum(-np.asarray(solution.row_dual)[self.size :], 0)
+        of_rows = np.maximum(-np.asarray(solution.row_dual)[self.deep.size :], 0)
         for antichain, price in zip(self.antichains, of_rows.tolist(), strict=True):
             if price:
                 prices[antichain] = price / float(self.drafts.hit(list(antichain)))
         of_bounds = np.maximum(-np.asarray(solution.col_dual), 0) / self.unit
-        for i in np.flatnonzero(of_bounds).tolist():
-            prices[(i + 1,)] = float(of_bounds[i])
+        loose = passed < TIGHT * self.hit  # HiGHS does not look at prices below its tolerance
+        of_bounds[self.by_edge | loose] = 0
+        self._add_bounds(prices, [0.0, *of_bounds.tolist()])
         return self.tree.largest([1.0, *passed.tolist()]), prices
+
+    def _add_bounds(self, prices: Prices, most: list[float]) -> None:
+        """Add multipliers of single nodes, but none beyond what a node is worth by the others."""
+        left = _worth_left(self.tree, self.worth, prices)
+        for y in range(self.size, 0, -1):
+            if left[y] > 0:
+                price = min(most[y], left[y])
+                if price:
+                    prices[(y,)] = price
+                left[self.tree.parents[y]] += (left[y] - price) * self.tree.targets[y]
 
 
 def solve_program(
