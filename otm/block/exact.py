@@ -13,34 +13,66 @@ from typing import Any
 
 from otm._core.arithmetic import Number
 from otm.block.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
+from otm.block.simplex import maximise
 from otm.errors import SolverError
 
 Row = dict[Any, Fraction]
 """A linear form: coefficients by unknown, and the constant at None."""
 
 
+LARGEST_SIMPLEX = 60
+"""Most nodes for the simplex method in fractions, which takes seconds there."""
+
+
 def solve_exactly(program: CuttingPlanes, rounds: int) -> Bounds:
     """Optimal S and multipliers in fractions, of a tree in fractions."""
     tree, drafts, worth = program.tree, program.drafts, program.worth
-    for _ in range(rounds):
-        program.solve(0.0)
-        tight = _tight(program)
-        passed = _corner(program, *tight)
-        if passed is None:
+    corners = [_corner_of_highs]
+    if program.size <= LARGEST_SIMPLEX:
+        corners.append(_corner_of_fractions)
+    for corner in corners:
+        for _ in range(rounds):
+            found = corner(program)
+            if found is None:
+                break
+            passed = tree.largest(found[0])
+            antichains = drafts.excess(passed).antichains
+            if antichains and program.add(antichains):
+                continue
+            lower, upper = value_of(worth, passed), upper_bound(tree, drafts, worth, found[1])
+            if lower == upper and not antichains:
+                return Bounds(passed, lower, found[1], upper)
             break
-        excess = drafts.excess(tree.largest(passed))
-        if program.add(excess.antichains):
-            continue
-        prices = _multipliers(program, *tight)
-        lower = value_of(worth, tree.largest(passed))
-        upper = upper_bound(tree, drafts, worth, prices)
-        if upper != lower or excess.antichains:
-            break
-        return Bounds(tree.largest(passed), lower, prices, upper)
     raise SolverError(
         f"no optimal corner was found in fractions, on {program.size:,} nodes and "
         f"{len(program.antichains):,} antichains; give floats for an answer within a small gap"
     )
+
+
+def _corner_of_highs(program: CuttingPlanes) -> tuple[list[Number], Prices] | None:
+    """S and multipliers where HiGHS ends."""
+    program.solve(0.0)
+    tight = _tight(program)
+    passed = _corner(program, *tight)
+    return None if passed is None else (passed, _multipliers(program, *tight))
+
+
+def _corner_of_fractions(program: CuttingPlanes) -> tuple[list[Number], Prices]:
+    """S and multipliers where the simplex method in fractions ends."""
+    tree, one = program.tree, Fraction(1)
+    rows: list[dict[int, Fraction]] = []
+    limits: list[Fraction] = []
+    for y in range(1, program.size + 1):
+        parent, share = tree.parents[y], Fraction(tree.targets[y])
+        rows.append({y - 1: one, parent - 1: -share} if parent else {y - 1: one})
+        limits.append(Fraction(0) if parent else share)
+    antichains = [*((y,) for y in range(1, program.size + 1)), *program.antichains]
+    for antichain in antichains:
+        rows.append(dict.fromkeys((y - 1 for y in antichain), one))
+        limits.append(Fraction(program.drafts.hit(list(antichain))))
+    passed, prices = maximise([Fraction(w) for w in program.worth[1:]], rows, limits)
+    of_antichains = zip(antichains, prices[program.size :], strict=True)
+    return [one, *passed], {antichain: price for antichain, price in of_antichains if price}
 
 
 Tight = tuple[set[int], set[int], set[int], list[tuple[int, ...]]]

@@ -26,6 +26,9 @@ FEASIBILITY = 1e-10
 LARGEST_SIMPLEX = 200
 """Most nodes for the simplex method, whose corners ask for more cuts than points in the middle."""
 
+GAIN = 1e6
+"""Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""
+
 CENTRED = 0.5
 """An interior point is good enough at this share of the gap: points in the middle cut deeper."""
 
@@ -139,7 +142,7 @@ class CuttingPlanes:
             highspy.MatrixFormat.kRowwise.value,
             highspy.ObjSense.kMinimize.value,
             0.0,
-            -self.unit * np.array(worth[1:]),
+            -GAIN * self.unit * np.array(worth[1:]),
             np.zeros(self.size),
             np.where(self.by_edge, reach, hit) / self.unit,
             np.full(self.deep.size, -np.inf),
@@ -166,7 +169,9 @@ class CuttingPlanes:
         import highspy
 
         if not self.simplex:
-            self.highs.setOptionValue("ipm_optimality_tolerance", min(max(precision, MOST_PRECISE), 1e-2))
+            self.highs.setOptionValue(
+                "ipm_optimality_tolerance", min(max(precision, MOST_PRECISE), 1e-2)
+            )
         self.highs.run()
         status, solution = self.highs.getModelStatus(), self.highs.getSolution()
         # interior points that are cut short are not optimal, and prove what they prove all the same
@@ -178,13 +183,14 @@ class CuttingPlanes:
             )
         passed = np.asarray(solution.col_value) * self.unit
         prices: Prices = {}
-        of_rows = np.maximum(-np.asarray(solution.row_dual)[self.deep.size :], 0)
+        of_rows = np.maximum(-np.asarray(solution.row_dual)[self.deep.size :] / GAIN, 0)
         for antichain, price in zip(self.antichains, of_rows.tolist(), strict=True):
             if price:
                 prices[antichain] = price / float(self.drafts.hit(list(antichain)))
-        of_bounds = np.maximum(-np.asarray(solution.col_dual), 0) / self.unit
-        loose = passed < TIGHT * self.hit  # HiGHS does not look at prices below its tolerance
+        of_bounds = np.maximum(-np.asarray(solution.col_dual) / GAIN, 0)
+        loose = (passed < TIGHT * self.hit) & (of_bounds < FEASIBILITY / GAIN * 10)
         of_bounds[self.by_edge | loose] = 0
+        of_bounds /= self.unit
         self._add_bounds(prices, [0.0, *of_bounds.tolist()])
         return self.tree.largest([1.0, *passed.tolist()]), prices
 
@@ -212,6 +218,8 @@ def solve_program(
         precision = min(precision, CENTRED * relative)
         passed, prices = program.solve(precision)
         upper = float(upper_bound(tree, drafts, worth, prices))
+        if upper - float(value_of(worth, passed)) > CENTRED * float(best.gap):
+            precision /= 10  # its own gap is what keeps the bounds apart
         if upper < best.upper:
             best.prices, best.upper = prices, upper
         added = 0

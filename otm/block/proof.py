@@ -121,9 +121,9 @@ class BlockCertificate:
         return found
 
 
-def prove(tree: Tree, drafts: PathDrafts | TreeDrafts, bounds: Bounds, method: str) -> tuple[
-    BlockCertificate, list[Number]
-]:
+def prove(
+    tree: Tree, drafts: PathDrafts | TreeDrafts, bounds: Bounds, method: str
+) -> tuple[BlockCertificate, list[Number]]:
     """Make a certificate of bounds, and return it with the S that it holds.
 
     In floats S gives up a few units in the last place, or as much as makes it feasible in
@@ -202,12 +202,12 @@ def _served(
         tree.levels,
     )
     passed: Sequence[Number] = in_fractions.largest([as_fraction(x) for x in wanted])
-    reachable = TreeDrafts(
-        in_fractions, [as_fraction(x) for x in drafts.chances], drafts.members
-    ).excess(list(passed)).reachable
-    feasible = in_fractions.largest(
-        [min(x, y) for x, y in zip(passed, reachable, strict=True)]
+    reachable = (
+        TreeDrafts(in_fractions, [as_fraction(x) for x in drafts.chances], drafts.members)
+        .excess(list(passed))
+        .reachable
     )
+    feasible = in_fractions.largest([min(x, y) for x, y in zip(passed, reachable, strict=True)])
     flow = maximum_flow(drafts.chances, drafts.members, ending(tree, feasible))
     document["flow"] = [
         [i, y, _text(share)] for i, shares in enumerate(flow.shares) for y, share in shares.items()

@@ -92,10 +92,10 @@ class BlockSolution:
                 "there is no plan for a tree from which tokens were left out; leave `top` out"
             )
         drafts = self._drafts
-        members = drafts.members if isinstance(drafts, TreeDrafts) else None
-        chances = drafts.chances
         if isinstance(drafts, PathDrafts):
             members, chances = _drafted_trees(tree, drafts)
+        else:
+            members, chances = drafts.members, drafts.chances
         passed = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
         flow = maximum_flow(chances, members, ending(tree, passed))
         plan = {}

@@ -12,7 +12,7 @@ from otm._core.numbers import whole
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
 from otm.block.flow import TreeDrafts
-from otm.block.tree import Path, Tree
+from otm.block.tree import Path, Tree, in_floats
 from otm.errors import InvalidDistributionError, InvalidDraftsError, ProblemTooLargeError
 
 
@@ -50,16 +50,18 @@ def drafted_trees(
             targets.append(rows[before][path[-1]])  # type: ignore[arg-type]
     numbers: list[Number] = list(targets)
     exact = all(isinstance(x, Fraction) or x in (0, 1) for x in (*numbers, *chances))
-    kind: Callable[[Any], Number] = Fraction if exact else float
-    tree = Tree(
-        paths, parents, [kind(1)] * len(paths), [kind(x) for x in numbers], [0] * len(paths)
-    )
+    if exact:
+        numbers, chances = list(map(Fraction, numbers)), list(map(Fraction, chances))
+    else:
+        numbers = in_floats(numbers, parents)
+        chances = in_floats([1.0, *chances], [-1, *([0] * len(chances))])[1:]
+    tree = Tree(paths, parents, [0 * x + 1 for x in numbers], numbers, [0] * len(paths))
     members = [
         sorted({places[path[:i]] for path in drafted for i in range(1, len(path) + 1)
                 if path[:i] in places})
         for drafted in trees
     ]  # fmt: skip
-    return TreeDrafts(tree, [kind(x) for x in chances], members)
+    return TreeDrafts(tree, chances, members)
 
 
 def _as_paths(drafted: Any) -> list[Path]:

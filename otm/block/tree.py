@@ -156,8 +156,10 @@ def grow(
                 targets.append(of_rest[1])
     exact = all(isinstance(x, Fraction) or x in (0, 1) for x in (*drafts, *targets))
     if exact:
-        return Tree(paths, parents, list(map(Fraction, drafts)), list(map(Fraction, targets)), levels)
-    rounded = (_at_most_one(numbers, parents) for numbers in (drafts, targets))
+        return Tree(
+            paths, parents, list(map(Fraction, drafts)), list(map(Fraction, targets)), levels
+        )
+    rounded = (in_floats(numbers, parents) for numbers in (drafts, targets))
     return Tree(paths, parents, *rounded, levels)
 
 
@@ -195,7 +197,7 @@ def _check_size(count: int, depth: int, length: int, node_limit: int) -> None:
         )
 
 
-def _at_most_one(numbers: list[Number], parents: list[int]) -> list[Number]:
+def in_floats(numbers: list[Number], parents: list[int]) -> list[Number]:
     """Round to floats, which after no path sum to more than one; else the largest gives way."""
     floats = [float(x) for x in numbers]
     rows: dict[int, list[int]] = {}

@@ -26,7 +26,9 @@ def random_law(vocabulary: int, length: int, rng: np.random.Generator, zeros: fl
     rows: dict[Path, list[Fraction]] = {}
     for depth in range(length):
         for path in itertools.product(range(vocabulary), repeat=depth):
-            weights = [0 if rng.random() < zeros else int(rng.integers(1, 9)) for _ in range(vocabulary)]
+            weights = [
+                0 if rng.random() < zeros else int(rng.integers(1, 9)) for _ in range(vocabulary)
+            ]
             weights[int(rng.integers(vocabulary))] += 1
             rows[path] = [Fraction(weight, sum(weights)) for weight in weights]
     return rows.__getitem__
@@ -101,7 +103,9 @@ def by_flow(table: Table, target: Law) -> float:
     for i, chance in enumerate(table.values()):
         rows.append(np.array([float(i == j) for j, _ in pairs]))
         limits.append(float(chance))
-    return _maximum(np.array([float(len(path)) for _, path in pairs]), np.array(rows), np.array(limits))
+    return _maximum(
+        np.array([float(len(path)) for _, path in pairs]), np.array(rows), np.array(limits)
+    )
 
 
 def block_verification(draft: Law, target: Law, length: int) -> Any:
