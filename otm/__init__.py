@@ -2,7 +2,8 @@
 
 `solve` finds the optimal acceptance probability for k drafts, an optimal transport plan and a
 certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of
-distributions; `solve_block` the optimum for several drafts of several tokens. Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
+distributions; `solve_block` the optimum for several drafts of several tokens.  Selection rules are
+in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -47,12 +48,10 @@ def __getattr__(name: str) -> Any:  # on use: `import otm` needs three of the ru
 
         return Certificate
     if name in {"BlockCertificate", "BlockSolution", "solve_block"}:
-        from otm.block import proof, solution
-        from otm.block import solve as of_blocks
+        from otm.block import proof, solution, solve
 
-        return getattr(
-            {"BlockCertificate": proof, "BlockSolution": solution}.get(name, of_blocks), name
-        )
+        modules = {"BlockCertificate": proof, "BlockSolution": solution, "solve_block": solve}
+        return getattr(modules[name], name)
     if name in {"ComparedRule", "Comparison", "compare"}:
         from otm.coupling import comparison
 

@@ -6,18 +6,18 @@ Run it on a file that `BlockCertificate.save` wrote, with no package installed::
 
 The nodes are those of a tree of paths; D(z|y) and T(z|y) are the probabilities of a draft path and
 of the target.  g(U) is the probability that drafts pass through a node of U: 1 − (1 − D(U))^k for k
-i.i.d. paths and an antichain U (no node of U is above another), or a sum over drafted trees given as
-a table.  The most drafts that a lossless rule accepts on average is the maximum of Σ S(y) over
+i.i.d. paths and an antichain U (no node of U is above another), or a sum over drafted trees given
+as a table.  The most drafts that a lossless rule accepts on average is the maximum of Σ S(y) over
 
     S ≥ 0,  S(root) = 1,  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U) for every antichain U.
 
 - ``lower``: S satisfies all of this.  For i.i.d. paths it is enough to look at the corners of the
   upper hull of the points (D(U), S(U)), since g is concave in D(U); a recursion over the tree finds
   them.  For a table a flow from drafted trees to nodes shows it.
-- ``upper``: Σ μ_U g(U) + Σ_z ν_z T(z|root) with ν_y = max(0, worth(y) − Σ_{U∋y} μ_U + Σ_z ν_yz
-  T(z|y)), for any μ ≥ 0 on antichains.
-- A node that stands for the tokens left out after a path (``levels`` above 0) has S = 0 below, and is
-  worth all the levels that it hides above.
+- ``upper``: Σ μ_U g(U) + Σ_z ν_z T(z|root) with ν_y = max(0, 1 − Σ_{U∋y} μ_U + Σ_z ν_yz T(z|y)),
+  for any μ ≥ 0 on antichains.
+- A rest stands for tokens left out after a path.  In ``lower`` it has S = 0, in ``upper`` it is
+  worth all the levels that it stands for, in place of 1.
 
 Floats are read as the binary fractions that they are; everything is computed in fractions.
 """
@@ -48,7 +48,7 @@ class CertificateRefusedError(Exception):
 
 def check(document: dict[str, Any]) -> None:
     """Check a certificate; nothing is returned if it proves all that it claims."""
-    _require(isinstance(document, dict) and set(document) == FIELDS, f"not the fields of {SCHEMA}")
+    _require(set(document) == FIELDS, f"not the fields of {SCHEMA}")
     _require(document["schema"] == SCHEMA, f"the schema is not {SCHEMA}")
     _require(document["sha256"] == digest(document), "the digest of the document is wrong")
     _require(isinstance(document["method"], str), "the method is not a string")
@@ -146,7 +146,7 @@ class Tree:
         return 1 - (1 - Fraction(sum(self.reach[y] for y in nodes), self.unit)) ** self.k
 
     def upper(self) -> Fraction:
-        """What the multipliers prove."""
+        """Return what the multipliers prove."""
         left = [Fraction(levels or 1) for levels in self.levels]
         left[0] = bound = Fraction(0)
         for given in _list(self.document["multipliers"], "multipliers"):
@@ -286,10 +286,11 @@ def load(text: str) -> dict[str, Any]:
         raise CertificateRefusedError(f"{constant} is not a number of JSON")
 
     try:
-        document: dict[str, Any] = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        document: Any = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise CertificateRefusedError(f"not JSON: {error}") from None
-    return document
+    _require(isinstance(document, dict), "not a JSON object")
+    return dict(document)
 
 
 def main(arguments: list[str]) -> int:

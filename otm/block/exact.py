@@ -152,8 +152,8 @@ def _multipliers(
         return {}
     prices: Prices = {U: max(found.get(U, Fraction(0)), Fraction(0)) for U in antichains}
     for y in full:
-        handed_on = found.get(y, Fraction(0)) if y in edges else Fraction(0)
-        prices[(y,)] = max(_value(left[y], found) - handed_on, Fraction(0))
+        taken = found.get(y, Fraction(0)) if y in edges else Fraction(0)
+        prices[(y,)] = max(_value(left[y], found) - taken, Fraction(0))
     return {antichain: price for antichain, price in prices.items() if price}
 
 
@@ -187,9 +187,9 @@ def _solve(equations: list[Row]) -> dict[Any, Fraction] | None:
             continue
         scale = -1 / form.pop(pivot)
         row = {x: a * scale for x, a in form.items()}
-        for other in solved:
-            if pivot in solved[other]:
-                factor = solved[other].pop(pivot)
-                solved[other] = _sum([solved[other], row], [1, factor])
+        for other, known in solved.items():
+            if pivot in known:
+                factor = known.pop(pivot)
+                solved[other] = _sum([known, row], [1, factor])
         solved[pivot] = row
     return {x: row.get(None, Fraction(0)) for x, row in solved.items()}

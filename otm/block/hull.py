@@ -1,9 +1,9 @@
 """i.i.d. paths: how often they hit an antichain, and the antichains of which S asks too much.
 
-For k i.i.d. paths g(U) = 1 − (1 − D(U))^k depends on D(U) alone, and is concave in it.  So what must
-be looked at is the upper hull of the points (D(U), S(U)) of all antichains U: if its corners are
-below the curve, all points are.  With best(y; λ) = max over antichains U at or below y of S(U) −
-λ D(U) = max(S(y) − λ D(y), Σ_z best(yz; λ)), the pieces of best(root; ·) are these corners.
+For k i.i.d. paths g(U) = 1 − (1 − D(U))^k depends on D(U) alone, and is concave in it.  So what
+must be looked at is the upper hull of the points (D(U), S(U)) of all antichains U: if its corners
+are below the curve, all points are.  With best(y; λ) = max over antichains U at or below y of S(U)
+− λ D(U) = max(S(y) − λ D(y), Σ_z best(yz; λ)), the pieces of best(root; ·) are these corners.
 
 The hull at a node is a list of segments in descending slope.  The segments of its children are
 merged, since an antichain chooses in each of them independently; then the point (D(y), S(y)) comes

@@ -72,7 +72,7 @@ class Bounds:
 
 
 def value_of(worth: Sequence[int], passed: Sequence[Number]) -> Number:
-    """Expected accepted drafts Σ worth(y) S(y)."""
+    """Return the expected accepted drafts Σ worth(y) S(y)."""
     return sum((w * s for w, s in zip(worth, passed, strict=True)), 0 * passed[-1])
 
 
@@ -91,7 +91,7 @@ def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices
 def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number]:
     """worth(y) − Σ_{U∋y} μ_U."""
     zero = 0 * tree.targets[-1]
-    left = [w + zero for w in worth]
+    left: list[Number] = [w + zero for w in worth]
     for antichain, price in prices.items():
         for y in antichain:
             left[y] -= price
@@ -225,7 +225,7 @@ def solve_program(
         added = 0
         for share in (1.0, BETWEEN):
             middle = zip(passed, best.passed, strict=True)
-            tried = [share * s + (1 - share) * inside for s, inside in middle]
+            tried: list[Number] = [share * s + (1 - share) * inside for s, inside in middle]
             excess = drafts.excess(tried)
             added += program.add(excess.antichains)
             served = tree.largest(excess.reachable)

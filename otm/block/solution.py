@@ -50,7 +50,8 @@ class BlockSolution:
     --------
     >>> from fractions import Fraction as F
     >>> from otm import solve_block
-    >>> solution = solve_block(lambda path: [F(2, 3), F(1, 3)], lambda path: [F(1, 3), F(2, 3)], 2, 1)
+    >>> draft, target = lambda path: [F(2, 3), F(1, 3)], lambda path: [F(1, 3), F(2, 3)]
+    >>> solution = solve_block(draft, target, k=2, length=1)
     >>> solution.accepted, solution.nodes[(1,)]
     (Fraction(8, 9), Fraction(5, 9))
     >>> for drafts, accepted in solution.plan.items():
@@ -98,15 +99,15 @@ class BlockSolution:
             members, chances = drafts.members, drafts.chances
         passed = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
         flow = maximum_flow(chances, members, ending(tree, passed))
-        plan = {}
+        plan: dict[Drafted, dict[Path, Number]] = {}
         for nodes, chance, shares in zip(members, chances, flow.shares, strict=True):
-            left = as_fraction(chance)
-            of_path = {}
-            for y, share in sorted(shares.items()):
-                of_path[tree.paths[y]] = share / as_fraction(chance)
-                left -= share
+            whole = as_fraction(chance)
+            of_path: dict[Path, Number] = {
+                tree.paths[y]: share / whole for y, share in sorted(shares.items())
+            }
+            left = whole - sum(shares.values())
             if left:
-                of_path[()] = left / as_fraction(chance)
+                of_path[()] = left / whole
             if not tree.exact:
                 of_path = {path: float(x) for path, x in of_path.items()}
             plan[_longest(tree, nodes)] = of_path

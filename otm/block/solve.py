@@ -56,7 +56,7 @@ def solve_block(
     context: Any = (),
     top: Any = None,
     tolerance: Any = 1e-9,
-    rounds: Any = 200,
+    rounds: Any = 100,
     node_limit: Any = NODE_LIMIT,
 ) -> BlockSolution:
     """Find the most drafts that any lossless rule accepts on average from k paths of some length.
@@ -93,8 +93,8 @@ def solve_block(
     Returns
     -------
     BlockSolution
-        With `accepted`, `bound`, `nodes`, `certificate`, `plan`, `method` and `why`.  Fractions give
-        fractions, with a gap of zero.
+        With `accepted`, `bound`, `nodes`, `certificate`, `plan`, `method` and `why`.  Fractions
+        give fractions, with a gap of zero.
 
     Raises
     ------
@@ -118,7 +118,8 @@ def solve_block(
     Examples
     --------
     >>> from fractions import Fraction as F
-    >>> solution = solve_block(lambda path: [F(2, 3), F(1, 3)], lambda path: [F(1, 3), F(2, 3)], 2, 2)
+    >>> draft, target = lambda path: [F(2, 3), F(1, 3)], lambda path: [F(1, 3), F(2, 3)]
+    >>> solution = solve_block(draft, target, k=2, length=2)
     >>> solution.accepted, solution.bound
     (Fraction(131, 81), Fraction(134, 81))
     >>> solution.certificate.check()  # returns nothing: the proof holds
@@ -161,8 +162,8 @@ def _solve(drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int) -> Bl
     else:
         if tree.exact and nodes > EXACT_LIMIT:
             raise ProblemTooLargeError(
-                f"{nodes:,} nodes in fractions, of which at most {EXACT_LIMIT:,} are solved exactly; "
-                "give floats, whose gap is small and proved too"
+                f"{nodes:,} nodes in fractions, of which at most {EXACT_LIMIT:,} are solved "
+                "exactly; give floats, whose gap is small and proved too"
             )
         method = "cutting planes"
         bounds, cuts = _by_cutting_planes(drafts, tolerance, rounds)
@@ -253,7 +254,7 @@ def _rows(draft: Law, target: Law, path: Path) -> Row:
 
 
 def _law(model: Any, name: str, context: Path) -> Law:
-    """A function from paths to distributions, of a model or a function."""
+    """Make a function from paths to distributions, of a model or a function."""
     if isinstance(model, StatelessModel):
         return lambda path: model.probs(context + path)
     if isinstance(model, LanguageModel):
@@ -270,8 +271,8 @@ def _of_session(model: LanguageModel, name: str, context: Path) -> Law:
     """Distributions of a model that reads tokens, which needs one to begin with."""
     if not context:
         raise InvalidInputError(
-            f"the {name} model reads tokens before it says what follows; give a context of at least "
-            "one token"
+            f"the {name} model reads tokens before it says what follows; give a context of at "
+            "least one token"
         )
     session = model.start(1)
     if len(context) > 1:
@@ -295,6 +296,7 @@ def _as_context(context: Any) -> Path:
         tokens = [None]
     if any(token is None or token < 0 for token in tokens):
         raise InvalidParameterError(
-            f"context = {shown(context)}; it must be a sequence of token ids, whole numbers from 0 on"
+            f"context = {shown(context)}; it must be a sequence of token ids, whole numbers from 0 "
+            "on"
         )
     return tuple(token for token in tokens if token is not None)

@@ -31,7 +31,7 @@ def drafted_trees(
     rows: dict[Path, dict[int, Number]] = {}
     paths: list[Path] = [()]
     parents, targets = [-1], [Fraction(1)]
-    places = {(): 0}
+    places: dict[Path, int] = {(): 0}
     for path in sorted(prefixes, key=lambda path: (len(path), path)):
         before = path[:-1]
         if before not in places:
@@ -40,8 +40,8 @@ def drafted_trees(
             rows[before] = _row(target(before), before)
         if path[-1] not in rows[before]:
             raise InvalidDraftsError(
-                f"the drafts have the path {shown(path)}, whose last token is not in the vocabulary "
-                "of the target"
+                f"the drafts have the path {shown(path)}, whose last token is not in the "
+                "vocabulary of the target"
             )
         if rows[before][path[-1]] > 0:
             places[path] = len(paths)
@@ -51,7 +51,7 @@ def drafted_trees(
     numbers: list[Number] = list(targets)
     exact = all(isinstance(x, Fraction) or x in (0, 1) for x in (*numbers, *chances))
     if exact:
-        numbers, chances = list(map(Fraction, numbers)), list(map(Fraction, chances))
+        numbers, chances = [Fraction(x) for x in numbers], [Fraction(x) for x in chances]
     else:
         numbers = in_floats(numbers, parents)
         chances = in_floats([1.0, *chances], [-1, *([0] * len(chances))])[1:]

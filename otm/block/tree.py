@@ -82,7 +82,7 @@ class Tree:
         return {path: y for y, path in enumerate(self.paths) if not self.levels[y]}
 
     def worth(self, *, rests: bool) -> list[int]:
-        """Accepted drafts that a unit of S(y) stands for: 1 for nodes, 0 or all levels for rests."""
+        """Count the drafts that S(y) stands for: 1 for nodes, 0 or all levels for rests."""
         nodes = zip(self.parents, self.levels, strict=True)
         return [(levels if rests else 0) if levels else int(p >= 0) for p, levels in nodes]
 
@@ -138,8 +138,8 @@ def grow(
             rest = (p[left].sum(), q[left].sum()) if left.size else None
             children.append((y, list(found), rest))
         level = []
-        for y, found, of_rest in children:
-            for token, p_z, q_z in found:
+        for y, kept_ones, of_rest in children:
+            for token, p_z, q_z in kept_ones:
                 level.append(len(paths))
                 chances.append((chances[y][0] * float(p_z), chances[y][1] * float(q_z)))
                 paths.append((*paths[y], token))
@@ -156,11 +156,10 @@ def grow(
                 targets.append(of_rest[1])
     exact = all(isinstance(x, Fraction) or x in (0, 1) for x in (*drafts, *targets))
     if exact:
-        return Tree(
-            paths, parents, list(map(Fraction, drafts)), list(map(Fraction, targets)), levels
-        )
-    rounded = (in_floats(numbers, parents) for numbers in (drafts, targets))
-    return Tree(paths, parents, *rounded, levels)
+        drafts, targets = [Fraction(x) for x in drafts], [Fraction(x) for x in targets]
+    else:
+        drafts, targets = in_floats(drafts, parents), in_floats(targets, parents)
+    return Tree(paths, parents, drafts, targets, levels)
 
 
 def row_of(draft: Any, target: Any, path: Path) -> Row:

@@ -66,7 +66,7 @@ def antichains(nodes: list[Path]) -> list[frozenset[Path]]:
 
 
 def by_antichains(table: Table, target: Law) -> float:
-    """The program with a row for every antichain."""
+    """Solve the program with a row for every antichain."""
     nodes = sorted(frozenset[Path]().union(*table), key=lambda path: (len(path), path))
     place = {path: i for i, path in enumerate(nodes)}
     rows, limits = [], []
@@ -87,7 +87,7 @@ def by_antichains(table: Table, target: Law) -> float:
 
 
 def by_flow(table: Table, target: Law) -> float:
-    """The program over what each drafted tree sends to each of its nodes."""
+    """Solve the program over what each drafted tree sends to each of its nodes."""
     nodes = sorted(frozenset[Path]().union(*table), key=lambda path: (len(path), path))
     pairs = [(i, path) for i, tree in enumerate(table) for path in tree]
     through = np.array([[path[: len(y)] == y for _, path in pairs] for y in nodes], dtype=float)
@@ -109,7 +109,7 @@ def by_flow(table: Table, target: Law) -> float:
 
 
 def block_verification(draft: Law, target: Law, length: int) -> Any:
-    """Expected accepted drafts of block verification: Σ S with S(yz) = min(S(y) T(z|y), D(yz))."""
+    """Add up S of block verification: S(yz) = min(S(y) T(z|y), D(yz))."""
 
     def below(path: Path, passed: Any, reached: Any) -> Any:
         if len(path) == length:
@@ -126,7 +126,7 @@ def block_verification(draft: Law, target: Law, length: int) -> Any:
 
 
 def _maximum(gain: Any, rows: Any, limits: Any) -> float:
-    found = linprog(-gain, A_ub=rows, b_ub=limits, method="highs-ds",
-                    options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10})  # fmt: skip
+    tolerances = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    found = linprog(-gain, A_ub=rows, b_ub=limits, method="highs-ds", options=tolerances)
     assert found.status == 0
     return -float(found.fun)

@@ -41,7 +41,7 @@ fewer = settings(max_examples=settings.default.max_examples // 2)
 
 
 def constant(*probs: Any) -> Law:
-    """The same distribution after every path."""
+    """Make a distribution that is the same after every path."""
     return lambda path: list(probs)
 
 
@@ -119,7 +119,7 @@ def test_three_programs_agree(seed: int) -> None:
 @fewer
 @given(st.integers(0, 2**32 - 1))
 def test_extreme_probabilities(seed: int) -> None:
-    """Bug: tolerances that are absolute where probabilities are small; ties that stop the rounds."""
+    """Bug: absolute tolerances where probabilities are small; ties that stop the rounds."""
     rng = np.random.default_rng(seed)
 
     def skewed(_: Path) -> list[Fraction]:
@@ -138,7 +138,7 @@ def test_extreme_probabilities(seed: int) -> None:
 
 
 def random_table(rng: np.random.Generator, vocabulary: int, length: int) -> Table:
-    """A few trees of paths of different lengths."""
+    """Draw a few trees of paths of different lengths."""
     table: dict[frozenset[Path], Fraction] = defaultdict(F)
     weights = rng.integers(1, 5, int(rng.integers(1, 5))).tolist()
     for weight in weights:

@@ -16,7 +16,15 @@ import otm.coupling
 import otm.errors
 import otm.optimum.bounds
 import otm.optimum.cut
-from otm import BlockCertificate, BlockSolution, Certificate, Interval, Problem, Solution, SparseProbs
+from otm import (
+    BlockCertificate,
+    BlockSolution,
+    Certificate,
+    Interval,
+    Problem,
+    Solution,
+    SparseProbs,
+)
 from otm.coupling import PLANS, ResidualPlan, Selection, TransportPlan
 from otm.drafts import DraftDistribution
 
