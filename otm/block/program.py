@@ -29,7 +29,7 @@ LARGEST_SIMPLEX = 200
 GAIN = 1e6
 """Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""
 
-CENTRED = 0.5
+CENTRED = 0.9
 """An interior point is good enough at this share of the gap: points in the middle cut deeper."""
 
 MOST_PRECISE = 1e-12
@@ -38,8 +38,8 @@ MOST_PRECISE = 1e-12
 TIGHT = 0.999
 """Share of its bound from which on S(y) may be held by it."""
 
-BETWEEN = 0.4
-"""Antichains are looked for at S and between S and the best point so far, as far towards S."""
+SHARES = (0.6, 0.2)
+"""Antichains are looked for between the best point so far and S, as far towards S."""
 
 
 class Drafts(Protocol):
@@ -222,19 +222,20 @@ def solve_program(
             precision /= 10  # its own gap is what keeps the bounds apart
         if upper < best.upper:
             best.prices, best.upper = prices, upper
-        added = 0
-        for share in (1.0, BETWEEN):
+        progress = False
+        for share in SHARES:
             middle = zip(passed, best.passed, strict=True)
             tried: list[Number] = [share * s + (1 - share) * inside for s, inside in middle]
             excess = drafts.excess(tried)
-            added += program.add(excess.antichains)
+            progress |= program.add(excess.antichains) > 0
             served = tree.largest(excess.reachable)
             lower = value_of(worth, served)
             if lower > best.lower:
+                progress |= lower > best.lower + tolerance / 10
                 best.passed, best.lower = served, lower
             if best.gap <= tolerance:
                 return best
-        if not added:
+        if not progress:
             if program.simplex or precision < MOST_PRECISE:
                 break
             precision /= 100

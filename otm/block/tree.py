@@ -89,11 +89,14 @@ class Tree:
     def topmost(self, nodes: Iterable[int]) -> list[int]:
         """Nodes without those that have another of them above."""
         chosen = set(nodes)
-        above = [False] * len(self.parents)
-        for y, parent in enumerate(self.parents):
-            if parent >= 0:
-                above[y] = above[parent] or parent in chosen
-        return sorted(y for y in chosen if not above[y])
+        top = []
+        for y in sorted(chosen):
+            above = self.parents[y]
+            while above > 0 and above not in chosen:
+                above = self.parents[above]
+            if above <= 0:
+                top.append(y)
+        return top
 
     def under(self, shares: Sequence[Number]) -> list[Number]:
         """Sum of what stands at a node and below it."""
