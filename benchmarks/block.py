@@ -11,7 +11,6 @@ path its gap must be at most 1e-8.
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ K = 4
 KINDS = {"constant": 0, "by the last token": 1, "by the whole path": None}
 """How many of the last tokens distributions depend on."""
 
-ROUNDS = 40
+ROUNDS = 100
 """Most rounds of cutting planes, where the bounds do not meet before."""
 
 LARGEST_GAP = 1e-8
