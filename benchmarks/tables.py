@@ -119,6 +119,23 @@ def general_solvers() -> str:
     return markdown(heading, rows, origin(found, "linear_program"))
 
 
+def blocks() -> str:
+    found = record("block")
+    lines = [
+        [
+            row["distributions"],
+            f"{row['lower']:.6f}",
+            f"{row['gap']:.0e}",
+            f"{row['antichains']:,}",
+            f"{row['solve s']:.0f}",
+            f"{row['check s']:.1f}",
+        ]
+        for row in found["rows"]
+    ]
+    heading = ["distributions", "accepted", "gap", "antichains", "solve, s", "check, s"]
+    return markdown(heading, lines, origin(found, "block --save"))
+
+
 def rows() -> str:
     found = record("rows")
     columns = ("rows, checked", "rows", "torch", "torch, gradient")
@@ -155,6 +172,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "compiled": compiled,
     "cpu": cpu,
     "efficiency": efficiency,
+    "blocks": blocks,
     "exactness": exactness,
     "gpu": gpu,
     "lost": lost,

@@ -2,7 +2,8 @@
 
 `solve` finds the optimal acceptance probability for k drafts, an optimal transport plan and a
 certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of
-distributions. Selection rules are in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
+distributions; `solve_block` the optimum for several drafts of several tokens.  Selection rules are
+in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,17 @@ from otm.solution import Solution
 from otm.solve import alpha, solve
 
 if TYPE_CHECKING:
+    from otm.block.proof import BlockCertificate
+    from otm.block.solution import BlockSolution
+    from otm.block.solve import solve_block
     from otm.coupling.comparison import ComparedRule, Comparison, compare
     from otm.proof import Certificate
 
     __version__: str
 
 __all__ = [
+    "BlockCertificate",
+    "BlockSolution",
     "Certificate",
     "ComparedRule",
     "Comparison",
@@ -32,6 +38,7 @@ __all__ = [
     "alpha",
     "compare",
     "solve",
+    "solve_block",
 ]
 
 
@@ -40,6 +47,11 @@ def __getattr__(name: str) -> Any:  # on use: `import otm` needs three of the ru
         from otm.proof import Certificate
 
         return Certificate
+    if name in {"BlockCertificate", "BlockSolution", "solve_block"}:
+        from otm.block import proof, solution, solve
+
+        modules = {"BlockCertificate": proof, "BlockSolution": solution, "solve_block": solve}
+        return getattr(modules[name], name)
     if name in {"ComparedRule", "Comparison", "compare"}:
         from otm.coupling import comparison
 

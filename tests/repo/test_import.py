@@ -28,7 +28,7 @@ LAYERS = [
     {"rules"},
     {"drafts", "kernels", "models"},
     {"problem"},
-    {"optimum"},
+    {"block", "optimum"},
     {"coupling"},
     {"proof"},
     {"solution"},

@@ -16,12 +16,22 @@ import otm.coupling
 import otm.errors
 import otm.optimum.bounds
 import otm.optimum.cut
-from otm import Certificate, Interval, Problem, Solution, SparseProbs
+from otm import (
+    BlockCertificate,
+    BlockSolution,
+    Certificate,
+    Interval,
+    Problem,
+    Solution,
+    SparseProbs,
+)
 from otm.coupling import PLANS, ResidualPlan, Selection, TransportPlan
 from otm.drafts import DraftDistribution
 
 NAMES = {
     "otm": [
+        "BlockCertificate",
+        "BlockSolution",
         "Certificate",
         "ComparedRule",
         "Comparison",
@@ -33,6 +43,7 @@ NAMES = {
         "alpha",
         "compare",
         "solve",
+        "solve_block",
     ],
     "otm.audit": [
         "LOSSLESS",
@@ -313,6 +324,10 @@ ATTRIBUTES: dict[type, list[str]] = {
         "alpha", "bounds", "certificate", "cut", "method", "plan", "problem", "sample", "select",
         "why",
     ],
+    BlockSolution: [
+        "accepted", "bound", "certificate", "method", "nodes", "plan", "why",
+    ],
+    BlockCertificate: ["check", "document", "gap", "load", "lower", "save", "upper"],
     Certificate: [
         "build", "cap", "check", "cut", "gap", "load", "lower", "method", "problem", "save",
         "to_document", "upper",
@@ -346,6 +361,7 @@ SIGNATURES = {
     "solve": "(p, q, k, *, method, memory_limit)",
     "alpha": "(p, q, k)",
     "compare": "(p, q, k, *, rules)",
+    "solve_block": "(draft, target, k, length, *, context, top, tolerance, rounds, node_limit)",
     "Problem": "(draft, target, k)",
 }
 

@@ -1,0 +1,195 @@
+"""The program in fractions: HiGHS finds which constraints are tight, and the rest is rational.
+
+A corner of the program is where as many constraints are tight as there are nodes.  Those of the
+floats are taken over, and S and the multipliers are solved for in fractions.  Nothing is believed:
+the corner is optimal if S serves all antichains and the two values are equal.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+from otm._core.arithmetic import Number
+from otm.block.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
+from otm.block.simplex import maximise
+from otm.errors import SolverError
+
+Row = dict[Any, Fraction]
+"""A linear form: coefficients by unknown, and the constant at None."""
+
+
+LARGEST_SIMPLEX = 60
+"""Most nodes for the simplex method in fractions, which takes seconds there."""
+
+
+def solve_exactly(program: CuttingPlanes, rounds: int) -> Bounds:
+    """Optimal S and multipliers in fractions, of a tree in fractions."""
+    tree, drafts, worth = program.tree, program.drafts, program.worth
+    corners = [_corner_of_highs]
+    if program.size <= LARGEST_SIMPLEX:
+        corners.append(_corner_of_fractions)
+    for corner in corners:
+        for _ in range(rounds):
+            found = corner(program)
+            if found is None:
+                break
+            passed = tree.largest(found[0])
+            antichains = drafts.excess(passed).antichains
+            if antichains and program.add(antichains):
+                continue
+            lower, upper = value_of(worth, passed), upper_bound(tree, drafts, worth, found[1])
+            if lower == upper and not antichains:
+                return Bounds(passed, lower, found[1], upper)
+            break
+    raise SolverError(
+        f"no optimal corner was found in fractions, on {program.size:,} nodes and "
+        f"{len(program.antichains):,} antichains; give floats for an answer within a small gap"
+    )
+
+
+def _corner_of_highs(program: CuttingPlanes) -> tuple[list[Number], Prices] | None:
+    """S and multipliers where HiGHS ends."""
+    program.solve(0.0)
+    tight = _tight(program)
+    passed = _corner(program, *tight)
+    return None if passed is None else (passed, _multipliers(program, *tight))
+
+
+def _corner_of_fractions(program: CuttingPlanes) -> tuple[list[Number], Prices]:
+    """S and multipliers where the simplex method in fractions ends."""
+    tree, one = program.tree, Fraction(1)
+    rows: list[dict[int, Fraction]] = []
+    limits: list[Fraction] = []
+    for y in range(1, program.size + 1):
+        parent, share = tree.parents[y], Fraction(tree.targets[y])
+        rows.append({y - 1: one, parent - 1: -share} if parent else {y - 1: one})
+        limits.append(Fraction(0) if parent else share)
+    antichains = [*((y,) for y in range(1, program.size + 1)), *program.antichains]
+    for antichain in antichains:
+        rows.append(dict.fromkeys((y - 1 for y in antichain), one))
+        limits.append(Fraction(program.drafts.hit(list(antichain))))
+    passed, prices = maximise([Fraction(w) for w in program.worth[1:]], rows, limits)
+    of_antichains = zip(antichains, prices[program.size :], strict=True)
+    return [one, *passed], {antichain: price for antichain, price in of_antichains if price}
+
+
+Tight = tuple[set[int], set[int], set[int], list[tuple[int, ...]]]
+"""Nodes with S(y) = 0, with S(y) = g({y}), with S(yz) = S(y) T(z|y), and antichains."""
+
+
+def _tight(program: CuttingPlanes) -> Tight:
+    import highspy
+
+    status, basis = highspy.HighsBasisStatus, program.highs.getBasis()
+    zero = {y for y, x in enumerate(basis.col_status, 1) if x == status.kLower}
+    at_bound = {y for y, x in enumerate(basis.col_status, 1) if x == status.kUpper}
+    by_edge = {y for y in at_bound if program.by_edge[y - 1]}
+    rows, deep = list(basis.row_status), (program.deep + 1).tolist()
+    edges = {y for y, x in zip(deep, rows, strict=False) if x != status.kBasic}
+    of_antichains = zip(program.antichains, rows[len(deep) :], strict=True)
+    full, edges = at_bound - by_edge, edges | by_edge
+    return zero, full, edges, [U for U, x in of_antichains if x != status.kBasic]
+
+
+def _corner(
+    program: CuttingPlanes,
+    zero: set[int],
+    full: set[int],
+    edges: set[int],
+    antichains: list[tuple[int, ...]],
+) -> list[Number] | None:
+    """S where the constraints are tight: each S(y) is a form in those that none of them gives."""
+    tree, hit = program.tree, program.drafts.hit
+    forms: list[Row] = [{None: Fraction(1)}]
+    equations: list[Row] = []
+    for y in range(1, program.size + 1):
+        bound = {None: Fraction(0 if y in zero else hit([y]))}
+        held = y in zero or y in full
+        if y in edges:
+            form = {x: a * Fraction(tree.targets[y]) for x, a in forms[tree.parents[y]].items()}
+            if held:
+                equations.append(_sum([form, bound], [1, -1]))
+        else:
+            form = bound if held else {y: Fraction(1)}
+        forms.append(form)
+    for antichain in antichains:
+        total = _sum([forms[y] for y in antichain], [1] * len(antichain))
+        equations.append(_sum([total, {None: Fraction(hit(list(antichain)))}], [1, -1]))
+    found = _solve(equations)
+    return None if found is None else [_value(form, found) for form in forms]
+
+
+def _multipliers(
+    program: CuttingPlanes,
+    zero: set[int],
+    full: set[int],
+    edges: set[int],
+    antichains: list[tuple[int, ...]],
+) -> Prices:
+    """Multipliers for which no other constraint has one, at nodes that are not at a bound."""
+    tree = program.tree
+    on: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for antichain in antichains:
+        for y in antichain:
+            on[y].append(antichain)
+    left: list[Row] = [{None: Fraction(w)} for w in program.worth]
+    equations = []
+    for y in range(program.size, 0, -1):
+        for antichain in on[y]:
+            left[y][antichain] = left[y].get(antichain, Fraction(0)) - 1
+        handed_on = left[y]
+        if y in zero or y in full:  # a bound takes what the edge does not
+            handed_on = {y: Fraction(1)} if y in edges else {}
+        elif y not in edges:
+            equations.append(handed_on)
+            handed_on = {}
+        parent = tree.parents[y]
+        left[parent] = _sum([left[parent], handed_on], [1, Fraction(tree.targets[y])])
+    found = _solve(equations)
+    if found is None:
+        return {}
+    prices: Prices = {U: max(found.get(U, Fraction(0)), Fraction(0)) for U in antichains}
+    for y in full:
+        taken = found.get(y, Fraction(0)) if y in edges else Fraction(0)
+        prices[(y,)] = max(_value(left[y], found) - taken, Fraction(0))
+    return {antichain: price for antichain, price in prices.items() if price}
+
+
+def _sum(forms: list[Row], factors: list[Any]) -> Row:
+    total: Row = defaultdict(Fraction)
+    for form, factor in zip(forms, factors, strict=True):
+        for unknown, coefficient in form.items():
+            total[unknown] += factor * coefficient
+    return dict(total)
+
+
+def _value(form: Row, values: dict[Any, Fraction]) -> Fraction:
+    return sum(
+        (a * (1 if x is None else values.get(x, Fraction(0))) for x, a in form.items()), Fraction(0)
+    )
+
+
+def _solve(equations: list[Row]) -> dict[Any, Fraction] | None:
+    """Solve forms = 0; None if they contradict each other. Unknowns that stay free are 0."""
+    solved: dict[Any, Row] = {}
+    for equation in equations:
+        form = dict(equation)
+        for unknown in [x for x in form if x in solved]:
+            factor = form.pop(unknown)
+            form = _sum([form, solved[unknown]], [1, factor])
+        form = {x: a for x, a in form.items() if a}
+        pivot = next((x for x in form if x is not None), None)
+        if pivot is None:
+            if form:
+                return None
+            continue
+        scale = -1 / form.pop(pivot)
+        row = {x: a * scale for x, a in form.items()}
+        for other, known in solved.items():
+            if pivot in known:
+                factor = known.pop(pivot)
+                solved[other] = _sum([known, row], [1, factor])
+        solved[pivot] = row
+    return {x: row.get(None, Fraction(0)) for x, row in solved.items()}

@@ -1,0 +1,252 @@
+"""The linear program, by cutting planes: antichains join it when S asks too much of them.
+
+    maximise Σ worth(y) S(y),  0 ≤ S(y) ≤ g({y}),  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U)
+
+Any multipliers of antichains prove an upper bound (`upper_bound`), and any W that drafts can give
+proves a lower one (`Tree.largest`).  The rounds end when the two meet, whatever HiGHS says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from otm._core.arithmetic import Number
+from otm._core.optional import require
+from otm.block.hull import Excess
+from otm.block.tree import Tree
+from otm.errors import SolverError
+
+FEASIBILITY = 1e-10
+"""Tolerance of HiGHS, the least that it takes."""
+
+LARGEST_SIMPLEX = 200
+"""Most nodes for the simplex method, whose corners ask for more cuts than points in the middle."""
+
+GAIN = 1e6
+"""Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""
+
+CENTRED = 0.9
+"""An interior point is good enough at this share of the gap: points in the middle cut deeper."""
+
+MOST_PRECISE = 1e-12
+"""The least relative gap that HiGHS is asked for."""
+
+TIGHT = 0.999
+"""Share of its bound from which on S(y) may be held by it."""
+
+SHARES = (0.6, 0.2)
+"""Antichains are looked for between the best point so far and S, as far towards S."""
+
+
+class Drafts(Protocol):
+    """How often drafts hit an antichain, and which antichains they cannot serve."""
+
+    def hit(self, nodes: list[int]) -> Number:
+        """g(U)."""
+
+    def excess(self, passed: list[Number]) -> Excess:
+        """Antichains with S(U) > g(U)."""
+
+
+Prices = dict[tuple[int, ...], Number]
+"""Multiplier of each antichain."""
+
+
+@dataclass
+class Bounds:
+    """What has been proved: S with its value, and multipliers with theirs."""
+
+    passed: list[Number]
+    lower: Number
+    prices: Prices
+    upper: Number
+
+    @property
+    def gap(self) -> Number:
+        """Distance of the two values."""
+        return self.upper - self.lower
+
+
+def value_of(worth: Sequence[int], passed: Sequence[Number]) -> Number:
+    """Return the expected accepted drafts Σ worth(y) S(y)."""
+    return sum((w * s for w, s in zip(worth, passed, strict=True)), 0 * passed[-1])
+
+
+def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices) -> Number:
+    """Σ μ_U g(U) + Σ_z ν_z T(z|root), with the least ν ≥ 0 that the multipliers μ leave."""
+    bound = 0 * tree.targets[-1]
+    for antichain, price in prices.items():
+        bound += price * drafts.hit(list(antichain))
+    left = _worth_left(tree, worth, prices)
+    for y in range(len(left) - 1, 0, -1):
+        if left[y] > 0:
+            left[tree.parents[y]] += left[y] * tree.targets[y]
+    return bound + left[0]
+
+
+def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number]:
+    """worth(y) − Σ_{U∋y} μ_U."""
+    zero = 0 * tree.targets[-1]
+    left: list[Number] = [w + zero for w in worth]
+    for antichain, price in prices.items():
+        for y in antichain:
+            left[y] -= price
+    return left
+
+
+class CuttingPlanes:
+    """The program in HiGHS.
+
+    The variables are S(y) over min(g({y}), T(y)), and rows are divided by g(U) or so, for
+    tolerances are absolute and nodes can be as unlikely as they like.
+    """
+
+    def __init__(
+        self, tree: Tree, drafts: Drafts, worth: Sequence[int], *, corners: bool = False
+    ) -> None:
+        require("highspy")
+        import highspy
+
+        self.tree, self.drafts, self.worth = tree, drafts, worth
+        self.size = len(tree.parents) - 1
+        self.hit = hit = np.array([float(drafts.hit([y])) for y in range(1, self.size + 1)])
+        reach = np.array(tree.reach_of_target[1:], dtype=np.float64)
+        self.unit = np.maximum(np.minimum(hit, reach), np.finfo(np.float64).tiny)
+        parents = np.array(tree.parents[1:])
+        self.deep = np.flatnonzero(parents > 0)  # at depth 1 the edge is a bound
+        self.by_edge = (parents == 0) & (reach <= hit)
+        self.antichains: list[tuple[int, ...]] = []
+        self._known: set[tuple[int, ...]] = set()
+        self.highs = solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("primal_feasibility_tolerance", FEASIBILITY)
+        solver.setOptionValue("dual_feasibility_tolerance", FEASIBILITY)
+        self.simplex = corners or self.size <= LARGEST_SIMPLEX
+        if not self.simplex:
+            solver.setOptionValue("solver", "ipm")
+            solver.setOptionValue("run_crossover", "off")
+        # rows S(yz) − S(y) T(z|y) ≤ 0
+        above = parents[self.deep] - 1
+        columns = np.stack([self.deep, above], axis=1).astype(np.int32)
+        values = np.ones((self.deep.size, 2))
+        target = np.array(tree.targets[1:], dtype=np.float64)[self.deep]
+        values[:, 1] = -self.unit[above] * target / self.unit[self.deep]
+        solver.passModel(
+            self.size,
+            self.deep.size,
+            columns.size,
+            highspy.MatrixFormat.kRowwise.value,
+            highspy.ObjSense.kMinimize.value,
+            0.0,
+            -GAIN * self.unit * np.array(worth[1:]),
+            np.zeros(self.size),
+            np.where(self.by_edge, reach, hit) / self.unit,
+            np.full(self.deep.size, -np.inf),
+            np.zeros(self.deep.size),
+            np.arange(0, columns.size, 2, dtype=np.int32),
+            columns.ravel(),
+            values.ravel(),
+            np.zeros(self.size, dtype=np.int32),  # all variables are continuous
+        )
+
+    def add(self, antichains: list[list[int]]) -> int:
+        """Add rows, and return how many were new; those of one node are bounds already."""
+        new = [U for U in map(tuple, antichains) if len(U) > 1 and U not in self._known]
+        for antichain in new:
+            self._known.add(antichain)
+            self.antichains.append(antichain)
+            places = np.array(antichain, dtype=np.int32) - 1
+            hit = float(self.drafts.hit(list(antichain)))
+            self.highs.addRow(-np.inf, 1.0, places.size, places, self.unit[places] / hit)
+        return len(new)
+
+    def solve(self, precision: float) -> tuple[list[Number], Prices]:
+        """Return S, with all edges kept, and the multipliers of HiGHS."""
+        import highspy
+
+        if not self.simplex:
+            self.highs.setOptionValue(
+                "ipm_optimality_tolerance", min(max(precision, MOST_PRECISE), 1e-2)
+            )
+        self.highs.run()
+        status, solution = self.highs.getModelStatus(), self.highs.getSolution()
+        # interior points that are cut short are not optimal, and prove what they prove all the same
+        short = not self.simplex and status == highspy.HighsModelStatus.kUnknown
+        if status != highspy.HighsModelStatus.kOptimal and not (short and solution.dual_valid):
+            raise SolverError(
+                f"HiGHS ended with status {self.highs.modelStatusToString(status)!r} on "
+                f"{self.size:,} nodes and {len(self.antichains):,} antichains"
+            )
+        passed = np.asarray(solution.col_value) * self.unit
+        prices: Prices = {}
+        of_rows = np.maximum(-np.asarray(solution.row_dual)[self.deep.size :] / GAIN, 0)
+        for antichain, price in zip(self.antichains, of_rows.tolist(), strict=True):
+            if price:
+                prices[antichain] = price / float(self.drafts.hit(list(antichain)))
+        of_bounds = np.maximum(-np.asarray(solution.col_dual) / GAIN, 0)
+        loose = (passed < TIGHT * self.hit) & (of_bounds < FEASIBILITY / GAIN * 10)
+        of_bounds[self.by_edge | loose] = 0
+        of_bounds /= self.unit
+        self._add_bounds(prices, [0.0, *of_bounds.tolist()])
+        return self.tree.largest([1.0, *passed.tolist()]), prices
+
+    def _add_bounds(self, prices: Prices, most: list[float]) -> None:
+        """Add multipliers of single nodes, but none beyond what a node is worth by the others."""
+        left = _worth_left(self.tree, self.worth, prices)
+        for y in range(self.size, 0, -1):
+            if left[y] > 0:
+                price = min(most[y], left[y])
+                if price:
+                    prices[(y,)] = price
+                left[self.tree.parents[y]] += (left[y] - price) * self.tree.targets[y]
+
+
+def solve_program(
+    program: CuttingPlanes, tolerance: float, rounds: int, known: Bounds | None = None
+) -> Bounds:
+    """Add antichains until the bounds are within the tolerance, or nothing new is found."""
+    tree, drafts, worth = program.tree, program.drafts, program.worth
+    nothing: list[Number] = [0.0] * len(tree.parents)
+    best = known or Bounds(nothing, 0.0, {}, float(sum(worth)))
+    precision = 1.0
+    for _ in range(rounds):
+        relative = float(best.gap) / max(float(best.lower), 1e-3)
+        precision = min(precision, CENTRED * relative)
+        passed, prices = program.solve(precision)
+        upper = float(upper_bound(tree, drafts, worth, prices))
+        if upper - float(value_of(worth, passed)) > CENTRED * float(best.gap):
+            precision /= 10  # its own gap is what keeps the bounds apart
+        if upper < best.upper:
+            best.prices, best.upper = prices, upper
+        progress = False
+        for share in SHARES:
+            middle = zip(passed, best.passed, strict=True)
+            tried: list[Number] = [share * s + (1 - share) * inside for s, inside in middle]
+            excess = drafts.excess(tried)
+            progress |= program.add(excess.antichains) > 0
+            served = tree.largest(excess.reachable)
+            lower = value_of(worth, served)
+            if lower > best.lower:
+                progress |= lower > best.lower + tolerance / 10
+                best.passed, best.lower = served, lower
+            if best.gap <= tolerance:
+                return best
+        if not progress:
+            if program.simplex or precision < MOST_PRECISE:
+                break
+            precision /= 100
+    return best
+
+
+def levels_of(tree: Tree) -> list[list[int]]:
+    """Nodes of each depth; rests stand at their own and at all that follow."""
+    levels: list[list[int]] = [[] for _ in range(max(tree.depths))]
+    for y, (depth, stands_for) in enumerate(zip(tree.depths, tree.levels, strict=True)):
+        for i in range(depth, depth + max(stands_for, 1)):
+            if y:
+                levels[i - 1].append(y)
+    return levels

@@ -1,0 +1,227 @@
+"""Certificates of block verification's optimum: made from bounds, saved, loaded and checked.
+
+What they prove, and how, is in `otm.block.certificate`, which checks them with nothing but the
+standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import Number, as_fraction, rounded
+from otm.block import certificate
+from otm.block.flow import TreeDrafts, ending, maximum_flow
+from otm.block.hull import PathDrafts
+from otm.block.program import Bounds
+from otm.block.tree import Tree
+from otm.errors import CertificateError
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockCertificate:
+    """Proof of how many drafts a lossless rule can accept on average: lower ≤ optimum ≤ upper.
+
+    Multipliers of antichains prove the upper end, and a feasible S the lower one (Theorem 13.4 of
+    docs/theory/block.md).  Of a tree in fractions the gap is zero.
+
+    Attributes
+    ----------
+    document : dict
+        The certificate in JSON, whose fields docs/theory/block.md describes.
+
+    Examples
+    --------
+    >>> from fractions import Fraction as F
+    >>> from otm import solve_block
+    >>> proof = solve_block(lambda path: [F(2, 3), F(1, 3)], lambda path: [F(1, 3), F(2, 3)], 2, 2)
+    >>> proof.certificate.check()  # returns nothing: the proof holds
+    >>> proof.certificate.lower, proof.certificate.upper
+    (Fraction(131, 81), Fraction(131, 81))
+    """
+
+    document: Document
+
+    @property
+    def lower(self) -> Fraction:
+        """What S accepts."""
+        return certificate.number(self.document["lower"], "lower")
+
+    @property
+    def upper(self) -> Fraction:
+        """What no lossless rule exceeds."""
+        return certificate.number(self.document["upper"], "upper")
+
+    @property
+    def gap(self) -> Fraction:
+        """Width upper − lower of what is proved; 0 proves optimality."""
+        return self.upper - self.lower
+
+    def check(self) -> None:
+        """Check the proof in fractions; return nothing if it holds.
+
+        Raises
+        ------
+        CertificateError
+            If the certificate does not prove lower ≤ optimum ≤ upper.
+        """
+        try:
+            certificate.check(self.document)
+        except certificate.CertificateRefusedError as error:
+            raise CertificateError(f"the certificate is refused: {error}") from error
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the certificate as JSON, for `load` and for `otm/block/certificate.py`.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write, over what is there.
+        """
+        text = json.dumps(self.document, allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> BlockCertificate:
+        """Read and check a certificate.
+
+        Parameters
+        ----------
+        path : str or Path
+            File that `save` wrote, or another program in the same schema.
+
+        Returns
+        -------
+        BlockCertificate
+            A checked one.
+
+        Raises
+        ------
+        CertificateError
+            If the file is no certificate or proves less than it claims.  A file that cannot be read
+            raises what `pathlib.Path.read_text` does.
+        """
+        try:
+            document = certificate.load(Path(path).read_text(encoding="utf-8"))
+        except (certificate.CertificateRefusedError, UnicodeDecodeError) as error:
+            raise CertificateError(f"{path} is not a certificate: {error}") from error
+        found = cls(document)
+        found.check()
+        return found
+
+
+def prove(
+    tree: Tree, drafts: PathDrafts | TreeDrafts, bounds: Bounds, method: str
+) -> tuple[BlockCertificate, list[Number]]:
+    """Make a certificate of bounds, and return it with the S that it holds.
+
+    In floats S gives up a few units in the last place, or as much as makes it feasible in
+    fractions.
+    """
+    trees = None
+    if isinstance(drafts, TreeDrafts):
+        pairs = zip(drafts.members, drafts.chances, strict=True)
+        trees = [[members, _written(chance)] for members, chance in pairs]
+    rows = zip(tree.parents, tree.paths, tree.drafts, tree.targets, tree.levels, strict=True)
+    multipliers = [[list(U), _written(price)] for U, price in bounds.prices.items()]
+    document: Document = {
+        "schema": certificate.SCHEMA,
+        "k": None if trees is not None else drafts.k,  # type: ignore[union-attr]
+        "nodes": [
+            [parent, path[-1], None if trees is not None else _written(p), _written(q), levels]
+            for parent, path, p, q, levels in list(rows)[1:]
+        ],
+        "trees": trees,
+        "accepted": [],
+        "multipliers": multipliers,
+        "flow": None,
+        "method": method,
+        "versions": {"python": platform.python_version(), "numpy": np.__version__},
+    }
+    passed = _feasible(document, tree, drafts, bounds.passed)
+    lower = sum((as_fraction(x) for x in passed[1:]), Fraction(0))
+    upper = certificate.Tree(document).upper()
+    document |= {
+        "lower": _text(lower),
+        "upper": _text(upper),
+        "gap": _text(upper - lower),
+        "interval": [rounded(lower, -math.inf).hex(), rounded(upper, math.inf).hex()],
+        "status": "bounded" if upper > lower else "exact",
+    }
+    document["sha256"] = certificate.digest(document)
+    return BlockCertificate(document), passed
+
+
+def _feasible(
+    document: Document, tree: Tree, drafts: PathDrafts | TreeDrafts, passed: Sequence[Number]
+) -> list[Number]:
+    """Put the largest S up to `passed` into a document that is feasible in fractions."""
+    wanted = [0 * x if levels else x for x, levels in zip(passed, tree.levels, strict=True)]
+    if isinstance(drafts, TreeDrafts):
+        return _served(document, tree, drafts, wanted)
+    if tree.exact:
+        document["accepted"] = [_written(x) for x in wanted[1:]]
+        return wanted
+    shrink = 2.0**-50
+    while True:
+        largest: list[Number] = [1.0]
+        for y in range(1, len(wanted)):  # rounded down: the float below a product is below it
+            edge = math.nextafter(float(largest[tree.parents[y]] * tree.targets[y]), 0)
+            largest.append(max(min(edge, float(wanted[y] * (1 - shrink))), 0.0))
+        document["accepted"] = [_written(x) for x in largest[1:]]
+        try:
+            certificate.Tree(document).lower()
+        except certificate.CertificateRefusedError:
+            shrink *= 8
+            if shrink > 1:  # no rounding error
+                raise
+        else:
+            return largest
+
+
+def _served(
+    document: Document, tree: Tree, drafts: TreeDrafts, wanted: Sequence[Number]
+) -> list[Number]:
+    """Largest S in fractions that flows from drafted trees, with the flow."""
+    in_fractions = Tree(
+        tree.paths,
+        tree.parents,
+        [as_fraction(x) for x in tree.drafts],
+        [as_fraction(x) for x in tree.targets],
+        tree.levels,
+    )
+    passed: Sequence[Number] = in_fractions.largest([as_fraction(x) for x in wanted])
+    reachable = (
+        TreeDrafts(in_fractions, [as_fraction(x) for x in drafts.chances], drafts.members)
+        .excess(list(passed))
+        .reachable
+    )
+    feasible = in_fractions.largest([min(x, y) for x, y in zip(passed, reachable, strict=True)])
+    flow = maximum_flow(drafts.chances, drafts.members, ending(tree, feasible))
+    document["flow"] = [
+        [i, y, _text(share)] for i, shares in enumerate(flow.shares) for y, share in shares.items()
+    ]
+    document["accepted"] = [_written(x) for x in feasible[1:]]
+    return feasible
+
+
+def _written(value: Number) -> Any:
+    if isinstance(value, Fraction):
+        return _text(value)
+    return float(value).hex()
+
+
+def _text(value: Fraction) -> str:
+    whole = (value.numerator, value.denominator)
+    return "/".join(str(x) if x.bit_length() <= 1024 else hex(x) for x in whole)

@@ -1,0 +1,212 @@
+"""The nodes of the program: the paths that drafts and target share, up to a length.
+
+Paths that one of the two never takes carry nothing: S(y) ≤ g({y}) and S(y) ≤ T(y).  Of a tree that
+is cut down to the m best tokens after each path, a rest stands for the tokens left out there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import Number, Probs
+from otm._core.distribution import as_probs_pair
+from otm._core.sparse import SparseProbs, Tokens, align
+from otm._core.text import shown
+from otm.errors import InvalidDistributionError, ProblemTooLargeError
+
+Path = tuple[int, ...]
+Row = tuple[Tokens, Probs, Probs]
+"""Tokens with their draft and target probabilities, arrays [n]."""
+
+REST = -1
+"""Stands for the tokens of a rest at the end of its path."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Nodes by number, parents before their children; node 0 is the root.
+
+    Attributes
+    ----------
+    paths : list of tuple of int
+        The tokens of each node; that of a rest ends with −1.
+    parents : list of int
+        −1 for the root.
+    drafts, targets : list of float or Fraction
+        D(z|y) and T(z|y), of the last token given those before; 1 for the root.
+    levels : list of int
+        Levels that a rest stands for; 0 for nodes.
+    """
+
+    paths: list[Path]
+    parents: list[int]
+    drafts: list[Number]
+    targets: list[Number]
+    levels: list[int]
+
+    @property
+    def exact(self) -> bool:
+        """Whether all probabilities are fractions."""
+        return all(isinstance(x, Fraction) for x in (*self.drafts[1:], *self.targets[1:]))
+
+    @property
+    def truncated(self) -> bool:
+        """Whether there is a rest."""
+        return any(self.levels)
+
+    @cached_property
+    def reach(self) -> list[Number]:
+        """D(y): the probability that one path passes through a node."""
+        return self._products(self.drafts)
+
+    @cached_property
+    def reach_of_target(self) -> list[Number]:
+        """T(y): the probability that the target passes through a node."""
+        return self._products(self.targets)
+
+    @cached_property
+    def depths(self) -> list[int]:
+        """Tokens of each path; a rest is as deep as the tokens that it stands for."""
+        return [len(path) for path in self.paths]
+
+    @cached_property
+    def places(self) -> dict[Path, int]:
+        """Number of each node by its path, without rests."""
+        return {path: y for y, path in enumerate(self.paths) if not self.levels[y]}
+
+    def worth(self, *, rests: bool) -> list[int]:
+        """Count the drafts that S(y) stands for: 1 for nodes, 0 or all levels for rests."""
+        nodes = zip(self.parents, self.levels, strict=True)
+        return [(levels if rests else 0) if levels else int(p >= 0) for p, levels in nodes]
+
+    def topmost(self, nodes: Iterable[int]) -> list[int]:
+        """Nodes without those that have another of them above."""
+        chosen = set(nodes)
+        top = []
+        for y in sorted(chosen):
+            above = self.parents[y]
+            while above > 0 and above not in chosen:
+                above = self.parents[above]
+            if above <= 0:
+                top.append(y)
+        return top
+
+    def under(self, shares: Sequence[Number]) -> list[Number]:
+        """Sum of what stands at a node and below it."""
+        sums = list(shares)
+        for y in range(len(sums) - 1, 0, -1):
+            sums[self.parents[y]] = sums[self.parents[y]] + sums[y]
+        return sums
+
+    def largest(self, most: Sequence[Number]) -> list[Number]:
+        """Pointwise largest S with S(yz) ≤ S(y) T(z|y) and S(y) ≤ most(y)."""
+        passed: list[Number] = [1 + 0 * self.targets[-1]]
+        for y in range(1, len(self.parents)):
+            passed.append(min(passed[self.parents[y]] * self.targets[y], most[y]))
+        return passed
+
+    def _products(self, factors: list[Number]) -> list[Number]:
+        products = [factors[0]]
+        for y in range(1, len(factors)):
+            products.append(products[self.parents[y]] * factors[y])
+        return products
+
+
+def grow(
+    rows: Callable[[Path], Row], length: int, k: int, top: int | None, node_limit: int
+) -> Tree:
+    """Grow the tree level by level; each level is counted before it is made."""
+    paths: list[Path] = [()]
+    parents, levels = [-1], [0]
+    drafts: list[Number] = [Fraction(1)]
+    targets: list[Number] = [Fraction(1)]
+    chances = [(1.0, 1.0)]  # D(y) and T(y)
+    level = [0]
+    for depth in range(1, length + 1):
+        count = len(paths)
+        children = []
+        for y in level:
+            tokens, p, q = rows(paths[y])
+            kept, left = _best(p, q, chances[y], k, top)
+            count += kept.size + bool(left.size)
+            _check_size(count, depth, length, node_limit)
+            found = zip(tokens[kept].tolist(), p[kept].tolist(), q[kept].tolist(), strict=True)
+            rest = (p[left].sum(), q[left].sum()) if left.size else None
+            children.append((y, list(found), rest))
+        level = []
+        for y, kept_ones, of_rest in children:
+            for token, p_z, q_z in kept_ones:
+                level.append(len(paths))
+                chances.append((chances[y][0] * float(p_z), chances[y][1] * float(q_z)))
+                paths.append((*paths[y], token))
+                levels.append(0)
+                parents.append(y)
+                drafts.append(p_z)
+                targets.append(q_z)
+            if of_rest is not None:
+                chances.append((0.0, 0.0))
+                paths.append((*paths[y], REST))
+                levels.append(length + 1 - depth)
+                parents.append(y)
+                drafts.append(of_rest[0])
+                targets.append(of_rest[1])
+    exact = all(isinstance(x, Fraction) or x in (0, 1) for x in (*drafts, *targets))
+    if exact:
+        drafts, targets = [Fraction(x) for x in drafts], [Fraction(x) for x in targets]
+    else:
+        drafts, targets = in_floats(drafts, parents), in_floats(targets, parents)
+    return Tree(paths, parents, drafts, targets, levels)
+
+
+def row_of(draft: Any, target: Any, path: Path) -> Row:
+    """Check and normalise the two distributions after a path."""
+    try:
+        if isinstance(draft, SparseProbs) or isinstance(target, SparseProbs):
+            tokens, p, q = align(draft, target)
+            return tokens, p, q
+        p, q = as_probs_pair(draft, target)
+    except InvalidDistributionError as error:
+        raise InvalidDistributionError(f"after the path {shown(path)}: {error}") from None
+    return np.arange(p.size), p, q
+
+
+def _best(
+    p: Probs, q: Probs, chance: tuple[float, float], k: int, top: int | None
+) -> tuple[Tokens, Tokens]:
+    """Split the tokens of both into the `top` of which most can be accepted, and the others."""
+    shared = np.flatnonzero((p > 0) & (q > 0))
+    if top is None or shared.size <= top:
+        return shared, shared[:0]
+    drafted, wanted = (x[shared].astype(np.float64) for x in (p, q))
+    most = np.minimum(k * chance[0] * drafted, chance[1] * wanted)
+    ranked = shared[np.argsort(-most, kind="stable")]
+    return np.sort(ranked[:top]), ranked[top:]
+
+
+def _check_size(count: int, depth: int, length: int, node_limit: int) -> None:
+    if count > node_limit:
+        raise ProblemTooLargeError(
+            f"the tree has more than {node_limit:,} nodes at depth {depth} of {length}; give "
+            "top=m to keep the m best tokens after each path (the optimum then lies in an "
+            "interval), a smaller length, or a larger node_limit"
+        )
+
+
+def in_floats(numbers: list[Number], parents: list[int]) -> list[Number]:
+    """Round to floats, which after no path sum to more than one; else the largest gives way."""
+    floats = [float(x) for x in numbers]
+    rows: dict[int, list[int]] = {}
+    for y, parent in enumerate(parents[1:], 1):
+        rows.setdefault(parent, []).append(y)
+    for row in rows.values():
+        largest = max(row, key=floats.__getitem__)
+        while sum(Fraction(floats[y]) for y in row) > 1:  # by a few units of 2^-53
+            floats[largest] = math.nextafter(floats[largest], 0)
+    return list(floats)
