@@ -72,6 +72,7 @@ FIGURES = {
     "beyond_lossy_frontier": "beyond.lossy_frontier",
     "beyond_gain_by_ratio": "beyond.gain_by_ratio",
     "beyond_solve_time": "beyond.solve_time",
+    "beyond_block_optimum": "beyond.block_optimum",
     "beyond_blocks": "beyond.blocks",
 }
 """By name, in the order of the page, the module below `figures` that a figure is in."""
