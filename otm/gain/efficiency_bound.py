@@ -13,9 +13,9 @@ it is used would make the bound too small: the drafts of each half of the prompt
 thresholds that are best on the other half.  So the mean of what is computed is an upper bound, and
 its interval covers it as any interval of a mean does.
 
-That the drafts of a depth have other weights T_i/D_i than in the mean, which is known, is luck; as
-much of it is taken off as fits the other half of the prompts (control variates), which changes no
-mean.
+The drafts of a depth may have more or less weight T_i/D_i, up to the largest threshold, than is
+expected given the tokens before.  As much of this luck is taken off as fits the other half of the
+prompts (control variates), which changes no mean.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def efficiency_bound(
     halves = [np.flatnonzero(index % 2 == half) for half in (0, 1)]
     values: dict[Setup, Floats] = {}
     for k in chosen_ks:
-        terms = [_terms(recording, k, max(chosen_gammas)) for recording in recordings]
+        terms = [terms_of(recording, k, max(chosen_gammas)) for recording in recordings]
         tokens = np.empty((len(recordings), max(chosen_gammas)))
         for here, other in (halves, halves[::-1]):
             known = [
@@ -130,57 +130,39 @@ def efficiency_bound(
 
 
 class Terms(NamedTuple):
-    """What the drafts say of each depth i from 1, the nodes of i − 1 tokens being given: [γ, …].
+    """What the drafts say of each depth i from 1, the nodes of i − 1 tokens being given: [γ, …]."""
 
-    All are means over these nodes, the first three weighted by their ratio T/D.
-    """
-
-    inside: Floats  # for each threshold, T_i(H)
-    weight: Floats  # the weight itself, in the mean the T-mass of what can be drafted up to there
-    stays: Floats  # the same one token further
-    outside: Floats  # for each threshold, Pr(some draft of i tokens is outside H)
+    cuts: Floats  # for each threshold, T_i(H) + Pr(some draft of i tokens is outside)
+    luck: Floats  # by how much the drafts up to there have less weight than in the mean
 
 
 def bounds(here: Terms, other: Terms) -> Floats:
-    """Bounds [R, γ] at R contexts, with thresholds and corrections that are best at the others.
-
-    That the weights of the drafts differ from their mean, which is known, is luck: as much of it is
-    taken off as leaves the least variance at the others.
-    """
-    found, known = here.inside + here.outside, other.inside + other.outside
-    best = known.mean(axis=0).argmin(axis=-1)
-    accepted = np.empty(here.weight.shape)
-    stays, of_other = np.ones(len(found)), np.ones(len(known))
-    for i, threshold in enumerate(best):
-        luck, luck_of_other = stays - here.weight[:, i], of_other - other.weight[:, i]
-        slope = _slope(known[:, i, threshold], luck_of_other)
-        accepted[:, i] = found[:, i, threshold] - slope * luck
-        slope = _slope(other.stays[:, i], luck_of_other)
-        stays = here.stays[:, i] - slope * luck
-        of_other = other.stays[:, i] - slope * luck_of_other
-    return accepted
+    """Bounds [R, γ] at R contexts, with thresholds and corrections that are best at the others."""
+    best = other.cuts.mean(axis=0).argmin(axis=-1)
+    depths = np.arange(best.size)
+    found, known = (terms.cuts[:, depths, best] for terms in (here, other))
+    deviation = other.luck - other.luck.mean(axis=0)
+    square = (deviation**2).sum(axis=0)
+    slope = (deviation * known).sum(axis=0) / np.where(square > 0, square, 1)
+    return np.asarray(found - slope * here.luck)
 
 
-def _slope(values: Floats, luck: Floats) -> float:
-    """Slope of values [R] along what has mean zero: 0 if that is always the same."""
-    deviation = luck - luck.mean()
-    square = float(deviation @ deviation)
-    return float(deviation @ values) / square if square > 0 else 0.0
-
-
-def _terms(recording: Recording, k: Branching, depth: int) -> Terms:
+def terms_of(recording: Recording, k: Branching, depth: int) -> Terms:
     """Compute what the drafts after one context say of each depth."""
     root, target_probs = pruned(recording.tree, k, depth), recording.target.__getitem__
-    terms, nodes = [], 1
-    for i in range(depth):
-        nodes *= children_at(k, i)
-        terms.append(cut_terms(root, target_probs, i, thresholds(max(nodes, 1))))
+    cuts, luck, nodes = [], [0.0], 1
+    tried = thresholds(nodes)
+    expected = 1.0
+    for level in range(depth):
+        nodes *= children_at(k, level)
+        of_drafts = cut_terms(root, target_probs, level, thresholds(max(nodes, 1)), tried[-2])
+        cuts.append(of_drafts.inside + of_drafts.outside)
+        luck.append(luck[-1] + expected - of_drafts.weight)
+        tried, expected = thresholds(max(nodes, 1)), of_drafts.inside[-2]
     if root.children:  # exactly, whatever the threshold
         _, draft, aim = align(root.checked_draft_probs(), target_probs(()))
-        optimum = float(optimal_value(Problem(draft, aim, len(root.children))))
-        inside, weight, stays, outside = terms[0]
-        terms[0] = Terms(0 * inside + optimum, weight, stays, 0 * outside)
-    return Terms(*map(np.array, zip(*terms, strict=True)))
+        cuts[0] = 0 * cuts[0] + float(optimal_value(Problem(draft, aim, len(root.children))))
+    return Terms(np.array(cuts), np.array(luck[1:]))
 
 
 def thresholds(nodes: int) -> Floats:
@@ -189,18 +171,28 @@ def thresholds(nodes: int) -> Floats:
     return np.concatenate([[0], some, [math.inf]])
 
 
-def cut_terms(root: DraftNode, target_probs: TargetProbs, level: int, thresholds: Floats) -> Terms:
+class CutTerms(NamedTuple):
+    """Means over the nodes of i − 1 tokens, each weighted by its ratio T/D."""
+
+    inside: Floats  # for each threshold, T_i(H) if the nodes are as in the mean
+    outside: Floats  # for each threshold, Pr(some draft of i tokens is outside H)
+    weight: float  # the weights up to the largest threshold of the depth before
+
+
+def cut_terms(
+    root: DraftNode, target_probs: TargetProbs, level: int, thresholds: Floats, most: float
+) -> CutTerms:
     """Say what the drafts do of depth i = level + 1; H has the ratios up to each threshold.
 
     The mean of each over the drafts above this depth is what it stands for.
     """
     inside, none_outside = np.zeros(thresholds.shape), np.ones(thresholds.shape)
-    weight = stays = 0.0
+    weight = 0.0
 
     def visit(node: DraftNode, ratio: float, share: float) -> None:
         """Add what follows a node with this ratio; its share is its weight among its level."""
-        nonlocal weight, stays
-        if len(node.path) == level:
+        nonlocal weight
+        if len(node.path) == level and ratio <= most:
             weight += share * ratio
         if not node.children:
             return
@@ -214,11 +206,10 @@ def cut_terms(root: DraftNode, target_probs: TargetProbs, level: int, thresholds
         _, draft_probs, probs = align(node.checked_draft_probs(), target)
         bins = RatioBins.of(draft_probs.astype(np.float64), probs.astype(np.float64))
         with np.errstate(divide="ignore", invalid="ignore"):  # a ratio of 0 is below all
-            most = np.where(ratio > 0, thresholds / ratio, math.inf)
-        below = bins.least.searchsorted(most, side="right")
+            largest = np.where(ratio > 0, thresholds / ratio, math.inf)
+        below = bins.least.searchsorted(largest, side="right")
         inside[...] += share * ratio * bins.target_below[below]
         none_outside[...] *= bins.draft_below[below] ** len(node.children)
-        stays += share * ratio * bins.target_below[-1]
 
     visit(root, 1.0, 1.0)
-    return Terms(inside, np.array(weight), np.array(stays), 1 - none_outside)
+    return CutTerms(inside, 1 - none_outside, weight)

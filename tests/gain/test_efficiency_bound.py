@@ -15,7 +15,8 @@ from otm.decoding.drafting import Branching, children_at
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftCountError, InvalidInputError, InvalidParameterError
 from otm.gain import PairedMeans, block_efficiency, efficiency_bound, record
-from otm.gain.efficiency_bound import Terms, bounds, cut_terms, thresholds
+from otm.gain.efficiency_bound import Terms, bounds, cut_terms, terms_of, thresholds
+from otm.gain.recording import Recording
 from otm.models import TableModel
 from otm.models.base import LanguageModel
 
@@ -89,7 +90,7 @@ def test_the_two_terms_are_those_of_the_cut_in_the_mean(k: Branching, depth: int
     ratios = {path: of_target[path] / of_draft[path] for path in of_target}
     inside, outside, weight = np.zeros(tried.size), np.zeros(tried.size), 0.0
     for probability, tree in trees:
-        terms = cut_terms(tree, law, depth - 1, tried)
+        terms = cut_terms(tree, law, depth - 1, tried, math.inf)
         inside, outside = inside + probability * terms.inside, outside + probability * terms.outside
         weight += probability * terms.weight
     assert weight == pytest.approx(1, abs=1e-12)
@@ -111,20 +112,18 @@ def test_correcting_for_luck_changes_no_mean(everything: bool) -> None:
     row = [0.5, 0.3, 0.2] if everything else [0.6, 0.4, 0.0]
     draft = TableModel({(): np.array(row), (1,): np.array([0.2, 0.2, 0.6])})
     trees = all_trees(draft, 2, 3)
-
-    @cache
-    def law(path: Path) -> SparseProbs:
-        return SparseProbs.from_dense(target.probs(PROMPT + path))
-
-    tried = np.array([0.4, 1.1, math.inf])
-    found = [[cut_terms(tree, law, level, tried) for level in range(3)] for _, tree in trees]
+    paths = itertools.chain.from_iterable(
+        itertools.product(range(3), repeat=depth) for depth in range(4)
+    )
+    laws = {path: SparseProbs.from_dense(target.probs(PROMPT + path)) for path in paths}
+    terms = [terms_of(Recording(0, PROMPT, tree, laws), 2, 3) for _, tree in trees]
     chances = np.array([chance for chance, _ in trees])
-    every = [Terms(*map(np.array, zip(*levels, strict=True))) for levels in found]
-    here = Terms(*map(np.array, zip(*every, strict=True)))
+    here = Terms(*map(np.array, zip(*terms, strict=True)))
     other = Terms(*(part[[5, 77, 123]] for part in here))
-    plain = np.einsum("r,rit->it", chances, here.inside + here.outside)
-    best = (other.inside + other.outside).mean(axis=0).argmin(axis=-1)
-    expected = plain[np.arange(3), best]
+    best = other.cuts.mean(axis=0).argmin(axis=-1)
+    expected = np.einsum("r,rit->it", chances, here.cuts)[np.arange(3), best]
+    assert chances @ here.luck == pytest.approx(np.zeros(3), abs=1e-12)
+    assert (chances @ here.luck**2)[1:].min() > 0.001
     assert chances @ bounds(here, other) == pytest.approx(expected, abs=1e-12)
 
 
