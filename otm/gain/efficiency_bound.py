@@ -12,17 +12,12 @@ nothing is left to chance, and the bound is α_K of the context.  A threshold th
 it is used would make the bound too small: the drafts of each half of the prompts take the
 thresholds that are best on the other half.  So the mean of what is computed is an upper bound, and
 its interval covers it as any interval of a mean does.
-
-The drafts of a depth may have more or less weight T_i/D_i, up to the largest threshold, than is
-expected given the tokens before.  As much of this luck is taken off as fits the other half of the
-prompts (control variates), which changes no mean.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -104,7 +99,7 @@ def efficiency_bound(
     rule     K  γ = 1          γ = 2
     -------  -  -------------  -------------
     optimal  2  1.933 ± 0.046  2.746 ± 0.095
-    bound    2  1.938 ± 0.000  2.806 ± 0.004
+    bound    2  1.938 ± 0.000  2.806 ± 0.215
     """
     prompts = prompts_of(recordings, level)
     chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
@@ -117,52 +112,30 @@ def efficiency_bound(
     halves = [np.flatnonzero(index % 2 == half) for half in (0, 1)]
     values: dict[Setup, Floats] = {}
     for k in chosen_ks:
-        terms = [terms_of(recording, k, max(chosen_gammas)) for recording in recordings]
-        tokens = np.empty((len(recordings), max(chosen_gammas)))
+        depth = max(chosen_gammas)
+        terms = np.array([_terms(recording, k, depth) for recording in recordings])
+        accepted = np.empty(terms.shape[:2])  # [R, depth]
         for here, other in (halves, halves[::-1]):
-            known = [
-                Terms(*map(np.array, zip(*(terms[r] for r in half), strict=True)))
-                for half in (here, other)
-            ]
-            tokens[here] = 1 + np.cumsum(bounds(*known), axis=1)
+            best = terms[other].mean(axis=0).argmin(axis=-1)
+            accepted[here] = terms[here][:, np.arange(depth), best]
+        tokens = 1 + np.cumsum(accepted, axis=1)
         values |= {Setup("bound", k, gamma): tokens[:, gamma - 1] for gamma in chosen_gammas}
     return PairedMeans("tokens of a step", values, prompts, level)
 
 
-class Terms(NamedTuple):
-    """What the drafts say of each depth i from 1, the nodes of i − 1 tokens being given: [γ, …]."""
-
-    cuts: Floats  # for each threshold, T_i(H) + Pr(some draft of i tokens is outside)
-    luck: Floats  # by how much the drafts up to there have less weight than in the mean
-
-
-def bounds(here: Terms, other: Terms) -> Floats:
-    """Bounds [R, γ] at R contexts, with thresholds and corrections that are best at the others."""
-    best = other.cuts.mean(axis=0).argmin(axis=-1)
-    depths = np.arange(best.size)
-    found, known = (terms.cuts[:, depths, best] for terms in (here, other))
-    deviation = other.luck - other.luck.mean(axis=0)
-    square = (deviation**2).sum(axis=0)
-    slope = (deviation * known).sum(axis=0) / np.where(square > 0, square, 1)
-    return np.asarray(found - slope * here.luck)
-
-
-def terms_of(recording: Recording, k: Branching, depth: int) -> Terms:
-    """Compute what the drafts after one context say of each depth."""
+def _terms(recording: Recording, k: Branching, depth: int) -> Floats:
+    """Bounds on the probability of i accepted drafts, for each depth i and threshold."""
     root, target_probs = pruned(recording.tree, k, depth), recording.target.__getitem__
-    cuts, luck, nodes = [], [0.0], 1
-    tried = thresholds(nodes)
-    expected = 1.0
-    for level in range(depth):
-        nodes *= children_at(k, level)
-        of_drafts = cut_terms(root, target_probs, level, thresholds(max(nodes, 1)), tried[-2])
-        cuts.append(of_drafts.inside + of_drafts.outside)
-        luck.append(luck[-1] + expected - of_drafts.weight)
-        tried, expected = thresholds(max(nodes, 1)), of_drafts.inside[-2]
-    if root.children:  # exactly, whatever the threshold
+    terms = np.zeros((depth, THRESHOLDS))
+    nodes = 1
+    for i in range(depth):
+        nodes *= children_at(k, i)
+        if nodes:
+            terms[i] = sum(cut_terms(root, target_probs, i, thresholds(nodes)))
+    if root.children:
         _, draft, aim = align(root.checked_draft_probs(), target_probs(()))
-        cuts[0] = 0 * cuts[0] + float(optimal_value(Problem(draft, aim, len(root.children))))
-    return Terms(np.array(cuts), np.array(luck[1:]))
+        terms[0] = optimal_value(Problem(draft, aim, len(root.children)))
+    return terms
 
 
 def thresholds(nodes: int) -> Floats:
@@ -171,29 +144,18 @@ def thresholds(nodes: int) -> Floats:
     return np.concatenate([[0], some, [math.inf]])
 
 
-class CutTerms(NamedTuple):
-    """Means over the nodes of i − 1 tokens, each weighted by its ratio T/D."""
-
-    inside: Floats  # for each threshold, T_i(H) if the nodes are as in the mean
-    outside: Floats  # for each threshold, Pr(some draft of i tokens is outside H)
-    weight: float  # the weights up to the largest threshold of the depth before
-
-
 def cut_terms(
-    root: DraftNode, target_probs: TargetProbs, level: int, thresholds: Floats, most: float
-) -> CutTerms:
-    """Say what the drafts do of depth i = level + 1; H has the ratios up to each threshold.
+    root: DraftNode, target_probs: TargetProbs, level: int, thresholds: Floats
+) -> tuple[Floats, Floats]:
+    """Estimate T_i(H), and the probability of a draft outside of H, for depth i = level + 1.
 
-    The mean of each over the drafts above this depth is what it stands for.
+    H has the paths whose ratio is at most each threshold: arrays of their shape, whose means over
+    the drafts above this depth are the two.
     """
     inside, none_outside = np.zeros(thresholds.shape), np.ones(thresholds.shape)
-    weight = 0.0
 
     def visit(node: DraftNode, ratio: float, share: float) -> None:
         """Add what follows a node with this ratio; its share is its weight among its level."""
-        nonlocal weight
-        if len(node.path) == level and ratio <= most:
-            weight += share * ratio
         if not node.children:
             return
         target = target_probs(node.path)
@@ -206,10 +168,10 @@ def cut_terms(
         _, draft_probs, probs = align(node.checked_draft_probs(), target)
         bins = RatioBins.of(draft_probs.astype(np.float64), probs.astype(np.float64))
         with np.errstate(divide="ignore", invalid="ignore"):  # a ratio of 0 is below all
-            largest = np.where(ratio > 0, thresholds / ratio, math.inf)
-        below = bins.least.searchsorted(largest, side="right")
+            most = np.where(ratio > 0, thresholds / ratio, math.inf)
+        below = bins.least.searchsorted(most, side="right")
         inside[...] += share * ratio * bins.target_below[below]
         none_outside[...] *= bins.draft_below[below] ** len(node.children)
 
     visit(root, 1.0, 1.0)
-    return CutTerms(inside, 1 - none_outside, weight)
+    return inside, 1 - none_outside
