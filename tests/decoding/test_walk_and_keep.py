@@ -337,7 +337,7 @@ def mean_of_tree_rule(
     means: Callable[..., Probs], target: Callable[[Path], Any], draft: Callable[[Path], Any]
 ) -> Number:
     """Mean accepted drafts of another rule, over all pairs of paths of two of two tokens."""
-    chains = list(itertools.product((0, 1), repeat=2))
+    chains = list(itertools.product(range(len(draft(()))), repeat=2))
     total = 0 * draft(())[0]
     for drafted in itertools.product(chains, repeat=2):
         root, probability = DraftNode(), total * 0 + 1
@@ -355,13 +355,38 @@ def mean_of_tree_rule(
 
 
 def test_traversal_is_rarely_better() -> None:
-    """The counterexample of docs/theory/walk-and-keep.md."""
+    """The first counterexample of docs/theory/walk-and-keep.md."""
     draft = by_path({(): [F(1, 7), F(6, 7)], (0,): [F(1, 3), F(2, 3)], (1,): [F(20, 21), F(1, 21)]})
     target = by_path(
         {(): [F(2, 21), F(19, 21)], (0,): [F(1, 21), F(20, 21)], (1,): [F(20, 21), F(1, 21)]}
     )
     assert accepted(target, draft, 2, 2) == F(872, 441)
     assert mean_of_tree_rule(tokens_by_traversal, target, draft) == F(292, 147)
+
+
+def test_the_recursion_is_rarely_better() -> None:
+    """The second: its optimal plan accepts the first token that goes on well more often."""
+    zero, one = F(0), F(1)
+    never = [one, zero, zero]
+    draft = by_path(
+        {
+            (): [F(1, 2), F(1, 4), F(1, 4)],
+            (0,): never,
+            (1,): [zero, zero, one],
+            (2,): [zero, F(2, 3), F(1, 3)],
+        }
+    )
+    target = by_path(
+        {
+            (): [zero, F(1, 3), F(2, 3)],
+            (0,): never,
+            (1,): [zero, zero, one],
+            (2,): [zero, one, zero],
+        }
+    )
+    assert accepted(target, draft, 2, 2) == F(197, 144)
+    recursion = partial(tokens_by_rule, OptimalPlan)
+    assert mean_of_tree_rule(recursion, target, draft) == F(11, 8)
 
 
 def test_random_trees_accept_more_than_by_the_other_rules() -> None:
