@@ -33,6 +33,7 @@ def test_speedups_are_efficiencies_over_times() -> None:
     recordings = record(TARGET, ModelDrafter(DRAFT, 4), CONTEXTS, 3, seed=5)
     means = block_efficiency(recordings, ks=[1, 4], gammas=[1, 3])
     alike = {("optimal", 1, 1), ("optimal", 1, 3), ("traversal", 1, 1)}  # all as k-Seq
+    alike |= {("walk and keep", 1, 1), ("walk and keep", 1, 3)}  # as traversal
     assert {candidate.setup for candidate in found.candidates} == set(means) - alike
     speeds = []
     for candidate in found.candidates:
