@@ -120,9 +120,9 @@ class AgreeingDrafts:
 
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
         """Position of the draft that wins, from a uniform for each."""
-        slots = []
+        slots, laws = [], {place: self.slot_law(place) for place in set(places)}
         for place, uniform in zip(places, uniforms, strict=True):
-            partners, law = self.slot_law(place)
+            partners, law = laws[place]
             step = int(np.searchsorted(law[:-1].cumsum(), uniform, side="right"))
             slots.append(int(partners[step]))
         return slots.index(max(slots))

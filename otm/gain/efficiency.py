@@ -54,7 +54,7 @@ Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
 
 def block_efficiency(
     recordings: Sequence[Recording],
-    rules: Rules = ("k-Seq", "optimal", "traversal"),
+    rules: Rules = ("k-Seq", "optimal", "traversal", "walk and keep"),
     ks: Iterable[Branching] | None = None,
     gammas: Iterable[int] | None = None,
     *,
@@ -276,7 +276,10 @@ def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Pr
 
     Entry γ is the mean for paths cut to γ drafts.  It is the mean over the coins and over what
     could have been drafted below the walk: a node that it passes is accepted with its `share`.
+    Of one chain it is that of traversal, which then is the same rule.
     """
+    if all(len(node.children) < 2 for node in root.nodes()):
+        return tokens_by_traversal(root, target_probs, depth)
     reached = zeros(depth + 1, target_probs(root.path).probabilities)
 
     def visit(node: Walk, probability: Number) -> None:

@@ -152,6 +152,41 @@ def test_many_tokens(n: int, k: int) -> None:
     assert slots == n if n < 8192 else slots < n
 
 
+@pytest.mark.parametrize(("n", "k"), [(200, 8), (600, 4), (9_000, 2)])
+def test_the_winner_has_the_law_that_is_claimed(n: int, k: int) -> None:
+    """In fractions, from the moves as a draft makes them; also where tokens share slots.
+
+    Catches a law that is the intended one, and not that of the stored swaps.
+    """
+    rng = np.random.default_rng(21)
+    scores = 2.5 * rng.standard_normal(n)
+    draft, target = np.exp(scores), np.exp(scores + rng.standard_normal(n))
+    target[rng.random(n) < 0.3] = 0
+    numbers = rng.random(k + 1)
+    draft, target, numbers = (x / x.sum() for x in (draft, target, numbers))
+    winner = winner_of(draft, target, numbers)
+    masses = [F(x) for x in draft.tolist()]
+    total = sum(masses)
+    held = [F(0)] * winner._mass.size
+    moves = []
+    for place, mass in enumerate(masses):
+        slots, law = winner.slot_law(place)
+        edges = [F(0), *map(F, law[:-1].cumsum().tolist()), F(1)]
+        steps = [high - low for low, high in itertools.pairwise(edges)]
+        moves.append(list(zip(slots.tolist(), steps, strict=True)))
+        for slot, step in moves[-1]:
+            held[slot] += step * mass / total
+    exact = as_fractions(numbers)
+    below = [mean_power(x, exact) for x in itertools.accumulate(held, initial=F(0))]
+    win = [(b - a) / x for (a, b), x in zip(itertools.pairwise(below), held, strict=True)]
+    won = [
+        mass / total * sum(step * win[slot] for slot, step in steps)
+        for mass, steps in zip(masses, moves, strict=True)
+    ]
+    claimed = map(F, winner.law.tolist())
+    assert sum(abs(a - b) for a, b in zip(won, claimed, strict=True)) / 2 < 1e-15
+
+
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("k", [1, 2, 3, 8])
 def test_polynomials_are_integrated_exactly(k: int, exact: bool) -> None:

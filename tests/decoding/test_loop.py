@@ -27,6 +27,7 @@ from otm.decoding import (
     stream,
     verify_chain,
     verify_traversal,
+    verify_walk_and_keep,
 )
 from otm.decoding.loop import Prompts
 from otm.decoding.verification import Verifier
@@ -404,7 +405,9 @@ def _chain(*tokens: int) -> DraftNode:
         ([DraftNode((), HALF, [DraftNode((0,), HALF, [DraftNode((1, 0))])])], "lengthen the path"),
     ],
 )
-@pytest.mark.parametrize("verify", [verify_chain, verify_traversal, spectr_verifier(KSeq)])
+@pytest.mark.parametrize(
+    "verify", [verify_chain, verify_traversal, verify_walk_and_keep, spectr_verifier(KSeq)]
+)
 def test_malformed_trees_are_refused(trees: object, words: str, verify: Verifier) -> None:
     """Catches tokens outside the vocabulary, and drafts that break losslessness without a word."""
     with pytest.raises(InvalidDraftsError, match=words):
@@ -465,7 +468,7 @@ def test_very_long_chains_are_judged(rule: str) -> None:
     "uniforms", [[np.nan], [1.0], [-0.5], [0.1, 0.2], 0.5, None, "half", [[0.5]]]
 )
 def test_uniforms_of_a_source_are_checked(uniforms: object) -> None:
-    for rule in ("k-Seq", "traversal"):
+    for rule in ("k-Seq", "traversal", "walk and keep"):
         with pytest.raises(InvalidUniformsError):
             spectr(GOOD, GOOD, [[0]], k=1, rule=rule, uniforms=[lambda m: uniforms])  # type: ignore[arg-type, return-value]
 

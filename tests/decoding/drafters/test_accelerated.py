@@ -18,6 +18,7 @@ from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
+from otm.decoding.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidInputError
 from otm.models.table import TableModel, UniformModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution
@@ -55,7 +56,12 @@ def test_a_chain_has_the_law_of_the_draft_model(vocabulary: int, depth: int, see
 
 @pytest.mark.parametrize(
     ("verify", "branching"),
-    [(verify_traversal, 1), (verify_traversal, 2), (spectr_verifier(KSeq), 2)],
+    [
+        (verify_traversal, 1),
+        (verify_traversal, 2),
+        (verify_walk_and_keep, 2),
+        (spectr_verifier(KSeq), 2),
+    ],
 )
 def test_any_lossless_verifier_may_judge_the_inner_drafts(
     verify: Verifier, branching: Branching

@@ -15,6 +15,7 @@ from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
+from otm.decoding.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidParameterError
 from otm.models.table import TableModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution
@@ -87,7 +88,9 @@ def test_a_long_context_is_searched_in_one_pass() -> None:
     assert draft(30, [7] * 100_000, 2).leaf_paths() == [(7, 7)]
 
 
-@pytest.mark.parametrize("verifier", [verify_chain, verify_traversal, spectr_verifier(KSeq)])
+@pytest.mark.parametrize(
+    "verifier", [verify_chain, verify_traversal, verify_walk_and_keep, spectr_verifier(KSeq)]
+)
 def test_output_has_the_target_law(verifier: Verifier) -> None:
     """Bug: drafts that the target gives with a small probability are accepted too often.
 
