@@ -135,6 +135,8 @@ class CuttingPlanes:
         values = np.ones((self.deep.size, 2))
         target = np.array(tree.targets[1:], dtype=np.float64)[self.deep]
         values[:, 1] = -self.unit[above] * target / self.unit[self.deep]
+        # HiGHS takes coefficients from 1e-9 to 1e15; what is smaller than others by more is dropped
+        values /= np.maximum(1, -values[:, 1:])
         solver.passModel(
             self.size,
             self.deep.size,
