@@ -78,10 +78,14 @@ class PathDrafts:
         # the smaller of two concave functions is concave: its slopes are in order
         cut_off = np.minimum(asked, given)
         slopes: list[Any] = [None] * len(passed)
-        before = 0 * cut_off[0]
-        for j, node in enumerate(nodes):
-            slopes[node] = (cut_off[j] - before) / widths[j]
-            before = cut_off[j]
+        for j, segment in enumerate(segments):
+            slope = segment.slope
+            if cut_off[j] < asked[j] or (j and cut_off[j - 1] < asked[j - 1]):
+                # of a short segment far out the difference has no digits left in floats
+                steepest = self.k * (1 - (reach[j - 1] if j else 0)) ** (self.k - 1)
+                rise = (cut_off[j] - (cut_off[j - 1] if j else 0)) / widths[j]
+                slope = min(rise, max(slope, steepest))
+            slopes[segment.node] = slope
         for y in range(1, len(passed)):
             if slopes[y] is None:
                 slopes[y] = slopes[taken_over[y]] if taken_over[y] else 0

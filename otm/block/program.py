@@ -39,7 +39,10 @@ TIGHT = 0.999
 """Share of its bound from which on S(y) may be held by it."""
 
 SHARES = (0.6, 0.2)
-"""Antichains are looked for between the best point so far and S, as far towards S."""
+"""Antichains are looked for between the best point so far and S, as far towards S.
+
+S itself asks too much in too many places; simplex corners, on small trees, are looked at too.
+"""
 
 
 class Drafts(Protocol):
@@ -135,6 +138,8 @@ class CuttingPlanes:
         values = np.ones((self.deep.size, 2))
         target = np.array(tree.targets[1:], dtype=np.float64)[self.deep]
         values[:, 1] = -self.unit[above] * target / self.unit[self.deep]
+        # HiGHS takes coefficients from 1e-9 to 1e15; what is smaller than others by more is dropped
+        values /= np.maximum(1, -values[:, 1:])
         solver.passModel(
             self.size,
             self.deep.size,
@@ -187,22 +192,26 @@ class CuttingPlanes:
         for antichain, price in zip(self.antichains, of_rows.tolist(), strict=True):
             if price:
                 prices[antichain] = price / float(self.drafts.hit(list(antichain)))
-        of_bounds = np.maximum(-np.asarray(solution.col_dual) / GAIN, 0)
-        loose = (passed < TIGHT * self.hit) & (of_bounds < FEASIBILITY / GAIN * 10)
-        of_bounds[self.by_edge | loose] = 0
-        of_bounds /= self.unit
-        self._add_bounds(prices, [0.0, *of_bounds.tolist()])
-        return self.tree.largest([1.0, *passed.tolist()]), prices
+        prices_of_nodes = np.maximum(-np.asarray(solution.col_dual) / GAIN, 0)
+        # HiGHS does not look at prices below its tolerance, so the smallest are told by S
+        loose = (passed < TIGHT * self.hit) & (prices_of_nodes < FEASIBILITY / GAIN * 10)
+        prices_of_nodes[self.by_edge | loose] = 0
+        served = self.tree.largest([1.0, *passed.tolist()])
+        self._add_bounds(prices, served, (prices_of_nodes / self.unit).tolist())
+        return served, prices
 
-    def _add_bounds(self, prices: Prices, most: list[float]) -> None:
+    def _add_bounds(self, prices: Prices, passed: list[Number], most: list[float]) -> None:
         """Add multipliers of single nodes, but none beyond what a node is worth by the others."""
         left = _worth_left(self.tree, self.worth, prices)
         for y in range(self.size, 0, -1):
             if left[y] > 0:
-                price = min(most[y], left[y])
+                above, share = self.tree.parents[y], self.tree.targets[y]
+                held = passed[y] >= TIGHT * self.hit[y - 1]
+                by_edge = passed[y] >= TIGHT * passed[above] * share
+                price = left[y] if held and not by_edge else min(most[y - 1], left[y])
                 if price:
                     prices[(y,)] = price
-                left[self.tree.parents[y]] += (left[y] - price) * self.tree.targets[y]
+                left[above] += (left[y] - price) * share
 
 
 def solve_program(
@@ -223,11 +232,12 @@ def solve_program(
         if upper < best.upper:
             best.prices, best.upper = prices, upper
         progress = False
-        for share in SHARES:
+        for share in (1.0, *SHARES):
             middle = zip(passed, best.passed, strict=True)
             tried: list[Number] = [share * s + (1 - share) * inside for s, inside in middle]
             excess = drafts.excess(tried)
-            progress |= program.add(excess.antichains) > 0
+            if share < 1 or program.simplex:
+                progress |= program.add(excess.antichains) > 0
             served = tree.largest(excess.reachable)
             lower = value_of(worth, served)
             if lower > best.lower:

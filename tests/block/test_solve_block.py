@@ -125,16 +125,21 @@ def test_extreme_probabilities(seed: int) -> None:
     def skewed(_: Path) -> list[Fraction]:
         kind = rng.integers(3)
         weights = [
-            1 if kind == 0 else int(rng.integers(1, 4)) if kind == 1 else 2 ** int(rng.integers(50))
+            1 if kind == 0 else int(rng.integers(3)) if kind == 1 else 2 ** int(rng.integers(60))
             for _ in range(2)
         ]
+        weights[int(rng.integers(2))] += 1
         return [F(weight, sum(weights)) for weight in weights]
 
     paths = [path for depth in range(3) for path in itertools.product(range(2), repeat=depth)]
     draft, target = ({path: skewed(path) for path in paths}.__getitem__ for _ in range(2))
-    solution = solve_block(draft, target, int(rng.integers(2, 5)), 3)
+    k = int(rng.choice([2, 3, 8, 64]))
+    solution = solve_block(draft, target, k, 3)
     assert solution.certificate.gap == 0
     solution.certificate.check()
+    floats = solve_block(in_floats(draft), in_floats(target), k, 3)
+    assert floats.accepted == pytest.approx(float(solution.accepted), abs=1e-8)
+    floats.certificate.check()
 
 
 def random_table(rng: np.random.Generator, vocabulary: int, length: int) -> Table:
