@@ -73,7 +73,7 @@ FIGURES = {
     "beyond_gain_by_ratio": "beyond.gain_by_ratio",
     "beyond_solve_time": "beyond.solve_time",
     "beyond_block_optimum": "beyond.block_optimum",
-    "beyond_blocks": "beyond.blocks",
+    "beyond_block_rules": "beyond.block_rules",
 }
 """By name, in the order of the page, the module below `figures` that a figure is in."""
 

@@ -1,11 +1,11 @@
 """Tokens of a step by each rule for several drafts, beside what no rule can exceed.
 
-    python -m benchmarks.blocks [--quick] [--save]
+    python -m benchmarks.block_rules [--quick] [--save]
 
 On the shipped pairs, at contexts where steps of a loop begin.  All rules, numbers of drafts and
 lengths see the same drafts; given these the mean is computed, with an interval over prompts, and
 differences are paired.  "bound" is `otm.gain.efficiency_bound`.  With --save the results go to
-benchmarks/results/blocks.json.
+benchmarks/results/block_rules.json.
 """
 
 from pathlib import Path
@@ -18,16 +18,17 @@ from otm.decoding import ModelDrafter, spectr
 from otm.gain import block_efficiency, contexts_from, efficiency_bound, record
 from otm.models import load
 
-RESULTS = Path(__file__).parent / "results" / "blocks.json"
+RESULTS = Path(__file__).parent / "results" / "block_rules.json"
 RULES = ("k-Seq", "optimal", "traversal", "walk and keep")
 KS, GAMMAS = (2, 4, 8), (5, 8)
 PROMPT_LENGTH = 64
+DRAFTS = ("large", "medium", "small")
 
 
-def run(prompts: int, tokens: int, every: int) -> dict[str, Any]:
+def run(drafts: tuple[str, ...], prompts: int, tokens: int, every: int) -> dict[str, Any]:
     """Compare the rules for each draft model."""
     target, given, results = load("target"), prompts_of_text(prompts, PROMPT_LENGTH), {}
-    for name in ("large", "medium", "small"):
+    for name in drafts:
         draft = load(name)
         loop = spectr(target, draft, given, k=4, gamma=GAMMAS[0], max_tokens=tokens, seed=0)
         contexts = contexts_from(loop, every=every)
@@ -54,7 +55,7 @@ def run(prompts: int, tokens: int, every: int) -> dict[str, Any]:
 def main() -> None:
     """Run from the command line."""
     arguments = options_of(command(__doc__))
-    results = run(*((2, 4, 1) if arguments.quick else (40, 64, 2)))
+    results = run(*((("small",), 2, 4, 1) if arguments.quick else (DRAFTS, 40, 64, 2)))
     if arguments.save:
         keep({**machine("numpy", "torch"), "drafts": results}, RESULTS)
 

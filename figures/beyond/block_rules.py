@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 BOUND = "bound"
 
 
-@measurement(record="blocks", command="python -m benchmarks.blocks --save")
-def blocks(records: list[dict[str, Any]]) -> Table:
+@measurement(record="block_rules", command="python -m benchmarks.block_rules --save")
+def block_rules(records: list[dict[str, Any]]) -> Table:
     """How many tokens a step of several drafts gives, and what no lossless rule exceeds.
 
     The shipped target with each of its draft models, at contexts where steps of a loop begin.
@@ -42,8 +42,8 @@ def blocks(records: list[dict[str, Any]]) -> Table:
     return Table((*names, "machine"), tuple(rows))
 
 
-@blocks.drawing
-def draw_blocks(table: Table) -> Figure:
+@block_rules.drawing
+def draw_block_rules(table: Table) -> Figure:
     """Draw one column a draft model: means above, paired differences below."""
     drafts, ks = (list(dict.fromkeys(table[name].tolist())) for name in ("draft", "k"))
     rules = [rule for rule in dict.fromkeys(table["rule"].tolist()) if rule != BOUND]
