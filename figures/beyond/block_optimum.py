@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -90,7 +90,7 @@ def accepted(target: Laws, draft: Laws, k: int, length: int) -> dict[str, float]
 
 
 @experiment(seed=SEED, full=lambda: {"instances": 40})
-def block_optimum(instances: int = INSTANCES) -> Table:
+def block_optimum(instances: int = INSTANCES, sizes: Sequence[tuple[int, int]] = SIZES) -> Table:
     """How near rules for several drafts of several tokens come to the exact optimum.
 
     The share of the largest expected number of accepted drafts, from `otm.solve_block`, that each
@@ -100,7 +100,7 @@ def block_optimum(instances: int = INSTANCES) -> Table:
     """
     rng = np.random.default_rng(SEED)
     pairs = [tuple(random_laws(rng, 3) for _ in range(2)) for _ in range(instances)]
-    cases = list(itertools.product(SIZES, STRANGENESS))
+    cases = list(itertools.product(sizes, STRANGENESS))
     rows = []
     for (k, length), share in progress(cases, len(cases), "block_optimum"):
         shares: dict[str, list[float]] = {rule: [] for rule in RULES}

@@ -33,6 +33,6 @@ def test_no_rule_is_above_the_optimum_and_walk_and_keep_is_near_it(k: int, lengt
 
 def test_the_table_has_each_case() -> None:
     """Bug: a share of another size."""
-    table = block_optimum.block_optimum(instances=1).where(K=2, L=2)
+    table = block_optimum.block_optimum(instances=1, sizes=[(2, 2)])
     assert len(table.rows) == len(block_optimum.STRANGENESS) * len(block_optimum.RULES)
     assert (table["share"] <= 1 + 1e-8).all()
