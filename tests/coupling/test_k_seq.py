@@ -88,6 +88,16 @@ def test_a_coarse_bracket_errs_upwards(problem: Problem, bits: int) -> None:
     assert 0 <= rho - optimal_division_factor(problem) <= F(1, 2**bits)
 
 
+def test_the_factor_of_many_tokens_with_nothing_near_it() -> None:
+    """Catches a bracket that goes on to the next ratio, a billion, and is halved too few times."""
+    n, rare = 9_000, 1e-9
+    draft = np.append(np.full(n - 1, (1 - rare) / (n - 1)), rare)
+    target = np.append(np.full(n - 1, 0.5 / (n - 1)), 0.5)
+    few = optimal_division_factor(Problem([1 - rare, rare], [0.5, 0.5], 8))
+    assert 1 < few < 8
+    assert optimal_division_factor(Problem(draft, target, 8)) == pytest.approx(few, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("k", "delta", "steps"), [(1, 0.1, 0), (2, 1, 0), (2, 0.5, 1), (9, 2**-10, 13), (3, 5.0, 0)]
 )

@@ -13,7 +13,12 @@ import pytest
 
 from otm.coupling.build import PLANS, PlanBuilder
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError
+from otm.errors import (
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidParameterError,
+    InvalidUniformsError,
+)
 from otm.problem import Problem
 from otm.testing.instances import instance
 
@@ -23,6 +28,14 @@ F = Fraction
 def first(plan: TransportPlan) -> tuple[int, ...]:
     """Drafts that can be drawn."""
     return next(plan.drafts.tuples())[0]
+
+
+@pytest.mark.parametrize("given", ["abc", None, [0.5, 0.5], Problem])
+@pytest.mark.parametrize("name", PLANS)
+def test_what_is_no_problem_is_refused(name: str, given: Any) -> None:
+    """Catches a look at what is true in place of what is a problem."""
+    with pytest.raises(InvalidInputError, match="a rule takes a Problem"):
+        PLANS[name](given)
 
 
 # Shapes
