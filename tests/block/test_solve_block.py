@@ -387,7 +387,6 @@ def test_disjoint_distributions_accept_nothing() -> None:
         (({((0,),): 0.5}, constant(1)), {}, InvalidDistributionError, "sums to"),
         (({((0, 0, 0),): 1}, constant(1)), {"node_limit": 2}, ProblemTooLargeError, "node_limit"),
     ],
-    ids=str,
 )
 def test_bad_input(
     arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
