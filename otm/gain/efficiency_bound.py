@@ -111,8 +111,8 @@ def efficiency_bound(
         )
     halves = [np.flatnonzero(index % 2 == half) for half in (0, 1)]
     values: dict[Setup, Floats] = {}
+    depth = max(chosen_gammas)
     for k in chosen_ks:
-        depth = max(chosen_gammas)
         terms = np.array([_terms(recording, k, depth) for recording in recordings])
         accepted = np.empty(terms.shape[:2])  # [R, depth]
         for here, other in (halves, halves[::-1]):
@@ -127,14 +127,14 @@ def _terms(recording: Recording, k: Branching, depth: int) -> Floats:
     """Bounds on the probability of i accepted drafts, for each depth i and threshold."""
     root, target_probs = pruned(recording.tree, k, depth), recording.target.__getitem__
     terms = np.zeros((depth, THRESHOLDS))
-    nodes = 1
-    for i in range(depth):
+    if root.children:  # the first depth exactly, whatever the threshold
+        _, draft, aim = align(root.checked_draft_probs(), target_probs(()))
+        terms[0] = optimal_value(Problem(draft, aim, len(root.children)))
+    nodes = children_at(k, 0)
+    for i in range(1, depth):
         nodes *= children_at(k, i)
         if nodes:
             terms[i] = sum(cut_terms(root, target_probs, i, thresholds(nodes)))
-    if root.children:
-        _, draft, aim = align(root.checked_draft_probs(), target_probs(()))
-        terms[0] = optimal_value(Problem(draft, aim, len(root.children)))
     return terms
 
 
