@@ -800,6 +800,18 @@ def test_a_plan_may_say_that_an_output_has_no_mass() -> None:
     certificate.check(sealed(document))
 
 
+@pytest.mark.parametrize("token", [-1, 2])
+def test_a_plan_outputs_tokens_of_the_vocabulary_alone(token: int) -> None:
+    """Bug: −1, which Python takes for the last token, and n."""
+    law = [Fraction(3, 4), Fraction(1, 4)]
+    document = otm.solve(law, law[::-1], 2).certificate.to_document()
+    entry = next(x for x in document["plan"]["entries"] if x[:2] == [[0, 0], 1])
+    assert entry[2] > 0, "the last token is output, and was not drafted"
+    entry[1] = token
+    with pytest.raises(certificate.CertificateRefusedError, match="outputs of no token"):
+        certificate.check(sealed(document))
+
+
 def test_no_digest_is_taken_of_what_json_cannot_hold() -> None:
     """Bug: a digest of NaN, which every reader would write in another way."""
     document = good_document() | {"lower": float("nan")}

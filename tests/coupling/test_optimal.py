@@ -300,6 +300,25 @@ def test_the_output_is_the_target_by_code_that_shares_nothing(name: str, k: int)
     assert float(accepted) == pytest.approx(plan.acceptance, abs=2e-15)
 
 
+@pytest.mark.parametrize("name", ["peaked", "flat"])
+def test_a_token_takes_the_slots_of_its_law(name: str) -> None:
+    """Catches a law of a bin's mean token, or of a share the wrong way round."""
+    plan = OptimalPlan(Problem(*IN_BINS[name], 4))
+    tokens = np.flatnonzero(plan.problem.draft)
+    places, shares = plan._place(plan.problem.draft[tokens], plan.problem.target[tokens])
+    unlike = np.flatnonzero((abs(shares - 1) > 0.01) & (plan.slots.moved[places] > 0.1))
+    points = 1024
+    grid = (np.arange(points) + 0.5) / points
+    assert unlike.size > 20
+    for i in unlike[:: unlike.size // 20]:
+        slots, law = plan.slot_law(int(tokens[i]))
+        assert law.sum() == pytest.approx(1, abs=1e-15)
+        taken = plan.slots.slot_of(np.full(points, places[i]), grid, np.full(points, shares[i]))
+        assert set(taken.tolist()) <= set(slots.tolist())
+        shared = np.array([np.count_nonzero(taken == slot) / points for slot in slots])
+        assert abs(shared - law).max() <= 1 / points + 1e-12
+
+
 def test_more_drafts_than_floats_can_tell_apart_are_refused() -> None:
     """Bug: acceptance lost without a word where α is one."""
     draft, target = IN_BINS["flat"]
