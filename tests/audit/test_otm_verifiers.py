@@ -21,7 +21,6 @@ from otm.coupling.build import PlanBuilder
 from otm.decoding import DeviceVerifier, tree_rules
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.kernels import verify_probs
-from otm.kernels.numpy import grid_optimal
 
 CHAINS = ("zeros", "three tokens", "two drafts, two tokens")
 SEVERAL = (*CHAINS, "pairs")
@@ -49,20 +48,6 @@ def test_loops_of_several_chains(rule: str, prefix_tree: bool) -> None:
 @pytest.mark.parametrize("rule", ["chain", "block"])
 def test_definitions_of_kernels(rule: str) -> None:
     passes(kernel(rule), CHAINS, "exact paths")
-
-
-@pytest.fixture
-def one_table_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the tables of nodes: thousands of paths pass the same few, in slow fractions."""
-    find, kept = grid_optimal.at_node, dict[Any, Any]()
-
-    def at_node(target: Any, draft: Any, *numbers: int) -> Any:
-        key = (target.dtype, *target, *draft, *numbers)
-        if key not in kept:
-            kept[key] = find(target, draft, *numbers)
-        return kept[key]
-
-    monkeypatch.setattr(grid_optimal, "at_node", at_node)
 
 
 @pytest.mark.usefixtures("one_table_a_node")

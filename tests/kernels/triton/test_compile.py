@@ -63,16 +63,21 @@ Compile = Callable[[dict[str, list[str]], str], list[Any]]
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compile]:
+def compiled(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Compile]:
     """Give what compiles uses for a target, in one process that does not interpret kernels.
 
-    It loads torch once, and uses share kernels, also with other workers.
+    It loads torch once.  Uses share kernels, also with other workers and, as Triton finds what it
+    has compiled by a digest of the sources and of itself, with later runs.
     """
     pytest.importorskip("torch")
     pytest.importorskip("triton", minversion="3.7", reason="kernels are for Triton 3.7 on")
     folder = tmp_path_factory.mktemp("compile")
     errors, base = folder / "errors.txt", tmp_path_factory.getbasetemp()
     cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+    if request.config.pluginmanager.hasplugin("cacheprovider"):
+        cache = request.config.cache.mkdir("compiled kernels")
     with (
         errors.open("w") as file,
         subprocess.Popen(
