@@ -68,25 +68,6 @@ def need_pinned() -> Callable[[str], None]:
 
 
 @pytest.fixture
-def one_table_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the tables of bins that the definition makes: many paths pass the same few nodes.
-
-    In fractions such a table takes a quarter of a second.
-    """
-    from otm.kernels.numpy import grid_optimal
-
-    find, kept = grid_optimal.at_node, dict[Any, Any]()
-
-    def at_node(target: Any, draft: Any, *numbers: int) -> Any:
-        key = (target.dtype, *target, *draft, *numbers)
-        if key not in kept:
-            kept[key] = find(target, draft, *numbers)
-        return kept[key]
-
-    monkeypatch.setattr(grid_optimal, "at_node", at_node)
-
-
-@pytest.fixture
 def hears_ctrl_c() -> None:
     """Skip where processes that a test starts do not hear Ctrl-C."""
     if sys.platform == "win32":

@@ -50,7 +50,6 @@ def test_definitions_of_kernels(rule: str) -> None:
     passes(kernel(rule), CHAINS, "exact paths")
 
 
-@pytest.mark.usefixtures("one_table_a_node")
 @pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal"])
 def test_definitions_of_kernels_for_several_chains(rule: str) -> None:
     passes(kernel(rule), SEVERAL, "exact paths")

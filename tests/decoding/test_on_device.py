@@ -40,7 +40,6 @@ from otm.models.gpt.model import GPT
 from otm.models.gpt.transformer import GPTConfig
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.usefixtures("one_table_a_node")
 
 from tests.decoding.ways_to_host import counted_by_step  # noqa: E402
 

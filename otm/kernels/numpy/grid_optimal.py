@@ -116,9 +116,15 @@ verify = partial(verify_chains, select)
 def at_node(
     target: Numbers, draft: Numbers, count: int, chains: int, steps: int = STEPS
 ) -> tuple[Places, Table]:
-    """Places of the tokens [V] and table for so many drafts, on the grid of so many chains."""
+    """Places of the tokens [V] and table for so many drafts, on the grid of so many chains.
+
+    In fractions, which are slow, the grid has no other edges than those beside tokens.
+    """
     edges = edges_of_grid(chains, steps, target.dtype == object)
     places = find_places(target, draft, edges)
+    if target.dtype == object:
+        beside = np.unique(np.concatenate([[0, edges.size - 1], places.bin, places.bin + 1]))
+        edges, places = edges[beside], places._replace(bin=beside.searchsorted(places.bin))
     sums = []
     for masses in (mass(draft), mass(draft * places.share)):
         sums.append(np.zeros(edges.size - 1, dtype=masses.dtype) + 0 * masses[:1])

@@ -176,10 +176,11 @@ def test_what_the_bins_cost_is_bounded() -> None:
         weights[:, 0] += 1
         draft, target = (law_of(row.tolist()) for row in weights)
         edges = np.array(ratio_grid(count, steps))
-        places, table = at_node(target, draft, count, count, steps)
+        places = grid_optimal.find_places(target, draft, edges)
         masses, uppers = (np.zeros(edges.size - 1, dtype=object) + F(0) for _ in range(2))
         np.add.at(masses, places.bin, draft)
         np.add.at(uppers, places.bin, draft * places.share)
+        table = grid_optimal.make_table(masses, uppers, edges, count)
         capped = edges[:-1] * masses + np.diff(edges) * uppers
         cuts = zip(np.append(0, capped.cumsum()), np.append(0, masses.cumsum()), strict=True)
         best = min(below + 1 - mass**count for below, mass in cuts)
@@ -190,6 +191,9 @@ def test_what_the_bins_cost_is_bounded() -> None:
         inside = (edges[:-1] < cap) & (cap < edges[1:])
         inside |= (ratios[:-1] < table.slopes) & (table.slopes < ratios[1:])
         won = winner(draft, places, table)
+        assert (won == winner(draft, *at_node(target, draft, count, count, steps))).all(), (
+            "edges that no token is beside change nothing"
+        )
         accepted = np.minimum(target, won).sum()
         assert won.sum() == 1
         assert best - (np.diff(edges) * masses)[inside].sum() <= accepted
