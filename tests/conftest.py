@@ -1,5 +1,6 @@
 """Settings of the whole suite, and what tests need that not every machine has."""
 
+import gc
 import importlib.metadata
 import os
 import signal
@@ -30,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if find_spec("torch") is None:
         folders = [f"{config.rootpath}/otm/kernels/{name}/*" for name in ("torch", "triton")]
         config.option.ignore_glob = [*(config.option.ignore_glob or []), *folders]
+
+
+def pytest_collection_finish() -> None:
+    """Spare Python from looking through thousands of tests each time that it seeks garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup() -> None:
