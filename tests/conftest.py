@@ -27,16 +27,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave out modules whose docstrings cannot be looked at without torch."""
+    """Look for old garbage rarely, and leave out modules that cannot be read without torch."""
+    gc.set_threshold(*gc.get_threshold()[:2], 100)  # there are thousands of tests to look through
     if find_spec("torch") is None:
         folders = [f"{config.rootpath}/otm/kernels/{name}/*" for name in ("torch", "triton")]
         config.option.ignore_glob = [*(config.option.ignore_glob or []), *folders]
-
-
-def pytest_collection_finish() -> None:
-    """Spare Python from looking through thousands of tests each time that it seeks garbage."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_runtest_setup() -> None:
