@@ -812,6 +812,12 @@ def test_a_plan_outputs_tokens_of_the_vocabulary_alone(token: int) -> None:
         certificate.check(sealed(document))
 
 
+def test_the_sign_of_a_fraction_is_that_of_both_its_numbers() -> None:
+    """Bug: −3/−4 or 3/−4 read as another number, which would then be proved."""
+    for text, expected in {"3/-4": (-3, 4), "-3/-4": (3, 4), "-3/4": (-3, 4)}.items():
+        assert certificate.ratio(text) == expected
+
+
 def test_no_digest_is_taken_of_what_json_cannot_hold() -> None:
     """Bug: a digest of NaN, which every reader would write in another way."""
     document = good_document() | {"lower": float("nan")}

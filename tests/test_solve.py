@@ -230,6 +230,7 @@ def test_the_first_argument_is_the_draft_in_every_kind(kind: Any) -> None:
     for function in (otm.alpha, lambda *given: otm.solve(*given).alpha):
         assert float(function(narrow, wide, 2)) == 0.5
         assert float(function(wide, narrow, 2)) == 0.75
+        assert list(map(float, function(narrow, wide, [2, 2]))) == [0.5, 0.5]
 
 
 def test_either_law_may_have_rows_of_any_number_of_axes() -> None:
@@ -548,6 +549,9 @@ def test_the_method_for_other_drafts_is_stated_with_a_reason() -> None:
         assert ("gap" in lines) == solution.problem.iid
         assert str(drafts) in lines["problem"] or solution.problem.iid
         assert lines["method"] == f"{solution.method}: {solution.why}"
+        if not solution.problem.iid:
+            says = {"closed-form": "prefixes of one order", "max-flow": "maximum flow"}
+            assert says[solution.method] in solution.why
         assert "Bounds" in solution._repr_html_() or not solution.problem.iid
     with pytest.raises(InvalidParameterError, match="no closed form is known"):
         otm.solve(Independent([p, p[::-1]]), q, method="closed-form")
@@ -561,6 +565,7 @@ def test_an_interval_is_a_solution_too() -> None:
     assert solution.alpha == otm.alpha(Independent(laws), target)
     assert solution.cut.value == solution.alpha.upper
     assert solution.method == "random-order"
+    assert "in a random order" in solution.why
     assert f"{solution.alpha:.12g}" in repr(solution)
     with pytest.raises(ProblemTooLargeError, match=r"than 50,000 / k = 16,666; `alpha` and `cut`"):
         _ = solution.plan

@@ -62,7 +62,7 @@ def floor_of(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Numbe
     """
     if missing <= 0:
         return 0 * missing
-    raised = max(1, _count_raised(ratio, draft_below, mass_below, missing))
+    raised = _count_raised(ratio, draft_below, mass_below, missing)  # the first at least
     return at_most_one((missing + mass_below[raised]) / draft_below[raised])
 
 

@@ -99,6 +99,25 @@ def test_the_factor_of_many_tokens_with_nothing_near_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("noise", "k"), [(0.1, 2), (0.5, 2), (0.5, 8), (2.0, 2), (2.0, 8), (2.0, 64)]
+)
+def test_the_factor_of_many_tokens_is_the_least_valid_one(noise: float, k: int) -> None:
+    """By sums over all tokens; catches a bracket of bins that does not hold it."""
+    rng = np.random.default_rng(4)
+    logits = 3 * rng.normal(size=10_000)
+    draft, target = np.exp(logits), np.exp(logits + noise * rng.normal(size=10_000))
+    draft, target = draft / draft.sum(), target / target.sum()
+    rho = optimal_division_factor(Problem(draft, target, k))
+
+    def is_valid(rho: float) -> bool:
+        accepted = np.minimum(target, rho * draft).sum()
+        return bool(1 - (1 - accepted / rho) ** k <= accepted)
+
+    assert is_valid(rho * (1 + 1e-9))
+    assert not is_valid(rho * (1 - 1e-9))
+
+
+@pytest.mark.parametrize(
     ("k", "delta", "steps"), [(1, 0.1, 0), (2, 1, 0), (2, 0.5, 1), (9, 2**-10, 13), (3, 5.0, 0)]
 )
 def test_steps_for_a_width(k: int, delta: float, steps: int) -> None:

@@ -195,6 +195,8 @@ def test_a_token_that_gives_all_its_mass_away_stays_in_its_row() -> None:
     plan = OptimalPlan(Problem(draft, target, 2))
     assert plan.slots.swaps.mass[0] > plan.slots.draft[1]
     assert plan.slots.ends.max() == 2**plan.slots._grid_bits - 1
+    place = int(plan.slots.owner[plan.slots.ends.argmax()])
+    assert plan.slots.slot_of(np.array([place]), np.array([1 - 2.0**-53]), np.ones(1)) == place
 
 
 @given(problems(max_tokens=8, max_drafts=6, exact=True))
@@ -218,6 +220,18 @@ def test_a_draft_that_is_almost_never_drawn_costs_nothing(rare: float) -> None:
     # Floats: the mass above the cap cancels, and the cap once came out as zero
     problem = Problem([0.4, 0.6, rare], [0.5, 0.45, 0.05], 2)
     assert OptimalPlan(problem).acceptance == pytest.approx(0.95, abs=1e-15)
+
+
+def test_a_token_of_many_that_is_almost_never_drawn_has_a_share() -> None:
+    """Bug: a ratio of infinity times zero."""
+    draft, target = (law.copy() for law in IN_BINS["flat"])
+    draft[0], target[0] = 5e-324, 0.25  # with the ratio infinity
+    plan = OptimalPlan(Problem(draft / draft.sum(), target / target.sum(), 3))
+    assert np.isfinite(plan.winner_distribution).all()
+    assert abs(plan.output_distribution() - plan.problem.target).sum() <= 2e-14
+    assert abs(plan.acceptance - minimum_cut(plan.problem).value) <= 1e-14
+    uniforms = np.full(plan.uniforms_per_selection, 0.5)
+    assert plan.select([0, 0, 0], uniforms).index == 0
 
 
 @pytest.mark.parametrize("rare", [1e-30, 1e-200, 5e-324])

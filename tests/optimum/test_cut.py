@@ -175,6 +175,14 @@ def test_the_cap_is_k_where_every_draft_helps() -> None:
     assert optimal_cap(Problem([F(1, 2), F(1, 2), 0], [F(1, 4), F(1, 4), F(1, 2)], 3)) == 3
 
 
+def test_the_cap_is_that_of_the_value_however_little_is_lost() -> None:
+    """Bug: in fractions too, a value that is one but for rounding."""
+    little = F(1, 10**30)
+    problem = Problem([F(1, 2), F(1, 2)], [F(1, 4) - little, F(3, 4) + little], 2)
+    assert optimal_value(problem) == 1 - little
+    assert optimal_cap(problem) == F(3, 2)
+
+
 def test_the_value_and_the_prefix_belong_together() -> None:
     problem = Problem([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4)], 2)
     assert optimal_value(problem, 2) == F(11, 16)
