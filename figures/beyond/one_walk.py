@@ -169,9 +169,10 @@ PARTS = (
 
 def _draw_bars(axes: Axes, table: Table) -> None:
     """Draw W as a bar of height one at each node of the walk, and the coins from right to left."""
-    rows = [row for row in table.records() if row["fate"] in (ABOVE, NOT_KEPT, KEPT)]
+    every: list[dict[str, Any]] = list(table.records())
+    rows = [row for row in every if row["fate"] in (ABOVE, NOT_KEPT, KEPT)]
     for row in rows:
-        x, whole, share, below = _depth(str(row["path"])), row["W"], row["S"], row["below"]
+        x, whole, share, below = _depth(row["path"]), row["W"], row["S"], row["below"]
         parts = [below / whole, (share - below) / whole, 1 - share / whole]
         foot = 0.0
         for height, (label, colour) in zip(parts, PARTS, strict=True):
@@ -186,7 +187,7 @@ def _draw_bars(axes: Axes, table: Table) -> None:
             NOT_KEPT: f"$h = {row['h']:.2f}$\ncoin {row['coin']:.2f}: not kept",
             KEPT: f"$h = {row['h']:.2f}$\ncoin {row['coin']:.2f}: kept",
             ABOVE: f"$h = {row['h']:.2f}$\nnot asked",
-        }[str(row["fate"])]
+        }[row["fate"]]
         colour = COLOURS[2] if row["fate"] == KEPT else "#444444"
         axes.text(x, -0.1, said, ha="center", va="top", color=colour)
         if row["fate"] == NOT_KEPT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,11 +29,12 @@ def test_the_output_is_that_of_the_verifier(seed: int, monkeypatch: pytest.Monke
 def test_the_numbers_of_the_walk() -> None:
     """Bug: a W or an S of another node."""
     table = one_walk.one_walk()
-    walk = [row for row in table.records() if row["W"]]
+    every: list[dict[str, Any]] = list(table.records())
+    walk = [row for row in every if row["W"]]
     assert [row["fate"] for row in walk] == ["above", "above", "kept", "not kept"]
     assert (walk[0]["W"], walk[0]["S"], walk[-1]["below"]) == (1, 1, 0)
     for row, below in itertools.pairwise(walk):
-        token = TOKENS.index(str(below["path"])[-1])
+        token = TOKENS.index(below["path"][-1])
         assert below["S"] == pytest.approx(min(row["S"] * TARGET[token], below["W"]), abs=1e-15)
         assert below["S"] <= row["below"] <= row["S"] <= row["W"]
     for row in walk:
