@@ -6,8 +6,9 @@
 - `instances`: small named problems;
 - `monte_carlo`: Monte Carlo checks under one budget of false alarms, with the limits of
   `statistics`;
-- `otm.testing.strategies`: Hypothesis strategies for distributions, problems and uniforms.  It is
-  imported by its full name, and alone needs the extra `otm[testing]`.
+- `otm.testing.strategies`: Hypothesis strategies for distributions, problems, uniforms, and pairs
+  of models for blocks of drafts.  It is imported by its full name, and alone needs the extra
+  `otm[testing]`.
 """
 
 from otm.testing.exact import (

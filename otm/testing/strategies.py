@@ -1,4 +1,4 @@
-"""Hypothesis strategies for distributions, pairs of them, problems, drafts and uniforms.
+"""Hypothesis strategies for distributions, problems, drafts, uniforms and blocks of drafts.
 
 All of them lean towards what breaks selection rules: zeros, ties, distributions that are equal,
 disjoint or one rounding apart, subnormal probabilities, and uniforms that lie exactly on a
@@ -15,10 +15,10 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,22 +26,36 @@ from otm._core.arithmetic import Number, Probs, is_exact
 from otm._core.distribution import to_exact
 from otm._core.optional import require
 from otm.drafts import IID, DraftDistribution
+from otm.models import TableModel
 from otm.problem import Problem
 
 require("hypothesis")
 from hypothesis import strategies as st  # noqa: E402
 
+from otm.testing.kinds import (  # noqa: E402
+    DISTRIBUTIONS,
+    ULP,
+    choice,
+    edges_or_any,
+    integers,
+    kept,
+    lists,
+    moved_by_one_rounding,
+    probs_on,
+)
+
 __all__ = [
+    "BLOCK_KINDS",
     "DISTRIBUTION_KINDS",
     "PAIR_KINDS",
+    "Block",
+    "blocks",
     "distributions",
     "drafts",
     "pairs",
     "problems",
     "uniforms",
 ]
-
-T = TypeVar("T")
 
 DISTRIBUTION_KINDS = {
     "dense": 1,  # every token has a probability of at least 10^−4
@@ -63,7 +77,41 @@ PAIR_KINDS = {
 }
 """Kinds of pairs of distributions, with the least number of tokens that each needs."""
 
-ULP = Fraction(1, 2**53)
+BLOCK_KINDS = (
+    "independent",  # two models whose distributions have nothing in common
+    "equal",  # the same model twice
+    "partly equal",  # both have the same distribution after some contexts, others after others
+    "one token",  # after each context the draft, the target or both are sure of one token
+)
+"""Kinds of pairs of models."""
+
+
+class Block(NamedTuple):
+    """Two small models, and how paths are drafted from one for the other.
+
+    Attributes
+    ----------
+    draft, target : TableModel
+        Distributions by context, on the same tokens.
+    k : int
+        Number of i.i.d. draft paths.
+    length : int
+        Tokens of each path.
+    end : int or None
+        Token that ends a sequence, if any does.
+
+    Examples
+    --------
+    >>> model = TableModel({(): [Fraction(1, 4), Fraction(3, 4)]})
+    >>> Block(draft=model, target=model, k=2, length=3, end=None).target.vocabulary
+    2
+    """
+
+    draft: TableModel
+    target: TableModel
+    k: int
+    length: int
+    end: int | None
 
 
 @st.composite
@@ -99,9 +147,9 @@ def distributions(
     >>> probs.sum(), len(set(probs)) < 3
     (Fraction(1, 1), True)
     """
-    n = draw(_integers(max(min_tokens, min(DISTRIBUTION_KINDS[k] for k in kinds)), max_tokens))
-    kind = draw(_choice(tuple(kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n)))
-    probs: Probs = draw(_kept(_DISTRIBUTIONS[kind], n))
+    n = draw(integers(max(min_tokens, min(DISTRIBUTION_KINDS[k] for k in kinds)), max_tokens))
+    kind = draw(choice(tuple(kind for kind in kinds if DISTRIBUTION_KINDS[kind] <= n)))
+    probs: Probs = draw(kept(DISTRIBUTIONS[kind], n))
     if exact:
         return probs if is_exact(probs) else to_exact(probs)
     return probs.astype(np.float64)
@@ -139,21 +187,21 @@ def pairs(
     >>> float(draft @ target)
     0.0
     """
-    n = draw(_integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
-    kind = draw(_choice(tuple(kind for kind in kinds if PAIR_KINDS[kind] <= n)))
+    n = draw(integers(max(min_tokens, min(PAIR_KINDS[kind] for kind in kinds)), max_tokens))
+    kind = draw(choice(tuple(kind for kind in kinds if PAIR_KINDS[kind] <= n)))
     if kind == "independent":
-        return draw(_kept(distributions, n, n, exact=exact)), draw(
-            _kept(distributions, n, n, exact=exact)
+        return draw(kept(distributions, n, n, exact=exact)), draw(
+            kept(distributions, n, n, exact=exact)
         )
     if kind in {"equal", "near"}:
-        probs = draw(_kept(distributions, n, n, exact=exact))
-        return probs, probs.copy() if kind == "equal" else _moved_by_one_rounding(draw, probs)
-    order = draw(_kept(st.permutations, range(n)))
+        probs = draw(kept(distributions, n, n, exact=exact))
+        return probs, probs.copy() if kind == "equal" else moved_by_one_rounding(draw, probs)
+    order = draw(kept(st.permutations, range(n)))
     overlapping = kind == "overlapping"
-    first = draw(_integers(1, n - 1 - overlapping))
-    shared = draw(_integers(1, n - 1 - first)) if overlapping else 0
+    first = draw(integers(1, n - 1 - overlapping))
+    shared = draw(integers(1, n - 1 - first)) if overlapping else 0
     supports = order[: first + shared], order[first:]
-    draft, target = (_probs_on(draw, support, n) for support in supports)
+    draft, target = (probs_on(draw, support, n) for support in supports)
     return (draft, target) if exact else (draft.astype(np.float64), target.astype(np.float64))
 
 
@@ -189,8 +237,8 @@ def problems(
     >>> problem.draft.sum()
     Fraction(1, 1)
     """
-    draft, target = draw(_kept(pairs, max_tokens=max_tokens, exact=exact, kinds=tuple(kinds)))
-    return Problem(draft, target, draw(_integers(1, max_drafts)))
+    draft, target = draw(kept(pairs, max_tokens=max_tokens, exact=exact, kinds=tuple(kinds)))
+    return Problem(draft, target, draw(integers(1, max_drafts)))
 
 
 def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
@@ -215,7 +263,7 @@ def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
     """
     if isinstance(distribution, IID):
         support = distribution.ids(np.flatnonzero(distribution.draftable)).tolist()
-        return _kept(_lists, _choice(tuple(support)), distribution.k)
+        return kept(lists, choice(tuple(support)), distribution.k)
     return st.sampled_from([list(drawn) for drawn, _ in distribution.tuples()])
 
 
@@ -251,111 +299,78 @@ def uniforms(
             place = float(boundary)
             edges += [np.nextafter(place, -1).item(), place, np.nextafter(place, 2).item()]
     inside = (Fraction(edge) if exact else float(edge) for edge in edges if 0 <= edge < 1)
-    return _kept(_edges_or_any, tuple(inside), exact)
-
-
-@lru_cache(maxsize=1024)
-def _kept(
-    make: Callable[..., st.SearchStrategy[T]], *arguments: Any, **options: Any
-) -> st.SearchStrategy[T]:
-    """Make a strategy once: Hypothesis examines each new one, which takes longer than to draw."""
-    return make(*arguments, **options)
-
-
-_integers, _choice = partial(_kept, st.integers), partial(_kept, st.sampled_from)
-
-
-def _edges_or_any(inside: tuple[Number, ...], exact: bool) -> st.SearchStrategy[Number]:
-    interior = st.integers(0, 2**53 - 1).map(lambda i: i * ULP if exact else i * 2.0**-53)
-    return st.one_of(st.sampled_from(inside), interior)
-
-
-def _lists(entries: st.SearchStrategy[int], n: int) -> st.SearchStrategy[list[int]]:
-    return st.lists(entries, min_size=n, max_size=n)
-
-
-def _from_weights(weights: Sequence[int]) -> Probs:
-    """Whole weights as fractions of their sum."""
-    return np.array([Fraction(weight, sum(weights)) for weight in weights], dtype=object)
-
-
-def _dense(n: int) -> st.SearchStrategy[Probs]:
-    return _lists(st.one_of(_integers(1, 9), _integers(1, 1000)), n).map(_from_weights)
-
-
-def _probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Probs:
-    """Draw a distribution on n tokens with the given support."""
-    probs = np.full(n, Fraction(0), dtype=object)
-    probs[list(support)] = draw(_kept(_dense, len(support)))
-    return probs
+    return kept(edges_or_any, tuple(inside), exact)
 
 
 @st.composite
-def _sparse(draw: st.DrawFn, n: int) -> Probs:
-    return _probs_on(draw, draw(_kept(st.permutations, range(n)))[: draw(_integers(1, n - 1))], n)
+def blocks(
+    draw: st.DrawFn,
+    max_tokens: int = 4,
+    max_length: int = 3,
+    max_paths: int = 3,
+    *,
+    exact: bool = False,
+    kinds: Sequence[str] = BLOCK_KINDS,
+    max_ways: int = 64,
+) -> Block:
+    """Strategy of pairs of models for drafts of several tokens.
 
+    `otm.solve_block` takes them as they are, `otm.decoding.spectr` with any prompt, and the audit
+    as an `otm.audit.Instance`, if they are exact.
 
-def _one_token(n: int) -> st.SearchStrategy[Probs]:
-    return _integers(0, n - 1).map(lambda token: _from_weights([i == token for i in range(n)]))
+    Parameters
+    ----------
+    max_tokens, max_length, max_paths : int
+        Largest size V of the vocabulary, number L of tokens of a path and number K of paths.
+    exact : bool
+        Whether the probabilities are fractions.
+    kinds : sequence of str
+        Kinds of pairs of models, see `BLOCK_KINDS`.
+    max_ways : int
+        Largest V^(L K), the number of ways to draft.
 
+    Returns
+    -------
+    strategy of Block
+        With 2 ≤ V, 1 ≤ L and 1 ≤ K.  The distributions depend on up to L − 1 tokens; zeros and
+        ties occur, but no probabilities that differ by rounding only.
 
-@st.composite
-def _ties(draw: st.DrawFn, n: int) -> Probs:
-    """Few different weights, at least two of them equal."""
-    weights: list[int] = draw(_kept(_lists, _integers(0, 3), n))
-    i, j, *_ = draw(_kept(st.permutations, range(n)))
-    weights[i] = weights[j] = draw(_integers(1, 3))
-    return _from_weights(weights)
-
-
-@st.composite
-def _one_ulp(draw: st.DrawFn, n: int) -> Probs:
-    probs: Probs = draw(_kept(_dense, n)).astype(np.float64)
-    i, j, *_ = draw(_kept(st.permutations, range(n)))
-    probs[i] = probs[j] = (probs[i] + probs[j]) / 2
-    probs[j] = np.nextafter(probs[i], 2)
-    return probs
-
-
-@st.composite
-def _subnormal(draw: st.DrawFn, n: int) -> Probs:
-    probs: Probs = draw(_kept(_dense, n)).astype(np.float64)
-    small = draw(_kept(st.permutations, range(n)))[: draw(_integers(1, n - 1))]
-    probs[small] = 0
-    probs /= probs.sum()
-    probs[small] = draw(_kept(_lists, _integers(1, 100), len(small)))
-    probs[small] *= 2.0**-1074
-    return probs
-
-
-@st.composite
-def _skewed(draw: st.DrawFn, n: int) -> Probs:
-    """Powers of two, the largest and the smallest at least 2^20 apart."""
-    powers: list[int] = draw(_kept(_lists, _integers(0, 60), n))
-    i, j, *_ = draw(_kept(st.permutations, range(n)))
-    powers[j] = powers[i] + draw(_integers(20, 60))
-    return _from_weights([2**power for power in powers])
-
-
-def _moved_by_one_rounding(draw: st.DrawFn, probs: Probs) -> Probs:
-    """Draw a distribution that differs in a single token (floats) or two (fractions)."""
-    i = draw(_choice(tuple(np.flatnonzero(probs > 0).tolist())))
-    moved = probs.copy()
-    if is_exact(probs):
-        j = draw(_choice(tuple(token for token in range(probs.size) if token != i)))
-        step = min(probs[i], ULP)
-        moved[i], moved[j] = moved[i] - step, moved[j] + step
-    else:
-        moved[i] = np.nextafter(moved[i], draw(_choice((0, 2))))
-    return moved
-
-
-_DISTRIBUTIONS: dict[str, Callable[[int], st.SearchStrategy[Probs]]] = {
-    "dense": _dense,
-    "sparse": _sparse,
-    "one token": _one_token,
-    "ties": _ties,
-    "one ulp": _one_ulp,
-    "subnormal": _subnormal,
-    "skewed": _skewed,
-}
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from otm import solve_block
+    >>> block = find(blocks(exact=True, kinds=["independent"]), lambda block: block.length == 2)
+    >>> solution = solve_block(block.draft, block.target, block.k, block.length)
+    >>> solution.certificate.gap
+    Fraction(0, 1)
+    """
+    sizes = itertools.product(
+        range(2, max_tokens + 1), range(1, max_length + 1), range(1, max_paths + 1)
+    )
+    shapes = tuple((v, n, k) for v, n, k in sizes if v ** (n * k) <= max_ways)
+    vocabulary, length, k = draw(choice(shapes))
+    contexts = [
+        context for n in range(length) for context in itertools.product(range(vocabulary), repeat=n)
+    ]
+    kind = draw(choice(tuple(kinds)))
+    any_form = draw(choice((("dense",), ("dense", "sparse", "one token", "ties"))))
+    of_draft, of_target = {}, {}
+    for context in contexts[: draw(integers(1, len(contexts)))]:
+        certain = draw(choice(((0,), (1,), (0, 1)))) if kind == "one token" else ()
+        draft, target = (
+            draw(
+                kept(
+                    distributions,
+                    vocabulary,
+                    vocabulary,
+                    exact=exact,
+                    kinds=("one token",) if side in certain else any_form,
+                )
+            )
+            for side in range(2)
+        )
+        if kind == "equal" or (kind == "partly equal" and draw(kept(st.booleans))):
+            target = draft
+        of_draft[context], of_target[context] = draft, target
+    end = draw(choice((None, *range(vocabulary))))
+    return Block(TableModel(of_draft), TableModel(of_target), k, length, end)

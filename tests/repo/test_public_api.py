@@ -309,8 +309,11 @@ NAMES = {
         "sequence_distribution",
     ],
     "otm.testing.strategies": [
+        "BLOCK_KINDS",
         "DISTRIBUTION_KINDS",
         "PAIR_KINDS",
+        "Block",
+        "blocks",
         "distributions",
         "drafts",
         "pairs",

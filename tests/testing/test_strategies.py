@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import find, given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from otm._core.arithmetic import Probs, is_exact
+from otm.audit import Instance
+from otm.decoding import spectr
 from otm.problem import Problem
 from otm.testing.strategies import (
+    BLOCK_KINDS,
     DISTRIBUTION_KINDS,
     PAIR_KINDS,
+    Block,
+    blocks,
     distributions,
     drafts,
     pairs,
@@ -148,3 +154,73 @@ def test_uniforms_reach_the_edges(exact: bool, edge: float | str) -> None:
 
 def test_a_boundary_is_given_exactly() -> None:
     assert find(uniforms([Fraction(1, 3)], exact=True), lambda u: u == Fraction(1, 3))
+
+
+def rows_of(block: Block) -> list[tuple[Probs, Probs]]:
+    """Draft and target after each path that a draft can have before its last token."""
+    paths = [
+        path
+        for n in range(block.length)
+        for path in itertools.product(range(block.draft.vocabulary), repeat=n)
+    ]
+    return [(block.draft.probs(path), block.target.probs(path)) for path in paths]
+
+
+def agreeing(block: Block) -> list[bool]:
+    return [(draft == target).all() for draft, target in rows_of(block)]
+
+
+IS_BLOCK_OF_KIND: dict[str, Callable[[Block], bool]] = {
+    "independent": lambda block: True,
+    "equal": lambda block: all(agreeing(block)),
+    "partly equal": lambda block: True,
+    "one token": lambda block: all(
+        max(draft.max(), target.max()) == 1 for draft, target in rows_of(block)
+    ),
+}
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", BLOCK_KINDS)
+@given(data=st.data())
+def test_every_kind_of_block_is_what_its_name_says(
+    kind: str, exact: bool, data: st.DataObject
+) -> None:
+    block = data.draw(blocks(exact=exact, kinds=[kind], max_ways=16))
+    vocabulary = block.draft.vocabulary
+    assert 2 <= vocabulary == block.target.vocabulary <= 4
+    assert vocabulary ** (block.length * block.k) <= 16
+    assert block.end is None or block.end in range(vocabulary)
+    assert all(is_law(law, exact=exact) for pair in rows_of(block) for law in pair)
+    assert IS_BLOCK_OF_KIND[kind](block)
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        lambda block: block.draft.vocabulary == 4,
+        lambda block: (block.length, block.k) == (3, 2),
+        lambda block: (block.length, block.k) == (2, 3),
+        lambda block: block.end == 1,
+        lambda block: len(set(agreeing(block))) == 2,
+        lambda block: len({tuple(draft) for draft, _ in rows_of(block)}) > 2,
+        lambda block: any(draft.max() == 1 > target.max() for draft, target in rows_of(block)),
+        lambda block: any(target.max() == 1 > draft.max() for draft, target in rows_of(block)),
+    ],
+)
+def test_blocks_reach_what_breaks_rules(holds: Callable[[Block], bool]) -> None:
+    find(blocks(exact=True), holds, settings=settings(max_examples=2_000, phases=[Phase.generate]))
+
+
+@settings(max_examples=settings.default.max_examples // 4)
+@given(blocks(max_ways=16), blocks(exact=True, max_ways=16))
+def test_the_loops_and_the_audit_take_blocks(floats: Block, exact: Block) -> None:
+    """Bug: tables that a loop cannot read, or an end token that is none."""
+    for block in (floats, exact):
+        found = spectr(
+            block.target, block.draft, [[0]], k=block.k, gamma=block.length,
+            max_tokens=3, eos_token_id=block.end, seed=0, rule="walk and keep",
+        )  # fmt: skip
+        assert 1 <= len(found.sequences[0]) <= 3
+    instance = Instance(exact.target, exact.draft, exact.length, exact.k)
+    assert instance.vocabulary == exact.draft.vocabulary
