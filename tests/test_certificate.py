@@ -751,6 +751,28 @@ def test_a_cut_holds_tokens_of_the_vocabulary_alone(token: int) -> None:
         certificate.check_cut(DRAFT, TARGET, 2, [token], (1, 2), work=certificate.Work(0))
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_an_upper_bound_that_is_too_small_by_next_to_nothing_is_refused(k: int) -> None:
+    """Bug: a first look at the cut that is rounded in favour of the file."""
+    draft, target = [2, 1], [2, 5]  # of 3 and 7: no power of two
+    exact = Fraction(2, 7) + 1 - Fraction(2, 3) ** k
+    for little, refused in ((0, False), (Fraction(1, 2**300), True)):
+        upper = exact - little
+        arguments = draft, target, k, [0], upper.as_integer_ratio()
+        work = certificate.Work(10_000)
+        if not refused:
+            certificate.check_cut(*arguments, work=work)
+            continue
+        with pytest.raises(certificate.CertificateRefusedError, match="does not prove upper"):
+            certificate.check_cut(*arguments, work=work)
+
+
+def test_a_list_of_the_fields_is_no_certificate() -> None:
+    """Bug: whatever is not empty taken for an object."""
+    with pytest.raises(certificate.CertificateRefusedError, match="not a JSON object"):
+        certificate.check(sorted(certificate.FIELDS))  # type: ignore[arg-type]
+
+
 def test_a_refusal_names_the_type_or_the_text(capsys: Any) -> None:
     """Bug: a whole list in a message, or a type in place of what is misspelt."""
     for value, shown in (("0xzz", "'0xzz'"), ([1] * 1000, "list"), ("0x" + "z" * 1000, "'0xzzz")):

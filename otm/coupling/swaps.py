@@ -56,7 +56,7 @@ def match(lacking: Probs, slope: Probs) -> Swaps:
     low, high = poor[poor_before], rich[np.arange(merged.size) - poor_before]
 
     mass = ends[merged]
-    mass[1:] -= mass[:-1].copy()
+    mass[1:] -= mass[:-1]
     gain = slope[high] - slope[low]
     useful = (low < high) & (gain > 0)  # but for rounding
     # a swap of δ / (W_high − W_low) moves exactly δ of winning probability

@@ -186,6 +186,7 @@ def test_sums_that_are_not_quite_one_belong_to_no_token(
     """Catches a winner whose law has the excess of the draft, or that of the target twice."""
     plan = OptimalPlan(Problem(draft, target, k))
     assert distance_to_target(realised_output(plan)[0], plan) <= 3e-16
+    assert math.fsum(plan.winner_distribution) == pytest.approx(math.fsum(target), abs=6e-16)
 
 
 def test_a_token_that_gives_all_its_mass_away_stays_in_its_row() -> None:
