@@ -100,6 +100,9 @@ class Adapter(ABC):
         Most tokens that a run returns; None for `Instance.gamma` + 1.
     several : bool
         Whether it takes any number k of chains, rather than one.
+    own_draws : bool
+        Whether it draws from global generators of Python, NumPy or torch, which the audit may take
+        from its own uniforms instead.
 
     Examples
     --------
@@ -119,6 +122,7 @@ class Adapter(ABC):
     exact: bool = True
     max_tokens: int | None = None
     several: bool = False
+    own_draws: bool = False
 
     @abstractmethod
     def output(self, instance: Instance, source: Randomness) -> Path:

@@ -12,11 +12,12 @@ import numpy as np
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
 from otm._core.optional import check_installed
 from otm.audit import breakpoints, exact
-from otm.audit.adapter import Adapter, Instance, undisturbed
+from otm.audit.adapter import Adapter, Failure, Instance, undisturbed
 from otm.audit.adapters.plain import as_adapter
 from otm.audit.findings import Findings, same_distribution
 from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
 from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.own_draws import with_own_draws
 from otm.audit.report import Report
 from otm.audit.sampling import Sampler
 from otm.errors import InvalidParameterError, ProblemTooLargeError
@@ -233,17 +234,29 @@ def lossless(
         check_installed("hypothesis", advice="or do not search, with examples 0")  # not in the end
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
-        chosen = _instances(adapter, instances, few=name == "Monte Carlo")
+        sampled = name == "Monte Carlo"
+        chosen = _instances(adapter, instances, few=sampled)
+        given = adapter if sampled else with_own_draws(adapter)
         try:
             with undisturbed(effort.seed):
-                findings = METHODS[name](adapter, chosen, effort)
-                return findings.report(adapter, name, tuple(why_not))
+                findings = METHODS[name](given, chosen, effort)
+                if given is not adapter:
+                    _refuse_crashes(findings)
+                return findings.report(given, name, tuple(why_not))
         except UnsuitedError as reason:
             why_not.append(f"{name}: {reason}")
     raise InvalidParameterError(
         f"{adapter.name} cannot be audited by {'; by '.join(why_not)}; choose another method or "
         "smaller instances"
     )
+
+
+def _refuse_crashes(findings: Findings) -> None:
+    """Leave a verifier that crashes with the audit's draws, maybe for them, to a later method."""
+    for seen in findings.observations:
+        for outcome in seen.probs:
+            if isinstance(outcome, Failure) and outcome.crashed:
+                raise UnsuitedError(f"with draws from uniforms of the audit it {outcome.text}")
 
 
 def _instances(

@@ -90,7 +90,8 @@ class _Plain(Adapter):
         self.convert = convert or (lambda array: array)
         self.takes_randomness = randomness_of(function, self.before)
         self.repeatable = self.takes_randomness == "uniforms"
-        self.exact = self.repeatable and convert is None
+        self.own_draws = self.takes_randomness is None
+        self.exact = (self.repeatable or self.own_draws) and convert is None
         self._uniforms = uniforms or (lambda drafts: drafts + self.beyond)
 
     def _random(self, source: Randomness, drafts: int) -> dict[str, Any]:

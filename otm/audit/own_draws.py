@@ -1,0 +1,193 @@
+"""Draws that a verifier makes for itself, from global generators, taken from the audit's uniforms.
+
+While such a verifier runs, functions of `random` and `numpy.random`, and operations of torch
+(`otm.audit.own_draws_torch`), draw from the source of the run.  So its output is a function of
+uniforms, whose distribution can be computed.  A generator that the verifier seeds is left to
+itself: then the same numbers come again, and the audit shall see that.  What is drawn elsewhere
+shows, as the same uniforms do not always give the same output.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.adapter import Adapter, Instance
+from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
+
+OF_PYTHON = ("random", "uniform", "choice", "choices", "randint", "randrange", "sample", "shuffle")
+"""Functions of the module `random` that draw from the source."""
+
+OF_NUMPY = ("random", "random_sample", "ranf", "sample", "rand", "uniform", "choice", "multinomial")
+"""Functions of `numpy.random` that do."""
+
+
+def with_own_draws(adapter: Adapter) -> Adapter:
+    """Return a verifier that draws for itself as one whose uniforms are an argument."""
+    return OwnDraws(adapter) if adapter.own_draws else adapter
+
+
+class OwnDraws(Adapter):
+    """A verifier that draws for itself, with all its draws from the source of a run."""
+
+    repeatable = True
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self.name, self.several, self.exact = adapter.name, adapter.several, adapter.exact
+        self.max_tokens = adapter.max_tokens
+        if (drafted := getattr(adapter, "drafted", None)) is not None:
+            self.drafted = drafted
+
+    def supports(self, instance: Instance) -> bool:
+        """Whether the verifier can run on an instance."""
+        return self._adapter.supports(instance)
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Run once."""
+        with drawing_from(source):
+            return self._adapter.output(instance, source)
+
+
+@contextmanager
+def drawing_from(source: Randomness) -> Iterator[None]:
+    """Let global generators draw from a source, but for those that are seeded meanwhile."""
+    numpy = _NumPy(source)
+    with ExitStack() as stack:
+        stack.enter_context(_until_seeded(random, _Python(source), OF_PYTHON))
+        stack.enter_context(_until_seeded(np.random, numpy, OF_NUMPY))
+        real = np.random.default_rng
+        unseeded = {"default_rng": lambda seed=None: numpy if seed is None else real(seed)}
+        stack.enter_context(_replaced(np.random, unseeded))
+        if "torch" in sys.modules:
+            from otm.audit.own_draws_torch import TorchDraws
+
+            stack.enter_context(TorchDraws(source))
+        yield
+
+
+def place_of(weights: Sequence[Any], uniform: Any) -> int:
+    """Place that a uniform falls on, of weights side by side; never one without weight."""
+    point, below, last = uniform * sum(weights), 0, 0
+    for place, weight in enumerate(weights):
+        below = below + weight
+        if weight > 0:
+            last = place
+            if point < below:
+                break
+    return last
+
+
+class _Python(random.Random):
+    """A generator of the standard library with uniforms from a source."""
+
+    def __init__(self, source: Randomness) -> None:
+        super().__init__(0)
+        self._source = source
+
+    def random(self) -> Any:
+        return self._source(1)[0]
+
+    def choices(
+        self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1
+    ) -> list[Any]:
+        if weights is None:
+            cumulative = range(1, len(population) + 1) if cum_weights is None else cum_weights
+            weights = [b - a for a, b in zip([0, *cumulative], cumulative, strict=False)]
+        return [population[place_of(weights, self.random())] for _ in range(k)]
+
+
+_REAL = np.random.PCG64()
+
+
+class _NumPy(np.random.Generator):
+    """A generator of NumPy with uniforms from a source; it has the names of older functions too."""
+
+    def __init__(self, source: Randomness) -> None:
+        super().__init__(_REAL)
+        self._source = source
+
+    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:
+        if size is None:
+            return self._source(1)[0]
+        return self._source(_count(size)).reshape(size)
+
+    random_sample = ranf = sample = random
+
+    def rand(self, *shape: int) -> Any:
+        return self.random(shape or None)
+
+    def uniform(self, low: Any = 0, high: Any = 1, size: Any = None) -> Any:
+        drawn = self.random(size)
+        return drawn if (low, high) == (0, 1) else low + (high - low) * drawn
+
+    def choice(
+        self,
+        a: Any,
+        size: Any = None,
+        replace: bool = True,
+        p: Any = None,
+        *args: Any,
+        **options: Any,
+    ) -> Any:
+        places: list[int] = []
+        entries = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
+        weights = [1] * len(entries) if p is None else list(p)
+        floats = None if p is None else np.asarray(p, np.float64)
+        super().choice(len(entries), size, replace, floats)  # refuses what is wrong
+        for _ in range(_count(size)):
+            places.append(place_of(weights, self._source(1)[0]))
+            if not replace:
+                weights[places[-1]] = 0
+        return entries[places[0]] if size is None else entries[places].reshape(size)
+
+    def multinomial(self, n: Any, pvals: Any, size: Any = None) -> npt.NDArray[np.int64]:
+        counts = np.zeros((_count(size), len(pvals)), np.int64)
+        for row in counts:
+            for _ in range(n):
+                row[place_of(list(pvals), self._source(1)[0])] += 1
+        return counts[0] if size is None else counts.reshape(*np.atleast_1d(size), -1)
+
+
+def _count(size: Any) -> int:
+    return 1 if size is None else prod(np.atleast_1d(size).tolist())
+
+
+@contextmanager
+def _replaced(module: Any, functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+    """Replace functions of a module for a while."""
+    kept = {name: getattr(module, name) for name in functions}
+    try:
+        for name, function in functions.items():
+            setattr(module, name, function)
+        yield
+    finally:
+        for name, function in kept.items():
+            setattr(module, name, function)
+
+
+def _until_seeded(module: Any, stand_in: Any, names: Sequence[str]) -> Any:
+    """Let functions of a module be those of a stand-in, until its generator is seeded."""
+    seeded = False
+
+    def seed(*arguments: Any, _seed: Callable[..., None] = module.seed) -> None:
+        nonlocal seeded
+        seeded = True
+        _seed(*arguments)
+
+    def function(real: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+        def draw(*arguments: Any, **options: Any) -> Any:
+            return (real if seeded else own)(*arguments, **options)
+
+        return draw
+
+    own = {name: function(getattr(module, name), getattr(stand_in, name)) for name in names}
+    return _replaced(module, {"seed": seed, **own})

@@ -1,0 +1,225 @@
+"""Verifiers that draw from global generators: their distributions from the audit's uniforms."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.audit import chain, lossless
+from otm.audit.adapter import Source
+from otm.audit.instances import INSTANCES
+from otm.audit.own_draws import drawing_from, place_of
+from otm.errors import ProblemTooLargeError
+
+INSTANCE = [INSTANCES["zeros"], INSTANCES["two drafts, two tokens"]]
+Draw = Callable[[Any], int]
+"""From weights to a place."""
+
+
+def verifier(coin: Callable[[], Any], draw: Draw, *, shared: bool = False) -> Any:
+    """Chain verification with draws of its own; if shared, with one coin for all drafts."""
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any) -> list[int]:
+        first = coin()
+        for i, x in enumerate(draft_tokens):
+            u = first if shared or i == 0 else coin()
+            if not u * draft_probs[i][x] < target_probs[i][x]:
+                left = [max(t - d, 0 * t) for t, d in zip(target_probs[i], draft_probs[i])]  # noqa: B905
+                return [*map(int, draft_tokens[:i]), draw(left)]
+        return [*map(int, draft_tokens), draw(list(target_probs[-1]))]
+
+    return verify
+
+
+def by_choices(weights: Any) -> int:
+    return random.choices(range(len(weights)), weights)[0]
+
+
+def by_choice(generator: Any, weights: Any) -> int:
+    law = np.array(weights, dtype=np.float64)
+    return int(generator.choice(law.size, p=law / law.sum()))
+
+
+def by_multinomial(weights: Any) -> int:
+    return int(np.random.multinomial(1, np.array(weights) / sum(weights)).argmax())  # noqa: NPY002
+
+
+NUMPY: dict[str, tuple[Any, Draw]] = {
+    "random": (lambda: random.random() * 1, by_choices),
+    "numpy, multinomial": (lambda: np.random.rand() * 1, by_multinomial),  # noqa: NPY002
+    "numpy, choice": (
+        lambda: np.random.uniform() * 1,  # noqa: NPY002
+        lambda weights: by_choice(np.random, weights),
+    ),
+    "generator of NumPy": (
+        lambda: np.random.default_rng().random(),
+        lambda weights: by_choice(np.random.default_rng(), weights),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NUMPY)
+def test_draws_of_python_and_numpy(name: str) -> None:
+    """Catches a function that still draws elsewhere, and weights on the wrong places."""
+    right = lossless(verifier(*NUMPY[name]), instances=INSTANCE, examples=0)
+    assert right.verdict == "lossless on everything tried"
+    assert right.method == ("breakpoints" if "choice" in name or "generator" in name else
+                            "exact paths")  # fmt: skip
+    assert float(right.tv_distance) <= 1e-9
+    wrong = lossless(verifier(*NUMPY[name], shared=True), instances=INSTANCE, examples=0)
+    assert wrong.verdict == "not lossless"
+
+
+def as_tensor(array: Any) -> Any:
+    torch = pytest.importorskip("torch")
+    return torch.as_tensor(array if array.dtype.kind == "i" else array.astype(np.float64))
+
+
+def tensors(weights: Any) -> Any:
+    return pytest.importorskip("torch").stack(weights)
+
+
+def race(weights: Any) -> int:
+    noise = tensors(weights).new_empty(len(weights)).exponential_()
+    return int(tensors(weights).div_(noise).argmax(dim=-1, keepdim=True))
+
+
+TORCH: dict[str, tuple[Any, Draw]] = {
+    "rand": (lambda: torch_module().rand(()), lambda w: int(tensors(w).multinomial(1))),
+    "rand_like, race": (lambda: torch_module().rand_like(torch_module().zeros(1))[0], race),
+    "uniform_": (
+        lambda: torch_module().empty(()).uniform_(),
+        lambda w: int(torch_module().distributions.Categorical(tensors(w)).sample()),
+    ),
+}
+
+
+def torch_module() -> Any:
+    return pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_draws_of_torch(name: str) -> None:
+    """Catches an operation that still draws elsewhere, and a race with another winner."""
+    torch_module()
+    right = lossless(
+        chain(verifier(*TORCH[name]), convert=as_tensor), instances=INSTANCE[:1], examples=0
+    )
+    assert (right.verdict, right.method) == ("lossless on everything tried", "breakpoints")
+    shared = chain(verifier(*TORCH[name], shared=True), convert=as_tensor)
+    wrong = lossless(shared, instances=INSTANCE[1:], examples=0)
+    exact = lossless(verifier(*NUMPY["random"], shared=True), instances=INSTANCE[1:], examples=0)
+    assert (wrong.verdict, wrong.method) == ("not lossless", "breakpoints")
+    assert float(wrong.tv_distance) == pytest.approx(float(exact.tv_distance), abs=1e-6)
+
+
+def test_bernoulli_variables_of_torch() -> None:
+    torch = torch_module()
+    probs = torch.tensor([0.25, 0.5, 0.75])
+    with drawing_from(Source(np.array([0.3, 0.3, 0.3, 0.4, 0.6, 0.2, 0.9, 0.1, 0.1, 0.3]))):
+        assert torch.bernoulli(probs).tolist() == [0, 1, 1]
+        assert torch.empty(2).bernoulli_(0.5).tolist() == [1, 0]
+        assert torch.empty(2).bernoulli_().tolist() == [1, 0]
+        assert torch.bernoulli(probs, 0.2).tolist() == [1, 1, 0]
+
+
+def test_draws_without_replacement_are_of_different_tokens() -> None:
+    torch = torch_module()
+    weights = torch.tensor([[0.5, 0.5, 0.0, 1.0]])
+    with drawing_from(Source(np.array([0.3, 0.3, 0.99, 0.3, 0.3]))):
+        assert torch.multinomial(weights, 3).tolist() == [[1, 0, 3]]
+        assert torch.multinomial(weights, 2, replacement=True).tolist() == [[1, 1]]
+        with pytest.raises(RuntimeError):
+            torch.multinomial(-weights, 1)
+
+
+def test_exponential_variables_that_are_looked_at_have_their_own_uniforms() -> None:
+    """Bug: variables that stay what torch drew, or that a quotient does not know."""
+    torch = torch_module()
+    uniforms = np.array([0.5, 0.25, 0.75])
+    expected = torch.from_numpy(-np.log1p(-uniforms) / 2)
+    with drawing_from(Source(uniforms)):
+        noise = torch.empty(3, dtype=torch.float64).exponential_(2.0)
+        ratio = torch.ones(3, dtype=torch.float64) / noise
+        assert (ratio + 0).tolist() == (1 / expected).tolist()
+        assert (noise + 0).tolist() == expected.tolist()
+
+
+def test_a_race_has_one_winner_however_often_it_is_asked_for() -> None:
+    torch = torch_module()
+    weights = torch.tensor([[0.2, 0.8], [0.5, 0.5]])
+    with drawing_from(Source(np.array([0.1, 0.6]))):
+        ratio = weights / torch.empty_like(weights).exponential_()
+        assert ratio.argmax(-1).tolist() == [0, 1]
+        assert ratio.argmax(dim=1, keepdim=True).tolist() == [[0], [1]]
+
+
+def test_noise_of_two_races_is_not_taken_for_twice_as_much() -> None:
+    """Bug: independent winners where the same variables decide both."""
+    torch = torch_module()
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any) -> list[int]:
+        noise = torch.empty_like(target_probs[0]).exponential_()
+        first = int((target_probs[0] / noise).argmax(-1))
+        if first != int(draft_tokens[0]) or len(draft_tokens) > 1:
+            return [first]
+        return [first, int((target_probs[1] / noise).argmax(-1))]
+
+    report = lossless(chain(verify, convert=as_tensor), instances=[INSTANCES["three tokens"]])
+    assert report.method == "Monte Carlo"
+
+
+@pytest.mark.parametrize("library", ["random", "numpy", "generator", "torch"])
+def test_a_generator_that_the_verifier_seeds_is_left_to_itself(library: str) -> None:
+    """Bug: a fixed seed, by which all coins are the same, passed as fresh randomness."""
+    seed: dict[str, Callable[[], Any]] = {
+        "random": lambda: random.seed(1),
+        "numpy": lambda: np.random.seed(1),  # noqa: NPY002
+        "generator": lambda: None,
+        "torch": lambda: torch_module().manual_seed(1),
+    }
+    coins: dict[str, Any] = {
+        "random": NUMPY["random"][0],
+        "numpy": NUMPY["numpy, choice"][0],
+        "generator": lambda: np.random.default_rng(1).random(),
+        "torch": lambda: float(torch_module().rand(())),
+    }
+    verify = verifier(coins[library], by_choices)
+
+    def seeded(target_probs: Any, draft_probs: Any, draft_tokens: Any) -> Any:
+        seed[library]()
+        return verify(target_probs, draft_probs, draft_tokens)
+
+    report = lossless(seeded, instances=INSTANCE, examples=0)
+    assert report.verdict == "not lossless"
+    assert report.method != "Monte Carlo"
+
+
+def test_what_draws_elsewhere_is_sampled() -> None:
+    own = np.random.default_rng(0)
+    report = lossless(verifier(own.random, by_choices), instances=INSTANCE, examples=0)
+    assert (report.verdict, report.method) == ("lossless on everything tried", "Monte Carlo")
+    assert "do not always give the same output" in report.why_not_exact[1]
+
+
+def test_generators_are_as_before() -> None:
+    before = random.random, np.random.random, np.random.default_rng, random.seed
+    of_torch = torch_module().manual_seed
+    with pytest.raises(ProblemTooLargeError), drawing_from(Source(np.zeros(1))):
+        random.choices([0], k=2)
+    after = random.random, np.random.random, np.random.default_rng, random.seed
+    assert after == before
+    assert torch_module().manual_seed is of_torch is torch_module().random.manual_seed
+
+
+def test_no_uniform_falls_on_a_token_without_weight() -> None:
+    weights = [0, 0.5, 0, 0.5, 0]
+    assert [place_of(weights, u) for u in (0.0, 0.49, 0.5, 1.0)] == [1, 1, 3, 3]
+    torch = torch_module()
+    with drawing_from(Source(np.array([0.0, 0.5, 1 - 2.0**-53]))):
+        drawn = torch.multinomial(torch.tensor(weights), 3, replacement=True)
+    assert drawn.tolist() == [1, 3, 3]
