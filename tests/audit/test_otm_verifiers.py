@@ -21,7 +21,7 @@ from otm.coupling.build import PlanBuilder
 from otm.decoding import DeviceVerifier, tree_rules
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.kernels import verify_probs
-from otm.kernels.numpy import grid_optimal
+from otm.kernels.numpy import grid_optimal, grid_walk_and_keep
 
 CHAINS = ("zeros", "three tokens", "two drafts, two tokens")
 SEVERAL = (*CHAINS, "pairs")
@@ -54,19 +54,23 @@ def test_definitions_of_kernels(rule: str) -> None:
 @pytest.fixture
 def one_table_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the tables of nodes: thousands of paths pass the same few, in slow fractions."""
-    find, kept = grid_optimal.at_node, dict[Any, Any]()
+    kept = dict[Any, Any]()
 
-    def at_node(target: Any, draft: Any, *numbers: int) -> Any:
-        key = (target.dtype, *target, *draft, *numbers)
-        if key not in kept:
-            kept[key] = find(target, draft, *numbers)
-        return kept[key]
+    def keep(find: Any) -> Any:
+        def at_node(target: Any, draft: Any, count: Any, *numbers: int) -> Any:
+            key = (target.dtype, *target, *draft, *np.ravel(count), *numbers)
+            if key not in kept:
+                kept[key] = find(target, draft, count, *numbers)
+            return kept[key]
 
-    monkeypatch.setattr(grid_optimal, "at_node", at_node)
+        return at_node
+
+    monkeypatch.setattr(grid_optimal, "at_node", keep(grid_optimal.at_node))
+    monkeypatch.setattr(grid_walk_and_keep, "of_numbers", keep(grid_walk_and_keep.of_numbers))
 
 
 @pytest.mark.usefixtures("one_table_a_node")
-@pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal"])
+@pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal", "grid walk and keep"])
 def test_definitions_of_kernels_for_several_chains(rule: str) -> None:
     passes(kernel(rule), SEVERAL, "exact paths")
 
@@ -76,6 +80,7 @@ TORCH = [
     ("block", CHAINS[1:]),
     ("grid k-Seq", SEVERAL[2:]),
     ("grid optimal", SEVERAL[2:]),
+    ("grid walk and keep", SEVERAL[2:]),
 ]
 
 
@@ -104,6 +109,7 @@ DEVICE = [
     ("block", CHAINS),
     ("grid k-Seq", ("zeros", *SEVERAL[2:])),
     ("grid optimal", SEVERAL[3:]),
+    ("grid walk and keep", SEVERAL[2:]),
 ]
 
 

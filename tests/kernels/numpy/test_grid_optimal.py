@@ -18,9 +18,10 @@ from otm.kernels.numpy.grid_optimal import (
     Places,
     Table,
     at_node,
+    certain,
     choose_slots,
     matched,
-    power_slopes,
+    mean_slopes,
     ratio_grid,
     select,
     winner,
@@ -184,7 +185,7 @@ def test_what_the_bins_cost_is_bounded() -> None:
         cuts = zip(np.append(0, capped.cumsum()), np.append(0, masses.cumsum()), strict=True)
         best = min(below + 1 - mass**count for below, mass in cuts)
 
-        cap = grid_optimal.find_cap(masses, uppers, edges, count)
+        cap = grid_optimal.find_cap(masses, uppers, edges, certain(count))
         floor = grid_optimal.find_floor(masses, uppers, edges, cap)
         ratios = np.maximum(np.minimum(edges, cap), floor)
         inside = (edges[:-1] < cap) & (cap < edges[1:])
@@ -259,7 +260,7 @@ def test_the_law_of_the_winner_is_that_of_the_slots(steps: int) -> None:
             np.add.at(held, partners, draft[x] * probs)
             held[b] += draft[x] * (1 - probs.sum())
             moves.append((partners, probs))
-        slots = power_slopes((held * UNIT).cumsum(), count)
+        slots = mean_slopes((held * UNIT).cumsum(), certain(count))
         for x, (partners, probs) in enumerate(moves):
             slot = slots[places.bin[x]]
             won[x] = draft[x] * (slot + (probs * (slots[partners] - slot)).sum())
