@@ -149,7 +149,6 @@ _LIST = (
     Rule(
         "grid walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.6",
         verifier="walk_and_keep.verify_walk_and_keep", kernel="grid_walk_and_keep",
-        backends=("numpy", "torch"),
     ),
     Rule(
         "lenient", "IID", "docs/theory/lenience.md; Leviathan et al. 2023, appendix A.5",

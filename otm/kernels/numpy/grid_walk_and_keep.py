@@ -116,8 +116,6 @@ def _verify_one(
         target = target_probs[read, i]  # [V]
         everything = mass(target)
         count = int(own[running >= 0, i].sum()) if i < gamma else 0
-        if i == 0:
-            begin = everything
         if count == 0:
             walked.append(Node(share, 1, everything, False, first))
             break
@@ -130,7 +128,9 @@ def _verify_one(
         won = winner(draft, places, table)
         left = np.maximum(mass(share * target) - mass(won), 0)
         excess = left.sum() if left.dtype == object else left.sum() / UNIT
-        walked.append(Node(excess, excess + (1 - share), left, True, first))
+        # an empty residual can only be a matter of rounding
+        masses = left if left.any() else everything
+        walked.append(Node(excess, excess + (1 - share), masses, True, first))
         known = np.flatnonzero((running >= 0) & own[:, i] & (running < target.size))
         if known.size == 0:
             break
@@ -143,13 +143,14 @@ def _verify_one(
         share = next_weight(share, target[x], won[x])
         agree = running == x  # all chains that have the token go on
         path.append(x)
+        if not share > 0:  # nothing there or below can be kept
+            break
     depth = len(walked) - 1
     while depth > 0 and not coins[depth - 1, -1] * walked[depth].divisor < walked[depth].chance:
         depth -= 1
     node = walked[depth]
-    # nothing left can only be a matter of rounding, at the root
-    masses = node.masses if node.masses.any() else begin
-    return [*path[:depth], locate(masses, for_residual if node.drafted else for_bonus)], node.chain
+    token = locate(node.masses, for_residual if node.drafted else for_bonus)
+    return [*path[:depth], token], node.chain
 
 
 def agreeing(numbers: Numbers, table: Table, place: Places, slot: int, draft: Any) -> Numbers:

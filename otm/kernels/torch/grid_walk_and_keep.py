@@ -60,8 +60,7 @@ def verify(
     ones = torch.ones_like(uniforms[:, 0])
     agree = torch.ones(batch, chains, dtype=torch.bool, device=drafts.device)
     state = State(ones > 0, agree, ones, uniforms.new_zeros(batch, chains + 1))
-    begin = mass(target_probs[:, 0, 0])
-    kept = Kept(sequences * 0, sequences * 0, ones < 0, begin)
+    kept = Kept(sequences * 0, sequences * 0, ones < 0, mass(target_probs[:, 0, 0]))
     for i in range(gamma + 1):
         running = torch.full_like(agree, -1, dtype=torch.int64)
         if i < gamma:
@@ -69,10 +68,10 @@ def verify(
         # a chain that has ended has no draft row here
         read = torch.where((running >= 0).any(1), first(running >= 0), first(state.agree))
         target = target_probs[sequences, read, i]  # [B, V]
-        begin = mass(target) if i == 0 else begin
+        everything = mass(target)
         if i == gamma:
             coin = coins[:, -1, -1] if gamma else ones * 0
-            kept = keep(kept, state, i, coin, drafted=ones < 0, masses=mass(target))
+            kept = keep(kept, state, i, coin, drafted=ones < 0, left=everything, row=everything)
             break
         mine = own[:, :, i] & (running >= 0)
         count = mine.sum(1, keepdim=True)
@@ -82,13 +81,13 @@ def verify(
         places, table = of_numbers(weighted, draft, numbers, steps)
         won = winner(draft, places, table)
         left = (mass(weighted) - mass(won)).clamp(min=0)
-        left = left.where(count > 0, mass(target))
-        kept = keep(kept, state, i, coins[:, i - 1, -1], drafted=mine.any(1), masses=left)
+        drafted = count[:, 0] > 0
+        kept = keep(kept, state, i, coins[:, i - 1, -1], drafted=drafted, left=left, row=everything)
 
         known = mine & (running < target.shape[1])
         column = running.clamp(0, target.shape[1] - 1)
-        drafted = Places(*(x.gather(1, column) for x in places))
-        slots = choose_slots(table, drafted, coins[:, i, :-1]).where(known, -1)
+        at_drafts = Places(*(x.gather(1, column) for x in places))
+        slots = choose_slots(table, at_drafts, coins[:, i, :-1]).where(known, -1)
         slot = slots.amax(1, keepdim=True)
         token = column.gather(1, first(slots == slot)[:, None])  # [B, 1]
         place = Places(*(x.gather(1, token) for x in places))
@@ -98,9 +97,7 @@ def verify(
         share = torch.where(of_target < of_winner, divided, (of_target > 0).double())
         walking = state.walking & known.any(1)
         state = State(walking, (running == token) & walking[:, None], share, numbers)
-    # nothing left can only be a matter of rounding, at the root
-    masses = torch.where(kept.masses.any(1, keepdim=True), kept.masses, begin)
-    token = locate(masses, torch.where(kept.drafted, uniforms[:, -2], uniforms[:, -1]))
+    token = locate(kept.masses, torch.where(kept.drafted, uniforms[:, -2], uniforms[:, -1]))
     tokens = join_output(drafts[sequences, kept.chain], kept.accepted, token)
     return Verified(tokens, kept.accepted, kept.chain)
 
@@ -112,13 +109,22 @@ def first(chosen: Tensor) -> Tensor:
 
 
 def keep(
-    kept: Kept, state: State, depth: int, coin: Tensor, *, drafted: Tensor, masses: Tensor
+    kept: Kept,
+    state: State,
+    depth: int,
+    coin: Tensor,
+    *,
+    drafted: Tensor,
+    left: Tensor,
+    row: Tensor,
 ) -> Kept:
     """Keep the nodes at a depth where they pass their tests, which the root always does."""
-    excess = masses.sum(1).double() / UNIT
+    excess = left.sum(1).double() / UNIT
     chance = torch.where(drafted, excess, state.share)
     divisor = torch.where(drafted, excess + (1 - state.share), 1.0)
     passes = state.walking & (coin * divisor < chance) if depth else state.walking
+    # an empty residual can only be a matter of rounding
+    masses = torch.where((drafted & left.any(1))[:, None], left, row)
     return Kept(
         torch.where(passes, depth, kept.accepted),
         torch.where(passes, first(state.agree), kept.chain),
