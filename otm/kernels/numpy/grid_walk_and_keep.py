@@ -70,25 +70,26 @@ def verify(
     outputs = []
     given = zip(target_probs, draft_probs, draft_tokens, uniforms, strict=True)
     for b, (target, draft, tokens, coins) in enumerate(given):
-        own, revealed = tokens >= 0, reveals(tokens)
-        if counted is not None:  # it depends on which chains agree everywhere
-            own, revealed = own & counted[b], np.ones_like(revealed)
+        own = tokens >= 0 if counted is None else (tokens >= 0) & counted[b]
         rows = (target, draft, tokens, coins)
-        outputs.append(_verify_one(*rows, own=own, revealed=revealed, steps=steps))
+        outputs.append(_verify_one(*rows, own=own, steps=steps))
     chain = np.array([first for _, first in outputs], dtype=np.int64)
     return collect([output for output, _ in outputs], draft_tokens.shape[2])._replace(chain=chain)
 
 
-def reveals(tokens: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Positions at which the rule looks at the number of drafts: [K, γ] → [γ].
+def reveals(tokens: npt.NDArray[Any], own: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Positions at which the rule looks at the number of draws: [K, γ], [K, γ] → [γ].
 
-    The first, and those at which chains have just ended: there it depends on which chains agree.
+    The first, and those where it depends on which chains agree: some have just ended, or share a
+    draw there or at the position before.
     """
     live = np.logical_and.accumulate(tokens >= 0, axis=1)
     before = np.append(np.ones_like(live[:, :1]), live[:, :-1], axis=1)[:, : live.shape[1]]
-    ended = np.asarray((before & ~live).any(axis=0))
-    ended[:1] = True
-    return ended
+    shared = np.asarray((live & ~own).any(axis=0))
+    revealed = np.asarray((before & ~live).any(axis=0)) | shared
+    revealed[1:] |= shared[:-1]
+    revealed[:1] = True
+    return revealed
 
 
 def _verify_one(
@@ -98,13 +99,13 @@ def _verify_one(
     uniforms: npt.NDArray[Any],
     *,
     own: npt.NDArray[np.bool_],
-    revealed: npt.NDArray[np.bool_],
     steps: int,
 ) -> tuple[list[int], int]:
-    """Output and chain of one sequence; own [K, γ] are its draws, revealed [γ] as by `reveals`."""
+    """Output and chain of one sequence; own [K, γ] says which drafts are draws."""
     chains, gamma = draft_tokens.shape
     coins, (for_residual, for_bonus) = uniforms[:-2].reshape(gamma, chains + 1), uniforms[-2:]
-    agree, numbers = np.ones(chains, dtype=bool), certain(0, chains)
+    revealed, agree = reveals(draft_tokens, own), np.ones(chains, dtype=bool)
+    numbers = certain(0, chains)
     share: Any = 1
     walked: list[Node] = []
     path: list[int] = []
@@ -132,6 +133,7 @@ def _verify_one(
         masses = left if left.any() else everything
         walked.append(Node(excess, excess + (1 - share), masses, True, first))
         known = np.flatnonzero((running >= 0) & own[:, i] & (running < target.size))
+        known = known[draft[running[known]] > 0]
         if known.size == 0:
             break
         drafted = running[known]

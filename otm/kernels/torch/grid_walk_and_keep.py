@@ -54,7 +54,7 @@ def verify(
     batch, chains, gamma = draft_tokens.shape
     drafts = draft_tokens.long()
     own = drafts >= 0 if counted is None else (drafts >= 0) & counted
-    revealed = reveals(drafts) if counted is None else torch.ones_like(drafts[:, 0] >= 0)
+    revealed = reveals(drafts, own)
     sequences = torch.arange(batch, device=drafts.device)
     coins = uniforms[:, :-2].unflatten(1, (gamma, chains + 1))
     ones = torch.ones_like(uniforms[:, 0])
@@ -84,8 +84,8 @@ def verify(
         drafted = count[:, 0] > 0
         kept = keep(kept, state, i, coins[:, i - 1, -1], drafted=drafted, left=left, row=everything)
 
-        known = mine & (running < target.shape[1])
         column = running.clamp(0, target.shape[1] - 1)
+        known = mine & (running == column) & (draft.gather(1, column) > 0)
         at_drafts = Places(*(x.gather(1, column) for x in places))
         slots = choose_slots(table, at_drafts, coins[:, i, :-1]).where(known, -1)
         slot = slots.amax(1, keepdim=True)
@@ -133,12 +133,14 @@ def keep(
     )
 
 
-def reveals(drafts: Tensor) -> Tensor:
-    """Positions at which the number of drafts is looked at: [B, K, γ] → [B, γ]."""
+def reveals(drafts: Tensor, own: Tensor) -> Tensor:
+    """Positions at which the number of draws is looked at: [B, K, γ], [B, K, γ] → [B, γ]."""
     live = (drafts >= 0).long().cumprod(2)
     ended = torch.nn.functional.pad(live, (1, 0), value=1)[:, :, :-1] > live
+    shared = ((live > 0) & ~own).any(1)
+    before = torch.nn.functional.pad(shared, (1, 0))[:, :-1]
     place = torch.arange(drafts.shape[2], device=drafts.device)
-    return ended.any(1) | (place == 0)
+    return ended.any(1) | shared | before | (place == 0)
 
 
 def agreeing(numbers: Tensor, table: Table, place: Places, slot: Tensor, draft: Tensor) -> Tensor:

@@ -261,10 +261,7 @@ def make_tables(
     if count > 0:
         here = numbers + position * (chains + 1)
         place = tl.arange(0, padded_numbers)
-        revealed = count > 0  # in a tree it depends on which chains agree everywhere
-        if not tree:
-            revealed = is_revealed(several.rows.of.tokens, position, gamma, chains, padded_chains)
-        if revealed:
+        if is_revealed(several, position, tree, padded_chains):
             tl.store(here + place, tl.where(place == count, 1.0, 0.0), mask=place <= chains)
         else:
             before = position - 1

@@ -55,6 +55,7 @@ def find_winner(
     token, known, _, target_prob, draft_prob = at_drafts(
         of, agreed, position, kind, width, tree, padded_chains
     )
+    known = known & (draft_prob > 0)
     weighted = share * target_prob
     node = of.sums + position * of.node_size
     uniforms += position * (of.chains + 1)
@@ -177,18 +178,26 @@ def add_left(
 
 @jit
 def is_revealed(
-    tokens: tl.tensor,
-    position: tl.tensor,
-    gamma: tl.tensor,
-    chains: tl.tensor,
-    padded_chains: tl.constexpr,
+    of: Chains, position: tl.tensor, tree: tl.constexpr, padded_chains: tl.constexpr
 ) -> tl.tensor:
-    """Whether the number of drafts at a position is looked at: the first, or chains end here."""
-    place, live = tl.arange(0, padded_chains) * gamma, tl.arange(0, padded_chains) < chains
+    """Whether the number of draws at a position is looked at.
+
+    It is at the first, where chains have just ended, and next to draws that they share.
+    """
+    place, live = tl.arange(0, padded_chains) * of.rows.gamma, tl.arange(0, padded_chains)
+    live = live < of.chains
+    tokens = of.rows.of.tokens + place
     for step in range(position):
-        live = live & (tl.load(tokens + place + step, mask=live, other=-1) >= 0)  # [padded K]
-    token = tl.load(tokens + place + position, mask=live, other=0)  # [padded K]
-    return (position == 0) | (tl.min(token, 0) < 0)
+        live = live & (tl.load(tokens + step, mask=live, other=-1) >= 0)  # [padded K]
+    token = tl.load(tokens + position, mask=live, other=0)  # [padded K]
+    revealed = (position == 0) | (tl.min(token, 0) < 0)
+    if tree:
+        own, earlier = of.counted + place + position, live & (position > place * 0)
+        mine = tl.load(own, mask=live & (token >= 0), other=1)  # [padded K]
+        before = tl.load(own - 1, mask=earlier, other=1)  # [padded K]
+        revealed = revealed | (tl.min(mine.to(tl.int32), 0) == 0)
+        revealed = revealed | (tl.min(before.to(tl.int32), 0) == 0)
+    return revealed
 
 
 @jit

@@ -118,7 +118,7 @@ SLIPS = {
     "kept like an end": ("Node(excess, excess + (1 - share)", "Node(share, 1"),
     "h without 1 − s": ("excess + (1 - share)", "excess"),
     "coin of the next draft": ("coins[depth - 1, -1]", "coins[min(depth, gamma - 1), -1]"),
-    "ended chains are looked over": ("before & ~live", "before & False"),
+    "ended chains are looked over": ("(before & ~live)", "(before & False)"),
 }
 
 
