@@ -81,15 +81,15 @@ def verify(
     points = points_on(device, chains)
     for i in range(gamma + 1):
         grid = (batch, max(blocks, node_blocks) if i < gamma else blocks)
-        options = {"last": i == gamma, "block_size": block}
-        launch(add_up, grid, *arguments, *memory, *strides, *shape, i, **options, **constants)
+        further = {"last": i == gamma, "block_size": block, **constants}
+        launch(add_up, grid, *arguments, *memory, *strides, *shape, i, **further)
         if i < gamma:
             of_table = (*memory[:3], numbers, points, *strides, *shape, i)
-            options = {"padded_numbers": padded(chains + 1)}
-            launch(make_tables, (batch,), *arguments, *of_table, **options, **constants)
+            further = {"padded_numbers": padded(chains + 1), **constants}
+            launch(make_tables, (batch,), *arguments, *of_table, **further)
     rest = (*memory, drawn_from, *result, *strides, *shape)
-    constants |= {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks)}
-    launch(draw, (batch,), *arguments, *rest, **constants, block_size=block)
+    further = {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks), **constants}
+    launch(draw, (batch,), *arguments, *rest, **further, block_size=block)
     return result
 
 
