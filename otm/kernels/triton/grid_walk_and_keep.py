@@ -1,7 +1,8 @@
 """Walk and keep as Triton kernels: the decisions of `otm.kernels.torch.grid_walk_and_keep`.
 
 Two launches for each position, as for bins in `multi_draft`, whose steps these kernels share: one
-adds up the bins of the position and what is left at the one before, one makes the table.  Each
+adds up the bins of the position and what is left at the one before, and finds the law of the number
+of drafts; one makes the table.  Each
 finishes the position before, from its table.  So the number of launches does not depend on what is
 accepted: it is 2γ + 3, with one that sets all sums to 0 and one that keeps a node and draws; from
 logits two more.  At each position two rows are read, twice.
@@ -71,22 +72,20 @@ def verify(
     memory = (agree, shares, sums, left)
     strides = (*target.stride()[:3], *laws.stride()[:3])
     shape = (chains, gamma, size, laws.shape[3], SECTIONS_OF_WALK * edges, blocks)
-    constants = {
-        "kind": kind,
-        "width": width,
-        "tree": counted is not None,
-        "edges": edges,
-        "padded_chains": padded(chains),
-    }
+    tree = counted is not None
+    of_table = {"tree": tree, "edges": edges, "padded_chains": padded(chains)}
+    constants = {"kind": kind, "width": width, **of_table}
     points = points_on(device, chains)
     for i in range(gamma + 1):
-        grid = (batch, max(blocks, node_blocks) if i < gamma else blocks)
-        further = {"last": i == gamma, "block_size": block, **constants}
-        launch(add_up, grid, *arguments, *memory, *strides, *shape, i, **further)
+        # before the last position one program more, for the law of the number of drafts
+        grid = (batch, max(blocks, node_blocks) + 1 if i < gamma else blocks)
+        of_numbers = {"padded_numbers": padded(chains + 1), "last": i == gamma}
+        further = {**of_numbers, "block_size": block, **constants}
+        laws_of = (*memory, numbers, points)
+        launch(add_up, grid, *arguments, *laws_of, *strides, *shape, i, **further)
         if i < gamma:
-            of_table = (*memory[:3], numbers, points, *strides, *shape, i)
-            further = {"padded_numbers": padded(chains + 1), **constants}
-            launch(make_tables, (batch,), *arguments, *of_table, **further)
+            of_node = (own, agree, sums, numbers, chains, gamma, shape[4], i)
+            launch(make_tables, (batch,), tokens, *of_node, **of_table)
     rest = (*memory, drawn_from, *result, *strides, *shape)
     further = {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks), **constants}
     launch(draw, (batch,), *arguments, *rest, **further, block_size=block)

@@ -10,10 +10,8 @@ from otm.kernels.triton.grid_optimal_steps import add_to_bins, make_table
 from otm.kernels.triton.grid_walk_and_keep_steps import (
     add_left,
     agree_at,
-    agreeing,
+    count_agreeing,
     deepest_kept,
-    find_winner,
-    is_revealed,
     walk_on,
 )
 from otm.kernels.triton.multi_draft_steps import (
@@ -82,6 +80,8 @@ def add_up(
     shares: tl.tensor,
     sums: tl.tensor,
     left: tl.tensor,
+    numbers: tl.tensor,
+    points: tl.tensor,
     target_sequence: tl.tensor,
     target_chain: tl.tensor,
     target_row: tl.tensor,
@@ -101,11 +101,13 @@ def add_up(
     tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
+    padded_numbers: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
     """Walk on to a position, and add up a block of its bins and of what is left before it.
 
-    The last position is the one after all drafts: there the block of its row is added up.
+    The last position is the one after all drafts: there the block of its row is added up.  Before
+    it the last program has no block, but finds the law of the number of drafts.
     """
     several = chains_of(
         target,
@@ -174,6 +176,23 @@ def add_up(
             tl.store(place, tl.full((), 0, tl.int64))
             tl.store(place + blocks, tl.sum(of_row, 0))
         elif count > 0:
+            if block == tl.num_programs(1) - 1:
+                count_agreeing(
+                    several,
+                    uniforms,
+                    agree,
+                    shares,
+                    numbers + sequence * gamma * (chains + 1),
+                    points,
+                    count,
+                    position,
+                    kind,
+                    width,
+                    tree,
+                    edges,
+                    padded_chains,
+                    padded_numbers,
+                )
             if width > 0:
                 _, target_prob, draft_prob = at_listed(
                     several, read, position, block, count > 0, kind, width
@@ -188,102 +207,32 @@ def add_up(
 
 @jit
 def make_tables(
-    target: tl.tensor,
-    draft: tl.tensor,
     tokens: tl.tensor,
-    uniforms: tl.tensor,
-    listed_tokens: tl.tensor,
     counted: tl.tensor,
-    softmaxes: tl.tensor,
     agree: tl.tensor,
-    shares: tl.tensor,
     sums: tl.tensor,
     numbers: tl.tensor,
-    points: tl.tensor,
-    target_sequence: tl.tensor,
-    target_chain: tl.tensor,
-    target_row: tl.tensor,
-    draft_sequence: tl.tensor,
-    draft_chain: tl.tensor,
-    draft_row: tl.tensor,
     chains: tl.tensor,
     gamma: tl.tensor,
-    size: tl.tensor,
-    draft_size: tl.tensor,
     node_size: tl.tensor,
-    blocks: tl.tensor,
     position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
     tree: tl.constexpr,
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
-    padded_numbers: tl.constexpr,
 ) -> None:
-    """Find the law of the number of drafts at a position, and its table from the sums of bins."""
-    several = chains_of(
-        target,
-        draft,
-        tokens,
-        listed_tokens,
-        counted,
-        softmaxes,
-        sums,
-        target_sequence,
-        target_chain,
-        target_row,
-        draft_sequence,
-        draft_chain,
-        draft_row,
-        chains,
-        gamma,
-        size,
-        draft_size,
-        node_size,
-    )
+    """Make the table of a position from the sums of its bins, and the law of its drafts' number."""
     sequence = tl.program_id(0).to(tl.int64)
-    uniforms += sequence * (gamma * (chains + 1) + 2)
-    agree += sequence * (gamma + 1) * chains
-    shares += sequence * (gamma + 1)
-    numbers += sequence * gamma * (chains + 1)
     position = tl.full((), 0, tl.int64) + position
-    agreed = agree_at(agree, position, chains, padded_chains)
+    agreed = agree_at(agree + sequence * (gamma + 1) * chains, position, chains, padded_chains)
+    tokens += sequence * chains * gamma
+    counted += sequence * chains * gamma
     _, _, count, _ = drafts_at(
-        several.rows.of.tokens,
-        several.counted,
-        agreed,
-        position,
-        gamma,
-        chains,
-        tree,
-        padded_chains,
+        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
     )
     if count > 0:
-        here = numbers + position * (chains + 1)
-        place = tl.arange(0, padded_numbers)
-        if is_revealed(several, position, tree, padded_chains):
-            tl.store(here + place, tl.where(place == count, 1.0, 0.0), mask=place <= chains)
-        else:
-            before = position - 1
-            agreed = agree_at(agree, before, chains, padded_chains)
-            share = tl.load(shares + before)  # scalar
-            _agree, slot, of_target, of_draft, _won = find_winner(
-                several, uniforms, agreed, share, before, kind, width, tree, edges, padded_chains
-            )
-            law = agreeing(
-                several.sums + before * node_size,
-                here - (chains + 1),
-                points,
-                slot,
-                of_target,
-                of_draft,
-                chains,
-                edges,
-                padded_numbers,
-            )
-            tl.store(here + place, law, mask=place <= chains)
-        tl.debug_barrier()  # all read the numbers one by one
-        make_table(several.sums + position * node_size, chains, here, edges, True)
+        node = sequence * gamma + position
+        numbers += node * (chains + 1)
+        make_table(sums + node * node_size, chains, numbers, edges, True)
 
 
 @jit

@@ -287,9 +287,52 @@ def agreeing(
     most = tl.max(weights, 0)
     parts = (weights / tl.where(most > 0, most, 1.0) * _WEIGHT_UNIT).to(tl.int64)
     place = tl.arange(0, padded_numbers)
-    same = tl.load(numbers + place, mask=place <= chains, other=0.0)  # [padded K + 1]
     law = parts.to(tl.float64) / tl.maximum(tl.sum(parts, 0), 1).to(tl.float64)
+    same = tl.load(numbers + place, mask=place <= chains, other=0.0)  # [padded K + 1]
     return tl.where(most > 0, law, same)
+
+
+@jit
+def count_agreeing(
+    of: Chains,
+    uniforms: tl.tensor,
+    agree: tl.tensor,
+    shares: tl.tensor,
+    numbers: tl.tensor,
+    points: tl.tensor,
+    count: tl.tensor,
+    position: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
+    edges: tl.constexpr,
+    padded_chains: tl.constexpr,
+    padded_numbers: tl.constexpr,
+) -> None:
+    """Store the law of the number of drafts at a position, where there are so many."""
+    place = tl.arange(0, padded_numbers)
+    here = numbers + position * (of.chains + 1)
+    if is_revealed(of, position, tree, padded_chains):
+        tl.store(here + place, tl.where(place == count, 1.0, 0.0), mask=place <= of.chains)
+    else:
+        before = position - 1
+        agreed = agree_at(agree, before, of.chains, padded_chains)
+        share = tl.load(shares + before)  # scalar
+        _agree, slot, of_target, of_draft, _won = find_winner(
+            of, uniforms, agreed, share, before, kind, width, tree, edges, padded_chains
+        )
+        law = agreeing(
+            of.sums + before * of.node_size,
+            here - (of.chains + 1),
+            points,
+            slot,
+            of_target,
+            of_draft,
+            of.chains,
+            edges,
+            padded_numbers,
+        )
+        tl.store(here + place, law, mask=place <= of.chains)
 
 
 @jit

@@ -39,6 +39,10 @@ KERNELS: dict[str, dict[str, list[str]]] = {
     "grid optimal": {"grid optimal, probabilities, drawn, fp32, V = 128,256": BINS},
     "grid optimal, 64 chains": {"grid optimal, probabilities, 64 chains, fp32, V = 128,256": BINS},
     "grid optimal, logits": {"grid optimal, logits, drawn, bf16, V = 128,256": OF_ROWS + BINS},
+    "grid walk and keep": {
+        "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
+        "grid walk and keep, logits, sparse tree, bf16, V = 128,256": OF_ROWS + BINS,
+    },
 }
 """Kernels of each use, in the order in which they are launched."""
 
@@ -48,6 +52,7 @@ OF_OTHERS = {
     "block, logits, drawn, fp32, V = 128,256": OF_ROWS + FROM_PROBABILITIES,
     "grid optimal, probabilities, drawn, fp32, V = 128,256": BINS,
     "grid k-Seq, logits, 64 chains, fp32, V = 128,256": OF_ROWS + K_SEQ,
+    "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
 }
 """Every kernel once for the other targets, with drawn drafts and one type."""
 
