@@ -194,7 +194,7 @@ def add_up(
                     padded_numbers,
                 )
             if width > 0:
-                _, target_prob, draft_prob = at_listed(
+                _token, target_prob, draft_prob = at_listed(
                     several, read, position, block, count > 0, kind, width
                 )
             else:

@@ -123,6 +123,8 @@ def test_every_kernel_compiles_without_spilling(group: str, compiled: Compile) -
 def test_other_targets(target: str, compiled: Compile) -> None:
     """Catches a kernel that only one architecture compiles, or keeps in registers."""
     rows = compiled(OF_OTHERS, target)
-    assert all(row["spilled bytes"] == 0 and row["registers"] <= 160 for row in rows)
+    most = [176 if "walk" in row["use"] else 160 for row in rows]  # two positions at a time
+    assert all(row["spilled bytes"] == 0 for row in rows)
+    assert all(row["registers"] <= limit for row, limit in zip(rows, most, strict=True))
     assert all(row.get("inexact", []) == [] for row in rows)
     assert all(("inexact" in row) == target.startswith("sm_") for row in rows)
