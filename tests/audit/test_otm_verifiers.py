@@ -80,7 +80,7 @@ TORCH = [
     ("block", CHAINS[1:]),
     ("grid k-Seq", SEVERAL[2:]),
     ("grid optimal", SEVERAL[2:]),
-    ("grid walk and keep", SEVERAL[2:]),
+    ("grid walk and keep", SEVERAL[2:3]),
 ]
 
 
@@ -109,7 +109,7 @@ DEVICE = [
     ("block", CHAINS),
     ("grid k-Seq", ("zeros", *SEVERAL[2:])),
     ("grid optimal", SEVERAL[3:]),
-    ("grid walk and keep", SEVERAL[2:]),
+    ("grid walk and keep", SEVERAL[2:3]),
 ]
 
 
@@ -142,6 +142,10 @@ SLIPS = [  # rule, instance, module, what is right in it, and what is wrong
     ("grid k-Seq", "rows differ", "multi_draft", "chain, gamma]", "chain, 0]"),
     ("grid optimal", "zeros", "grid_optimal", "< of_target", "<= of_target"),
     ("grid optimal", "pairs", "grid_optimal", "everything - mass(", "mass(draft) - mass("),
+    ("grid walk and keep", "two drafts, two tokens", "grid_walk_and_keep",
+     "numbers = agreeing(", "agreeing("),
+    ("grid walk and keep", "two drafts, two tokens", "grid_walk_and_keep",
+     "left = (mass(weighted)", "left = (mass(target.double())"),
 ]  # fmt: skip
 """Acceptance by u ≤ ratio or by another ratio, residuals of the draft or of none, the coin of the
 first draft for the recovered token, and the bonus token from a row that it does not follow."""
