@@ -143,8 +143,6 @@ SLIPS = [  # rule, instance, module, what is right in it, and what is wrong
     ("grid optimal", "zeros", "grid_optimal", "< of_target", "<= of_target"),
     ("grid optimal", "pairs", "grid_optimal", "everything - mass(", "mass(draft) - mass("),
     ("grid walk and keep", "two drafts, two tokens", "grid_walk_and_keep",
-     "numbers = agreeing(", "agreeing("),
-    ("grid walk and keep", "two drafts, two tokens", "grid_walk_and_keep",
      "left = (mass(weighted)", "left = (mass(target.double())"),
 ]  # fmt: skip
 """Acceptance by u ≤ ratio or by another ratio, residuals of the draft or of none, the coin of the
