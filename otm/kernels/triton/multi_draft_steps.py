@@ -265,8 +265,8 @@ def left_of(
             win = won(node, target_prob, draft_prob, edges, width > 0)
             covered = tl.minimum(target_prob, win)
         else:
-            low, high, share, factor = find_split(node, count, of.chains)
-            covered = factor * one_draft(target_prob, draft_prob, low, high, share)
+            low, high, part, factor = find_split(node, count, of.chains)
+            covered = factor * one_draft(target_prob, draft_prob, low, high, part)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
     return left
 
