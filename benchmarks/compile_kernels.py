@@ -40,7 +40,14 @@ except ImportError as error:
 
 from otm.kernels import SparseDrafts, verify_logits, verify_probs
 from otm.kernels.registry import uniforms_per_position
-from otm.kernels.triton import chain, distributions, multi_draft, one_chain, runtime
+from otm.kernels.triton import (
+    chain,
+    distributions,
+    grid_walk_and_keep,
+    multi_draft,
+    one_chain,
+    runtime,
+)
 from otm.rules import names
 
 TARGETS = {
@@ -87,9 +94,10 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        for module in (distributions, multi_draft, one_chain):
+        verifying = (grid_walk_and_keep, multi_draft, one_chain)
+        for module in (distributions, *verifying):
             stack.enter_context(mock.patch.object(module, "launch", record))
-        for module in (multi_draft, one_chain):
+        for module in verifying:
             stack.enter_context(mock.patch.object(module, "check_device"))
         yield launches
 

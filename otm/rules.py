@@ -147,6 +147,10 @@ _LIST = (
         "grid_optimal.GridOptimal", kernel="grid_optimal", max_k=64,
     ),
     Rule(
+        "grid walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.6",
+        verifier="walk_and_keep.verify_walk_and_keep", kernel="grid_walk_and_keep",
+    ),
+    Rule(
         "lenient", "IID", "docs/theory/lenience.md; Leviathan et al. 2023, appendix A.5",
         "lenient.LenientPlan", lossless=False, parameters=("lenience",),
     ),
@@ -188,7 +192,7 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     Examples
     --------
     >>> names("kernel")
-    ('chain', 'block', 'grid k-Seq', 'grid optimal')
+    ('chain', 'block', 'grid k-Seq', 'grid optimal', 'grid walk and keep')
     >>> names("verifier", several=False)
     ('chain', 'block')
     """

@@ -51,7 +51,8 @@ def loop(setting: Setting) -> Iterator[Row]:
             target, draft, PROMPTS, logits_processor=penalise, **drafting, **more
         ),
     }
-    for rule in ("grid k-Seq", "grid optimal", "k-Seq"):  # the last one verifies on the host
+    rules = ("grid k-Seq", "grid optimal", "grid walk and keep", "k-Seq")
+    for rule in rules:  # the last one verifies on the host
         ways[rule] = partial(
             spectr, target, draft, PROMPTS, k=setting.chains, rule=rule, **drafting
         )

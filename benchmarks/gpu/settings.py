@@ -15,6 +15,7 @@ SMI = "nvidia-smi --query-gpu={} --format=csv,noheader,nounits"
 ONE_CHAIN = ("one_chain.add_up", "one_chain.draw")
 ROWS = ("distributions.peaks_and_weights", "distributions.finish_softmaxes")
 SEVERAL_CHAINS = ("multi_draft.add_up", "multi_draft.make_tables", "multi_draft.draw")
+WALK = tuple(f"grid_walk_and_keep_kernels.{name}" for name in ("add_up", "make_tables", "draw"))
 
 
 class Setting(NamedTuple):
@@ -115,7 +116,7 @@ def on_gpu() -> Setting:
         replays=4,
         copies=(2**20, 2**24, 2**28, 2**30),
         tuned=((1, 128_256), (64, 128_256)),
-        kernels=(*ONE_CHAIN, *ROWS, *SEVERAL_CHAINS),
+        kernels=(*ONE_CHAIN, *ROWS, *SEVERAL_CHAINS, *WALK),
         effort=Effort(10, 9, 64, 2**33),
         candidates=(2, 4, 8, 16),
         checked=(3, 8_200),

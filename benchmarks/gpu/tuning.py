@@ -58,7 +58,8 @@ def launched_by(kernel: str, rules: Sequence[str]) -> Iterator[tuple[str, str]]:
             fits = not named(rule, "kernel").several
         else:
             fits = named(rule, "kernel").several
-            fits = fits and (name != "make_tables" or rule == "grid optimal")
+            fits = fits and (rule == "grid walk and keep") == file.startswith("grid_walk")
+            fits = fits and (name != "make_tables" or rule != "grid k-Seq")
         if fits:
             yield rule, dtype
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache, cached_property
 from math import comb
 
@@ -20,6 +19,7 @@ from otm._core.arithmetic import (
     scatter_sum,
     zeros,
 )
+from otm._core.quadrature import quadrature
 from otm._core.ratio_bins import LEAST, MOST, in_bins, ratio_of
 from otm._core.ratio_order import places_along
 from otm._core.sampling import chunks
@@ -219,31 +219,3 @@ def _binomials(k: int, *, exact: bool) -> Probs:
     """Numbers c C(c + j, c), for c from 1 to k and j from 0 to k − c; 0 beyond: [k, k]."""
     table = [[c * comb(c + j, c) if c + j <= k else 0 for j in range(k)] for c in range(1, k + 1)]
     return read_only(as_fractions(table) if exact else np.array(table, dtype=np.float64))
-
-
-@cache
-def quadrature(k: int, *, exact: bool) -> tuple[Probs, Probs]:
-    """Points and weights that integrate polynomials of degree below k over [0, 1] exactly.
-
-    Those of Gauss and Legendre; in fractions, the points i/k.
-    """
-    if not exact:
-        x, w = np.polynomial.legendre.leggauss((k + 1) // 2)
-        return read_only((x + 1) / 2), read_only(w / 2)
-    points = [Fraction(i, k) for i in range(k)]
-    return read_only(as_fractions(points)), read_only(as_fractions(_integrals(points)))
-
-
-def _integrals(points: list[Fraction]) -> list[Fraction]:
-    """Integrals over [0, 1] of the polynomials that are one at one point and zero at the others."""
-    integrals = []
-    for point in points:
-        polynomial = [Fraction(1)]  # the constant first
-        for other in points:
-            if other != point:
-                shifted, same = [Fraction(0), *polynomial], [*polynomial, Fraction(0)]
-                polynomial = [
-                    (a - other * b) / (point - other) for a, b in zip(shifted, same, strict=True)
-                ]
-        integrals.append(sum((a / (i + 1) for i, a in enumerate(polynomial)), Fraction(0)))
-    return integrals

@@ -54,8 +54,8 @@ class DeviceVerifier:
     Parameters
     ----------
     rule : str, optional
-        A rule with a kernel: "chain" and "block" for one chain, "grid k-Seq" and "grid optimal"
-        for several.
+        A rule with a kernel: "chain" and "block" for one chain, "grid k-Seq", "grid optimal" and
+        "grid walk and keep" for several.
 
     Raises
     ------
@@ -176,8 +176,8 @@ class DeviceRounds(Rounds):
         several = named(self._rule, "kernel").several and gamma > 0
         if chains > 1 and not several:
             raise InvalidDraftsError(
-                f"{chains} drafts of a token; rule {self._rule!r} is for one chain, 'grid k-Seq' "
-                "and 'grid optimal' for several"
+                f"{chains} drafts of a token; rule {self._rule!r} is for one chain; for several "
+                f"there are {', '.join(names('kernel', several=True))}"
             )
         device = scores.device
         tokens = drafted.tokens.to(device, non_blocking=True)

@@ -7,6 +7,7 @@ the same decisions, bit for bit:
 - `chain`, `block`: one chain of drafts;
 - `grid_k_seq`, `grid_optimal`: two rules that select among several drafts of a position, and
   `multi_draft`: SpecTr's recursion over them along K chains;
+- `grid_walk_and_keep`: K chains as a whole;
 - `distributions`: from logits to probabilities, and to whole numbers that are added;
 - `rows`: packed rows, and draft rows that list their tokens.
 

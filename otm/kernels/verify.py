@@ -36,7 +36,8 @@ def verify_probs(
     One chain of γ drafts for each of B sequences by [leviathan2023]_, Algorithm 1, or
     [sun2024block]_, Algorithm 2; K chains by [sun2023]_, Algorithm 3, which selects among the
     drafts of a position by k-Seq or by bins (docs/theory/verification.md, Theorems 12.1 and 12.4;
-    docs/theory/grid.md, Theorems 11.1 and 11.2).
+    docs/theory/grid.md, Theorems 11.1 and 11.2), or as a whole (docs/theory/walk-and-keep.md,
+    Theorem 14.6).
 
     Parameters
     ----------
@@ -54,14 +55,16 @@ def verify_probs(
         independently, or as `counted` says, and their lengths must not depend on tokens.
     uniforms : float64 array or Tensor [B, nγ + 2]
         Independent, in [0, 1).  At each position a rule takes n of them: "chain" and "block" 1,
-        "grid k-Seq" K, "grid optimal" K + 1; the last two are for the recovered and bonus tokens.
+        "grid k-Seq" K, "grid optimal" and "grid walk and keep" K + 1; the last two are for the
+        recovered and bonus tokens.
         Tokens are located by them in the cumulative distribution, for which 53 bits are needed:
         uniforms of 24 bits are about 10^−3 away from it (TV) at V = 131,072.
-    rule : {"chain", "block", "grid k-Seq", "grid optimal"}, optional
+    rule : {"chain", "block", "grid k-Seq", "grid optimal", "grid walk and keep"}, optional
         "chain" accepts drafts up to the first rejection; "block" looks at all of them together and
         accepts more on average.  The others are for K chains: "grid k-Seq" is k-Seq with the
         smallest valid division factor of a grid; "grid optimal", the optimal rule for bins of the
-        ratio of the probabilities, accepts more and takes longer.
+        ratio of the probabilities, accepts more and takes longer; "grid walk and keep" looks at
+        whole chains, accepts the most, and takes longest.
     backend : {"auto", "numpy", "torch", "triton"}, optional
         "auto" takes NumPy for arrays, Triton for CUDA tensors where it is installed, and torch for
         all other tensors.

@@ -50,7 +50,7 @@ def test_definitions_of_kernels(rule: str) -> None:
     passes(kernel(rule), CHAINS, "exact paths")
 
 
-@pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal"])
+@pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal", "grid walk and keep"])
 def test_definitions_of_kernels_for_several_chains(rule: str) -> None:
     passes(kernel(rule), SEVERAL, "exact paths")
 
@@ -60,6 +60,7 @@ TORCH = [
     ("block", CHAINS[1:]),
     ("grid k-Seq", SEVERAL[2:]),
     ("grid optimal", SEVERAL[2:]),
+    ("grid walk and keep", SEVERAL[2:3]),
 ]
 
 
@@ -88,6 +89,7 @@ DEVICE = [
     ("block", CHAINS),
     ("grid k-Seq", ("zeros", *SEVERAL[2:])),
     ("grid optimal", SEVERAL[3:]),
+    ("grid walk and keep", SEVERAL[2:3]),
 ]
 
 
@@ -120,6 +122,8 @@ SLIPS = [  # rule, instance, module, what is right in it, and what is wrong
     ("grid k-Seq", "rows differ", "multi_draft", "chain, gamma]", "chain, 0]"),
     ("grid optimal", "zeros", "grid_optimal", "< of_target", "<= of_target"),
     ("grid optimal", "pairs", "grid_optimal", "everything - mass(", "mass(draft) - mass("),
+    ("grid walk and keep", "two drafts, two tokens", "grid_walk_and_keep",
+     "left = (mass(weighted)", "left = (mass(target.double())"),
 ]  # fmt: skip
 """Acceptance by u ≤ ratio or by another ratio, residuals of the draft or of none, the coin of the
 first draft for the recovered token, and the bonus token from a row that it does not follow."""

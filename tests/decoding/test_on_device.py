@@ -49,6 +49,7 @@ TARGET = TableModel.random(VOCABULARY, 2, RNG)
 DRAFT = TableModel.random(VOCABULARY, 2, RNG)
 PROMPTS = [[0], [1, 2], [3, 4, 0], [2, 2, 0, 2]]
 RULES = [("chain", 1), ("block", 1), ("grid k-Seq", 3), ("grid optimal", 3), ("grid optimal", 1)]
+RULES += [("grid walk and keep", 3)]
 
 
 def by_definition(rule: str, *, exact: bool = True) -> Verifier:

@@ -21,6 +21,7 @@ from otm.errors import (
     UnknownMethodError,
 )
 from otm.kernels import verify_logits, verify_probs
+from otm.kernels.registry import uniforms_per_position
 from otm.rules import names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,9 @@ def test_the_rules_differ(chains: Callable[..., Any]) -> None:
 def test_what_does_not_exist_or_fit_is_explained(chains: Callable[..., Any]) -> None:
     inputs = chains(np.random.default_rng(3), 2, 1, 3)
     arrays = [x.numpy() for x in inputs]
-    with pytest.raises(UnknownMethodError, match="chain, block, grid k-Seq, grid optimal"):
+    with pytest.raises(
+        UnknownMethodError, match="chain, block, grid k-Seq, grid optimal, grid walk and keep"
+    ):
         verify_probs(*inputs, rule="tree")
     with pytest.raises(UnknownMethodError, match="numpy, torch, triton"):
         verify_probs(*inputs, backend="cuda")
@@ -74,7 +77,7 @@ def test_what_does_not_exist_or_fit_is_explained(chains: Callable[..., Any]) -> 
         verify_probs([[[1.0]]], None, [[]], [[0.5, 0.5]])
 
 
-@pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal"])
+@pytest.mark.parametrize("rule", names("kernel", several=True))
 def test_a_rule_for_other_chains_is_explained(rule: str, chains: Callable[..., Any]) -> None:
     """Bug: an index error, or a broadcast, where arrays are for the other kind of rule."""
     one_chain = chains(np.random.default_rng(6), 2, 1, 3)
@@ -99,7 +102,7 @@ def test_logits_in_the_place_of_probabilities_are_refused_with_the_remedy(
         logits, sums = ([x[:, None] for x in arrays] for arrays in (logits, sums))
         torch = pytest.importorskip("torch")
         uniforms = torch.full((2, 5), 0.5, dtype=torch.float64)
-        uniforms = uniforms[:, : 3 + (rule == "grid optimal")]
+        uniforms = uniforms[:, : 2 + uniforms_per_position(rule, 1)]
     for arrays, words in ((logits, "less than 0"), (sums, "does not sum to one")):
         with pytest.raises(InvalidDistributionError, match=f"{words}.*verify_logits"):
             verify_probs(*arrays, uniforms, rule=rule)
@@ -128,6 +131,7 @@ import sys
 import otm.kernels
 assert not {"torch", "triton"} & set(sys.modules)
 from otm.kernels.registry import load
+from otm.kernels.registry import uniforms_per_position
 from otm.rules import names
 for rule in names("kernel"):
     load(rule, "numpy")

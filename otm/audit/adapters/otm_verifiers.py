@@ -218,7 +218,7 @@ def kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
 
     Parameters
     ----------
-    rule : {"chain", "block", "grid k-Seq", "grid optimal"}, optional
+    rule : {"chain", "block", "grid k-Seq", "grid optimal", "grid walk and keep"}, optional
         As there; the first two are for one chain, the others for k chains.
     backend : {"numpy", "torch", "triton"}, optional
         "numpy" is the definition, which is exact; "triton" runs on a GPU, or anywhere if the

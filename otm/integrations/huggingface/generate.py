@@ -44,8 +44,9 @@ class AssistedDecoding:
     gamma : int or GammaPolicy, optional
         Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
-        As for `otm.decoding.spectr`, with k = 1 also as for `speculative`.  On a GPU "grid k-Seq"
-        and "grid optimal" verify there; for k > 1 other rules copy all scores to the host.
+        As for `otm.decoding.spectr`, with k = 1 also as for `speculative`.  On a GPU "grid k-Seq",
+        "grid optimal" and "grid walk and keep" verify there; for k > 1 other rules copy all scores
+        to the host.
     vocabulary : int, optional
         Number of tokens, if the two models pad it to different sizes.
     process_drafts : bool, optional

@@ -42,7 +42,7 @@ def _verify_one(
     weights: list[Any] = [1]
     for i, x in enumerate(tokens):
         probability = 1 if draft_probs is None else at(draft_probs, i, x)
-        weights.append(_next_weight(weights[i], at(target_probs, i, x), probability))
+        weights.append(next_weight(weights[i], at(target_probs, i, x), probability))
     # the last test that passes is the first from the end
     if length == 0 or coins[length - 1] < weights[length]:
         return [*tokens, locate(mass(target_probs[length]), for_bonus)]
@@ -56,7 +56,7 @@ def _verify_one(
     return [*tokens[:i], locate(residual if residual.any() else mass(target), for_residual)]
 
 
-def _next_weight(weight: Any, target: Any, draft: Any) -> Any:
+def next_weight(weight: Any, target: Any, draft: Any) -> Any:
     """Return min(weight · target / draft, 1) of one token, without a division by zero."""
     weighted = weight * target
     if 0 <= weighted < draft:

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.kernels.numpy.distributions import mass
-from otm.kernels.numpy.grid_k_seq import at_least_once
 from otm.kernels.numpy.multi_draft import verify_chains
 
 STEPS = 256
@@ -79,6 +78,7 @@ class Table(NamedTuple):
     slopes: Any  # the same for drafts that keep the slot of their bin
     lack: Any  # cumulative, what bins shall win more than with their own slots
     excess: Any  # cumulative, what they shall win less
+    below: Any  # cumulative, the mass of drafts in the bins
 
 
 def select(
@@ -116,7 +116,19 @@ verify = partial(verify_chains, select)
 def at_node(
     target: Numbers, draft: Numbers, count: int, chains: int, steps: int = STEPS
 ) -> tuple[Places, Table]:
-    """Places of the tokens [V] and table for so many drafts, on the grid of so many chains.
+    """Places of the tokens [V] and table for so many drafts, on the grid of so many chains."""
+    return of_numbers(target, draft, certain(count), chains, steps)
+
+
+def certain(count: int, most: int = 0) -> Numbers:
+    """Law of a number that is not random, and at most so large: [most + 1]."""
+    return np.asarray(np.arange(max(count, most) + 1) == count, dtype=np.int64)
+
+
+def of_numbers(
+    target: Numbers, draft: Numbers, numbers: Numbers, chains: int, steps: int = STEPS
+) -> tuple[Places, Table]:
+    """Places of the tokens and table for m drafts with probability `numbers[m]`, at least one.
 
     In fractions, which are slow, the grid has no other edges than those beside tokens.
     """
@@ -129,7 +141,7 @@ def at_node(
     for masses in (mass(draft), mass(draft * places.share)):
         sums.append(np.zeros(edges.size - 1, dtype=masses.dtype) + 0 * masses[:1])
         np.add.at(sums[-1], places.bin, masses)
-    return places, make_table(sums[0], sums[1], edges, count)
+    return places, make_table(sums[0], sums[1], edges, numbers)
 
 
 def winner(draft: Numbers, places: Places, table: Table) -> Numbers:
@@ -149,13 +161,14 @@ def find_places(target: Numbers, draft: Numbers, edges: Numbers) -> Places:
     return Places(places, (ratio - below) / (edges[places + 1] - below))
 
 
-def make_table(masses: Numbers, uppers: Numbers, edges: Numbers, count: int) -> Table:
-    """Find the table for so many drafts, from Σ p and Σ p · share of each bin."""
-    slopes = power_slopes(np.cumsum(masses), count)
+def make_table(masses: Numbers, uppers: Numbers, edges: Numbers, numbers: Numbers) -> Table:
+    """Find the table for a number of drafts, from Σ p and Σ p · share of each bin."""
+    below = np.cumsum(masses)
+    slopes = mean_slopes(below, numbers)
     filled = positive(masses)
     mean = uppers / filled
     # at the edges the ratio of winning to drafting shall be max(min(q/p, c), b)
-    cap = find_cap(masses, uppers, edges, count)
+    cap = find_cap(masses, uppers, edges, numbers)
     ratios = np.maximum(np.minimum(edges, cap), find_floor(masses, uppers, edges, cap))
     steps = ratios[1:] - ratios[:-1]
     lacking = rounded((ratios[:-1] + mean * steps - slopes) * masses)
@@ -164,16 +177,16 @@ def make_table(masses: Numbers, uppers: Numbers, edges: Numbers, count: int) -> 
     # no token of a poor bin wins less than in its own slot, none of a rich one more
     rise = np.minimum(steps, amount / positive(np.where(poor, uppers, masses - uppers)))
     win = slopes + np.where(poor, amount, -amount) / filled - rise * mean
-    return Table(win, rise, slopes, lack, excess)
+    return Table(win, rise, slopes, lack, excess, below)
 
 
-def find_cap(masses: Numbers, uppers: Numbers, edges: Numbers, count: int) -> Any:
+def find_cap(masses: Numbers, uppers: Numbers, edges: Numbers, numbers: Numbers) -> Any:
     """Cap c of the ratio of winning to drafting: capped at it, bins accept as much as possible."""
     below, width = np.cumsum(masses), edges[1:] - edges[:-1]
     total = below[-1]
     above = total - below
     target = np.cumsum(rounded(masses * edges[:-1] + uppers * width))
-    hit = at_least_once(above / max(total, 1 * (total == 0)), count)
+    hit = some_draft(above / max(total, 1 * (total == 0)), numbers)
     reach = np.append(total, target + total * hit).min()
     mean = edges[:-1] + uppers / positive(masses) * width
     under = int((target + mean * above <= reach).sum())  # bins whose mean ratio is at most c
@@ -198,17 +211,28 @@ def find_floor(masses: Numbers, uppers: Numbers, edges: Numbers, cap: Any) -> An
     return min(floor, 0 * floor + 1)
 
 
-def power_slopes(below: Numbers, count: int) -> Numbers:
-    """Slopes (b^k − a^k) / (b − a) between cumulative masses a ≤ b, scaled to a total of one."""
+def mean_slopes(below: Numbers, numbers: Numbers) -> Numbers:
+    """Slopes of x ↦ E x^M between cumulative masses, scaled to a total of one; M has a law.
+
+    By Horner's rule; no step subtracts.
+    """
     total = below[-1]
     points = np.append(0 * total, below) / max(total, 1 * (total == 0))
     start, end = points[:-1], points[1:]
-    slopes: Numbers = 0 * end + 1
-    power = start
-    for _ in range(count - 1):  # b^(m+1) − a^(m+1) = b (b^m − a^m) + a^m (b − a)
-        slopes = slopes * end + power
-        power = power * start
-    return slopes
+    slopes = value = 0 * end
+    for number in numbers[:0:-1]:
+        slopes = slopes * end + value
+        value = value * start + number
+    return np.asarray(slopes * end + value)
+
+
+def some_draft(part: Numbers, numbers: Numbers) -> Numbers:
+    """Probability 1 − E (1 − x)^M that one of M drafts is in a part of the drafts' distribution."""
+    hit = some = 0 * part
+    for number in numbers[1:]:
+        hit = hit + (1 - hit) * part
+        some = some + number * hit
+    return some
 
 
 def matched(

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from otm.kernels.numpy.grid_optimal import FINE, LEAST, STEPS, Places, Table, edge_count
 from otm.kernels.torch.distributions import mass
-from otm.kernels.torch.grid_k_seq import at_least_once
 from otm.kernels.torch.multi_draft import verify_chains
 
 
@@ -51,13 +50,26 @@ def at_node(
     target: Tensor, draft: Tensor, count: Tensor, chains: int, steps: int = STEPS
 ) -> tuple[Places, Table]:
     """Places of the tokens [B, V] and table for [B, 1] drafts, on the grid of so many chains."""
+    return of_numbers(target, draft, certain(count, chains), steps)
+
+
+def certain(count: Tensor, most: int) -> Tensor:
+    """Law of a number that is not random, and at most so large: [B, 1] → [B, most + 1]."""
+    return (torch.arange(most + 1, device=count.device) == count).double()
+
+
+def of_numbers(
+    target: Tensor, draft: Tensor, numbers: Tensor, steps: int = STEPS
+) -> tuple[Places, Table]:
+    """Places of the tokens [B, V] and table for a random number of drafts: law [B, K + 1]."""
+    chains = numbers.shape[1] - 1
     edges = ratio_grid(chains, steps, target)
     ratio = torch.where(draft > 0, target / draft, edges[-1]).minimum(edges[-1])
     bins = (torch.searchsorted(edges, ratio, right=True) - 1).clamp(0, len(edges) - 2)
     share = (ratio - edges[bins]) / (edges[bins + 1] - edges[bins])
     sums = torch.zeros(len(target), len(edges) - 1, dtype=torch.int64, device=target.device)
     masses, uppers = (sums.scatter_add(1, bins, mass(x)) for x in (draft, draft * share))
-    return Places(bins, share), make_table(masses, uppers, edges, count, chains)
+    return Places(bins, share), make_table(masses, uppers, edges, numbers)
 
 
 def winner(draft: Tensor, places: Places, table: Table) -> Tensor:
@@ -75,16 +87,17 @@ def ratio_grid(chains: int, steps: int, like: Tensor) -> Tensor:
     # torch takes tensor / number as tensor · reciprocal, which is rounded twice
     fine = numerator / torch.full_like(numerator, steps) * 2.0**FINE
     low = (1 << torch.arange(coarse, device=like.device)).double() * 2.0**LEAST
-    return _from_zero(torch.cat([low, fine])[None])[0]
+    return from_zero(torch.cat([low, fine])[None])[0]
 
 
-def make_table(masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, chains: int) -> Table:
-    """Find the table for [B, 1] drafts, from Σ p and Σ p · share of each bin."""
-    slopes = power_slopes(masses.cumsum(1), count, chains)
+def make_table(masses: Tensor, uppers: Tensor, edges: Tensor, numbers: Tensor) -> Table:
+    """Find the table for a number of drafts, from Σ p and Σ p · share of each bin."""
+    below = masses.cumsum(1)
+    slopes = mean_slopes(below, numbers)
     filled = masses.clamp(min=1).double()
     mean = uppers.double() / filled
     # at the edges the ratio of winning to drafting shall be max(min(q/p, c), b)
-    cap = find_cap(masses, uppers, edges, count, chains)
+    cap = find_cap(masses, uppers, edges, numbers)
     ratios = torch.maximum(torch.minimum(edges, cap), find_floor(masses, uppers, edges, cap))
     steps = ratios[:, 1:] - ratios[:, :-1]
     lacking = ((ratios[:, :-1] + mean * steps - slopes) * masses).long()
@@ -95,52 +108,61 @@ def make_table(masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, cha
     room = torch.where(poor, uppers, masses - uppers).clamp(min=1).double()
     rise = torch.minimum(steps, amount.double() / room)
     win = slopes + torch.where(poor, amount, -amount).double() / filled - rise * mean
-    return Table(win, rise, slopes, lack, excess)
+    return Table(win, rise, slopes, lack, excess, below)
 
 
-def find_cap(masses: Tensor, uppers: Tensor, edges: Tensor, count: Tensor, chains: int) -> Tensor:
+def find_cap(masses: Tensor, uppers: Tensor, edges: Tensor, numbers: Tensor) -> Tensor:
     """Cap c of the ratio of winning to drafting: [B, 1]."""
     below, width = masses.cumsum(1), edges[1:] - edges[:-1]
     total = below[:, -1:]
     above = total - below
     target = (masses * edges[:-1] + uppers * width).long().cumsum(1)
-    hit = at_least_once(above.double() / total.clamp(min=1).double(), count, chains)
+    hit = some_draft(above.double() / total.clamp(min=1).double(), numbers)
     reach = torch.minimum((target + total * hit).amin(1, keepdim=True), total.double())
     mean = edges[:-1] + uppers.double() / masses.clamp(min=1).double() * width
     under = (target + mean * above <= reach).sum(1, keepdim=True)
     rest = torch.cat([total, above], 1).gather(1, under)
-    cap = (reach - _from_zero(target).gather(1, under)) / rest.double()
+    cap = (reach - from_zero(target).gather(1, under)) / rest.double()
     return cap.where((under < masses.shape[1]) & (rest != 0), edges[-1])
 
 
 def find_floor(masses: Tensor, uppers: Tensor, edges: Tensor, cap: Tensor) -> Tensor:
     """Floor b of this ratio: [B, 1]."""
     # between two edges all is linear: a token counts for both of them, by its share
-    shared = torch.nn.functional.pad(masses - uppers, (0, 1)) + _from_zero(uppers)
+    shared = torch.nn.functional.pad(masses - uppers, (0, 1)) + from_zero(uppers)
     capped = torch.minimum(edges, cap)
     accepted, below = (shared * capped).long().cumsum(1), shared.cumsum(1)
     missing = below[:, -1:] - accepted[:, -1:]
     raised = (capped * below - accepted <= missing).sum(1, keepdim=True)
-    under = _from_zero(below).gather(1, raised)
-    floor = (missing + _from_zero(accepted).gather(1, raised)).double() / under.double()
+    under = from_zero(below).gather(1, raised)
+    floor = (missing + from_zero(accepted).gather(1, raised)).double() / under.double()
     return floor.where((missing > 0) & (under != 0), 0.0).clamp(max=1)
 
 
-def power_slopes(below: Tensor, count: Tensor, chains: int) -> Tensor:
-    """Slopes (b^k − a^k) / (b − a) between cumulative masses a ≤ b, scaled to a total of one."""
-    points = _from_zero(below).double() / below[:, -1:].clamp(min=1).double()
+def mean_slopes(below: Tensor, numbers: Tensor) -> Tensor:
+    """Slopes of x ↦ E x^M between cumulative masses, scaled to a total of one."""
+    points = from_zero(below).double() / below[:, -1:].clamp(min=1).double()
     start, end = points[:, :-1], points[:, 1:]
-    slopes, power = torch.ones_like(end), start
-    for i in range(1, chains):
-        slopes = torch.where(i < count, slopes * end + power, slopes)
-        power = power * start
-    return slopes
+    slopes = value = torch.zeros_like(end)
+    for number in numbers[:, 1:, None].flip(1).unbind(1):
+        slopes = slopes * end + value
+        value = value * start + number
+    return slopes * end + value
+
+
+def some_draft(part: Tensor, numbers: Tensor) -> Tensor:
+    """Probability 1 − E (1 − x)^M that one of M drafts is in a part."""
+    hit = some = torch.zeros_like(part)
+    for number in numbers[:, 1:, None].unbind(1):
+        hit = hit + (1 - hit) * part
+        some = some + number * hit
+    return some
 
 
 def matched(lack: Tensor, excess: Tensor, bins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Whether bins lack something, where what is matched of them starts, and how much it is."""
     lacks, exceeds = lack.gather(1, bins), excess.gather(1, bins)
-    before, exceeded = (_from_zero(sums).gather(1, bins) for sums in (lack, excess))
+    before, exceeded = (from_zero(sums).gather(1, bins) for sums in (lack, excess))
     poor = lacks > before
     start = torch.where(poor, torch.maximum(before, exceeds), exceeded)
     end = torch.where(poor, torch.minimum(lacks, excess[:, -1:]), torch.minimum(exceeds, lacks))
@@ -161,7 +183,7 @@ def choose_slots(table: Table, places: Places, uniforms: Tensor) -> Tensor:
 
     partner = of_others(lambda sums: torch.searchsorted(sums, value, right=True))
     partner = partner.clamp(max=table.lack.shape[1] - 1)
-    first = torch.maximum(start, of_others(lambda sums: _from_zero(sums).gather(1, partner)))
+    first = torch.maximum(start, of_others(lambda sums: from_zero(sums).gather(1, partner)))
     last = torch.minimum(start + amount, of_others(lambda sums: sums.gather(1, partner)))
     gain = (table.slopes.gather(1, partner) - slope).abs()
     inside = point - (first - start).double()
@@ -169,7 +191,7 @@ def choose_slots(table: Table, places: Places, uniforms: Tensor) -> Tensor:
     return torch.where(moves, partner, own)
 
 
-def _from_zero(sums: Tensor) -> Tensor:
+def from_zero(sums: Tensor) -> Tensor:
     """Put 0 before cumulative sums: [B, n] → [B, n + 1]."""
     padded: Tensor = torch.nn.functional.pad(sums, (1, 0))
     return padded

@@ -4,6 +4,8 @@ The work memory of a node holds two sums of each bin, filled by atomic additions
 whose order does not matter, and the table that one program makes of them.
 """
 
+# ruff: noqa: PLR0917 - pointers and sizes, in order
+
 from __future__ import annotations
 
 from otm.kernels.numpy.distributions import UNIT
@@ -22,9 +24,9 @@ _FIRST_COARSE = constant(1023 + LEAST - 1)
 _FINE_RATIO, _INVERSE_LEAST = constant(2.0**FINE), constant(2.0**-LEAST)
 
 # sections of the memory of a node, each as wide as there are edges; the table takes the place of
-# the sums
-_WIN, _RISE, _SLOPES, _LACK, _EXCESS = map(constant, range(5))
-SUMS, SECTIONS = 2, 5
+# the sums, and has the masses of the bins if the number of drafts is random
+WIN, RISE, SLOPES, LACK, EXCESS, BELOW = map(constant, range(6))
+SUMS, SECTIONS, SECTIONS_OF_WALK = 2, 5, 6
 
 
 @jit
@@ -94,14 +96,14 @@ def won(
     used = None
     if sparse:
         used = draft_prob > 0
-    win = float_at(memory + _WIN * width, place, used)
-    return draft_prob * (win + share * float_at(memory + _RISE * width, place, used))
+    win = float_at(memory + WIN * width, place, used)
+    return draft_prob * (win + share * float_at(memory + RISE * width, place, used))
 
 
 @jit
 def matched(memory: tl.tensor, place: tl.tensor, width: tl.constexpr) -> tl.tensor:
     """Whether bins lack something, where what is matched of them starts, and how much it is."""
-    lack, excess = memory + _LACK * width, memory + _EXCESS * width
+    lack, excess = memory + LACK * width, memory + EXCESS * width
     lacks, exceeds = tl.load(lack + place), tl.load(excess + place)  # [n], as the places
     before, exceeded = sum_before(lack, place), sum_before(excess, place)
     poor = lacks > before
@@ -134,12 +136,12 @@ def choose_slots(
     """Slots that drafts take, those of their bins or partners'."""
     own, share = find_place(target_prob, draft_prob, width)
     poor, start, amount = matched(memory, own, width)
-    slopes = memory + _SLOPES * width
-    slope, win = float_at(slopes, own), float_at(memory + _WIN * width, own)
-    change = win + share * float_at(memory + _RISE * width, own) - slope
+    slopes = memory + SLOPES * width
+    slope, win = float_at(slopes, own), float_at(memory + WIN * width, own)
+    change = win + share * float_at(memory + RISE * width, own) - slope
     point = uniform * amount.to(tl.float64)
     value = start + tl.minimum(point.to(tl.int64), amount - 1)
-    others = memory + tl.where(poor, _EXCESS * width, _LACK * width)
+    others = memory + tl.where(poor, EXCESS * width, LACK * width)
     partner = tl.minimum(search(others, value, width), width - 2)
     first = tl.maximum(start, sum_before(others, partner))
     last = tl.minimum(start + amount, tl.load(others + partner))  # [padded K]
@@ -167,7 +169,49 @@ def load_sums(memory: tl.tensor, width: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def find_cap(memory: tl.tensor, drafts: tl.tensor, width: tl.constexpr) -> tl.tensor:
+def some_draft(
+    part: tl.tensor, drafts: tl.tensor, numbers: tl.tensor, walk: tl.constexpr
+) -> tl.tensor:
+    """Probability that a draft is in a part; on a walk of so many at most, by the law of them."""
+    if not walk:
+        return at_least_once(part, drafts, drafts)
+    hit, some = part * 0.0, part * 0.0
+    for count in range(1, drafts + 1):
+        hit = hit + (1.0 - hit) * part
+        some = some + tl.load(numbers + count) * hit  # scalar
+    return some
+
+
+@jit
+def mean_slopes(
+    start: tl.tensor,
+    end: tl.tensor,
+    drafts: tl.tensor,
+    numbers: tl.tensor,
+    walk: tl.constexpr,
+) -> tl.tensor:
+    """Slopes of x ↦ E x^M between points; on a walk M is at most so large, and has a law."""
+    if not walk:
+        slopes, power = end * 0.0 + 1.0, start
+        for _ in range(1, drafts):
+            slopes = slopes * end + power
+            power = power * start
+        return slopes
+    slopes, value = end * 0.0, end * 0.0
+    for back in range(drafts):
+        slopes = slopes * end + value
+        value = value * start + tl.load(numbers + drafts - back)  # scalar
+    return slopes * end + value
+
+
+@jit
+def find_cap(
+    memory: tl.tensor,
+    drafts: tl.tensor,
+    numbers: tl.tensor,
+    width: tl.constexpr,
+    walk: tl.constexpr,
+) -> tl.tensor:
     """Cap of the ratio of winning to drafting: capped at it, the bins accept as much as can be."""
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
@@ -178,7 +222,7 @@ def find_cap(memory: tl.tensor, drafts: tl.tensor, width: tl.constexpr) -> tl.te
     target = tl.cumsum(target, 0)
     below = tl.cumsum(masses, 0)
     above = (total - below).to(tl.float64)
-    hit = at_least_once(above / tl.maximum(total, 1).to(tl.float64), drafts, drafts)
+    hit = some_draft(above / tl.maximum(total, 1).to(tl.float64), drafts, numbers, walk)
     reach = tl.min(target.to(tl.float64) + total.to(tl.float64) * hit, 0)
     reach = tl.minimum(reach, total.to(tl.float64))
     mean = uppers.to(tl.float64) / tl.maximum(masses, 1).to(tl.float64)
@@ -219,7 +263,13 @@ def ratio_at(place: tl.tensor, floor: tl.tensor, cap: tl.tensor) -> tl.tensor:
 
 @jit
 def match_bins(
-    memory: tl.tensor, floor: tl.tensor, cap: tl.tensor, drafts: tl.tensor, width: tl.constexpr
+    memory: tl.tensor,
+    floor: tl.tensor,
+    cap: tl.tensor,
+    drafts: tl.tensor,
+    numbers: tl.tensor,
+    width: tl.constexpr,
+    walk: tl.constexpr,
 ) -> None:
     """Find the slopes of the bins' own slots, and what the bins lack or have too much of."""
     place = tl.arange(0, width)
@@ -227,25 +277,30 @@ def match_bins(
     below = tl.cumsum(masses, 0)
     divisor = tl.maximum(tl.sum(masses, 0), 1).to(tl.float64)
     start, end = (below - masses).to(tl.float64) / divisor, below.to(tl.float64) / divisor
-    slopes, power = end * 0.0 + 1.0, start
-    for _ in range(1, drafts):
-        slopes = slopes * end + power
-        power = power * start
+    slopes = mean_slopes(start, end, drafts, numbers, walk)
     lowest = ratio_at(place, floor, cap)
     step = ratio_at(place + 1, floor, cap) - lowest
     mean = uppers.to(tl.float64) / tl.maximum(masses, 1).to(tl.float64)
     lacking = ((lowest + mean * step - slopes) * masses.to(tl.float64)).to(tl.int64)
-    tl.store(memory + _SLOPES * width + place, slopes.to(tl.int64, bitcast=True))
-    tl.store(memory + _LACK * width + place, tl.cumsum(tl.maximum(lacking, 0), 0))
-    tl.store(memory + _EXCESS * width + place, tl.cumsum(tl.maximum(-lacking, 0), 0))
+    tl.store(memory + SLOPES * width + place, slopes.to(tl.int64, bitcast=True))
+    tl.store(memory + LACK * width + place, tl.cumsum(tl.maximum(lacking, 0), 0))
+    tl.store(memory + EXCESS * width + place, tl.cumsum(tl.maximum(-lacking, 0), 0))
+    if walk:
+        tl.store(memory + BELOW * width + place, below)
 
 
 @jit
-def make_table(memory: tl.tensor, drafts: tl.tensor, width: tl.constexpr) -> None:
-    """Find the table for so many drafts, from the sums of the bins."""
-    cap = find_cap(memory, drafts, width)
+def make_table(
+    memory: tl.tensor,
+    drafts: tl.tensor,
+    numbers: tl.tensor,
+    width: tl.constexpr,
+    walk: tl.constexpr,
+) -> None:
+    """Find the table from the sums of the bins, for so many drafts; at most so many on a walk."""
+    cap = find_cap(memory, drafts, numbers, width, walk)
     floor = find_floor(memory, cap, width)
-    match_bins(memory, floor, cap, drafts, width)
+    match_bins(memory, floor, cap, drafts, numbers, width, walk)
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     poor, _, amount = matched(memory, place, width)
@@ -254,9 +309,9 @@ def make_table(memory: tl.tensor, drafts: tl.tensor, width: tl.constexpr) -> Non
     step = ratio_at(place + 1, floor, cap) - ratio_at(place, floor, cap)
     rise = tl.minimum(step, amount.to(tl.float64) / room)
     filled = tl.maximum(masses, 1).to(tl.float64)
-    win = float_at(memory + _SLOPES * width, place)
+    win = float_at(memory + SLOPES * width, place)
     win += tl.where(poor, amount, -amount).to(tl.float64) / filled
     win -= rise * (uppers.to(tl.float64) / filled)
     tl.debug_barrier()  # all have read the sums, whose place is taken now
-    tl.store(memory + _WIN * width + place, win.to(tl.int64, bitcast=True))
-    tl.store(memory + _RISE * width + place, rise.to(tl.int64, bitcast=True))
+    tl.store(memory + WIN * width + place, win.to(tl.int64, bitcast=True))
+    tl.store(memory + RISE * width + place, rise.to(tl.int64, bitcast=True))

@@ -186,10 +186,14 @@ def add_up(
         2:
     ]
     if last:
-        of_row, left = to_draw_from(several, read, position, token, count, None, kind, width, edges)
+        of_row, left = to_draw_from(
+            several, read, position, token, count, None, None, kind, width, edges
+        )
         total = tl.sum(left, 0)
         if width > 0:
-            total += change_of_listed(token, several, read, position, count, kind, width, edges)
+            total += change_of_listed(
+                token, several, read, position, count, None, kind, width, edges
+            )
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, total)
         tl.store(place + blocks, tl.sum(of_row, 0))
@@ -235,7 +239,7 @@ def make_tables(
         tokens, counted, agreed, position, gamma, chains, tree, padded_chains
     )
     if count > 0:
-        make_table(sums + (sequence * gamma + position) * node_size, count, edges)
+        make_table(sums + (sequence * gamma + position) * node_size, count, sums, edges, False)
 
 
 @jit
@@ -309,7 +313,7 @@ def draw(
     several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
     drawn_from += sequence * block_size
     of_row, left = to_draw_from(
-        several, read, position, token, count, drawn_from, kind, width, edges
+        several, read, position, token, count, None, drawn_from, kind, width, edges
     )
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)

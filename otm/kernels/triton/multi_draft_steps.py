@@ -135,6 +135,31 @@ def at_listed(
 
 
 @jit
+def at_drafts(
+    of: Chains,
+    agreed: tl.tensor,
+    position: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
+    padded_chains: tl.constexpr,
+) -> tl.tensor:
+    """Drafts of the chains that agree, which of them can be accepted, and how many are counted.
+
+    Then their probabilities by target and draft.
+    """
+    rows = of.rows
+    token, own, count, read = drafts_at(
+        rows.of.tokens, of.counted, agreed, position, rows.gamma, of.chains, tree, padded_chains
+    )
+    target_prob, draft_prob = at_node(of, read, position, token, count > 0, kind, width)
+    if width > 0:
+        at, used = tl.full((1, 1), 0, tl.int64) + position, tl.full((1, 1), 0, tl.int64) < count
+        draft_prob = listed_at(rows_of(of, read), at, token, used, kind)
+    return token, own & (token < rows.size), count, target_prob, draft_prob
+
+
+@jit
 def advance(
     of: Chains,
     uniforms: tl.tensor,
@@ -151,22 +176,16 @@ def advance(
 
     Pointers are to the first entries of the sequence.
     """
-    rows = of.rows
     chain = tl.arange(0, padded_chains)
     if position == 0:
         left = chain < of.chains
     else:
         before, inside = position - 1, chain < of.chains
         agreed = tl.load(agree + before * of.chains + chain, mask=inside, other=0) > 0
-        token, own, count, read = drafts_at(
-            rows.of.tokens, of.counted, agreed, before, rows.gamma, of.chains, tree, padded_chains
+        token, known, count, target_prob, draft_prob = at_drafts(
+            of, agreed, before, kind, width, tree, padded_chains
         )
-        target_prob, draft_prob = at_node(of, read, before, token, count > 0, kind, width)
-        if width > 0:
-            at, used = tl.full((1, 1), 0, tl.int64) + before, tl.full((1, 1), 0, tl.int64) < count
-            draft_prob = listed_at(rows_of(of, read), at, token, used, kind)
         node = of.sums + before * of.node_size
-        known = own & (token < rows.size)
         coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
         if edges > 0:
             slot = choose_slots(node, target_prob, draft_prob, coin, edges)
@@ -192,6 +211,7 @@ def to_draw_from(
     position: tl.tensor,
     token: tl.tensor,
     count: tl.tensor,
+    share: tl.tensor,
     memory: tl.tensor,
     kind: tl.constexpr,
     width: tl.constexpr,
@@ -199,19 +219,28 @@ def to_draw_from(
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of its residual if there were drafts.
 
-    A sparse draft needs memory for the block; without any it counts as 0.
+    On a walk the node has a share, and the target this weight.  A sparse draft needs memory for the
+    block; without any it counts as 0.
     """
     target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind, width)
     of_row = mass(target_prob, _UNIT)
     if width > 0 and memory is None:
-        left = tl.where(count > 0, of_row, 0)
+        left = tl.where(count > 0, weighted_mass(target_prob, share), 0)
     else:
         if width > 0:
             rows = rows_of(of, chain)
             draft_prob = spread(memory, rows, position, token, count > 0, kind, width)
             draft_prob = draft_prob.to(tl.float64)
-        left = left_of(of, position, target_prob, draft_prob, count, width, edges)
+        left = left_of(of, position, target_prob, draft_prob, count, share, width, edges)
     return of_row, left
+
+
+@jit
+def weighted_mass(target_prob: tl.tensor, share: tl.tensor) -> tl.tensor:
+    """Masses of share · target; without a share it is 1."""
+    if share is not None:
+        target_prob = share * target_prob
+    return mass(target_prob, _UNIT)
 
 
 @jit
@@ -221,20 +250,23 @@ def left_of(
     target_prob: tl.tensor,
     draft_prob: tl.tensor,
     count: tl.tensor,
+    share: tl.tensor,
     width: tl.constexpr,
     edges: tl.constexpr,
 ) -> tl.tensor:
     """Masses of the residual if there were drafts, or 0."""
-    of_row = mass(target_prob, _UNIT)
+    of_row = weighted_mass(target_prob, share)
     left = tl.zeros_like(of_row)
     if count > 0:
         node = of.sums + position * of.node_size
-        if edges > 0:
+        if share is not None:
+            covered = won(node, share * target_prob, draft_prob, edges, width > 0)
+        elif edges > 0:
             win = won(node, target_prob, draft_prob, edges, width > 0)
             covered = tl.minimum(target_prob, win)
         else:
-            low, high, share, factor = find_split(node, count, of.chains)
-            covered = factor * one_draft(target_prob, draft_prob, low, high, share)
+            low, high, part, factor = find_split(node, count, of.chains)
+            covered = factor * one_draft(target_prob, draft_prob, low, high, part)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
     return left
 
@@ -246,6 +278,7 @@ def change_of_listed(
     chain: tl.tensor,
     position: tl.tensor,
     count: tl.tensor,
+    share: tl.tensor,
     kind: tl.constexpr,
     width: tl.constexpr,
     edges: tl.constexpr,
@@ -258,6 +291,7 @@ def change_of_listed(
             of, chain, position, chunk, count > 0, kind, width
         )
         inside = (token >= start) & (token < stop)
-        left = left_of(of, position, target_prob, draft_prob, count, width, edges)
-        change += tl.sum(tl.where(inside, left - mass(target_prob, _UNIT), 0), 0)
+        left = left_of(of, position, target_prob, draft_prob, count, share, width, edges)
+        before = weighted_mass(target_prob, share)
+        change += tl.sum(tl.where(inside, left - before, 0), 0)
     return change

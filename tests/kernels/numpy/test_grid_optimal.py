@@ -18,9 +18,10 @@ from otm.kernels.numpy.grid_optimal import (
     Places,
     Table,
     at_node,
+    certain,
     choose_slots,
     matched,
-    power_slopes,
+    mean_slopes,
     ratio_grid,
     select,
     winner,
@@ -180,12 +181,12 @@ def test_what_the_bins_cost_is_bounded() -> None:
         masses, uppers = (np.zeros(edges.size - 1, dtype=object) + F(0) for _ in range(2))
         np.add.at(masses, places.bin, draft)
         np.add.at(uppers, places.bin, draft * places.share)
-        table = grid_optimal.make_table(masses, uppers, edges, count)
+        table = grid_optimal.make_table(masses, uppers, edges, certain(count))
         capped = edges[:-1] * masses + np.diff(edges) * uppers
         cuts = zip(np.append(0, capped.cumsum()), np.append(0, masses.cumsum()), strict=True)
         best = min(below + 1 - mass**count for below, mass in cuts)
 
-        cap = grid_optimal.find_cap(masses, uppers, edges, count)
+        cap = grid_optimal.find_cap(masses, uppers, edges, certain(count))
         floor = grid_optimal.find_floor(masses, uppers, edges, cap)
         ratios = np.maximum(np.minimum(edges, cap), floor)
         inside = (edges[:-1] < cap) & (cap < edges[1:])
@@ -263,7 +264,7 @@ def test_the_law_of_the_winner_is_that_of_the_slots(steps: int) -> None:
             np.add.at(held, partners, draft[x] * probs)
             held[b] += draft[x] * (1 - probs.sum())
             moves.append((partners, probs))
-        slots = power_slopes((held * UNIT).cumsum(), count)
+        slots = mean_slopes((held * UNIT).cumsum(), certain(count))
         for x, (partners, probs) in enumerate(moves):
             slot = slots[places.bin[x]]
             won[x] = draft[x] * (slot + (probs * (slots[partners] - slot)).sum())

@@ -39,6 +39,10 @@ KERNELS: dict[str, dict[str, list[str]]] = {
     "grid optimal": {"grid optimal, probabilities, drawn, fp32, V = 128,256": BINS},
     "grid optimal, 64 chains": {"grid optimal, probabilities, 64 chains, fp32, V = 128,256": BINS},
     "grid optimal, logits": {"grid optimal, logits, drawn, bf16, V = 128,256": OF_ROWS + BINS},
+    "grid walk and keep": {
+        "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
+        "grid walk and keep, logits, sparse tree, bf16, V = 128,256": OF_ROWS + BINS,
+    },
 }
 """Kernels of each use, in the order in which they are launched."""
 
@@ -48,6 +52,7 @@ OF_OTHERS = {
     "block, logits, drawn, fp32, V = 128,256": OF_ROWS + FROM_PROBABILITIES,
     "grid optimal, probabilities, drawn, fp32, V = 128,256": BINS,
     "grid k-Seq, logits, 64 chains, fp32, V = 128,256": OF_ROWS + K_SEQ,
+    "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
 }
 """Every kernel once for the other targets, with drawn drafts and one type."""
 
@@ -123,6 +128,8 @@ def test_every_kernel_compiles_without_spilling(group: str, compiled: Compile) -
 def test_other_targets(target: str, compiled: Compile) -> None:
     """Catches a kernel that only one architecture compiles, or keeps in registers."""
     rows = compiled(OF_OTHERS, target)
-    assert all(row["spilled bytes"] == 0 and row["registers"] <= 160 for row in rows)
+    most = [176 if "walk" in row["use"] else 160 for row in rows]  # two positions at a time
+    assert all(row["spilled bytes"] == 0 for row in rows)
+    assert all(row["registers"] <= limit for row, limit in zip(rows, most, strict=True))
     assert all(row.get("inexact", []) == [] for row in rows)
     assert all(("inexact" in row) == target.startswith("sm_") for row in rows)

@@ -61,10 +61,10 @@ def by_bins(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     counts = torch.tensor([[count]])
     places, table = grid_optimal.at_node(of_target[None], of_draft[None], counts, count)
     won = grid_optimal.winner(of_draft[None], places, table)[0]
-    win, rise, slopes, lack, excess = (x[0] for x in table)
+    win, rise, slopes, lack, excess, _ = (x[0] for x in table)
     own, share = places.bin[0], places.share[0]
     bins = torch.arange(len(win))
-    start, amount = (x[0] for x in grid_optimal.matched(*table[3:], bins[None])[1:])
+    start, amount = (x[0] for x in grid_optimal.matched(lack[None], excess[None], bins[None])[1:])
     change = (win[own] + share * rise[own] - slopes[own]).abs()
 
     # how a draft gets its slot: the moves between two bins are the points with the same partners

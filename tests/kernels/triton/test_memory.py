@@ -23,7 +23,7 @@ from otm.kernels import SparseDrafts, verify_logits, verify_probs  # noqa: E402
 from otm.kernels.numpy.grid_optimal import edge_count  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.kernels.triton import multi_draft, one_chain, runtime  # noqa: E402
-from otm.kernels.triton.grid_optimal_steps import SECTIONS, SUMS  # noqa: E402
+from otm.kernels.triton.grid_optimal_steps import SECTIONS, SECTIONS_OF_WALK, SUMS  # noqa: E402
 from otm.kernels.triton.runtime import jit, tl  # noqa: E402
 from otm.rules import names  # noqa: E402
 from tests.kernels.triton.accesses import apart, recorded  # noqa: E402
@@ -60,6 +60,9 @@ def needed(rule: str, gamma: int, accepted: int, *, logits: bool) -> Passes:
     if rule == "block":
         return Passes(sums + 2 * gamma + 1)
     reached = accepted + rejected
+    if rule == "grid walk and keep":  # of two rows the bins are summed, then what is left of them
+        rows = CHAINS * sums + 4 * reached + (not rejected)
+        return Passes(rows, 2 * reached, SUMS * reached, (SUMS + SECTIONS_OF_WALK) * reached)
     rows = CHAINS * sums + 2 * reached + last
     if rule == "grid k-Seq":
         return Passes(rows)
@@ -90,6 +93,8 @@ CASES = [
     ("grid optimal", 1, 0, "probabilities"),
     ("grid optimal", 1, 1, "probabilities"),
     ("grid optimal", 1, 0, "logits"),
+    ("grid walk and keep", 1, 0, "probabilities"),
+    ("grid walk and keep", 1, 1, "probabilities"),
     ("chain", 2, 1, "sparse"),
     ("chain", 2, 1, "sparse logits"),
     ("block", 2, 1, "sparse"),

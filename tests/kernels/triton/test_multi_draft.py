@@ -47,12 +47,15 @@ def test_triton_decides_as_torch(size: int, several: Callable[..., Any], device:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_triton_decides_as_torch_by_bins(several: Callable[..., Any], device: str) -> None:
+@pytest.mark.parametrize("rule", ["grid optimal", "grid walk and keep"])
+def test_triton_decides_as_torch_by_bins(
+    rule: str, several: Callable[..., Any], device: str
+) -> None:
     rng = np.random.default_rng(6)
     shapes = [(3, 2, 17), (1, 1, 4), (2, 0, 9), (2, 1, 1), (2, 1, 2), (3, 1, 3), (2, 1, 5)]
     for (count, gamma, size), dtype in zip(shapes, itertools.cycle(TYPES), strict=False):
-        inputs = typed(several(rng, 2, count, gamma, size, rule="grid optimal"), dtype)
-        options = {"rule": "grid optimal", "validate": False}
+        inputs = typed(several(rng, 2, count, gamma, size, rule=rule), dtype)
+        options = {"rule": rule, "validate": False}
         outcome = verify_probs(*on(device, inputs), backend="triton", **options)
         assert_same(outcome, verify_probs(*inputs, **options))
 
