@@ -33,6 +33,12 @@ LOWEST = 1e-3
 TIGHT = 0.999
 """Share of its bound from which on S(y) may be held by it."""
 
+MOST_UNCLEAR = 120_000
+"""Most unclear pairs: simplex takes seconds for as many, and minutes for twice as many."""
+
+NARROWER, NARROWEST = 0.7, 0.01
+"""Factor of the width where there are more, and the width that is left alone."""
+
 INNER = 0.2
 """How much of the width counts for the whole D(y), not for what y has more than its children."""
 
@@ -86,13 +92,16 @@ class PolygonProgram:
         """Return S, and the price of each node: the multipliers of all antichains that have it.
 
         Vertices are from 0 to 1.  The width says how far a node of a reference must be from a tie,
-        as a share of λ D, to be clear.
+        as a share of λ D, to be clear; it is narrowed where the program would be too large.
         """
         heights = self.curve(vertices)
         slopes = np.diff(heights) / np.diff(vertices)
         lines = Lines()
         edges = self._add_edges(lines)
         choices = self._choices(slopes, references, width)
+        while choices.unclear.sum() > MOST_UNCLEAR and width > NARROWEST:
+            width *= NARROWER
+            choices = self._choices(slopes, references, width)
         columns = self._add_polygon(lines, slopes, heights[1:] - slopes * vertices[1:], choices)
         cost, most = np.zeros(columns), np.full(columns, np.inf)
         least = np.where(np.arange(columns) < columns - slopes.size, 0, -np.inf)
