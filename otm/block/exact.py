@@ -51,7 +51,7 @@ def solve_exactly(program: CuttingPlanes, rounds: int) -> Bounds:
 
 def _corner_of_highs(program: CuttingPlanes) -> tuple[list[Number], Prices] | None:
     """S and multipliers where HiGHS ends."""
-    program.solve(0.0)
+    program.solve()
     tight = _tight(program)
     passed = _corner(program, *tight)
     return None if passed is None else (passed, _multipliers(program, *tight))

@@ -23,26 +23,15 @@ from otm.errors import SolverError
 FEASIBILITY = 1e-10
 """Tolerance of HiGHS, the least that it takes."""
 
-LARGEST_SIMPLEX = 200
-"""Most nodes for the simplex method, whose corners ask for more cuts than points in the middle."""
-
 GAIN = 1e6
 """Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""
-
-CENTRED = 0.9
-"""An interior point is good enough at this share of the gap: points in the middle cut deeper."""
-
-MOST_PRECISE = 1e-12
-"""The least relative gap that HiGHS is asked for."""
 
 TIGHT = 0.999
 """Share of its bound from which on S(y) may be held by it."""
 
-SHARES = (0.6, 0.2)
-"""Antichains are looked for between the best point so far and S, as far towards S.
 
-S itself asks too much in too many places; simplex corners, on small trees, are looked at too.
-"""
+SHARES = (1.0, 0.6, 0.2)
+"""Antichains are looked for between the best point so far and S, as far towards S."""
 
 
 class Drafts(Protocol):
@@ -108,9 +97,7 @@ class CuttingPlanes:
     tolerances are absolute and nodes can be as unlikely as they like.
     """
 
-    def __init__(
-        self, tree: Tree, drafts: Drafts, worth: Sequence[int], *, corners: bool = False
-    ) -> None:
+    def __init__(self, tree: Tree, drafts: Drafts, worth: Sequence[int]) -> None:
         require("highspy")
         import highspy
 
@@ -128,10 +115,6 @@ class CuttingPlanes:
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("primal_feasibility_tolerance", FEASIBILITY)
         solver.setOptionValue("dual_feasibility_tolerance", FEASIBILITY)
-        self.simplex = corners or self.size <= LARGEST_SIMPLEX
-        if not self.simplex:
-            solver.setOptionValue("solver", "ipm")
-            solver.setOptionValue("run_crossover", "off")
         # rows S(yz) − S(y) T(z|y) ≤ 0
         above = parents[self.deep] - 1
         columns = np.stack([self.deep, above], axis=1).astype(np.int32)
@@ -169,19 +152,13 @@ class CuttingPlanes:
             self.highs.addRow(-np.inf, 1.0, places.size, places, self.unit[places] / hit)
         return len(new)
 
-    def solve(self, precision: float) -> tuple[list[Number], Prices]:
+    def solve(self) -> tuple[list[Number], Prices]:
         """Return S, with all edges kept, and the multipliers of HiGHS."""
         import highspy
 
-        if not self.simplex:
-            self.highs.setOptionValue(
-                "ipm_optimality_tolerance", min(max(precision, MOST_PRECISE), 1e-2)
-            )
         self.highs.run()
         status, solution = self.highs.getModelStatus(), self.highs.getSolution()
-        # interior points that are cut short are not optimal, and prove what they prove all the same
-        short = not self.simplex and status == highspy.HighsModelStatus.kUnknown
-        if status != highspy.HighsModelStatus.kOptimal and not (short and solution.dual_valid):
+        if status != highspy.HighsModelStatus.kOptimal:
             raise SolverError(
                 f"HiGHS ended with status {self.highs.modelStatusToString(status)!r} on "
                 f"{self.size:,} nodes and {len(self.antichains):,} antichains"
@@ -214,30 +191,22 @@ class CuttingPlanes:
                 left[above] += (left[y] - price) * share
 
 
-def solve_program(
-    program: CuttingPlanes, tolerance: float, rounds: int, known: Bounds | None = None
-) -> Bounds:
+def solve_program(program: CuttingPlanes, tolerance: float, rounds: int) -> Bounds:
     """Add antichains until the bounds are within the tolerance, or nothing new is found."""
     tree, drafts, worth = program.tree, program.drafts, program.worth
     nothing: list[Number] = [0.0] * len(tree.parents)
-    best = known or Bounds(nothing, 0.0, {}, float(sum(worth)))
-    precision = 1.0
+    best = Bounds(nothing, 0.0, {}, float(sum(worth)))
     for _ in range(rounds):
-        relative = float(best.gap) / max(float(best.lower), 1e-3)
-        precision = min(precision, CENTRED * relative)
-        passed, prices = program.solve(precision)
+        passed, prices = program.solve()
         upper = float(upper_bound(tree, drafts, worth, prices))
-        if upper - float(value_of(worth, passed)) > CENTRED * float(best.gap):
-            precision /= 10  # its own gap is what keeps the bounds apart
         if upper < best.upper:
             best.prices, best.upper = prices, upper
         progress = False
-        for share in (1.0, *SHARES):
+        for share in SHARES:
             middle = zip(passed, best.passed, strict=True)
             tried: list[Number] = [share * s + (1 - share) * inside for s, inside in middle]
             excess = drafts.excess(tried)
-            if share < 1 or program.simplex:
-                progress |= program.add(excess.antichains) > 0
+            progress |= program.add(excess.antichains) > 0
             served = tree.largest(excess.reachable)
             lower = value_of(worth, served)
             if lower > best.lower:
@@ -246,9 +215,7 @@ def solve_program(
             if best.gap <= tolerance:
                 return best
         if not progress:
-            if program.simplex or precision < MOST_PRECISE:
-                break
-            precision /= 100
+            break
     return best
 
 

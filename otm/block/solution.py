@@ -42,7 +42,8 @@ class BlockSolution:
     certificate : BlockCertificate
         The proof of `accepted`.
     method : str
-        "block verification" for one path, "cutting planes" otherwise.
+        "block verification" for one path, "polygons" for more than 200 nodes of i.i.d. paths in
+        floats, "cutting planes" otherwise.
     why : str
         One sentence on the choice of the method, and what it took.
 

@@ -28,6 +28,7 @@ from otm.block.program import (
     value_of,
 )
 from otm.block.proof import prove
+from otm.block.refine import solve_by_polygons
 from otm.block.solution import BlockSolution
 from otm.block.table import drafted_trees
 from otm.block.tree import Path, Row, Tree, grow, row_of
@@ -39,6 +40,9 @@ NODE_LIMIT = 20_000
 
 EXACT_LIMIT = 500
 """Most nodes in fractions."""
+
+SMALL_TREE = 200
+"""Most nodes in floats for antichains one by one; polygons solve larger trees of i.i.d. paths."""
 
 KNOWN = 1e-8
 """Bounds as close as this are one number."""
@@ -86,7 +90,7 @@ def solve_block(
     tolerance : float, optional
         Gap between the bounds at which to stop, in floats.
     rounds : int, optional
-        Most rounds of cutting planes.
+        Most linear programs, each better than the one before.
     node_limit : int, optional
         Most nodes of the tree; a larger one is refused before it is made.
 
@@ -165,8 +169,9 @@ def _solve(drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int) -> Bl
                 f"{nodes:,} nodes in fractions, of which at most {EXACT_LIMIT:,} are solved "
                 "exactly; give floats, whose gap is small and proved too"
             )
-        method = "cutting planes"
-        bounds, cuts = _by_cutting_planes(drafts, tolerance, rounds)
+        large = isinstance(drafts, PathDrafts) and not tree.exact and nodes > SMALL_TREE
+        method = "polygons" if large else "cutting planes"
+        bounds, cuts = _by_linear_programs(drafts, tolerance, rounds, method)
         kind = "i.i.d. paths" if isinstance(drafts, PathDrafts) else "a table of drafted trees"
         why = f"{kind}: a linear program over {nodes:,} nodes and {cuts:,} antichains."
     certificate, passed = prove(tree, drafts, bounds, method)
@@ -184,8 +189,8 @@ def _solve(drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int) -> Bl
     )
 
 
-def _by_cutting_planes(
-    drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int
+def _by_linear_programs(
+    drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int, method: str
 ) -> tuple[Bounds, int]:
     """Bounds, and the number of antichains; both ends of their own where tokens were left out."""
     tree = drafts.tree
@@ -194,7 +199,12 @@ def _by_cutting_planes(
     found = []
     antichains = [_best_cut(drafts, level)[1] for level in levels_of(tree)]
     for rests in (False, True) if tree.truncated else (True,):
-        program = CuttingPlanes(tree, drafts, tree.worth(rests=rests), corners=tree.exact)
+        worth = tree.worth(rests=rests)
+        if isinstance(drafts, PathDrafts) and method == "polygons":
+            found.append(solve_by_polygons(drafts, worth, tolerance, rounds))
+            antichains = [list(antichain) for antichain in found[-1].prices]
+            continue
+        program = CuttingPlanes(tree, drafts, worth)
         program.add(antichains)
         if tree.exact:
             found.append(solve_exactly(program, rounds))

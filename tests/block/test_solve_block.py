@@ -281,7 +281,7 @@ def test_more_tokens_narrow_the_interval() -> None:
 
 
 def test_a_larger_tree_in_floats_meets_its_bound() -> None:
-    """Bug: interior points, which only trees beyond 200 nodes take, that prove little."""
+    """Bug: polygons, which only trees beyond 200 nodes take, that never meet the curve."""
     rng = np.random.default_rng(0)
     rows = {}
     for path in (path for depth in range(4) for path in itertools.product(range(4), repeat=depth)):
