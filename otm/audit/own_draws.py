@@ -96,6 +96,17 @@ class _Python(random.Random):
     def random(self) -> Any:
         return self._source(1)[0]
 
+    def uniform(self, a: Any, b: Any) -> Any:
+        return self.random() if (a, b) == (0, 1) else super().uniform(a, b)
+
+    def _randbelow(self, n: int) -> int:
+        """Draw a whole number below n, which `choice`, `randrange` and others ask for."""
+        point, low, high = self.random() * n, 0, n - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (low, middle - 1) if point < middle else (middle, high)
+        return low
+
     def choices(
         self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1
     ) -> list[Any]:

@@ -39,6 +39,11 @@ def by_choices(weights: Any) -> int:
     return random.choices(range(len(weights)), weights)[0]
 
 
+def by_tickets(weights: Any) -> int:
+    tickets = [i for i, w in enumerate(weights) for _ in range(round(60 * w / sum(weights)))]
+    return int(random.choice(tickets))
+
+
 def by_choice(generator: Any, weights: Any) -> int:
     law = np.array(weights, dtype=np.float64)
     return int(generator.choice(law.size, p=law / law.sum()))
@@ -50,6 +55,7 @@ def by_multinomial(weights: Any) -> int:
 
 NUMPY: dict[str, tuple[Any, Draw]] = {
     "random": (lambda: random.random() * 1, by_choices),
+    "random, one of many": (lambda: random.uniform(0, 1), by_tickets),
     "numpy, multinomial": (lambda: np.random.rand() * 1, by_multinomial),  # noqa: NPY002
     "numpy, choice": (
         lambda: np.random.uniform() * 1,  # noqa: NPY002
@@ -233,6 +239,12 @@ def test_numpy_gives_the_last_token_what_others_leave() -> None:
 
     report = lossless(verifier(NUMPY["random"][0], forgetful), instances=INSTANCE, examples=0)
     assert (report.verdict, report.method) == ("not lossless", "exact paths")
+
+
+def test_whole_numbers_are_places_of_a_uniform() -> None:
+    with drawing_from(Source(np.array([0.0, 0.34, 0.67, 1 - 2.0**-53, 0.5]))):
+        assert [random.randrange(3) for _ in range(4)] == [0, 1, 2, 2]
+        assert random.randint(5, 6) == 6
 
 
 def test_arguments_of_draws_are_those_of_the_libraries() -> None:
