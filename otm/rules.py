@@ -8,6 +8,8 @@ three forms, and has one name for all of them:
   drafts verify trees of drafts by SpecTr's recursion;
 - a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
 - a *kernel* (`otm.kernels`): the same decisions on tensors, in a file of one name per backend.
+  "grid walk and keep" alone is a kernel that has no other form: on the host a loop takes "walk and
+  keep" in its place, which needs no grid and accepts a little more.
 
 Adding a rule is a file and a line here.  A function that is not the same has a name of its own:
 "grid k-Seq" takes its division factor from a grid, where "k-Seq" computes it.

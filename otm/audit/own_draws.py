@@ -96,9 +96,22 @@ class _Python(random.Random):
     def random(self) -> Any:
         return self._source(1)[0]
 
+    def uniform(self, a: Any, b: Any) -> Any:
+        return self.random() if (a, b) == (0, 1) else super().uniform(a, b)
+
+    def _randbelow(self, n: int) -> int:
+        """Draw a whole number below n, which `choice`, `randrange` and others ask for."""
+        point, low, high = self.random() * n, 0, n - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (low, middle - 1) if point < middle else (middle, high)
+        return low
+
     def choices(
         self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1
     ) -> list[Any]:
+        weights, cum_weights = (x if x is None else list(x) for x in (weights, cum_weights))
+        super().choices(population, weights, cum_weights=cum_weights, k=0)  # refuses what is wrong
         if weights is None:
             cumulative = range(1, len(population) + 1) if cum_weights is None else cum_weights
             weights = [b - a for a, b in zip([0, *cumulative], cumulative, strict=False)]
@@ -115,7 +128,10 @@ class _NumPy(np.random.Generator):
         super().__init__(_REAL)
         self._source = source
 
-    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:
+    def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        if out is not None:
+            out[...] = self._source(out.size).reshape(out.shape)
+            return out
         if size is None:
             return self._source(1)[0]
         return self._source(_count(size)).reshape(size)
@@ -129,31 +145,33 @@ class _NumPy(np.random.Generator):
         drawn = self.random(size)
         return drawn if (low, high) == (0, 1) else low + (high - low) * drawn
 
-    def choice(
+    def choice(  # noqa: PLR0917 - as NumPy has them
         self,
         a: Any,
         size: Any = None,
         replace: bool = True,
         p: Any = None,
-        *args: Any,
-        **options: Any,
+        axis: int = 0,
+        shuffle: bool = True,
     ) -> Any:
         places: list[int] = []
         entries = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
-        weights = [1] * len(entries) if p is None else list(p)
+        weights = [1] * entries.shape[axis] if p is None else list(p)
         floats = None if p is None else np.asarray(p, np.float64)
-        super().choice(len(entries), size, replace, floats)  # refuses what is wrong
+        super().choice(entries.shape[axis], size, replace, floats)  # refuses what is wrong
         for _ in range(_count(size)):
             places.append(place_of(weights, self._source(1)[0]))
             if not replace:
                 weights[places[-1]] = 0
-        return entries[places[0]] if size is None else entries[places].reshape(size)
+        return entries.take(places[0] if size is None else np.reshape(places, size), axis)
 
     def multinomial(self, n: Any, pvals: Any, size: Any = None) -> npt.NDArray[np.int64]:
+        super().multinomial(n, np.asarray(pvals, np.float64), size)  # refuses what is wrong
         counts = np.zeros((_count(size), len(pvals)), np.int64)
+        weights = [*pvals[:-1], max(1 - sum(pvals[:-1]), 0)]  # NumPy gives the last what is left
         for row in counts:
             for _ in range(n):
-                row[place_of(list(pvals), self._source(1)[0])] += 1
+                row[place_of(weights, self._source(1)[0])] += 1
         return counts[0] if size is None else counts.reshape(*np.atleast_1d(size), -1)
 
 

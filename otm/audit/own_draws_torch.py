@@ -91,7 +91,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         """Draw uniforms in float64 of a shape, with the bits that a type has."""
         unit = 2.0 ** (bits or BITS.get(like.dtype, 24))
         drawn = torch.from_numpy(self._source(like.numel()).astype("float64"))
-        return ((drawn * unit).floor() / unit).reshape(like.shape)
+        return ((drawn * unit).floor() / unit).reshape(like.shape).to(like.device)
 
     def _race(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Tensor | None:
         """Divide weights by variables, or find the winner; otherwise let look at the variables."""

@@ -23,15 +23,10 @@ from otm._core.arithmetic import at_least_once
 from otm._core.optional import require
 from otm.block.hull import PathDrafts
 from otm.block.lines import Floats, Lines, Places
-
-GAIN = 1e6
-"""Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""
+from otm.block.program import GAIN, TIGHT
 
 LOWEST = 1e-3
 """Rows are divided by c, or by this."""
-
-TIGHT = 0.999
-"""Share of its bound from which on S(y) may be held by it."""
 
 MOST_UNCLEAR = 120_000
 """Most unclear pairs: simplex takes seconds for as many, and minutes for twice as many."""

@@ -17,11 +17,9 @@ import numpy as np
 from otm._core.arithmetic import Number
 from otm._core.optional import require
 from otm.block.hull import Excess
+from otm.block.lines import FEASIBILITY
 from otm.block.tree import Tree
 from otm.errors import SolverError
-
-FEASIBILITY = 1e-10
-"""Tolerance of HiGHS, the least that it takes."""
 
 GAIN = 1e6
 """Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""

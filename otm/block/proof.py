@@ -10,7 +10,7 @@ import json
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -51,7 +51,7 @@ class BlockCertificate:
     (Fraction(131, 81), Fraction(131, 81))
     """
 
-    document: Document
+    document: Document = field(repr=False)
 
     @property
     def lower(self) -> Fraction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations_with_replacement
 
@@ -64,12 +64,12 @@ class BlockSolution:
 
     accepted: Number | Interval
     bound: Number
-    nodes: Mapping[Path, Number]
-    certificate: BlockCertificate
+    nodes: Mapping[Path, Number] = field(repr=False)
+    certificate: BlockCertificate = field(repr=False)
     method: str
     why: str
-    _tree: Tree
-    _drafts: PathDrafts | TreeDrafts
+    _tree: Tree = field(repr=False)
+    _drafts: PathDrafts | TreeDrafts = field(repr=False)
 
     @cached_property
     def plan(self) -> dict[Drafted, dict[Path, Number]]:

@@ -174,6 +174,8 @@ def _solve(drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int) -> Bl
         bounds, cuts = _by_linear_programs(drafts, tolerance, rounds, method)
         kind = "i.i.d. paths" if isinstance(drafts, PathDrafts) else "a table of drafted trees"
         why = f"{kind}: a linear program over {nodes:,} nodes and {cuts:,} antichains."
+        if large:
+            why = f"{kind}: polygons over {nodes:,} nodes; {cuts:,} antichains bound the optimum."
     certificate, passed = prove(tree, drafts, bounds, method)
     lower, upper = certificate.lower, certificate.upper
     accepted: Number | Interval

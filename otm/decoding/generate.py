@@ -152,7 +152,8 @@ def spectr(
         plan, such as a lenient one; or one that verifies whole paths: "traversal", from the leaves
         to the root ([weng2025]_), or "walk and keep", down to the end of a path and up again
         (`verify_walk_and_keep`).  Of models on a GPU, "grid k-Seq", "grid optimal" and "grid walk
-        and keep" run there; with several chains all others copy scores to the host.
+        and keep" (on the host the same as "walk and keep") run there; with several chains all
+        others copy scores to the host.
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
     **options

@@ -69,8 +69,8 @@ def block_efficiency(
     recordings : sequence of Recording
         From `record`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.coupling.RULES` of rules for i.i.d. drafts, "traversal" or "walk and keep"; or
-        functions from a problem to a plan.
+        Names in `otm.rules.RULES` of rules for i.i.d. drafts that have a plan, "traversal" or "walk
+        and keep"; or functions from a problem to a plan.
     ks : iterable of int or tuple of int, optional
         Numbers K of chains, or of children at the levels of a prefix tree; at most what was
         recorded, which is taken if they are left out.
@@ -159,7 +159,7 @@ def first_step_acceptance(
     recordings : sequence of Recording
         From `record`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.coupling.RULES`, or functions from a problem to a plan; "traversal" and "walk
+        Names in `otm.rules.RULES`, or functions from a problem to a plan; "traversal" and "walk
         and keep", which verify whole paths, have no such probability and are left out.
     ks : iterable of int, optional
         Numbers of drafts, at least 1.

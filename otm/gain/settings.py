@@ -13,7 +13,7 @@ from otm.errors import InvalidParameterError
 from otm.rules import named
 
 CAPPED_RULES = ("optimal", "k-Seq", "recursive rejection")
-"""The rules that accept min(q, c p), by their names in `otm.coupling.RULES`."""
+"""The rules that accept min(q, c p), by their names in `otm.rules.RULES`."""
 
 MAX_DRAFTS = 1024
 """Largest k: recursive rejection and the tables take time and memory for each below it."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs, is_exact
 from otm._core.distribution import to_exact
+from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm.drafts import IID, DraftDistribution
 from otm.models import TableModel
@@ -352,7 +353,7 @@ def blocks(
     contexts = [
         context for n in range(length) for context in itertools.product(range(vocabulary), repeat=n)
     ]
-    kind = draw(choice(tuple(kinds)))
+    kind = check_name("kind", draw(choice(tuple(kinds))), BLOCK_KINDS)
     any_form = draw(choice((("dense",), ("dense", "sparse", "one token", "ties"))))
     of_draft, of_target = {}, {}
     for context in contexts[: draw(integers(1, len(contexts)))]:

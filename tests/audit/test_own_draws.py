@@ -39,6 +39,11 @@ def by_choices(weights: Any) -> int:
     return random.choices(range(len(weights)), weights)[0]
 
 
+def by_tickets(weights: Any) -> int:
+    tickets = [i for i, w in enumerate(weights) for _ in range(round(60 * w / sum(weights)))]
+    return int(random.choice(tickets))
+
+
 def by_choice(generator: Any, weights: Any) -> int:
     law = np.array(weights, dtype=np.float64)
     return int(generator.choice(law.size, p=law / law.sum()))
@@ -50,6 +55,7 @@ def by_multinomial(weights: Any) -> int:
 
 NUMPY: dict[str, tuple[Any, Draw]] = {
     "random": (lambda: random.random() * 1, by_choices),
+    "random, one of many": (lambda: random.uniform(0, 1), by_tickets),
     "numpy, multinomial": (lambda: np.random.rand() * 1, by_multinomial),  # noqa: NPY002
     "numpy, choice": (
         lambda: np.random.uniform() * 1,  # noqa: NPY002
@@ -223,3 +229,36 @@ def test_no_uniform_falls_on_a_token_without_weight() -> None:
     with drawing_from(Source(np.array([0.0, 0.5, 1 - 2.0**-53]))):
         drawn = torch.multinomial(torch.tensor(weights), 3, replacement=True)
     assert drawn.tolist() == [1, 3, 3]
+
+
+def test_numpy_gives_the_last_token_what_others_leave() -> None:
+    """Bug: a residual that nobody normalised passed, as if multinomial did it."""
+
+    def forgetful(weights: Any) -> int:
+        return int(np.random.multinomial(1, np.array(weights)).argmax())  # noqa: NPY002
+
+    report = lossless(verifier(NUMPY["random"][0], forgetful), instances=INSTANCE, examples=0)
+    assert (report.verdict, report.method) == ("not lossless", "exact paths")
+
+
+def test_whole_numbers_are_places_of_a_uniform() -> None:
+    with drawing_from(Source(np.array([0.0, 0.34, 0.67, 1 - 2.0**-53, 0.5]))):
+        assert [random.randrange(3) for _ in range(4)] == [0, 1, 2, 2]
+        assert random.randint(5, 6) == 6
+
+
+def test_arguments_of_draws_are_those_of_the_libraries() -> None:
+    """Catches an argument that is swallowed, and one that the library refuses."""
+    table = np.arange(6).reshape(2, 3)
+    with drawing_from(Source(np.array([0.1, 0.2, 0.9, 0.9]))):
+        buffer = np.zeros(2)
+        generator = np.random.default_rng()
+        assert generator.random(out=buffer) is buffer
+        assert buffer.tolist() == [0.1, 0.2]
+        assert generator.choice(table, 2, axis=1).tolist() == [[2, 2], [5, 5]]
+        with pytest.raises(ValueError, match="number of weights"):
+            random.choices([0, 1], [1])
+        with pytest.raises(ValueError, match="greater than zero"):
+            random.choices([0, 1], [0, 0])
+        with pytest.raises(ValueError, match="pvals"):
+            np.random.multinomial(1, [0.8, 0.8, 0.1])  # noqa: NPY002

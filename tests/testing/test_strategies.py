@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from otm._core.arithmetic import Probs, is_exact
 from otm.audit import Instance
 from otm.decoding import spectr
+from otm.errors import UnknownMethodError
 from otm.problem import Problem
 from otm.testing.strategies import (
     BLOCK_KINDS,
@@ -224,3 +225,9 @@ def test_the_loops_and_the_audit_take_blocks(floats: Block, exact: Block) -> Non
         assert 1 <= len(found.sequences[0]) <= 3
     instance = Instance(exact.target, exact.draft, exact.length, exact.k)
     assert instance.vocabulary == exact.draft.vocabulary
+
+
+def test_an_unknown_kind_of_block_is_refused() -> None:
+    """Bug: a name misspelt, which drew independent models."""
+    with pytest.raises(UnknownMethodError, match="equal"):
+        find(blocks(kinds=["eqal"]), lambda block: True)

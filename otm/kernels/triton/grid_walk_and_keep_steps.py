@@ -47,7 +47,7 @@ def find_winner(
     edges: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> tl.tensor:
-    """Token that wins at a position, −1 if none can, and the chains that have it.
+    """Chains that have the token that wins at a position, none if no token can.
 
     Then its slot, its probabilities by share · target and draft, and that of winning.
     """
