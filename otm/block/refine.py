@@ -18,6 +18,7 @@ from otm.block.hull import PathDrafts, hull
 from otm.block.lines import Floats
 from otm.block.polygon import PolygonProgram
 from otm.block.program import Bounds, Prices, upper_bound, value_of
+from otm.errors import SolverError
 
 VERTICES = 30
 """Vertices of the first polygon, even in D, and as many even in its logarithm."""
@@ -64,7 +65,12 @@ def solve_by_polygons(
     references, width, idle = [np.array(tree.reach_of_target, dtype=np.float64)], WIDTHS[0], 0
     for _ in range(rounds):
         gap = best.gap
-        found, of_nodes = program.solve(vertices, references, width)
+        try:
+            found, of_nodes = program.solve(vertices, references, width)
+        except SolverError:
+            if not best.prices:
+                raise
+            break  # what the rounds before have proved stays
         several = [levels_of_prices(program, _without_noise(program, of_nodes, x)) for x in FLOORS]
         uppers = [float(upper_bound(tree, drafts, worth, prices)) for prices in several]
         upper, prices = min(zip(uppers, several, strict=True), key=lambda pair: pair[0])

@@ -16,6 +16,7 @@ from otm.block.hull import PathDrafts
 from otm.block.polygon import PolygonProgram
 from otm.block.refine import levels_of_prices, solve_by_polygons
 from otm.block.tree import Path, grow, row_of
+from otm.errors import SolverError
 from otm.testing.strategies import Block, blocks
 from tests.block.oracles import antichains, random_law
 
@@ -136,6 +137,30 @@ def dirichlet(vocabulary: int, length: int) -> dict[Path, Any]:
         for depth in range(length)
         for path in itertools.product(range(vocabulary), repeat=depth)
     }
+
+
+def test_what_is_proved_stays_where_a_later_program_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: bounds of several rounds lost with the last one."""
+    drafts, solve, tried = two_laws(3, k=3), PolygonProgram.solve, []
+
+    def fail_after(most: int) -> Any:
+        def solve_or_fail(*arguments: Any) -> Any:
+            tried.append(most)
+            if tried.count(most) > most:
+                raise SolverError("no end")
+            return solve(*arguments)
+
+        return solve_or_fail
+
+    worth = drafts.tree.worth(rests=True)
+    whole = solve_by_polygons(drafts, worth, 0.0, 50)
+    monkeypatch.setattr(PolygonProgram, "solve", fail_after(1))
+    once = solve_by_polygons(drafts, worth, 0.0, 50)
+    assert float(once.lower) <= float(whole.lower) + 1e-9 <= float(once.upper) + 2e-9
+    assert once.prices
+    monkeypatch.setattr(PolygonProgram, "solve", fail_after(0))
+    with pytest.raises(SolverError):
+        solve_by_polygons(drafts, worth, 0.0, 50)
 
 
 def test_a_large_tree_meets_its_bound() -> None:
