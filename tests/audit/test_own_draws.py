@@ -300,7 +300,7 @@ def test_a_generator_of_numpy_fills_an_array() -> None:
         filled = np.zeros(2)
         assert np.random.default_rng().random(out=filled) is filled
         assert filled.tolist() == [0.25, 0.5]
-        assert np.random.default_rng().random(dtype=np.float32).dtype == np.float32
+        assert np.asarray(np.random.default_rng().random(dtype=np.float32)).dtype == np.float32
 
 
 def test_noise_that_is_overwritten_makes_no_race() -> None:
