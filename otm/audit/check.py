@@ -17,7 +17,7 @@ from otm.audit.adapters.plain import as_adapter
 from otm.audit.findings import Findings, same_distribution
 from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
 from otm.audit.observation import Observation, UnsuitedError
-from otm.audit.own_draws import with_own_draws
+from otm.audit.own_draws import OwnDraws, with_own_draws
 from otm.audit.report import Report
 from otm.audit.sampling import Sampler
 from otm.errors import InvalidParameterError, ProblemTooLargeError
@@ -240,8 +240,10 @@ def lossless(
         try:
             with undisturbed(effort.seed):
                 findings = METHODS[name](given, chosen, effort)
-                if given is not adapter:
+                if isinstance(given, OwnDraws):
                     _refuse_crashes(findings)
+                    if given.reset:
+                        raise UnsuitedError("it sets the state of a global generator")
                 return findings.report(given, name, tuple(why_not))
         except UnsuitedError as reason:
             why_not.append(f"{name}: {reason}")

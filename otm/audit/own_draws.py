@@ -44,6 +44,7 @@ class OwnDraws(Adapter):
         self._adapter = adapter
         self.name, self.several, self.exact = adapter.name, adapter.several, adapter.exact
         self.max_tokens = adapter.max_tokens
+        self.reset = False  # whether a run has set a generator in a way that its draws do not show
         if (drafted := getattr(adapter, "drafted", None)) is not None:
             self.drafted = drafted
 
@@ -53,25 +54,76 @@ class OwnDraws(Adapter):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Run once."""
-        with drawing_from(source):
-            return self._adapter.output(instance, source)
+        with drawing_from(source) as watches:
+            output = self._adapter.output(instance, source)
+        self.reset = self.reset or any(watch.reset for watch in watches)
+        return output
+
+
+class Watch:
+    """Whether a generator is where its last draw has left it, or was set to another state.
+
+    The generator draws along with the source, so that a state that comes again is seen.
+    """
+
+    def __init__(self, state: Callable[[], Any], step: Callable[[], Any]) -> None:
+        self._state, self._step = state, step
+        self.reset = self.seeded = self._drawn = False
+        self._step()
+        self._kept = state()
+
+    def seed(self) -> None:
+        """Leave the generator to itself; what it drew before should have been seeded as well."""
+        self.check()
+        self.seeded, self.reset = True, self.reset or self._drawn
+
+    def check(self) -> None:
+        """Compare the states."""
+        self.reset = self.reset or not (self.seeded or self._state() == self._kept)
+
+    def drawn(self, *, step: bool = True) -> None:
+        """Go on after a draw."""
+        self._drawn = True
+        if step:
+            self._step()
+        self._kept = self._state()
 
 
 @contextmanager
-def drawing_from(source: Randomness) -> Iterator[None]:
+def drawing_from(source: Randomness) -> Iterator[list[Watch]]:
     """Let global generators draw from a source, but for those that are seeded meanwhile."""
-    numpy = _NumPy(source)
+    python, numpy = _Python(source), _NumPy(source)
+    watches = [
+        Watch(random.getstate, random.random),
+        Watch(_state_of_numpy, np.random.random),
+    ]
     with ExitStack() as stack:
-        stack.enter_context(_until_seeded(random, _Python(source), OF_PYTHON))
-        stack.enter_context(_until_seeded(np.random, numpy, OF_NUMPY))
+        stack.callback(_let_go, python, numpy)
+        stack.enter_context(_until_seeded(random, python, OF_PYTHON, watches[0]))
+        stack.enter_context(_until_seeded(np.random, numpy, OF_NUMPY, watches[1]))
         real = np.random.default_rng
         unseeded = {"default_rng": lambda seed=None: numpy if seed is None else real(seed)}
         stack.enter_context(_replaced(np.random, unseeded))
         if "torch" in sys.modules:
             from otm.audit.own_draws_torch import TorchDraws
 
-            stack.enter_context(TorchDraws(source))
-        yield
+            draws = TorchDraws(source)
+            watches.append(draws.watch)
+            stack.enter_context(draws)
+        yield watches
+    for watch in watches:
+        watch.check()
+
+
+def _state_of_numpy() -> Any:
+    name, key, *others = np.random.get_state()  # noqa: NPY002
+    return name, np.asarray(key).tobytes(), others
+
+
+def _let_go(*stand_ins: Any) -> None:
+    """Let stand-ins that a verifier has kept draw by themselves from now on."""
+    for stand_in in stand_ins:
+        stand_in._source = np.random.Generator(np.random.PCG64()).random
 
 
 def place_of(weights: Sequence[Any], uniform: Any) -> int:
@@ -128,13 +180,14 @@ class _NumPy(np.random.Generator):
         super().__init__(_REAL)
         self._source = source
 
-    def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         if out is not None:
-            out[...] = self._source(out.size).reshape(out.shape)
+            out[...] = self.random(out.shape, dtype)
             return out
-        if size is None:
-            return self._source(1)[0]
-        return self._source(_count(size)).reshape(size)
+        drawn = self._source(_count(size))
+        if np.dtype(dtype) == np.float32:
+            drawn = (np.floor(drawn * 2.0**24) / 2.0**24).astype(np.float32)
+        return drawn[0] if size is None else drawn.reshape(size)
 
     random_sample = ranf = sample = random
 
@@ -192,18 +245,22 @@ def _replaced(module: Any, functions: Mapping[str, Callable[..., Any]]) -> Itera
             setattr(module, name, function)
 
 
-def _until_seeded(module: Any, stand_in: Any, names: Sequence[str]) -> Any:
+def _until_seeded(module: Any, stand_in: Any, names: Sequence[str], watch: Watch) -> Any:
     """Let functions of a module be those of a stand-in, until its generator is seeded."""
-    seeded = False
 
-    def seed(*arguments: Any, _seed: Callable[..., None] = module.seed) -> None:
-        nonlocal seeded
-        seeded = True
-        _seed(*arguments)
+    def seed(*arguments: Any, _seed: Callable[..., None] = module.seed, **options: Any) -> None:
+        watch.seed()
+        _seed(*arguments, **options)
 
     def function(real: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
         def draw(*arguments: Any, **options: Any) -> Any:
-            return (real if seeded else own)(*arguments, **options)
+            if watch.seeded:
+                return real(*arguments, **options)
+            watch.check()
+            try:
+                return own(*arguments, **options)
+            finally:
+                watch.drawn()
 
         return draw
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from otm.audit.own_draws import Watch
 from otm.decoding.drafting import Randomness
 
 BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
@@ -38,6 +39,7 @@ class Racing:
 
     tensor: ref[Tensor]
     race: Race
+    seen: Tensor  # a copy, which shows whether it was changed through another tensor
     weights: Tensor | None = None
     winner: Tensor | None = None
 
@@ -51,7 +53,8 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
     def __init__(self, source: Randomness) -> None:
         super().__init__()
-        self._source, self._seeded = source, False
+        self._source = source
+        self.watch = Watch(lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1))
         self._known: dict[int, Racing] = {}  # by id of the tensor
 
     def __torch_dispatch__(
@@ -64,12 +67,18 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             raced = self._race(name, func, args, options)
             if raced is not None:
                 return raced
+        draws = torch.Tag.nondeterministic_seeded in func.tags and not self.watch.seeded
+        if draws:
+            self.watch.check()
         result = func(*args, **options)  # it refuses what is wrong, and has the right shape
-        if options.get("generator") is not None or self._seeded:
+        if draws:
+            self.watch.drawn(step=False)
+        self._known.pop(id(result), None)
+        if options.get("generator") is not None or self.watch.seeded:
             return result
         if name == "exponential_":
             rate = args[1] if len(args) > 1 else options.get("lambd", 1)
-            self._known[id(result)] = Racing(ref(result), Race(float(rate)))
+            self._known[id(result)] = self._racing(result, Race(float(rate)))
         elif name in DRAWS:
             result.copy_(DRAWS[name](self._uniforms, result, *args, **options))
         return result
@@ -84,7 +93,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         torch.manual_seed = torch.random.manual_seed = self._manual_seed
 
     def _let_seed(self, seed: int) -> torch.Generator:
-        self._seeded = True
+        self.watch.seed()
         return self._manual_seed(seed)
 
     def _uniforms(self, like: Tensor, bits: int | None = None) -> Tensor:
@@ -101,7 +110,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             if over is not None and plain and over.weights is None and not over.race.over:
                 weights = args[0].expand_as(args[1]).clone()
                 result: Tensor = func(*args)
-                self._known[id(result)] = Racing(ref(result), over.race, weights)
+                self._known[id(result)] = self._racing(result, over.race, weights)
                 return result
         if name == "argmax" and (racing := self._of(args[0])) is not None:
             winner = self._winner(racing, args[0], *args[1:], **options)
@@ -114,7 +123,13 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
     def _of(self, tensor: Any) -> Racing | None:
         racing = self._known.get(id(tensor))
-        return racing if racing is not None and racing.tensor() is tensor else None
+        if racing is None or racing.tensor() is not tensor:
+            return None
+        return racing if torch.equal(tensor, racing.seen) else None
+
+    @staticmethod
+    def _racing(tensor: Tensor, race: Race, weights: Tensor | None = None) -> Racing:
+        return Racing(ref(tensor), race, tensor.clone(), weights)
 
     def _look_at(self, racing: Racing, tensor: Tensor) -> None:
         """Compute the variables, each from a uniform of its own."""
@@ -132,12 +147,18 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     ) -> Tensor | None:
         """Draw the places of the largest along the last axis."""
         last = dim in (-1, tensor.dim() - 1) or (dim is None and tensor.dim() == 1)
-        if not last or racing.weights is None or (racing.race.over and racing.winner is None):
+        if not last or racing.weights is None:
             return None
         if racing.winner is None:
+            if racing.race.over or racing.race.values is not None:
+                return None
+            if not (racing.weights > 0).any(-1).all() or not racing.weights.isfinite().all():
+                return None
             racing.race.over = True
             rows = racing.weights[..., 0]
-            racing.winner = _places(racing.weights, self._uniforms(rows, 53)[..., None])
+            racing.winner = _places(
+                racing.weights.clamp(min=0), self._uniforms(rows, 53)[..., None]
+            )
         return racing.winner if keepdim else racing.winner[..., 0]
 
 

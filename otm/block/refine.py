@@ -63,12 +63,12 @@ def solve_by_polygons(
     best = Bounds(passed, value_of(worth, passed), {}, float(sum(worth)))
     vertices = _first_vertices(drafts)
     references, width, idle = [np.array(tree.reach_of_target, dtype=np.float64)], WIDTHS[0], 0
-    for _ in range(rounds):
+    for done in range(rounds):
         gap = best.gap
         try:
             found, of_nodes = program.solve(vertices, references, width)
         except SolverError:
-            if not best.prices:
+            if done == 0:
                 raise
             break  # what the rounds before have proved stays
         several = [levels_of_prices(program, _without_noise(program, of_nodes, x)) for x in FLOORS]

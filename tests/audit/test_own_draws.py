@@ -262,3 +262,93 @@ def test_arguments_of_draws_are_those_of_the_libraries() -> None:
             random.choices([0, 1], [0, 0])
         with pytest.raises(ValueError, match="pvals"):
             np.random.multinomial(1, [0.8, 0.8, 0.1])  # noqa: NPY002
+
+
+def with_state_put_back(get: Callable[[], Any], put: Callable[[Any], Any], draw: Any) -> Any:
+    def coin() -> float:
+        state = get()
+        drawn = float(draw())
+        put(state)
+        return drawn
+
+    return coin
+
+
+@pytest.mark.parametrize("library", ["random", "numpy", "torch", "fork", "seed"])
+def test_a_generator_that_is_reset_unseen_is_sampled(library: str) -> None:
+    """Bug: coins that are the same as their generator is put back passed as fresh ones."""
+    torch = torch_module()
+
+    def rand() -> Any:
+        return torch.rand((), dtype=torch.float64)
+
+    def in_fork() -> float:
+        with torch.random.fork_rng(devices=[]):
+            return float(rand())
+
+    def seeded() -> float:
+        torch.default_generator.manual_seed(1)
+        return float(rand())
+
+    coins: dict[str, Any] = {
+        "random": with_state_put_back(
+            random.getstate,
+            random.setstate,
+            lambda: random.random(),  # noqa: PLW0108
+        ),
+        "numpy": with_state_put_back(
+            np.random.get_state,
+            np.random.set_state,
+            lambda: np.random.rand(),  # noqa: NPY002, PLW0108
+        ),
+        "torch": with_state_put_back(torch.get_rng_state, torch.set_rng_state, rand),
+        "fork": in_fork,
+        "seed": seeded,
+    }
+    report = lossless(verifier(coins[library], by_choices), instances=INSTANCE[1:], examples=0)
+    assert (report.verdict, report.method) == ("not lossless", "Monte Carlo")
+    assert "sets the state" in str(report.why_not_exact)
+
+
+def test_a_generator_kept_from_run_to_run_is_sampled() -> None:
+    """Bug: uniforms of an earlier run, and in the end none left."""
+    kept: list[Any] = []
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any) -> Any:
+        kept.extend([np.random.default_rng()] * (not kept))
+        draws = verifier(kept[0].random, lambda weights: by_choice(kept[0], weights))
+        return draws(target_probs, draft_probs, draft_tokens)
+
+    report = lossless(verify, instances=INSTANCE[1:], examples=0)
+    assert (report.verdict, report.method) == ("lossless on everything tried", "Monte Carlo")
+
+
+def test_noise_that_is_overwritten_makes_no_race() -> None:
+    """Bug: seeded noise, or noise changed through another tensor, passed as fresh."""
+    torch = torch_module()
+    weights = torch.tensor([0.5, 0.5, 0.5, 0.5], dtype=torch.float64)
+    for uniform in (0.1, 0.9):
+        with drawing_from(Source(np.full(4, uniform))):
+            noise = torch.empty_like(weights).exponential_()
+            noise.exponential_(generator=torch.Generator().manual_seed(7))
+            expected = int((1 / noise).argmax())
+            assert int((weights / noise).argmax()) == expected
+            base = weights.clone()
+            base[:].div_(torch.empty_like(base).exponential_())
+            row = base[:]
+            row.div_(torch.empty_like(row).exponential_())
+            base[:3] = 0
+            assert int(row.argmax()) == 3
+
+
+def test_a_race_after_its_noise_was_looked_at_has_no_other_noise() -> None:
+    """Bug: a winner drawn afresh from variables whose values decided something before."""
+    torch = torch_module()
+    weights = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    with drawing_from(Source(np.array([0.1, 0.9, 0.9]))):
+        noise = torch.empty_like(weights).exponential_()
+        assert int((weights / noise).max(-1).indices) == 0
+        assert int((weights / noise).argmax()) == 0
+    with drawing_from(Source(np.array([0.6]))):
+        ratio = torch.tensor([0.2, -0.5, 0.0, 0.3]) / torch.empty(4).exponential_()
+        assert int(ratio.argmax()) == 3
