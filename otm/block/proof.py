@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Number, as_fraction, rounded
+from otm._core.arithmetic import Number, as_fraction, at_least_once, rounded
 from otm.block import certificate
 from otm.block.flow import TreeDrafts, ending, maximum_flow
 from otm.block.hull import PathDrafts
@@ -173,6 +173,9 @@ def _feasible(
     if tree.exact:
         document["accepted"] = [_written(x) for x in wanted[1:]]
         return wanted
+    # a rounding error can be more than all that drafts give a rare node
+    given = at_least_once(np.array(tree.reach, dtype=np.float64), drafts.k).tolist()
+    wanted = [min(x, most) for x, most in zip(wanted, given, strict=True)]
     shrink = 2.0**-50
     while True:
         largest: list[Number] = [1.0]
