@@ -198,14 +198,13 @@ def _by_linear_programs(
     tree = drafts.tree
     if len(tree.parents) == 1:
         return Bounds([1 + 0 * tree.targets[0]], Fraction(0), {}, Fraction(0)), 0
+    worths = [tree.worth(rests=rests) for rests in ((False, True) if tree.truncated else (True,))]
     found = []
+    if isinstance(drafts, PathDrafts) and method == "polygons":
+        found = [solve_by_polygons(drafts, worth, tolerance, rounds) for worth in worths]
+        return _both_ends(found), len(found[-1].prices)
     antichains = [_best_cut(drafts, level)[1] for level in levels_of(tree)]
-    for rests in (False, True) if tree.truncated else (True,):
-        worth = tree.worth(rests=rests)
-        if isinstance(drafts, PathDrafts) and method == "polygons":
-            found.append(solve_by_polygons(drafts, worth, tolerance, rounds))
-            antichains = [list(antichain) for antichain in found[-1].prices]
-            continue
+    for worth in worths:
         program = CuttingPlanes(tree, drafts, worth)
         program.add(antichains)
         if tree.exact:
@@ -213,8 +212,13 @@ def _by_linear_programs(
         else:
             found.append(solve_program(program, tolerance, rounds))
         antichains = [list(antichain) for antichain in program.antichains]
+    return _both_ends(found), len(antichains)
+
+
+def _both_ends(found: Sequence[Bounds]) -> Bounds:
+    """Lower end of the first program, upper end of the last."""
     low, high = found[0], found[-1]
-    return Bounds(low.passed, low.lower, high.prices, high.upper), len(antichains)
+    return Bounds(low.passed, low.lower, high.prices, high.upper)
 
 
 def _of_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:

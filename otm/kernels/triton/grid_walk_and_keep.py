@@ -2,10 +2,9 @@
 
 Two launches for each position, as for bins in `multi_draft`, whose steps these kernels share: one
 adds up the bins of the position and what is left at the one before, and finds the law of the number
-of drafts; one makes the table.  Each
-finishes the position before, from its table.  So the number of launches does not depend on what is
-accepted: it is 2γ + 3, with one that sets all sums to 0 and one that keeps a node and draws; from
-logits two more.  At each position two rows are read, twice.
+of drafts; one makes the table.  Each finishes the position before, from its table.  So the number
+of launches does not depend on what is accepted: it is 2γ + 3, with one that sets all sums to 0 and
+one that keeps a node and draws; from logits two more.  At each position two rows are read, twice.
 """
 
 from __future__ import annotations
