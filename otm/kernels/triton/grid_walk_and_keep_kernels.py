@@ -4,67 +4,24 @@
 
 from __future__ import annotations
 
-from otm.kernels.triton.distributions import Drafts, Rows
 from otm.kernels.triton.draw import first_above, pick_block, write_output
 from otm.kernels.triton.grid_optimal_steps import add_to_bins, make_table
 from otm.kernels.triton.grid_walk_and_keep_steps import (
     add_left,
-    agree_at,
     count_agreeing,
     deepest_kept,
     walk_on,
 )
 from otm.kernels.triton.multi_draft_steps import (
-    Chains,
+    agree_at,
     at_listed,
     at_node,
+    chains_of,
     drafts_at,
     first_of,
     to_draw_from,
 )
 from otm.kernels.triton.runtime import jit, tl
-
-
-@jit
-def chains_of(
-    target: tl.tensor,
-    draft: tl.tensor,
-    tokens: tl.tensor,
-    listed_tokens: tl.tensor,
-    counted: tl.tensor,
-    softmaxes: tl.tensor,
-    sums: tl.tensor,
-    target_sequence: tl.tensor,
-    target_chain: tl.tensor,
-    target_row: tl.tensor,
-    draft_sequence: tl.tensor,
-    draft_chain: tl.tensor,
-    draft_row: tl.tensor,
-    chains: tl.tensor,
-    gamma: tl.tensor,
-    size: tl.tensor,
-    draft_size: tl.tensor,
-    node_size: tl.tensor,
-) -> Chains:
-    """Chains of the sequence of a program."""
-    sequence = tl.program_id(0).to(tl.int64)
-    of = Drafts(tokens + sequence * chains * gamma, listed_tokens + sequence * draft_sequence)
-    rows = Rows(
-        target + sequence * target_sequence,
-        draft + sequence * draft_sequence,
-        softmaxes + sequence * chains * (2 * gamma + 1) * 4,
-        target_row,
-        draft_row,
-        gamma,
-        size,
-        draft_size,
-        0.0,
-        0.0,
-        of,
-    )
-    sums += sequence * gamma * node_size
-    counted += sequence * chains * gamma
-    return Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
 
 
 @jit

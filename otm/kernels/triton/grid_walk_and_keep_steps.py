@@ -23,6 +23,7 @@ from otm.kernels.triton.grid_optimal_steps import (
 )
 from otm.kernels.triton.multi_draft_steps import (
     Chains,
+    agree_at,
     at_drafts,
     change_of_listed,
     drafts_at,
@@ -79,16 +80,6 @@ def next_share(of_target: tl.tensor, of_winner: tl.tensor) -> tl.tensor:
     below = of_target < of_winner
     divided = of_target / tl.where(below, of_winner, 1.0)
     return tl.where(below, divided, tl.where(of_target > 0, 1.0, 0.0))
-
-
-@jit
-def agree_at(
-    agree: tl.tensor, position: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr
-) -> tl.tensor:
-    """Which chains agree at a position, as they were stored."""
-    chain = tl.arange(0, padded_chains)
-    # [padded K]
-    return tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
 
 
 @jit

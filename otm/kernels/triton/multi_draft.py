@@ -19,15 +19,16 @@ from torch import Tensor
 from otm.kernels.numpy.grid_optimal import edge_count
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.triton import runtime
-from otm.kernels.triton.distributions import Drafts, Rows, summarise_logits
+from otm.kernels.triton.distributions import summarise_logits
 from otm.kernels.triton.draw import first_above, pick_block, write_output
 from otm.kernels.triton.grid_k_seq_steps import FACTORS, add_up_factors
 from otm.kernels.triton.grid_optimal_steps import SECTIONS, SUMS, add_to_bins, make_table
 from otm.kernels.triton.multi_draft_steps import (
-    Chains,
     advance,
+    agree_at,
     at_listed,
     at_node,
+    chains_of,
     change_of_listed,
     drafts_at,
     first_of,
@@ -143,20 +144,29 @@ def add_up(
     """
     sequence = tl.program_id(0).to(tl.int64)
     block, blocks = tl.program_id(1), tl.num_programs(1)
-    target += sequence * target_sequence
-    draft += sequence * draft_sequence
-    tokens += sequence * chains * gamma
-    counted += sequence * chains * gamma
-    listed_tokens += sequence * draft_sequence
-    softmaxes += sequence * chains * (2 * gamma + 1) * 4
-    agree += sequence * (gamma + 1) * chains
-    sums += sequence * gamma * node_size
-    position = tl.full((), 0, tl.int64) + position
-    of = Drafts(tokens, listed_tokens)
-    rows = Rows(
-        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
+    several = chains_of(
+        target,
+        draft,
+        tokens,
+        listed_tokens,
+        counted,
+        softmaxes,
+        sums,
+        target_sequence,
+        target_chain,
+        target_row,
+        draft_sequence,
+        draft_chain,
+        draft_row,
+        chains,
+        gamma,
+        size,
+        draft_size,
+        node_size,
     )
-    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
+    tokens, counted = several.rows.of.tokens, several.counted
+    agree += sequence * (gamma + 1) * chains
+    position = tl.full((), 0, tl.int64) + position
     uniforms += sequence * (gamma * coins + 2)
     agreed = advance(
         several,
@@ -178,10 +188,7 @@ def add_up(
         for back in range(gamma):  # at position 0 all chains agree
             if tl.max(tl.where(agreed, 1, 0), 0) == 0:
                 position = tl.full((), 0, tl.int64) + gamma - 1 - back
-                agreed = (
-                    # [padded K]
-                    tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
-                )
+                agreed = agree_at(agree, position, chains, padded_chains)
     count, read = drafts_at(tokens, counted, agreed, position, gamma, chains, tree, padded_chains)[
         2:
     ]
@@ -206,7 +213,7 @@ def add_up(
             target_prob, draft_prob = at_node(
                 several, read, position, token, count > 0, kind, width
             )
-        node = sums + position * node_size
+        node = several.sums + position * node_size
         if edges > 0:
             add_to_bins(node, target_prob, draft_prob, edges)
         else:
@@ -230,9 +237,7 @@ def make_tables(
     """Make the table of a position from the sums of its bins."""
     sequence = tl.program_id(0).to(tl.int64)
     position = tl.full((), 0, tl.int64) + position
-    chain = tl.arange(0, padded_chains)
-    place = agree + (sequence * (gamma + 1) + position) * chains + chain
-    agreed = tl.load(place, mask=chain < chains, other=0) > 0  # [padded K]
+    agreed = agree_at(agree + sequence * (gamma + 1) * chains, position, chains, padded_chains)
     tokens += sequence * chains * gamma
     counted += sequence * chains * gamma
     _, _, count, _ = drafts_at(
@@ -282,17 +287,33 @@ def draw(
 ) -> None:
     """Draw the token that follows the accepted drafts, and write a sequence's output."""
     sequence = tl.program_id(0).to(tl.int64)
-    tokens += sequence * chains * gamma
-    counted += sequence * chains * gamma
-    listed_tokens += sequence * draft_sequence
+    several = chains_of(
+        target,
+        draft,
+        tokens,
+        listed_tokens,
+        counted,
+        softmaxes,
+        sums,
+        target_sequence,
+        target_chain,
+        target_row,
+        draft_sequence,
+        draft_chain,
+        draft_row,
+        chains,
+        gamma,
+        size,
+        draft_size,
+        node_size,
+    )
+    tokens, counted = several.rows.of.tokens, several.counted
     agree += sequence * (gamma + 1) * chains
     last_sums += sequence * 2 * blocks
-    chain, inside = tl.arange(0, padded_chains), tl.arange(0, padded_chains) < chains
     position = tl.full((), 0, tl.int64)
     for i in range(1, gamma + 1):
-        agreeing = tl.load(agree + i * chains + chain, mask=inside, other=0)  # [padded K]
-        position += tl.max(agreeing, 0)
-    agreed = tl.load(agree + position * chains + chain, mask=inside, other=0) > 0  # [padded K]
+        position += tl.max(tl.where(agree_at(agree, i, chains, padded_chains), 1, 0), 0)
+    agreed = agree_at(agree, position, chains, padded_chains)
     _, _, count, read = drafts_at(
         tokens, counted, agreed, position, gamma, chains, tree, padded_chains
     )
@@ -302,15 +323,6 @@ def draw(
     block, point, subtract = pick_block(last_sums, rejected, uniform, blocks, padded_blocks)
     start = block * block_size
     token = start + tl.arange(0, block_size)
-    target += sequence * target_sequence
-    draft += sequence * draft_sequence
-    softmaxes += sequence * chains * (2 * gamma + 1) * 4
-    sums += sequence * gamma * node_size
-    of = Drafts(tokens, listed_tokens)
-    rows = Rows(
-        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, 0.0, 0.0, of
-    )
-    several = Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
     drawn_from += sequence * block_size
     of_row, left = to_draw_from(
         several, read, position, token, count, None, drawn_from, kind, width, edges

@@ -32,6 +32,58 @@ class Chains(NamedTuple):
 
 
 @jit
+def chains_of(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    listed_tokens: tl.tensor,
+    counted: tl.tensor,
+    softmaxes: tl.tensor,
+    sums: tl.tensor,
+    target_sequence: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    node_size: tl.tensor,
+) -> Chains:
+    """Chains of the sequence of a program."""
+    sequence = tl.program_id(0).to(tl.int64)
+    of = Drafts(tokens + sequence * chains * gamma, listed_tokens + sequence * draft_sequence)
+    rows = Rows(
+        target + sequence * target_sequence,
+        draft + sequence * draft_sequence,
+        softmaxes + sequence * chains * (2 * gamma + 1) * 4,
+        target_row,
+        draft_row,
+        gamma,
+        size,
+        draft_size,
+        0.0,
+        0.0,
+        of,
+    )
+    sums += sequence * gamma * node_size
+    counted += sequence * chains * gamma
+    return Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
+
+
+@jit
+def agree_at(
+    agree: tl.tensor, position: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr
+) -> tl.tensor:
+    """Which chains agree at a position, as they were stored."""
+    chain = tl.arange(0, padded_chains)
+    # [padded K]
+    return tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
+
+
+@jit
 def first_of(chosen: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr) -> tl.tensor:
     """Return the first chosen chain; the last of all if there is none."""
     return tl.min(tl.where(chosen, tl.arange(0, padded_chains), chains - 1), 0).to(tl.int64)
@@ -180,8 +232,8 @@ def advance(
     if position == 0:
         left = chain < of.chains
     else:
-        before, inside = position - 1, chain < of.chains
-        agreed = tl.load(agree + before * of.chains + chain, mask=inside, other=0) > 0
+        before = position - 1
+        agreed = agree_at(agree, before, of.chains, padded_chains)
         token, known, count, target_prob, draft_prob = at_drafts(
             of, agreed, before, kind, width, tree, padded_chains
         )
