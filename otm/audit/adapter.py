@@ -59,6 +59,8 @@ class Instance:
         Number of chains, or of drafts for one token; 1 for a verifier that takes a single chain.
     prompt : tuple of int, optional
         The tokens before.
+    length : int, optional
+        Number of tokens that a decoding loop is asked for; at least 3 if left out.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Instance:
     gamma: int
     k: int = 1
     prompt: Path = (0,)
+    length: int | None = None
 
     @property
     def vocabulary(self) -> int:
@@ -97,9 +100,13 @@ class Adapter(ABC):
         Whether it works on fractions and only compares its uniforms (after adding or multiplying
         by fractions), so that every path of its comparisons can be followed.
     max_tokens : int or None
-        Most tokens that a run returns; None for `Instance.gamma` + 1.
+        Most tokens that a run returns; None for `Instance.gamma` + 1, or for what a loop is asked
+        for.
     several : bool
         Whether it takes any number k of chains, rather than one.
+    loops : bool
+        Whether it takes steps until it has as many tokens as it is asked for: `max_tokens`, or
+        `Instance.length`, or at least 3.
     own_draws : bool
         Whether it draws from global generators of Python, NumPy or torch, which the audit may take
         from its own uniforms instead.
@@ -122,6 +129,7 @@ class Adapter(ABC):
     exact: bool = True
     max_tokens: int | None = None
     several: bool = False
+    loops: bool = False
     own_draws: bool = False
 
     @abstractmethod
@@ -188,6 +196,9 @@ Outcome: TypeAlias = Path | Failure
 """What a run returned."""
 
 
+LEAST_LENGTH = 3
+"""Tokens of a loop, if an instance does not say how many."""
+
 CRASHES = (Exception, SystemExit, GeneratorExit)
 """What a verifier may raise; SystemExit would end the audit with whatever status it has."""
 
@@ -197,7 +208,11 @@ NOT_OF_THE_VERIFIER = (MissingDependencyError, ProblemTooLargeError)
 
 def max_tokens(adapter: Adapter, instance: Instance) -> int:
     """Most tokens that a run may return."""
-    return instance.gamma + 1 if adapter.max_tokens is None else adapter.max_tokens
+    if adapter.max_tokens is not None:
+        return adapter.max_tokens
+    if adapter.loops:
+        return instance.length or max(instance.gamma + 1, LEAST_LENGTH)
+    return instance.gamma + 1
 
 
 def run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:

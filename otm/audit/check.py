@@ -14,17 +14,22 @@ from otm._core.optional import check_installed
 from otm.audit import breakpoints, exact
 from otm.audit.adapter import Adapter, Failure, Instance, undisturbed
 from otm.audit.adapters.plain import as_adapter
-from otm.audit.findings import Findings, same_distribution
+from otm.audit.findings import TELLING, Findings, same_distribution
 from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
 from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.own_draws import OwnDraws, with_own_draws
 from otm.audit.report import Report
 from otm.audit.sampling import Sampler
+from otm.audit.sizes import LARGER, MOST_DRAFTS, MOST_TOKENS, of_size
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.statistics import LEAST_DELTA
 
 COSTLY = 5
 """How many times fewer examples are searched through where each takes thousands of runs."""
+
+
+SHARES = 8
+"""Breakpoints of one instance may take this part of all runs, so that larger ones leave some."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,11 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
 
     def observe(instance: Instance) -> Observation:
         nonlocal left
+        allowed = min(left, max(effort.max_runs // SHARES, 1))
         try:
-            seen = breakpoints.by_breakpoints(adapter, instance, rng, left)
+            seen = breakpoints.by_breakpoints(adapter, instance, rng, allowed)
         except ProblemTooLargeError:
-            left = 0  # the small ones come first
+            left -= allowed
             raise
         left -= seen.runs
         return seen
@@ -84,7 +90,7 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
         [sample.observation for sample in samples],
         [sample.observation for sample in samples if sample.rejected],
         smallest=None,
-        same=sampler.fits,
+        ways=[sampler.fits],
         radius=max(sample.radius for sample in samples),
         false_alarms=effort.false_alarms,
         delta=delta,
@@ -111,23 +117,28 @@ def _by_distributions(
     if not observations:
         raise UnsuitedError(str(too_much))
 
+    def far(seen: Observation) -> bool:
+        return float(seen.tv_distance) > seen.error + effort.tolerance
+
+    most = max((float(seen.tv_distance) for seen in observations if far(seen)), default=0.0)
+
     def deviates(seen: Observation) -> bool:
-        off = float(seen.tv_distance) > seen.error + effort.tolerance
-        return off or seen.impossible is not None
+        return far(seen) or seen.impossible is not None
 
     def deviates_on(instance: Instance) -> bool:
         try:
             searched.append(observe(instance))
         except (UnsuitedError, ProblemTooLargeError):
             return False
-        return deviates(searched[-1])
+        off = float(searched[-1].tv_distance)
+        return far(searched[-1]) and off >= most / TELLING if most else deviates(searched[-1])
 
     smallest = smallest_instance(adapter, deviates_on, examples, effort.seed) if examples else None
     return Findings(
         observations,
         [seen for seen in observations if deviates(seen)],
         None if smallest is None else observe(smallest),
-        same_distribution(effort.tolerance),
+        [same_distribution(effort.tolerance, apart=apart) for apart in (False, True)],
         searched=searched,
         skipped=len(instances) - len(observations),
         tolerance=effort.tolerance,
@@ -148,6 +159,9 @@ def lossless(
     kind: str | None = None,
     method: str | None = None,
     instances: Sequence[Instance] | None = None,
+    vocabulary: int | None = None,
+    gamma: int | None = None,
+    prompt: Sequence[int] | None = None,
     examples: int = 50,
     false_alarms: float = 1e-6,
     delta: float = 0.03,
@@ -177,6 +191,10 @@ def lossless(
         "exact paths", "breakpoints" or "Monte Carlo"; the first that serves if left out.
     instances : sequence of Instance, optional
         Pairs of models in place of those that come with the audit.
+    vocabulary, gamma : int, optional
+        Number of tokens, and of drafts γ of a chain, of more pairs of models.
+    prompt : sequence of int, optional
+        Prompt of more pairs of models.
     examples : int, optional
         Number of pairs of models to search through; 0 to leave the search out.  Monte Carlo never
         searches: the search would select for noise.
@@ -232,10 +250,11 @@ def lossless(
         check_name("method", method, METHODS)
     if effort.examples and method != "Monte Carlo":
         check_installed("hypothesis", advice="or do not search, with examples 0")  # not in the end
+    larger = _of_size(vocabulary, gamma, prompt, effort.seed)
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
         sampled = name == "Monte Carlo"
-        chosen = _instances(adapter, instances, few=sampled)
+        chosen = _instances(adapter, instances, larger, few=sampled)
         given = adapter if sampled else with_own_draws(adapter)
         try:
             with undisturbed(effort.seed):
@@ -261,12 +280,37 @@ def _refuse_crashes(findings: Findings) -> None:
                 raise UnsuitedError(f"with draws from uniforms of the audit it {outcome.text}")
 
 
+def _of_size(
+    vocabulary: int | None, gamma: int | None, prompt: Sequence[int] | None, seed: int
+) -> list[Instance]:
+    """Make instances of the sizes asked for, if any."""
+    if vocabulary is None and gamma is None and prompt is None:
+        return []
+    vocabulary = (
+        None if vocabulary is None else as_integer(vocabulary, "vocabulary", 2, MOST_TOKENS)
+    )
+    gamma = None if gamma is None else as_integer(gamma, "gamma", 1, MOST_DRAFTS)
+    if prompt is not None:
+        prompt = tuple(
+            as_integer(token, "prompt", 0, (vocabulary or MOST_TOKENS) - 1) for token in prompt
+        )
+        if not prompt:
+            raise InvalidParameterError("the prompt is empty; give at least one token")
+    return of_size(vocabulary, gamma, prompt, seed)
+
+
 def _instances(
-    adapter: Adapter, instances: Sequence[Instance] | None, *, few: bool
+    adapter: Adapter,
+    instances: Sequence[Instance] | None,
+    larger: Sequence[Instance],
+    *,
+    few: bool,
 ) -> Sequence[Instance]:
     """Choose the instances that a verifier takes."""
     if instances is None:
-        instances = [INSTANCES[name] for name in (FOR_SAMPLING if few else INSTANCES)]
+        known = INSTANCES | LARGER
+        instances = [known[name] for name in (FOR_SAMPLING if few else known)]
+    instances = [*larger, *instances] if few else [*instances, *larger]
     if not instances or not all(isinstance(instance, Instance) for instance in instances):
         raise InvalidParameterError("`instances` must hold Instance objects, at least one")
     taken = [instance for instance in instances if adapter.supports(instance)]

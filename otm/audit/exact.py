@@ -41,7 +41,7 @@ def by_paths(adapter: Adapter, instance: Instance) -> Observation:
     runs = 0
     try:
         for outcome, probability, example, _ in paths_of_source(
-            lambda source: run(adapter, instance, source)
+            lambda source: run(adapter, instance, source), max_isolated=1
         ):
             runs += 1
             if runs > MAX_PATHS:

@@ -2,63 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from fractions import Fraction
+from functools import cache, lru_cache
 
 import numpy as np
 
 from otm._core.interval import Interval
 from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
 from otm.audit.exact import by_paths
-from otm.audit.known_bugs import KNOWN_BUGS
-from otm.audit.observation import Observation, UnsuitedError, distance
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Diagnosis, Report
+from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
+from otm.audit.known_bugs.steps import Chain, Repeated, both
+from otm.audit.observation import Observation, UnsuitedError, distance, rows_of
+from otm.audit.report import (
+    LOSSLESS,
+    NOT_LOSSLESS,
+    UNDECIDED,
+    Counterexample,
+    Diagnosis,
+    Isolated,
+    Report,
+)
 from otm.errors import ProblemTooLargeError
+
+PAIRS, STEPS = 150, 600
+"""Two mistakes at once, and steps of loops, are looked for where a verifier costs no more."""
+
+TELLING = 4
+"""A counterexample, and what is shown there, has at least this part of the largest distance."""
 
 Same = Callable[[Observation, Observation], bool]
 """Whether a verifier, observed on an instance, can have the distribution of a known mistake."""
 
 
-def same_distribution(tolerance: float) -> Same:
-    """Compare distributions that are known, exactly or up to an error."""
+def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
+    """Compare distributions that are known, exactly or up to an error.
+
+    What the target cannot give must come out in both, even at isolated uniforms, or is set apart.
+    """
 
     def same(seen: Observation, known: Observation) -> bool:
         length = max(seen.length, known.length)
         off = distance(seen.continued(length), known.continued(length))
         near = float(off) <= seen.error + known.error + (tolerance if seen.error else 0)
-        return near and seen.impossible_outcomes() == known.impossible_outcomes()
+        return near and (apart or seen.impossible_outcomes() == known.impossible_outcomes())
 
     return same
 
 
-def diagnose(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, ...]:
+def diagnose(
+    observations: Sequence[Observation], ways: Sequence[Same], loop: Adapter | None = None
+) -> tuple[Diagnosis, ...]:
     """Name the known mistakes that explain what was observed of one verifier.
 
-    Observations that tell most come first.  Several are named if the instances do not tell them
-    apart.
+    Several are named if the instances do not tell them apart.  Of two ways to compare, the second
+    sets isolated outcomes apart; then two mistakes at once are tried too.  A loop may make those
+    of a single step.
     """
-    explained = _named(observations, same)
-    if explained:
-        return explained
+    observations = sorted(observations, key=_cost)  # most fail on one soon
+    bugs = [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
+    for place, same in enumerate(ways):
+        explained = _named(bugs, observations, same)
+        if explained:
+            return tuple(replace(diagnosis, apart=place > 0) for diagnosis in explained)
     sound = [o for o in observations if not any(isinstance(out, Failure) for out in o.probs)]
-    if not 0 < len(sound) < len(observations):
+    if 0 < len(sound) < len(observations):
+        explained = _named(bugs, sound, ways[0])
+        if explained:
+            return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
+    wrong = [o for o in observations if float(o.tv_distance) > o.error]
+    if len(ways) == 1 or not wrong:
         return ()
-    return tuple(replace(diagnosis, partly=True) for diagnosis in _named(sound, same))
+    if loop is not None:
+        few = [seen for seen in observations if _cost(seen) <= STEPS]
+        steps = [
+            (bug, _in_loop(bug.verifier, loop.max_tokens, cut))
+            for bug in KNOWN_BUGS
+            for cut in (False, True)
+            if not (bug.verifier.loops or bug.verifier.several)
+        ]
+        return _named(steps, few, ways[0]) if _cost(wrong[0]) <= STEPS else ()
+    if _cost(wrong[0]) > PAIRS:
+        return ()
+    return _named([(bug, bug.verifier) for bug in _pairs()], [wrong[0], *observations], ways[0])
 
 
-def _named(observations: Sequence[Observation], same: Same) -> tuple[Diagnosis, ...]:
-    return tuple(
-        Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
-        for bug in KNOWN_BUGS
-        if _explains(bug.verifier, observations, same)
-    )
+def _cost(seen: Observation) -> int:
+    """Estimate what it takes to follow a mistake on an instance."""
+    return seen.runs * seen.instance.vocabulary**2 * seen.instance.gamma
+
+
+@cache
+def _pairs() -> tuple[KnownBug, ...]:
+    """Make two mistakes at once, which are in different steps."""
+    pairs = []
+    for a, b in itertools.combinations(KNOWN_BUGS, 2):
+        if isinstance(a.verifier, Chain) and isinstance(b.verifier, Chain):
+            verifier = both(a.verifier, b.verifier)
+            if verifier is not None:
+                mistake, summary = f"{a.mistake}, and {b.mistake}", f"{a.summary} {b.summary}"
+                pairs.append(KnownBug(verifier, mistake, summary, a.threads + b.threads))
+    return tuple(pairs)
+
+
+def _named(
+    bugs: Iterable[tuple[KnownBug, Adapter]], observations: Sequence[Observation], same: Same
+) -> tuple[Diagnosis, ...]:
+    named = {
+        bug.name: Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
+        for bug, verifier in bugs
+        if _explains(verifier, observations, same)
+    }
+    return tuple(named.values())
+
+
+@lru_cache(maxsize=1024)
+def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
+    """Repeat a verifier of one step as a loop may do."""
+    return Repeated(verifier, cut, max_tokens)
 
 
 def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same) -> bool:
     """Whether a mistake has these outputs wherever it can be made, and is a mistake there."""
-    shows = False
+    shows, isolated = False, all(seen.tv_distance <= seen.error for seen in observations)
     for seen in observations:
         if not adapter.supports(seen.instance):
             continue
@@ -67,11 +136,11 @@ def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same)
             continue
         if not same(seen, known):
             return False
-        shows = shows or known.tv_distance > 0 or known.impossible is not None
+        shows = shows or known.tv_distance > 0 or (isolated and known.impossible is not None)
     return shows
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=16384)
 def _of_known_bug(adapter: Adapter, instance: Instance) -> Observation | None:
     """Observe a known bug; kept, since audits have most of their instances in common."""
     try:
@@ -87,7 +156,7 @@ class Findings:
     observations: Sequence[Observation]  # on each instance
     deviating: Sequence[Observation]  # those that no lossless verifier has
     smallest: Observation | None  # the smallest that the search has and that deviates
-    same: Same  # how they are compared with those of known mistakes
+    ways: Sequence[Same]  # how they are compared with those of known mistakes, the strictest first
     radius: float = 0.0  # how far their distances (TV) can be from the truth
     searched: Sequence[Observation] = ()  # on the instances of the search
     skipped: int = 0  # instances that were too large
@@ -105,10 +174,7 @@ class Findings:
         if error := self.radius + worst.error:
             tv = float(worst.tv_distance)
             interval = Interval(max(tv - error, 0.0), min(tv + error, 1.0))
-        # the smallest instance that deviates, and of equal ones the farthest
-        example = self.smallest or min(
-            self.deviating, key=lambda o: (*_size(o.instance), -float(o.tv_distance)), default=None
-        )
+        example = self._example()
         return Report(
             verifier=adapter.name,
             verdict=NOT_LOSSLESS if example else LOSSLESS if self.enough else UNDECIDED,
@@ -119,38 +185,76 @@ class Findings:
             instances=len(self.observations) + len(self.searched),
             runs=sum(each.runs for each in (*self.observations, *self.searched)),
             skipped=self.skipped,
-            largest_instance=tuple(map(max, zip(*map(_size, instances), strict=True))),
+            largest_instance=tuple(map(max, zip(*map(_shape, instances), strict=True))),
             false_alarms=self.false_alarms,
             delta=self.delta,
             tolerance=self.tolerance,
             worst_prefix=example.worst_prefix() if example else None,
-            counterexample=_counterexample(adapter, example) if example else None,
-            diagnoses=diagnose(self._most_telling_first(example), self.same) if example else (),
+            counterexample=self._counterexample(adapter, example) if example else None,
+            isolated=self._isolated(example) if example and self._far(example) else None,
+            diagnoses=self._diagnoses(adapter, example) if example else (),
         )
 
-    def _most_telling_first(self, example: Observation) -> list[Observation]:
-        right = [seen for seen in self.observations if seen not in self.deviating]
-        by_size = sorted(self.deviating, key=lambda seen: _size(seen.instance))
-        return list(dict.fromkeys([example, *by_size, *right]))
+    def _far(self, seen: Observation) -> bool:
+        """Whether what is wrong is more than rounding."""
+        return float(seen.tv_distance) > seen.error + self.tolerance
+
+    def _example(self) -> Observation | None:
+        """Choose the smallest instance on which much is wrong; of equal ones, where it is most."""
+        seen = [*self.deviating, *([self.smallest] if self.smallest else [])]
+        most = max((float(o.tv_distance) for o in seen), default=0.0)
+        telling = [o for o in seen if self._far(o) and float(o.tv_distance) >= most / TELLING]
+        return min(
+            telling or seen, key=lambda o: (size(o.instance), -float(o.tv_distance)), default=None
+        )
+
+    def _diagnoses(self, adapter: Adapter, example: Observation) -> tuple[Diagnosis, ...]:
+        """Name the mistakes that explain what was seen."""
+        searched = [example] if example is self.smallest else []
+        ways = self.ways if self._far(example) else self.ways[:1]
+        return diagnose([*self.observations, *searched], ways, adapter if adapter.loops else None)
+
+    def _isolated(self, example: Observation) -> Isolated | None:
+        """Find outcomes of next to no probability, on the example or else on a small instance."""
+        by_size = sorted(self.deviating, key=lambda o: size(o.instance))
+        for seen in [example, *by_size]:
+            outcomes = seen.isolated()
+            if outcomes:
+                probability = sum((seen.probs[o] for o in outcomes), start=Fraction(0))
+                examples = seen.examples.get(outcomes[0])
+                return Isolated(seen.instance, tuple(outcomes), probability, examples)
+        return None
+
+    def _counterexample(self, adapter: Adapter, seen: Observation) -> Counterexample:
+        """Show an output that comes too often; what the target never gives if that is as much."""
+        impossible = seen.impossible
+        if impossible is not None and self._far(seen):
+            enough = float(seen.tv_distance) / TELLING
+            impossible = impossible if float(seen.probs[impossible]) >= enough else None
+        output = seen.likeliest_excess() if impossible is None else impossible
+        uniforms = seen.examples.get(output)
+        drafted, drafts = getattr(adapter, "drafted", None), None
+        if drafted is not None and uniforms is not None:
+            with suppress(*CRASHES):  # of a verifier that crashes before it has drafts
+                drafts = drafted(seen.instance, Source(np.array(uniforms)))
+        return Counterexample(
+            seen.instance,
+            seen.tv_distance,
+            output,
+            seen.probs[output],
+            impossible=impossible is not None,
+            drafts=drafts,
+            uniforms=uniforms,
+        )
 
 
-def _size(instance: Instance) -> tuple[int, int, int]:
+def _shape(instance: Instance) -> tuple[int, int, int]:
     return instance.vocabulary, instance.gamma, instance.k
 
 
-def _counterexample(adapter: Adapter, seen: Observation) -> Counterexample:
-    output = seen.likeliest_excess() if seen.impossible is None else seen.impossible
-    uniforms = seen.examples.get(output)
-    drafted, drafts = getattr(adapter, "drafted", None), None
-    if drafted is not None and uniforms is not None:
-        with suppress(*CRASHES):  # of a verifier that crashes before it has drafts
-            drafts = drafted(seen.instance, Source(np.array(uniforms)))
-    return Counterexample(
-        seen.instance,
-        seen.tv_distance,
-        output,
-        seen.probs[output],
-        impossible=seen.impossible is not None,
-        drafts=drafts,
-        uniforms=uniforms,
-    )
+@lru_cache(maxsize=4096)
+def size(instance: Instance) -> tuple[int, ...]:
+    """How much there is to read of an instance: its positive probabilities, then its shape."""
+    rows = rows_of(instance)
+    positive = sum(int((probs > 0).sum()) for each in rows for probs in each.values())
+    return positive, *_shape(instance), len(instance.prompt)

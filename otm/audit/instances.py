@@ -78,8 +78,10 @@ FOR_SAMPLING = (
     "pairs, both rejected",
     "equal pairs",
     "three of two tokens",
+    "40 tokens",
+    "five tokens back",
 )
-"""Names of those that Monte Carlo uses: each of its instances costs many runs."""
+"""Names of those, and of `otm.audit.sizes`, that Monte Carlo uses: each costs many runs."""
 
 KINDS = ("dense", "sparse", "one token", "ties")
 """Kinds of distributions, of `otm.testing.strategies`, that do not depend on rounding."""
@@ -135,9 +137,7 @@ def smallest_instance(
         """Try an instance, each one once and not too many of them."""
         if not adapter.supports(instance):
             return False
-        models = instance.target, instance.draft
-        rows = [rows_of(model, instance.prompt, 2) for model in models]
-        key = repr((instance.gamma, instance.k, rows))
+        key = repr((instance.gamma, instance.k, rows_of(instance)))
         if key not in known and len(known) < examples + MAX_SHRINKING:
             known[key] = deviates(instance)
         return known.get(key, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +10,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs
 from otm.audit.adapter import Failure, Instance, Outcome
 from otm.decoding.reading import Path
-from otm.models.table import TableModel
 from otm.testing.sequences import continued_distribution, sequence_distribution
+
+ISOLATED = 2.0**-23
+"""Most probability of an outcome that is taken for that of a single uniform, of 24 bits."""
+
+MAX_ROWS = 1_000
+"""Most contexts of one length whose rows are listed."""
 
 
 class UnsuitedError(Exception):
@@ -69,6 +74,10 @@ class Observation:
     def tv_distance(self) -> Number:
         """Total variation distance of the two; a failure counts as a wrong output."""
         return distance(self.sequences, self.target)
+
+    def isolated(self) -> list[Outcome]:
+        """Outcomes that the target cannot give, from single values of a uniform or rounding."""
+        return [outcome for outcome in self._impossible if self.probs[outcome] <= ISOLATED]
 
     @cached_property
     def impossible(self) -> Outcome | None:
@@ -127,12 +136,28 @@ def distance(a: Mapping[Path, Number], b: Mapping[Path, Number]) -> Number:
     return half
 
 
-def rows_of(model: TableModel, prompt: Path, length: int) -> dict[Path, Probs]:
-    """Distributions after a prompt and up to so many tokens, each but where a shorter one tells."""
-    rows: dict[Path, Probs] = {}
-    for size in range(length):
-        for path in itertools.product(range(model.vocabulary), repeat=size):
-            probs = model.probs(prompt + path)
-            if not path or (probs != model.probs(prompt + path[1:])).any():
-                rows[path] = probs
+def rows_of(instance: Instance) -> tuple[dict[Path, Probs], dict[Path, Probs]]:
+    """Distributions of target and draft after the prompt and the tokens that can follow it.
+
+    Each is there once: where a shorter context tells, the longer one is left out.
+    """
+    models = instance.target, instance.draft
+    rows: tuple[dict[Path, Probs], dict[Path, Probs]] = ({}, {})
+    reached: list[Path] = [()]
+    seen: set[Path] = {()}
+    for _ in range(max(instance.length or 0, instance.gamma + 1)):
+        longer: dict[Path, None] = {}
+        for path in reached:
+            follow: npt.NDArray[np.bool_] = np.zeros(instance.vocabulary, dtype=np.bool_)
+            for model, found in zip(models, rows, strict=True):
+                probs = model.probs(instance.prompt + path)
+                follow |= (probs > 0).astype(np.bool_)
+                shorter = model.probs(instance.prompt + path[1:])
+                if not path or path[1:] not in seen or (probs != shorter).any():
+                    found[path] = probs
+            longer |= dict.fromkeys((*path, token) for token in np.flatnonzero(follow).tolist())
+            if len(longer) > MAX_ROWS:
+                return rows
+        reached = list(longer)
+        seen |= longer.keys()
     return rows

@@ -43,7 +43,7 @@ class OwnDraws(Adapter):
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self.name, self.several, self.exact = adapter.name, adapter.several, adapter.exact
-        self.max_tokens = adapter.max_tokens
+        self.max_tokens, self.loops = adapter.max_tokens, adapter.loops
         self.reset = False  # whether a run has set a generator in a way that its draws do not show
         if (drafted := getattr(adapter, "drafted", None)) is not None:
             self.drafted = drafted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,9 @@ from otm._core.interval import Interval
 from otm.audit.adapter import Failure, Instance, Outcome
 from otm.audit.observation import WorstPrefix, rows_of
 from otm.decoding.reading import Path
-from otm.models.table import TableModel
+
+MAX_SHOWN = 12
+"""Most rows of a model, and most tokens of a row, that the text of a report shows."""
 
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
@@ -32,6 +35,20 @@ class Diagnosis:
     # whether only instances were compared on which the verifier returns tokens at all uniforms: how
     # it fails where its mistake leaves nothing to draw differs from one verifier to another
     partly: bool = False
+    apart: bool = False  # whether outcomes at isolated uniforms, which differ, were set aside
+
+
+@dataclass(frozen=True, eq=False)
+class Isolated:
+    """Outcomes that the target never gives, and that next to no uniforms lead to.
+
+    They come from single values of a uniform, such as 0, or from rounding.
+    """
+
+    instance: Instance  # where they come out
+    outcomes: tuple[Outcome, ...]
+    probability: Number  # of all of them there; 0 if only isolated values of a uniform give them
+    uniforms: tuple[Number, ...] | None  # some that give the first of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +130,10 @@ class Report:
     worst_prefix : WorstPrefix or None
         Where the next token goes most wrong, on the counterexample.
     counterexample : Counterexample or None
-        The smallest one.
+        The smallest one with a distance of the order of the largest.
+    isolated : Isolated or None
+        Outcomes that the target never gives, of a probability of at most 2^−23, beside the
+        counterexample: from single values of a uniform, such as 0, or from rounding.
     diagnoses : tuple of Diagnosis
         The known mistakes with the same output distributions.
 
@@ -141,6 +161,7 @@ class Report:
     tolerance: float
     worst_prefix: WorstPrefix | None
     counterexample: Counterexample | None
+    isolated: Isolated | None
     diagnoses: tuple[Diagnosis, ...]
 
     @property
@@ -174,17 +195,25 @@ class Report:
             yield f"  A distance up to {self.tolerance:g} is taken for rounding."
         if self.counterexample is not None:
             yield from self._example(self.counterexample)
+            if self.tv_distance <= self.tolerance:
+                yield "  Only isolated values of a uniform, such as 0, or rounding show it."
         if (worst := self.worst_prefix) is not None:
             probability = _number(worst.probability)
             yield f"  worst prefix: {_tokens(worst.prefix)} (probability {probability})"
             yield f"    next token: {_probs(worst.output_probs)}"
             yield f"    the target: {_probs(worst.target_probs)}"
+        if self.isolated is not None:
+            yield self._besides(self.isolated)
+        yield from self._conclusion()
+
+    def _conclusion(self) -> Iterable[str]:
         if self.verdict == NOT_LOSSLESS:
             if not self.diagnoses:
                 yield "  no known mistake has this distribution"
             for diagnosis in self.diagnoses[:4]:
                 known = "; ".join((diagnosis.name, *diagnosis.threads))
                 where = ", where it returns tokens" if diagnosis.partly else ""
+                where += ", isolated uniforms set aside" if diagnosis.apart else ""
                 yield f"  same distribution as{where}: {diagnosis.mistake} ({known})"
             if len(self.diagnoses) > 4:
                 yield f"  and as {len(self.diagnoses) - 4} other known bugs"
@@ -198,14 +227,25 @@ class Report:
             yield "  No deviation shows, but a smaller one would be missed: allow more runs."
 
     @staticmethod
+    def _besides(isolated: Isolated) -> str:
+        outputs = ", ".join(map(_outcome, isolated.outcomes[:3]))
+        more = ", ..." if len(isolated.outcomes) > 3 else ""
+        at = f" at uniforms {_numbers(isolated.uniforms)}" if isolated.uniforms else ""
+        return (
+            "  besides, isolated uniforms or rounding give what the target never gives: "
+            f"{outputs}{more} (probability {_number(isolated.probability)}){at}"
+        )
+
+    @staticmethod
     def _example(example: Counterexample) -> Iterable[str]:
         instance = example.instance
         shape = f"{instance.vocabulary} tokens, γ = {instance.gamma}, k = {instance.k}"
-        yield f"  smallest counterexample: {shape}, prompt {_tokens(instance.prompt)}"
-        yield f"    target: {_table(instance.target, instance)}"
-        yield f"    draft: {_table(instance.draft, instance)}"
+        asked = "" if instance.length is None else f", {instance.length} tokens asked for"
+        yield f"  smallest counterexample: {shape}, prompt {_tokens(instance.prompt)}{asked}"
+        for name, rows in zip(("target", "draft"), rows_of(instance), strict=True):
+            yield f"    {name}: {_table(rows)}"
         if example.uniforms is not None:
-            yield f"    uniforms: {', '.join(map(_number, example.uniforms))}"
+            yield f"    uniforms: {_numbers(example.uniforms)}"
         if example.drafts is not None:
             yield f"    drafts: {_tokens(example.drafts)}"
         if isinstance(example.output, Failure):
@@ -224,7 +264,7 @@ class Report:
 
         Fractions are strings such as "1/3".
         """
-        example, worst = self.counterexample, self.worst_prefix
+        example, worst, besides = self.counterexample, self.worst_prefix, self.isolated
         shape = zip(("vocabulary", "gamma", "k"), self.largest_instance, strict=True)
         return vars(self) | {
             "why_not_exact": list(self.why_not_exact),
@@ -233,15 +273,16 @@ class Report:
             "largest_instance": dict(shape),
             "worst_prefix": worst and _plain(vars(worst)),
             "counterexample": example and _plain(_parts(example.instance) | vars(example)),
+            "isolated": besides and _plain(_parts(besides.instance) | vars(besides)),
             "diagnoses": [_plain(vars(diagnosis)) for diagnosis in self.diagnoses],
         }
 
 
 def _parts(instance: Instance) -> dict[str, Any]:
     """Write out an instance in a counterexample, which then needs no object for it."""
-    models = {"target": instance.target, "draft": instance.draft}
-    rows = {name: list(_rows(model, instance).items()) for name, model in models.items()}
-    return {"gamma": instance.gamma, "k": instance.k, "prompt": instance.prompt, **rows}
+    target, draft = (list(rows.items()) for rows in rows_of(instance))
+    parts = {"gamma": instance.gamma, "k": instance.k, "prompt": instance.prompt}
+    return parts | {"length": instance.length, "target": target, "draft": draft}
 
 
 def _plain(value: Any) -> Any:
@@ -259,20 +300,33 @@ def _number(value: Number) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def _numbers(values: Iterable[Number]) -> str:
+    return ", ".join(map(_number, values))
+
+
 def _probs(probs: Probs) -> str:
-    return "(" + ", ".join(map(_number, probs.tolist())) + ")"
+    """Write out a row; of many tokens, those with a positive probability."""
+    if probs.size <= MAX_SHOWN:
+        return f"({_numbers(probs.tolist())})"
+    positive = np.flatnonzero(probs > 0).tolist()
+    shown = [f"{token}: {_number(probs[token])}" for token in positive[:MAX_SHOWN]]
+    more = [f"{len(positive) - MAX_SHOWN} more"] if len(positive) > MAX_SHOWN else []
+    return f"({', '.join([*shown, *more])})"
 
 
 def _tokens(path: Path) -> str:
     return " ".join(map(str, path)) or "(none)"
 
 
-def _table(model: TableModel, instance: Instance) -> str:
-    return "; ".join(
+def _outcome(outcome: Outcome) -> str:
+    return outcome.text if isinstance(outcome, Failure) else _tokens(outcome)
+
+
+def _table(rows: dict[Path, Probs]) -> str:
+    """Write out the rows of a model, those after the shortest contexts first."""
+    shown = [
         f"after {_tokens(path)} {_probs(probs)}" if path else _probs(probs)
-        for path, probs in _rows(model, instance).items()
-    )
-
-
-def _rows(model: TableModel, instance: Instance) -> dict[Path, Probs]:
-    return rows_of(model, instance.prompt, instance.gamma + 1)
+        for path, probs in itertools.islice(rows.items(), MAX_SHOWN)
+    ]
+    more = [f"{len(rows) - MAX_SHOWN} rows more"] if len(rows) > MAX_SHOWN else []
+    return "; ".join([*shown, *more])

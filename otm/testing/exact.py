@@ -7,6 +7,7 @@ gives the distribution of the very code that decides.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -89,12 +90,17 @@ def paths(
 
 
 def paths_of_source(
-    function: Callable[[Randomness], Outcome], max_uniforms: int = MAX_UNIFORMS
+    function: Callable[[Randomness], Outcome],
+    max_uniforms: int = MAX_UNIFORMS,
+    max_isolated: float = math.inf,
 ) -> Iterator[Path[Outcome]]:
-    """Run a function of a source of uniforms along every path: `paths`, for any number of them."""
+    """Run a function of a source of uniforms along every path: `paths`, for any number of them.
+
+    Not more than `max_isolated` uniforms of a path are put on a single value, such as 0.
+    """
     script: list[int] | None = []
     while script is not None:
-        region = Region(0, script, max_uniforms)
+        region = Region(0, script, max_uniforms, max_isolated)
         outcome = function(region.take)
         yield Path(outcome, region.volume(), region.example(), region.width())
         script = region.next_script()

@@ -34,12 +34,20 @@ class Region:
     """The uniforms that take one path, as far as the comparisons along it have told.
 
     Every uniform lies between two cuts.  Uniforms that were compared with each other lie between
-    the same cuts until a comparison parts them, and their order is known in part.
+    the same cuts until a comparison parts them, and their order is known in part.  Not more than
+    `max_isolated` uniforms come to lie on a single value, such as 0, unless the path leaves no
+    other.
     """
 
-    def __init__(self, size: int, script: Sequence[int] = (), max_size: int = MAX_UNIFORMS) -> None:
+    def __init__(
+        self,
+        size: int,
+        script: Sequence[int] = (),
+        max_size: int = MAX_UNIFORMS,
+        max_isolated: float = math.inf,
+    ) -> None:
         self.between: list[tuple[Cut, Cut]] = [(START, END)] * size
-        self._max_size = max_size
+        self._max_size, self._max_isolated, self._isolated = max_size, max_isolated, 0
         self._before: set[tuple[int, int]] = set()  # (i, j): u_i < u_j, between the same cuts
         self._script = script
         self._choices: list[tuple[int, int]] = []  # the outcome taken, and of how many
@@ -60,8 +68,14 @@ class Region:
         if not low < cut < high:
             return cut >= high
         if not self._before:  # as nearly always: both outcomes are possible
-            below_cut = self._choose(2) == 0
-            self.between[i] = (low, cut) if below_cut else (cut, high)
+            parts = (low, cut), (cut, high)
+            single = cut[0] in (low[0], high[0])
+            if single and self._isolated >= self._max_isolated:
+                below_cut = cut[0] > low[0]
+            else:
+                below_cut = self._choose(2) == 0
+            self.between[i] = part = parts[not below_cut]
+            self._isolated += part[0][0] == part[1][0]
             return below_cut
         members = self._linked(i)
         halves = [

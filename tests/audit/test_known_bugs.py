@@ -16,7 +16,9 @@ from otm.audit.adapter import Adapter, Instance, max_tokens
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
+from otm.audit.known_bugs.sized import LOOPS_AND_TREES, SIZED
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
+from otm.audit.sizes import LARGER
 from otm.decoding.reading import Path
 from otm.models import TableModel
 from otm.testing.sequences import (
@@ -46,7 +48,7 @@ FEW = [
     BLOCK,
     SIBLINGS,
 ]
-"""Instances of which each bug shows on one."""
+"""Instances of which each bug shows on one, if it does not need size."""
 
 
 observed = functools.cache(by_paths)
@@ -75,6 +77,12 @@ def instances_of(adapter: Adapter) -> list[Instance]:
     return [instance for instance in FEW if adapter.supports(instance)]
 
 
+def instances_for(bug: KnownBug) -> list[Instance]:
+    sized = bug in (*SIZED, *LOOPS_AND_TREES)
+    larger = [LARGER[name] for name in LARGER if sized and bug.verifier.supports(LARGER[name])]
+    return [*instances_of(bug.verifier), *larger]
+
+
 @pytest.mark.parametrize("adapter", RIGHT, ids=lambda adapter: adapter.name)
 def test_right_versions_of_the_same_steps_are_lossless(adapter: Adapter) -> None:
     """Catches a bug that comes from the steps, and not from the lines that say what is wrong."""
@@ -87,12 +95,16 @@ def test_right_versions_of_the_same_steps_are_lossless(adapter: Adapter) -> None
         seen = by_paths(adapter, instance)
         assert tv(adapter, instance) == seen.tv_distance == 0
         assert seen.impossible is None
+    for instance in filter(adapter.supports, LARGER.values()):
+        seen = observed(adapter, instance)
+        assert seen.tv_distance == 0
+        assert seen.impossible is None
 
 
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)
 def test_every_bug_changes_the_law(bug: KnownBug) -> None:
     """Catches a control that controls nothing."""
-    seen = [observed(bug.verifier, instance) for instance in instances_of(bug.verifier)]
+    seen = [observed(bug.verifier, instance) for instance in instances_for(bug)]
     distances = [each.tv_distance for each in seen]
     if bug.isolated:
         assert max(distances) == 0
@@ -117,7 +129,7 @@ def test_one_distance_by_hand() -> None:
 
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)
 def test_the_audit_finds_every_bug_and_names_it(bug: KnownBug) -> None:
-    report = lossless(bug.verifier, instances=instances_of(bug.verifier), examples=0)
+    report = lossless(bug.verifier, instances=instances_for(bug), examples=0)
     assert report.verdict == NOT_LOSSLESS
     assert [diagnosis.name for diagnosis in report.diagnoses] == [bug.name]
     for thread in bug.threads:

@@ -87,8 +87,8 @@ def test_the_dictionary_is_json(method: str) -> None:
 
 def test_rows_are_listed_once() -> None:
     """Bug: a counterexample whose laws cannot be read off the report."""
-    model = INSTANCES["two drafts"].target
-    rows = rows_of(model, (0,), 3)
-    assert list(rows)[:4] == [(), (0,), (1,), (2,)]
-    for path in [(1, 2), (2, 1), (0, 2)]:
-        assert rows.get(path, rows[path[1:]]).tolist() == model.probs((0, *path)).tolist()
+    instance = INSTANCES["two drafts"]
+    for model, rows in zip((instance.target, instance.draft), rows_of(instance), strict=True):
+        assert list(rows)[:4] == [(), (0,), (1,), (2,)]
+        for path in [(1, 2), (2, 1), (0, 2)]:
+            assert rows.get(path, rows[path[1:]]).tolist() == model.probs((0, *path)).tolist()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm._core.text import shown
-from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapter import Adapter, Instance, max_tokens
 from otm.audit.adapters.drafted import (
     SelectionRule,
     as_tokens,
@@ -152,9 +152,14 @@ class Loop(_Plain):
     """A whole way of decoding; see `loop`."""
 
     before = 5
+    loops = True
 
     def __init__(
-        self, function: Callable[..., Any], *, name: str | None = None, max_tokens: int = 3
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         super().__init__(function, name=name)
         self.max_tokens = max_tokens
@@ -162,7 +167,8 @@ class Loop(_Plain):
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode up to the limit."""
         randomness = {"uniforms": source} if self.repeatable else self._random(source, 0)
-        options = {"gamma": instance.gamma, "max_tokens": self.max_tokens, **randomness}
+        limit = max_tokens(self, instance)
+        options = {"gamma": instance.gamma, "max_tokens": limit, **randomness}
         models = models_for(instance, source)
         return as_tokens(self.function(*models, instance.prompt, **options))
 
@@ -246,7 +252,7 @@ def loop(function: Callable[..., Any], **options: Any) -> Adapter:
         `rng.random`, or its randomness as for `chain`.  Returns the new tokens, at most
         `max_tokens`.
     **options
-        `name` for reports; `max_tokens`, 3 if left out.
+        `name` for reports; `max_tokens`, which is 3 or 4, and on some instances 6, if left out.
 
     Returns
     -------

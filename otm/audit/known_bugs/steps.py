@@ -16,7 +16,7 @@ import numpy as np
 
 from otm._core.arithmetic import Probs
 from otm._core.distribution import residual_weights
-from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapter import Adapter, Instance, max_tokens
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.kernels.numpy.distributions import locate, one_hot
@@ -201,25 +201,69 @@ class Block(Chain):
 
 @dataclass(frozen=True, eq=False)
 class Loop(Chain):
-    """Chain verification again and again, until there are γ + 1 tokens."""
+    """Chain verification again and again, until there are as many tokens as asked for."""
 
     name: str = "decoding loop"
+    loops = True
     # the source of each step
     streams: Callable[[Randomness, int], Iterable[Randomness]] = lambda source, _: itertools.repeat(
         source
     )
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode γ + 1 tokens, with as many drafts in each step as can be used."""
+        """Decode, with as many drafts in each step as can be used."""
         tokens: Path = ()
+        limit = max_tokens(self, instance)
         for stream in self.streams(source, instance.gamma):
-            rest = dataclasses.replace(
-                instance, prompt=instance.prompt + tokens, gamma=instance.gamma - len(tokens)
-            )
+            gamma = min(instance.gamma, limit - len(tokens) - 1)
+            rest = dataclasses.replace(instance, prompt=instance.prompt + tokens, gamma=gamma)
             tokens += super().output(rest, stream)
-            if len(tokens) > instance.gamma:
+            if len(tokens) >= limit:
                 break
         return tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated(Adapter):
+    """Steps of a verifier until a loop would end, which drafts less at the end or cuts it off."""
+
+    step: Adapter
+    cut: bool
+    max_tokens: int | None = None  # of the loop
+    loops = True
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the verifier."""
+        return self.step.name
+
+    def supports(self, instance: Instance) -> bool:
+        """Whether the verifier does."""
+        return self.step.supports(instance)
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Take steps."""
+        tokens: Path = ()
+        while (left := max_tokens(self, instance) - len(tokens)) > 0:
+            gamma = instance.gamma if self.cut else min(instance.gamma, left - 1)
+            prompt = instance.prompt + tokens
+            rest = dataclasses.replace(instance, prompt=prompt, gamma=gamma)
+            tokens += self.step.output(rest, source)[:left]
+        return tokens
+
+
+def both(a: Chain, b: Chain) -> Chain | None:
+    """Make the mistakes of two verifiers in one, where they are in different steps."""
+    changed = [
+        {f.name: getattr(bug, f.name) for f in dataclasses.fields(bug) if f.name != "name"
+         and getattr(bug, f.name) is not f.default}
+        for bug in (a, b)
+    ]  # fmt: skip
+    kinds = {type(a), type(b)}
+    if len(kinds - {Chain}) > 1 or Loop in kinds or changed[0].keys() & changed[1].keys():
+        return None
+    first, steps = (b, changed[0]) if type(a) is Chain else (a, changed[1])
+    return dataclasses.replace(first, **steps, name=f"{a.name} + {b.name}")
 
 
 def draw_siblings(draft: Probs, uniforms: Any) -> list[int]:

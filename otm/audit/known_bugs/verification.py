@@ -104,6 +104,15 @@ ACCEPTANCE = (
         threads=("lablup/mlxcel #992",),
     ),
     Chain(
+        "second sample after a mismatch",
+        drawn=likeliest,
+        accepts=lambda coin, draft, target, x: locate(target, coin) == x,
+        residual=lambda rows, i: rows.target[i],
+    ).as_bug(
+        mistake="two chances for a draft",
+        summary="A draft that differs from a sample of the target is replaced by another sample.",
+    ),
+    Chain(
         "target row overwritten",
         accepts=lambda coin, draft, target, x: False,  # coin < 0, which replaced t(x)
         residual=_without_draft,
@@ -146,6 +155,10 @@ RESIDUAL = (
         mistake="no residual",
         summary="A rejected draft is replaced by a token drawn from the target itself.",
         threads=("ShopeeLLM/Spec-RL #14", "eth-sri/language-model-arithmetic #14"),
+    ),
+    Chain("residual without the draft alone", residual=_without_draft).as_bug(
+        mistake="biased residual",
+        summary="Only the rejected token is left out of the target, and not what the draft covers.",
     ),
     Chain(
         "likeliest token of the residual",

@@ -1,0 +1,185 @@
+"""Mistakes that have a size or a place, each in several: most show on larger instances only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import Probs
+from otm.audit.adapter import Instance, max_tokens
+from otm.audit.known_bugs.steps import (
+    Chain,
+    KnownBug,
+    Loop,
+    Rows,
+    Siblings,
+    Uniforms,
+    accepts,
+    normalised,
+    residual,
+)
+from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
+from otm.kernels.numpy.distributions import locate
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed(Chain):
+    """Chain verification with a mistake at some positions."""
+
+    passes: Callable[[int], bool] = lambda _: False  # which drafts are accepted, whatever they are
+    aims: Callable[[int, Probs], Probs] = lambda _, probs: probs  # the target at a position
+
+    def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
+        aims = [self.aims(i, probs) for i, probs in enumerate(rows.target)]
+        surely = [Fraction(-1) if self.passes(i) else u for i, u in enumerate(uniforms.coins)]
+        return super().verify(rows._replace(target=aims), uniforms._replace(coins=surely))
+
+
+def _passes(place: int) -> KnownBug:
+    return _Placed(f"draft {place} always accepted", passes=lambda i: i == place - 1).as_bug(
+        mistake="draft that is not verified",
+        summary=f"Draft {place} of a chain is accepted, whatever its probabilities.",
+    )
+
+
+def _hot(place: int) -> KnownBug:
+    def aims(i: int, probs: Probs) -> Probs:
+        return normalised(probs**2) if i >= place - 1 else probs
+
+    return _Placed(f"temperature lost from position {place} on", aims=aims).as_bug(
+        mistake="one-sided temperature",
+        summary=f"From position {place} on, the temperature of the target is what memory held.",
+        threads=("vllm-project/vllm #55005",),
+    )
+
+
+def _cut_off(kept: int) -> KnownBug:
+    def largest(rows: Rows, i: int) -> Probs:
+        rest = residual(rows, i)
+        ranks = np.argsort(np.argsort(-rest, kind="stable"), kind="stable")
+        return np.where(ranks < kept, rest, 0 * rest)
+
+    return Chain(f"residual of its {kept} largest tokens", residual=largest).as_bug(
+        mistake="residual cut off",
+        summary=f"A rejected draft is replaced by one of the {kept} largest of the residual.",
+    )
+
+
+def _by_tiles(weights: Probs, uniform: Any, size: int) -> int:
+    """Carry the sum of a tile on to the next one, but not those before it."""
+    point, before = uniform * weights.sum(), 0 * weights.sum()
+    for start in range(0, weights.size, size):
+        sums = before + weights[start : start + size].cumsum()
+        if point < sums[-1]:
+            return start + int(np.searchsorted(sums, point, side="right"))
+        before = sums[-1] - before
+    return int(weights.size - 1)
+
+
+def _tiles(size: int) -> KnownBug:
+    return Chain(f"sums of tiles of {size} tokens", draw_last=partial(_by_tiles, size=size)).as_bug(
+        mistake="sums of tiles",
+        summary=f"A row is summed in tiles of {size} tokens, and only the last sum is carried on.",
+    )
+
+
+def _floor(least: Fraction) -> KnownBug:
+    def aim(probs: Probs) -> Probs:
+        return np.where(probs < least, least + 0 * probs, probs)
+
+    return Chain(f"target probabilities of at least {least}", aim=aim).as_bug(
+        mistake="floor under probabilities",
+        summary=f"Probabilities of the target below {least} are raised to it.",
+    )
+
+
+SIZED = (
+    *map(_passes, range(1, 7)),
+    *map(_hot, range(2, 7)),
+    *map(_cut_off, (2, 3, 4, 5, 6, 8)),
+    *map(_tiles, (4, 8, 16, 32, 64, 128)),
+    *(_floor(Fraction(1, least)) for least in (10, 20, 50, 100, 200, 500, 1000)),
+)
+
+
+class _CachedLoop(Loop):
+    """A loop whose target reads the whole sequence again in each step, behind what it has read."""
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        tokens, cached, limit = Path(), Path(), max_tokens(self, instance)
+        while len(tokens) < limit:
+
+            def shown(step: Instance, rows: Rows, before: Path = cached) -> Rows:
+                contexts = (step.prompt + rows.tokens[:i] for i in range(len(rows.tokens) + 1))
+                target = [step.target.probs(before + context) for context in contexts]
+                return rows._replace(target=target)
+
+            prompt, gamma = instance.prompt + tokens, min(instance.gamma, limit - len(tokens) - 1)
+            step = replace(instance, prompt=prompt, gamma=gamma)
+            tokens += Chain(shown=shown).output(step, source)
+            cached += prompt
+        return tokens
+
+
+@dataclass(frozen=True, eq=False)
+class _PlacedSiblings(Siblings):
+    """Recursive rejection with a sibling that always passes, or the residual of another one."""
+
+    passes: int = -1
+    residuals: int | None = None  # how many rejected siblings the last token takes account of
+
+    def supports(self, instance: Instance) -> bool:
+        return instance.k > max(1, self.passes)
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        draft, target = (
+            model.probs(instance.prompt) for model in (instance.draft, instance.target)
+        )
+        drafts = self.drafts(draft, source(instance.k))
+        coins, last = source(instance.k), source(1)[0]
+        targets = [target]
+        for i, (x, coin) in enumerate(zip(drafts, coins, strict=True)):
+            if i == self.passes or accepts(coin, draft, targets[-1], x):
+                return (x, locate(instance.target.probs((*instance.prompt, x)), last))
+            targets.append(self.left(targets[-1], draft))
+        return (locate(targets[-1 if self.residuals is None else self.residuals], last),)
+
+
+def _top(draft: Probs, uniforms: Any) -> list[int]:
+    ranked = np.argsort(-draft, kind="stable").tolist()
+    return [ranked[min(i, draft.size - 1)] for i in range(len(uniforms))]
+
+
+LOOPS_AND_TREES = (
+    _CachedLoop("cache fed twice").as_bug(
+        mistake="cache",
+        summary="Each step reads the whole sequence again, behind what the cache holds of it.",
+        threads=("romsto/Speculative-Decoding #4",),
+    ),
+    *(
+        _PlacedSiblings(f"sibling {place + 1} always accepted", passes=place).as_bug(
+            mistake="draft that is not verified",
+            summary=f"Draft {place + 1} of a node is accepted, whatever its probabilities.",
+        )
+        for place in range(4)
+    ),
+    _PlacedSiblings("residual of the first sibling", residuals=1).as_bug(
+        mistake="residual of the wrong sibling",
+        summary="The last token is drawn from the residual of the first sibling of all rejected.",
+    ),
+    _PlacedSiblings("residual before the last sibling", residuals=-2).as_bug(
+        mistake="residual of the wrong sibling",
+        summary="The residual of the last rejected sibling is left out.",
+    ),
+    Siblings("likeliest siblings verified as samples", drafts=_top).as_bug(
+        mistake="greedy draft reported as softmax",
+        summary="The likeliest tokens become siblings, and are verified as if sampled.",
+        threads=("NVIDIA/TensorRT-LLM #15098",),
+    ),
+)

@@ -1,0 +1,142 @@
+"""Larger pairs of models: many tokens, long chains, prompts, contexts that reach far back.
+
+Mistakes that show only with size show here.  A verifier still has few paths on them, since their
+distributions have few tokens, spread over the vocabulary, or are certain after most contexts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from random import Random
+
+from otm.audit.adapter import Instance
+from otm.decoding.reading import Path
+from otm.models.table import TableModel
+
+ORDER = 5
+"""Number of tokens that models look back where they look far."""
+
+WIDE, NARROW = 12, 4
+"""Numbers of tokens that a row has, of many."""
+
+RARE = Fraction(1, 50)
+"""Least weight of a token, where others have 1 to 5: its probability is below 1/1000."""
+
+MOST_TOKENS, MOST_DRAFTS = 200_000, 32
+"""Most tokens and drafts of instances that are made to order."""
+
+Rows = dict[Path, dict[int, Fraction]]
+"""Weights of tokens after contexts."""
+
+
+def spread(vocabulary: int, count: int) -> list[int]:
+    """Different tokens, evenly spread: the first and the last are among them."""
+    count = min(count, vocabulary)
+    return [i * (vocabulary - 1) // max(count - 1, 1) for i in range(count)]
+
+
+def _weights(tokens: list[int], random: Random) -> dict[int, Fraction]:
+    """Weights of some tokens, of which one is rare if they are many."""
+    weights = {token: Fraction(random.randint(1, 5)) for token in tokens}
+    if len(tokens) > NARROW:
+        weights[random.choice(tokens)] = RARE
+    return weights
+
+
+def _model(vocabulary: int, rows: Rows) -> TableModel:
+    table = {}
+    for context, weights in rows.items():
+        row = [Fraction(0)] * vocabulary
+        for token, weight in weights.items():
+            row[token] = weight / sum(weights.values())
+        table[context] = row
+    return TableModel(table)
+
+
+def spread_out(
+    vocabulary: int,
+    *,
+    wide: bool,
+    gamma: int = 1,
+    k: int = 1,
+    prompt: Path = (1, 0),
+    length: int | None = None,
+    seed: int = 0,
+) -> Instance:
+    """Make a target of many tokens and a draft of few after the prompt, or the other way round.
+
+    After other contexts the next token is certain.
+    """
+    random = Random(seed)
+    many = spread(vocabulary, WIDE)
+    few = sorted({many[0], many[-1], many[len(many) // 2] - 1, many[len(many) // 3]})
+    target, draft = (
+        _model(vocabulary, {prompt: _weights(tokens, random), (): {then: Fraction(1)}})
+        for tokens, then in zip((many, few) if wide else (few, many), many[:2], strict=True)
+    )
+    return Instance(target, draft, gamma, k, prompt, length)
+
+
+def far_back(
+    vocabulary: int,
+    certain: tuple[int, int],
+    *,
+    gamma: int = 1,
+    k: int = 1,
+    prompt: Path = (0,),
+    length: int | None = None,
+    seed: int = 0,
+    tokens: int = 2,
+) -> Instance:
+    """Make models of a few tokens whose rows depend on the last five.
+
+    `certain` says of how many rows in eight, in the target and in the draft, the next token is
+    certain.
+    """
+    random = Random(seed)
+    alphabet = spread(vocabulary, tokens)
+    order = ORDER if len(alphabet) < 3 else 3
+
+    def model(share: int) -> TableModel:
+        rows: Rows = {(): {alphabet[0]: Fraction(1)}}
+        for size in range(1, order + 1):
+            for context in itertools.product(alphabet, repeat=size):
+                kept = random.sample(alphabet, 1) if random.randrange(8) < share else alphabet
+                rows[context] = _weights(kept, random)
+        return _model(vocabulary, rows)
+
+    return Instance(model(certain[0]), model(certain[1]), gamma, k, prompt, length)
+
+
+LARGER: dict[str, Instance] = {
+    "40 tokens": spread_out(40, wide=True),
+    "40 tokens drafted": spread_out(40, wide=False),
+    "300 tokens": spread_out(300, wide=True, seed=1),
+    "pairs of 40 tokens": spread_out(40, wide=True, k=2, seed=2),
+    "four of two tokens": far_back(2, (0, 0), k=4),
+    "four drafts": far_back(2, (2, 4), gamma=4, seed=9),
+    "six drafts": far_back(2, (3, 8), gamma=6, prompt=(0, 1), seed=4),
+    "a prompt that repeats": far_back(
+        3, (0, 8), gamma=2, prompt=(2, 0, 1, 2, 0, 1, 2), length=4, tokens=3
+    ),
+    "five tokens back": far_back(2, (0, 8), gamma=2, prompt=(0, 1, 1, 0, 1), length=6),
+    "drafts from far back": far_back(2, (4, 4), gamma=3, prompt=(1, 0, 0), length=6, seed=1),
+}
+"""By name, beside those of `otm.audit.instances`."""
+
+
+def of_size(
+    vocabulary: int | None, gamma: int | None, prompt: Path | None, seed: int
+) -> list[Instance]:
+    """Make pairs of models of the sizes asked for, for one draft and for two."""
+    tokens = max([(vocabulary or 2) - 1, *(prompt or (1,))]) + 1
+    drafts, before = gamma or 2, (0, 1) if prompt is None else prompt
+    made = []
+    for k in (1, 2):
+        shape = {"gamma": drafts if k == 1 else 1, "k": k, "seed": seed}
+        made += [spread_out(tokens, wide=wide, prompt=before, **shape) for wide in (True, False)]
+        for certain in ((0, 8), (5, 5)):
+            length = drafts + 2
+            made.append(far_back(tokens, certain, prompt=before, length=length, **shape))
+    return made
