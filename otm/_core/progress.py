@@ -25,21 +25,23 @@ Item = TypeVar("Item")
 
 
 class Watch:
-    """Tells a `Progress` what is worked on."""
+    """Tells a `Progress` what is worked on, and of what that is a part."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.phase = ""  # what the numbers of `over` belong to
+    def __init__(self, progress: Progress, phase: str) -> None:
+        self._progress, self._phase = progress, phase
 
-    def over(self, items: Iterable[Item], total: int = 0) -> Iterator[Item]:
+    def over(self, items: Iterable[Item], what: str, total: int = 0) -> Iterator[Item]:
         """Hand out items one after the other, and tell which one it is."""
         for number, item in enumerate(items, 1):
-            self.tell(self.phase, number, total)
+            self.tell(what, number, total)
             yield item
 
     def tell(self, what: str, number: int, total: int = 0) -> None:
-        """Tell which item is worked on."""
-        self._progress(what, number, total)
+        """Tell which one is worked on."""
+        self._progress(f"{self._phase}: {what}", number, total)
+
+
+SILENT = Watch(lambda what, number, total: None, "")
 
 
 class _Line:
@@ -75,15 +77,15 @@ class _Line:
 
 
 @contextmanager
-def watching(progress: Progress | None) -> Iterator[Watch]:
+def watching(progress: Progress | None, phase: str) -> Iterator[Watch]:
     """Watch by a function of the caller's, or else by a line on the terminal if there is one."""
     if progress is not None:
-        yield Watch(progress)
+        yield Watch(progress, phase)
     elif sys.stderr is None or not sys.stderr.isatty():
-        yield Watch(lambda what, number, total: None)
+        yield SILENT
     else:
         line = _Line()
         try:
-            yield Watch(line)
+            yield Watch(line, phase)
         finally:
             line.end()

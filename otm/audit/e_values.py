@@ -127,11 +127,9 @@ class Evidence:
         ratios = np.exp(seen[:, self._others] - own[:, None])[..., None]  # [T, N − 1, 1]
         with np.errstate(divide="ignore"):
             by_other = np.log1p(np.array(PARTS) * (ratios - 1))
-            odd = np.where(
-                impossible[:, None],
-                np.log(ODD) - (np.log(self._lost) if self._lost else -np.inf),
-                np.log1p(-np.array(ODD)),
-            )
+        # without rounding an impossible token decides by itself
+        share = np.log(ODD) - math.log(self._lost) if self._lost else np.zeros(len(ODD))
+        odd = np.where(impossible[:, None], share, np.log1p(-np.array(ODD)))
         by_other[impossible] = 0
         parts = [by_class, by_other, odd]
         logs = np.concatenate([part.reshape(len(seen), -1) for part in parts], axis=1)

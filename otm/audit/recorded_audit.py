@@ -37,6 +37,9 @@ TOGETHER = 512
 DIAGNOSED = 20_000
 """Tokens, the first ones, that suspects are compared with."""
 
+UNFIT = math.log(100)
+"""Logarithm of the e-value against a suspect from which on it is not named."""
+
 
 @dataclass(eq=False)
 class _Series:
@@ -155,8 +158,7 @@ def recorded(
     name : str, optional
         What the report calls it; the file if left out.
     progress : callable, optional
-        Takes what is worked on, its number and how many there are, 0 if unknown.  If left out, a
-        line on standard error where that is a terminal.
+        As for `lossless`.
 
     Returns
     -------
@@ -202,9 +204,8 @@ def recorded(
     drafted = _Series(Evidence(1 + len(OF_DRAFTS), 0, slack, lost), limit)
     accepted = reached = count = 0
     by_chain = 0.0
-    with watching(progress) as watch:
-        watch.phase = "recorded steps: number"
-        for number, step in enumerate(watch.over(given)):
+    with watching(progress, "recorded") as watch:
+        for number, step in enumerate(watch.over(given, "step")):
             count += 1
             _add_output(out, step, number)
             if step.draft is not None:
@@ -266,7 +267,7 @@ def _diagnoses(series: _Series, slack: float, lost: float) -> tuple[Diagnosis, .
             continue
         evidence = Evidence(1 + len(SUSPECTS), place, slack, lost)
         for part in series.kept:
-            evidence.add(part, series.limit)
+            evidence.add(part, UNFIT)
         if evidence.crossed_at < 0:
             fits.append((float(total[place]), diagnosis_of(name)))
     return tuple(diagnosis for _, diagnosis in sorted(fits, key=lambda fit: -fit[0]))
