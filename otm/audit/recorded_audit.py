@@ -38,7 +38,8 @@ DIAGNOSED = 20_000
 """Tokens, the first ones, that suspects are compared with."""
 
 UNFIT = math.log(100)
-"""Logarithm of the e-value against a suspect from which on it is not named."""
+"""A suspect is not named if an e-value against it reaches this (a logarithm), or if tokens are as
+many times likelier under something else."""
 
 
 @dataclass(eq=False)
@@ -241,20 +242,23 @@ def recorded(
 
 def _add_output(series: _Series, step: Step, number: int) -> None:
     """Add the tokens of the output, each with the distributions of all suspects."""
+    target = step.target[: len(step.output)]
+    rows = np.concatenate(
+        [target[:, None], suspected(target, step.draft, len(step.drafts))], axis=1
+    )
     for i, y in enumerate(step.output):
         behind = bool(step.drafts) and i == len(step.drafts)
-        target = step.target[i]
         draft = None if step.draft is None or behind else step.draft[i]
-        before = step.target[i - 1] if behind else None
-        rows = np.vstack([target, suspected(target, draft, before)])
-        series.add(rows, draft, step, y, (number, i, behind))
+        series.add(rows[i], draft, step, y, (number, i, behind))
 
 
 def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None:
     """Add all drafts, those behind a rejected one too."""
+    if not step.drafts:
+        return
+    rows = np.stack([draft, *(of_row(draft) for of_row in OF_DRAFTS.values())], axis=1)
     for i, x in enumerate(step.drafts):
-        rows = np.vstack([draft[i], *(of_row(draft[i]) for of_row in OF_DRAFTS.values())])
-        series.add(rows, step.target[i], step, x, (number, i, False))
+        series.add(rows[i], step.target[i], step, x, (number, i, False))
 
 
 def _diagnoses(series: _Series, slack: float, lost: float) -> tuple[Diagnosis, ...]:
@@ -268,6 +272,9 @@ def _diagnoses(series: _Series, slack: float, lost: float) -> tuple[Diagnosis, .
         evidence = Evidence(1 + len(SUSPECTS), place, slack, lost)
         for part in series.kept:
             evidence.add(part, UNFIT)
-        if evidence.crossed_at < 0:
+        if (
+            evidence.crossed_at < 0
+            and max(evidence.by_class.max(), evidence.by_other.max()) < UNFIT
+        ):
             fits.append((float(total[place]), diagnosis_of(name)))
     return tuple(diagnosis for _, diagnosis in sorted(fits, key=lambda fit: -fit[0]))

@@ -1,12 +1,13 @@
 """What the next token of a step is distributed as under known mistakes, from its rows alone.
 
-Token by token, given that the tokens before were output: t is the target's row, d the draft's.  The
-tests hold each against the known bug of the same name, run along all its paths.
+Token by token, given that the tokens before were output: t are the target's rows, d the draft's.
+The tests hold each against the known bug of the same name, run along all its paths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -15,38 +16,32 @@ from otm.audit.known_bugs import KNOWN_BUGS
 from otm.audit.recorded_steps import Floats
 from otm.audit.report import Diagnosis
 
-OfRows = Callable[[Floats, Floats], Floats]
-"""From the target's row t [U] and the draft's d [U] to the distribution of the token [U]."""
+OfRows = Callable[["Rows"], Floats]
+"""From rows to the distributions of the tokens: array [m, U]."""
 
 
-def one_hot(row: Floats) -> Floats:
-    """Put everything on the likeliest token."""
-    hot = np.zeros_like(row)
-    hot[row.argmax()] = 1
+def total(rows: Floats) -> Floats:
+    """Sum each row: array [m, 1]."""
+    return np.asarray(rows.sum(axis=-1, keepdims=True))
+
+
+def one_hot(rows: Floats) -> Floats:
+    """Put everything on the likeliest token of each row."""
+    hot = np.zeros_like(rows)
+    np.put_along_axis(hot, rows.argmax(axis=-1)[:, None], 1, axis=-1)
     return hot
 
 
-def power(row: Floats, exponent: float) -> Floats:
-    """Return the distribution at another temperature, 1/exponent of it."""
-    weights = (row / row.max()) ** exponent
-    return np.asarray(weights / weights.sum())
+def power(rows: Floats, exponent: float) -> Floats:
+    """Return the distributions at another temperature, 1/exponent of it."""
+    weights = (rows / rows.max(axis=-1, keepdims=True)) ** exponent
+    return np.asarray(weights / total(weights))
 
 
-def residual(t: Floats, d: Floats) -> Floats:
-    """Residual distribution, or t where none is left."""
-    rest = np.maximum(t - d, 0)
-    total = rest.sum()
-    return np.asarray(rest / total) if total > 0 else t
-
-
-def replaced(accepted: Floats, last: Floats) -> Floats:
-    """Accept these masses, and draw from `last` with the rest."""
-    return np.asarray(accepted + max(1 - float(accepted.sum()), 0) * last)
-
-
-def by_test(t: Floats, d: Floats, accepts: Floats, drawn: Floats | None = None) -> Floats:
-    """Accept token x with probability accepts(x), and draw from the residual otherwise."""
-    return replaced((d if drawn is None else drawn) * accepts, residual(t, d))
+def divided(weights: Floats, otherwise: Floats) -> Floats:
+    """Normalise weights; rows that are all zero become others."""
+    sums = total(weights)
+    return np.where(sums > 0, weights / np.where(sums > 0, sums, 1), otherwise)
 
 
 def ratio(t: Floats, d: Floats) -> Floats:
@@ -54,51 +49,78 @@ def ratio(t: Floats, d: Floats) -> Floats:
     return np.divide(t, d, out=np.ones_like(t), where=d > t)
 
 
-def _not_normalised(t: Floats, d: Floats) -> Floats:
-    accepted = np.minimum(t, d)
-    last = np.maximum(t - d, 0)
-    last[-1] += accepted.sum()  # what is missing from one
-    return replaced(accepted, last)
+def replaced(accepted: Floats, last: Floats) -> Floats:
+    """Accept these masses, and draw from `last` with the rest."""
+    return np.asarray(accepted + np.maximum(1 - total(accepted), 0) * last)
 
 
-def _softmax(t: Floats, d: Floats) -> Floats:
-    weights = np.exp(residual(t, d))
-    return replaced(np.minimum(t, d), weights / weights.sum())
+@dataclass(eq=False)
+class Rows:
+    """Rows of both models, and what several suspects need of them."""
+
+    t: Floats  # [m, U]: of the target
+    d: Floats  # [m, U]: of the draft
+
+    def __post_init__(self) -> None:
+        self.both = np.minimum(self.t, self.d)
+        self.residual = divided(self.t - self.both, self.t)
+        self.ratio = ratio(self.t, self.d)
+
+    def by_test(self, accepts: Floats) -> Floats:
+        """Accept token x with probability accepts(x), and draw from the residual otherwise."""
+        return replaced(self.d * accepts, self.residual)
+
+    def drawn(self, drafts: Floats) -> Floats:
+        """Draw drafts from another distribution than the one stated."""
+        return replaced(drafts * self.ratio, self.residual)
 
 
-def _noise_is_coin(t: Floats, d: Floats) -> Floats:
+def _not_normalised(rows: Rows) -> Floats:
+    last = rows.t - rows.both
+    last[:, -1] += rows.both.sum(axis=-1)  # what is missing from one
+    return replaced(rows.both, last)
+
+
+def _softmax(rows: Rows) -> Floats:
+    weights = np.exp(rows.residual)
+    return replaced(rows.both, weights / total(weights))
+
+
+def _noise_is_coin(rows: Rows) -> Floats:
     """Accept if the uniform that drew x, in its part of the distribution function, is below t/d."""
-    end = d.cumsum()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        below = np.where(d > 0, t / d, 0)
-    return replaced(np.clip(np.minimum(end, below) - (end - d), 0, d), residual(t, d))
+    end = rows.d.cumsum(axis=-1)
+    below = np.divide(rows.t, rows.d, out=np.zeros_like(rows.t), where=rows.d > 0)
+    accepted = np.clip(np.minimum(end, below) - (end - rows.d), 0, rows.d)
+    return replaced(accepted, rows.residual)
 
 
-def _largest_ratio(t: Floats, d: Floats) -> Floats:
-    return by_test(t, d, t / t.max())
+def _swapped(rows: Rows) -> Floats:
+    other = divided(rows.d - rows.both, rows.d)
+    return replaced(rows.d * ratio(rows.d, rows.t), other)
+
+
+def _uniform(rows: Rows) -> Floats:
+    stated = Rows(rows.t, np.full_like(rows.d, 1 / rows.d.shape[-1]))
+    return stated.drawn(rows.d)
 
 
 IN_PLACE_OF_A_DRAFT: dict[str, OfRows] = {
-    "every draft accepted": lambda t, d: d,
-    "no residual": lambda t, d: replaced(np.minimum(t, d), t),
-    "residual not clamped": lambda t, d: replaced(
-        np.minimum(t, d), abs(t - d) / s if (s := abs(t - d).sum()) else t
-    ),
-    "likeliest token of the residual": lambda t, d: replaced(
-        np.minimum(t, d), one_hot(residual(t, d))
-    ),
+    "every draft accepted": lambda rows: rows.d,
+    "no residual": lambda rows: replaced(rows.both, rows.t),
+    "residual not clamped": lambda rows: replaced(rows.both, divided(abs(rows.t - rows.d), rows.t)),
+    "likeliest token of the residual": lambda rows: replaced(rows.both, one_hot(rows.residual)),
     "residual not normalised": _not_normalised,
     "softmax of the residual": _softmax,
-    "draft and target swapped": lambda t, d: replaced(d * ratio(d, t), residual(d, t)),
-    "ratio to the largest probability": _largest_ratio,
-    "equal tokens pass": lambda t, d: by_test(t, d, 1 - (1 - t) * (1 - ratio(t, d))),
-    "constant coins": lambda t, d: by_test(t, d, (d < 2 * t).astype(np.float64)),
-    "draft's noise is the coin": _noise_is_coin,
-    "draft law taken as uniform": lambda t, d: by_test(
-        t, np.full_like(t, 1 / t.size), ratio(t, np.full_like(t, 1 / t.size)), d
+    "draft and target swapped": _swapped,
+    "ratio to the largest probability": lambda rows: rows.by_test(
+        rows.t / rows.t.max(axis=-1, keepdims=True)
     ),
-    "greedy drafts reported as softmax": lambda t, d: by_test(t, d, ratio(t, d), one_hot(d)),
-    "temperature of the drafts alone": lambda t, d: by_test(t, d, ratio(t, d), power(d, 2)),
+    "equal tokens pass": lambda rows: rows.by_test(1 - (1 - rows.t) * (1 - rows.ratio)),
+    "constant coins": lambda rows: rows.by_test((rows.d < 2 * rows.t).astype(np.float64)),
+    "draft's noise is the coin": _noise_is_coin,
+    "draft law taken as uniform": _uniform,
+    "greedy drafts reported as softmax": lambda rows: rows.drawn(one_hot(rows.d)),
+    "temperature of the drafts alone": lambda rows: rows.drawn(power(rows.d, 2)),
 }
 """By the name of the known bug; only the first is none of them."""
 
@@ -107,7 +129,7 @@ ANYWHERE: dict[str, Callable[[Floats], Floats]] = {
     "target at twice the temperature": lambda t: power(t, 0.5),
     "likeliest token of the target": one_hot,
 }
-"""From the target's row alone: also where there are no drafts."""
+"""From the target's rows [m, U] alone: also where there are no drafts."""
 
 BONUS = "bonus of the row before"
 
@@ -136,15 +158,24 @@ OF_DRAFTS: dict[str, Callable[[Floats], Floats]] = {
 """How drafts are drawn, where they are not drawn from their rows."""
 
 
-def suspected(t: Floats, d: Floats | None, before: Floats | None) -> Floats:
-    """Distributions of the token under each suspect, t where it does nothing wrong: [S, U].
+def suspected(target: Floats, draft: Floats | None, drafts: int) -> Floats:
+    """Return the distributions of tokens along drafts under each suspect: [m, S, U].
 
-    Without d the token is behind all drafts, and `before` is the row of the last of them.
+    Target rows [m, U] and draft rows [g, U], which may be more or unknown.  A suspect that does
+    nothing wrong at a place has the target's row there.
     """
-    rows = [t if d is None else of_rows(t, d) for of_rows in IN_PLACE_OF_A_DRAFT.values()]
-    rows += [of_row(t) for of_row in ANYWHERE.values()]
-    rows.append(t if d is not None or before is None else before)
-    return np.array(rows)
+    length = len(target)
+    held = 0 if draft is None else min(len(draft), length)
+    of_all = np.repeat(target[:, None], len(SUSPECTS), axis=1)
+    if draft is not None and held:
+        rows = Rows(target[:held], draft[:held])
+        for place, of_rows in enumerate(IN_PLACE_OF_A_DRAFT.values()):
+            of_all[:held, place] = of_rows(rows)
+    for place, of_row in enumerate(ANYWHERE.values(), len(IN_PLACE_OF_A_DRAFT)):
+        of_all[:, place] = of_row(target)
+    if 0 < drafts < length:  # the token behind all drafts
+        of_all[drafts, -1] = target[drafts - 1]
+    return of_all
 
 
 @cache
