@@ -5,7 +5,7 @@ before, r(y)/p(y) has the mean Σ r(y) ≤ 1.  So products of such factors over 
 mean over several r, are non-negative supermartingales that begin at 1: with probability at most
 α they ever reach 1/α (Ville's inequality).  Here r is p with one class of tokens made likelier or
 rarer, p ↦ p e^(λ [y in C]) / (1 − p(C) + p(C) e^λ), or a part of the way from p to what a known
-mistake outputs.
+mistake outputs (docs/theory/recorded-steps.md, Theorems 15.2 and 15.3).
 
 Rounding: of the true row it is only taken that p'(y) ≤ (1 + η) p(y), so each factor is divided by
 1 + η.
@@ -34,7 +34,7 @@ ODD = (1 / 2, 1 / 16, 1 / 256)
 """Shares of impossible tokens, where rounding may have made their probabilities 0."""
 
 CLASSES = (
-    "likelier in the other model",
+    "made likelier by the other model",
     "likeliest token",
     "likeliest token of the other model",
     "less than a tenth of the likeliest",

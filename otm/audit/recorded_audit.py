@@ -1,14 +1,9 @@
 """The audit of steps that an engine recorded, where nothing can be run.
 
 A lossless verifier outputs tokens that, continued by the target, have the target's distribution.
-Let it output y_1 … y_n in a step, and p_i be the target's distribution after y_1 … y_i.  Then
-
-    P(n > i, y_1 … y_{i+1} = y a) = p_i(a) P(n > i, y_1 … y_i = y)
-
-for all i, y and a: continued outputs have P(y a) = p_i(a) P(y); outputs with n ≤ i that are
-continued to y go on to a with probability p_i(a) as well; the difference is what remains.  So every
-token that is output, whatever the rule, follows its row given those before it, and so do tokens of
-a text that ends early at a token or a length.  `e_values` tests that at every time.
+Let it output y_1 … y_n in a step, and p_i be the target's distribution after y_1 … y_i.  Then given n > i and y_1 … y_i, the next token y_{i+1} has the distribution p_i:
+whatever the rule, every token that is output follows its row (docs/theory/recorded-steps.md,
+Theorem 15.1).  `e_values` tests that at every time.
 """
 
 from __future__ import annotations
@@ -87,14 +82,14 @@ class _Series:
             self.kept.append(self.tokens)
         self.tokens = Tokens()
 
-    def followed(self, *, impossible_decides: bool) -> Followed:
-        """Sum it up."""
+    def followed(self, other: str, *, impossible_decides: bool) -> Followed:
+        """Sum it up; `other` is the model beside that of the rows."""
         seen = self.evidence
         logs = np.logaddexp.reduce(seen.by_class, axis=2) - math.log(seen.by_class.shape[2])
         logs /= math.log(10)
         counts = [
             Count(
-                name,
+                name.replace("the other model", f"the {other}"),
                 where,
                 positions=int(seen.counts[g]),
                 expected=float(seen.expected[g, k]),
@@ -128,7 +123,7 @@ def recorded(
 
     Every token of the output is compared with the target's distribution at its place, and every
     draft with the draft's, by e-values that hold after any number of steps ([ville1939]_; own
-    design, docs/audit.md has the proof).  What correlates with nothing that is
+    design, docs/theory/recorded-steps.md).  What correlates with nothing that is
     recorded, or happens more rarely than the report's `delta`, is not seen; `lossless` sees more
     where the verifier can be run.
 
@@ -221,7 +216,7 @@ def recorded(
         raise InvalidInputError("there are no steps; give at least one")
     out.flush()
     drafted.flush()
-    output = out.followed(impossible_decides=not lost)
+    output = out.followed("draft", impossible_decides=not lost)
     detected = out.evidence.detected(limit)
     verdict = LOSSLESS if detected <= delta else UNDECIDED
     return RecordedReport(
@@ -229,7 +224,7 @@ def recorded(
         verdict=verdict if output.follow else NOT_LOSSLESS,
         steps=count,
         output=output,
-        drafts=drafted.followed(impossible_decides=not lost) if drafted.total else None,
+        drafts=drafted.followed("target", impossible_decides=not lost) if drafted.total else None,
         accepted=accepted,
         reached=reached,
         accepted_by_chain=by_chain,

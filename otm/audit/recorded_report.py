@@ -11,7 +11,7 @@ from otm._core.text import text_table
 from otm.audit.e_values import MISSED
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, Diagnosis
 
-SHOWN = 8
+SHOWN = 5
 """Most lines of the table of counts that are printed."""
 
 
@@ -131,7 +131,7 @@ class RecordedReport:
                 yield "    A verifier that takes the draft rows for their distribution is wrong."
         if self.reached and self.drafts is not None:
             seen, chain = self.accepted / self.reached, self.accepted_by_chain / self.reached
-            yield f"  accepted: {seen:.4f} of the drafts; chain verification accepts {chain:.4f}"
+            yield f"  drafts in the output: {seen:.4f}; chain verification accepts {chain:.4f}"
         for diagnosis in self.diagnoses:
             known = "; ".join((diagnosis.name, *diagnosis.threads))
             yield f"  fits: {diagnosis.mistake} ({known})"
@@ -158,14 +158,14 @@ class RecordedReport:
         if seen.first_impossible is not None:
             first = seen.first_impossible
             yield (
-                f"    {seen.impossible:,} tokens of probability 0, the first {first.token} at "
+                f"    tokens of probability 0: {seen.impossible:,}, the first is {first.token} at "
                 f"position {first.position} of step {first.step:,}"
             )
         if not seen.follow and seen.counts:
             worst = seen.counts[0]
             yield (
-                f"    worst: {worst.tokens}, {worst.where}: {worst.deviation:+.3f} of a token, "
-                f"{worst.seen:,} times instead of {worst.expected:,.1f}"
+                f"    worst: {worst.tokens}, {worst.where}: {worst.seen:,} of {worst.positions:,} "
+                f"instead of {worst.expected:,.1f} ({worst.deviation:+.3f})"
             )
             names = ("tokens", "where", "of", "expected", "seen", "e-value")
             cells = [
