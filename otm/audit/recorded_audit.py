@@ -1,9 +1,10 @@
 """The audit of steps that an engine recorded, where nothing can be run.
 
 A lossless verifier outputs tokens that, continued by the target, have the target's distribution.
-Let it output y_1 … y_n in a step, and p_i be the target's distribution after y_1 … y_i.  Then given n > i and y_1 … y_i, the next token y_{i+1} has the distribution p_i:
-whatever the rule, every token that is output follows its row (docs/theory/recorded-steps.md,
-Theorem 15.1).  `e_values` tests that at every time.
+Let it output y_1 … y_n in a step, and p_i be the target's distribution after y_1 … y_i.  Then given
+n > i and y_1 … y_i, the next token y_{i+1} has the distribution p_i: whatever the rule, every token
+that is output follows its row (docs/theory/recorded-steps.md, Theorem 15.1).  `e_values` tests that
+at every time.
 """
 
 from __future__ import annotations

@@ -135,6 +135,7 @@ def test_recorded_steps_have_the_statuses_of_verdicts(capsys: pytest.CaptureFixt
     assert main(["audit", "--recorded", "steps.jsonl"]) == 3
     assert "file 'steps.jsonl': undecided" in capsys.readouterr().out
     assert main(["audit", "--recorded", "steps.jsonl", "--delta", "0.999"]) == 3
+    capsys.readouterr()
     Path("steps.jsonl").write_text("\n".join([json.dumps(step)] * 60))  # only zeros
     assert main(["audit", "--recorded", "steps.jsonl", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["output"]["follow"] is False
