@@ -63,25 +63,57 @@ def step_of(
     return step
 
 
-def steps_of(
-    adapter: Adapter, instance: Instance, count: int, seed: int, *, text: bool = True
-) -> Iterator[dict[str, Any]]:
-    """Decode a text in steps, or the same step again and again.
+def single_chain(adapter: Adapter, instance: Instance) -> bool:
+    """Whether its steps have drafts; not so the longest of several chains."""
+    one = dataclasses.replace(instance, k=1)
+    return isinstance(adapter, Chain) and not isinstance(adapter, Loop) and adapter.supports(one)
 
-    Those of a single chain have drafts, others target rows along the output alone.
-    """
+
+def text_of(
+    adapter: Adapter, instance: Instance, count: int, seed: int
+) -> Iterator[dict[str, Any]]:
+    """Decode a text in steps, with drafts where there is a single chain of them."""
     rng = np.random.default_rng(seed)
     drafts: list[tuple[int, ...]] = []
-    single = adapter.supports(dataclasses.replace(instance, k=1))  # not so the longest of several
-    if isinstance(adapter, Chain) and not isinstance(adapter, Loop) and single:
+    if single_chain(adapter, instance):
+        assert isinstance(adapter, Chain)
         adapter, drafts = with_drafts(adapter)
     prompt = instance.prompt
     for _ in range(count):
         here = dataclasses.replace(instance, prompt=prompt)
         output = adapter.output(here, Source(rng.random(MAX_UNIFORMS)))
         yield step_of(instance, prompt, drafts.pop() if drafts else None, output)
-        if text:
-            prompt = (prompt + output)[-4:]
+        prompt = (prompt + output)[-4:]
+
+
+def paths(
+    adapter: Adapter, instance: Instance
+) -> Iterator[tuple[tuple[int, ...] | None, tuple[int, ...], Fraction]]:
+    """Run a verifier along all its paths: drafts, output and probability of each."""
+    drafts: list[tuple[int, ...]] = []
+    if single_chain(adapter, instance):
+        assert isinstance(adapter, Chain)
+        adapter, drafts = with_drafts(adapter)
+
+    def run(source: Any) -> Any:
+        drafts.clear()
+        output = adapter.output(instance, source)
+        return (drafts[0] if drafts else None), output
+
+    for (drafted, output), probability, *_ in paths_of_source(run):
+        yield drafted, output, probability
+
+
+def steps_of(adapter: Adapter, instance: Instance, count: int, seed: int) -> list[dict[str, Any]]:
+    """Draw steps after one prompt from their exact distribution."""
+    probs: dict[Any, Fraction] = defaultdict(Fraction)
+    for drafts, output, probability in paths(adapter, instance):
+        probs[drafts, output] += probability
+    steps = [step_of(instance, instance.prompt, *run) for run in probs]
+    drawn = np.random.default_rng(seed).choice(
+        len(steps), size=count, p=np.array([*probs.values()], dtype=float)
+    )
+    return [steps[i] for i in drawn]
 
 
 RIGHT = (Chain(), Block(), Siblings(), *SUSPECTED)
@@ -90,32 +122,32 @@ RARE = 1e-9
 """Bound on the false alarms of a test."""
 
 ELSEWHERE: dict[str, tuple[str, int]] = {
-    "residual not clamped": ("zeros", 250),
-    "softmax of the residual": ("zeros", 250),
-    "draft and target swapped": ("two drafts", 250),
-    "uniform where the residual is empty": ("two drafts", 300),
-    "draft's noise draws the residual": ("two drafts", 250),
-    "draft laws of the rows before": ("two drafts, two tokens", 250),
-    "one coin for all drafts": ("three drafts", 300),
-    "bonus from the draft model": ("four tokens", 250),
-    "bonus of the row before": ("four tokens", 250),
-    "likeliest token of the residual": ("four tokens", 600),
-    "drafts of top-k reported without it": ("three drafts", 250),
-    "draft probability underflows": ("four tokens", 250),
-    "accepted end token drawn again": ("four tokens", 250),
-    "draft's noise is the coin": ("four tokens", 250),
-    "seeded before each use": ("four tokens", 250),
-    "off by one in the cumulative distribution": ("four tokens", 250),
+    "residual not clamped": ("zeros", 400),
+    "softmax of the residual": ("zeros", 400),
+    "draft and target swapped": ("two drafts", 400),
+    "uniform where the residual is empty": ("two drafts", 700),
+    "draft's noise draws the residual": ("two drafts", 400),
+    "draft laws of the rows before": ("two drafts, two tokens", 400),
+    "one coin for all drafts": ("three drafts", 700),
+    "bonus from the draft model": ("four tokens", 400),
+    "bonus of the row before": ("four tokens", 400),
+    "likeliest token of the residual": ("four tokens", 1000),
+    "drafts of top-k reported without it": ("three drafts", 400),
+    "draft probability underflows": ("four tokens", 400),
+    "accepted end token drawn again": ("four tokens", 400),
+    "draft's noise is the coin": ("four tokens", 400),
+    "seeded before each use": ("four tokens", 400),
+    "off by one in the cumulative distribution": ("four tokens", 400),
     "coin draws the residual": ("four tokens", 3000),
     "uniforms of few bits": ("four tokens", 3000),
-    "temperature of the drafts alone": ("behind a block", 500),
-    "residual of a token behind a block": ("behind a block", 2500),
-    "blocks tested by their ratio": ("three drafts", 250),
-    "siblings judged by the same law": ("pairs of two drafts", 500),
-    "longest of several chains": ("pairs of two drafts", 500),
+    "temperature of the drafts alone": ("behind a block", 700),
+    "residual of a token behind a block": ("behind a block", 4000),
+    "blocks tested by their ratio": ("three drafts", 400),
+    "siblings judged by the same law": ("pairs of two drafts", 700),
+    "longest of several chains": ("pairs of two drafts", 700),
     "one uniform draws all siblings": ("pairs, both rejected", 4000),
 }
-"""The instance on which a bug shows, and how many steps; else "behind a block" and 250."""
+"""The instance on which a bug shows, and how many steps; else "behind a block" and 400."""
 
 NOT_IN_STEPS = {
     "u ≤ ratio": "has the right distribution; an impossible token comes once in 2^24 draws",
@@ -132,23 +164,6 @@ NOT_IN_STEPS = {
 
 def tiny(gamma: int, k: int = 1) -> Instance:
     return dataclasses.replace(INSTANCES["two drafts"], gamma=gamma, k=k)
-
-
-def paths(
-    adapter: Adapter, instance: Instance
-) -> Iterator[tuple[tuple[int, ...] | None, tuple[int, ...], Fraction]]:
-    """Every run of a verifier: drafts, output and probability."""
-    drafts: list[tuple[int, ...]] = []
-    if isinstance(adapter, Chain):
-        adapter, drafts = with_drafts(adapter)
-
-    def run(source: Any) -> Any:
-        drafts.clear()
-        output = adapter.output(instance, source)
-        return (drafts[0] if drafts else None), output
-
-    for (drafted, output), probability, *_ in paths_of_source(run):
-        yield drafted, output, probability
 
 
 def deviations(adapter: Adapter, instance: Instance) -> list[Fraction]:
@@ -237,7 +252,7 @@ def test_lossless_verifiers_are_not_refused(adapter: Adapter) -> None:
     """Catches what enumeration of one step cannot: classes that depend on the steps before."""
     several = isinstance(adapter, Siblings)
     instance = dataclasses.replace(MODELS[1], k=2) if several else MODELS[3]
-    report = recorded(steps_of(adapter, instance, 600, 1), false_alarms=RARE)
+    report = recorded(text_of(adapter, instance, 600, 1), false_alarms=RARE)
     assert report.verdict == UNDECIDED
     assert report.output.follow
     assert report.output.impossible == 0
@@ -247,7 +262,7 @@ def test_lossless_verifiers_are_not_refused(adapter: Adapter) -> None:
 
 
 def test_enough_steps_are_lossless_on_everything_tried() -> None:
-    report = recorded(steps_of(Chain(), MODELS[2], 600, 2), delta=0.2)
+    report = recorded(text_of(Chain(), MODELS[2], 600, 2), delta=0.2)
     assert report.lossless
     assert report.delta < 0.2
     assert "evidence, not a proof" in str(report)
@@ -261,8 +276,8 @@ def test_enough_steps_are_lossless_on_everything_tried() -> None:
 )
 def test_bugs_are_found(bug: KnownBug) -> None:
     """Catches classes and suspects that miss a known bug; none is named for another."""
-    name, count = ELSEWHERE.get(bug.name, ("behind a block", 250))
-    report = recorded(steps_of(bug.verifier, INSTANCES[name], count, 1, text=False))
+    name, count = ELSEWHERE.get(bug.name, ("behind a block", 400))
+    report = recorded(steps_of(bug.verifier, INSTANCES[name], count, 1))
     assert report.verdict == NOT_LOSSLESS
     assert report.output.shown_at is not None
     names = [diagnosis.name for diagnosis in report.diagnoses]
@@ -281,7 +296,7 @@ def test_every_bug_is_accounted_for() -> None:
 def test_outputs_that_are_no_tokens_are_errors() -> None:
     for name in ("padding accepted", "padded tail of the vocabulary"):
         with pytest.raises(InvalidInputError, match=r"step 0: .*token"):
-            recorded(steps_of(BUGS[name].verifier, INSTANCES["four tokens"], 250, 1, text=False))
+            recorded(steps_of(BUGS[name].verifier, INSTANCES["four tokens"], 250, 1))
 
 
 def test_the_deviation_that_is_stated_is_seen() -> None:
@@ -329,7 +344,7 @@ def test_a_rounding_that_is_allowed_is_no_alarm() -> None:
 
 def test_the_report_is_plain_and_says_where() -> None:
     bug = BUGS["greedy drafts reported as softmax"].verifier
-    report = recorded(steps_of(bug, INSTANCES["two drafts"], 300, 1, text=False), name="engine")
+    report = recorded(steps_of(bug, INSTANCES["two drafts"], 300, 1), name="engine")
     text = str(report)
     assert text.startswith("engine: not lossless\n  recorded: 300 steps, ")
     assert "output does not follow the target rows: e-value 10^" in text
@@ -343,6 +358,6 @@ def test_the_report_is_plain_and_says_where() -> None:
 
 def test_progress_counts_the_steps() -> None:
     told: list[tuple[str, int, int]] = []
-    steps = islice(steps_of(Chain(), MODELS[1], 5, 1), 3)
+    steps = islice(text_of(Chain(), MODELS[1], 5, 1), 3)
     recorded(steps, progress=lambda *line: told.append(line))
     assert told == [("recorded: step", number, 0) for number in (1, 2, 3)]
