@@ -14,6 +14,7 @@ Rounding: of the true row it is only taken that p'(y) ≤ (1 + η) p(y), so each
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -51,45 +52,55 @@ MISSED = 1e-3
 """Probability with which a deviation of the stated size is missed."""
 
 
-def classes_of(row: Floats, other: Floats | None, before: tuple[bool, int]) -> Bools:
-    """Say which tokens are in each class: bool array [K, U].
+def classes_of(
+    rows: Floats, others: Floats | None, places: Sequence[int], before: tuple[bool, int]
+) -> Bools:
+    """Say which tokens are in each class at consecutive tokens: bool array [n, K, U].
 
-    `before` is the half of the ids that the token before was in, and its place in the row or −1.
+    `others` [h, U] are the rows of the other model at the first of them, `places` those of the
+    tokens in the rows; `before` is the half of the ids that the token before these was in, and its
+    place or −1.
     """
-    members = np.zeros((len(CLASSES), row.size), dtype=np.bool_)
-    if other is not None:
-        members[0] = other > row
-        members[2, other.argmax()] = True
-    members[1, row.argmax()] = True
-    members[3] = row < row.max() / 10
-    members[4] = row.cumsum() > 0.5
-    upper, place = before
-    members[5] = members[4] == upper
-    if place >= 0:
-        members[6, place] = True
+    members = np.zeros((len(rows), len(CLASSES), rows.shape[1]), dtype=np.bool_)
+    each = np.arange(len(rows))
+    if others is not None:
+        members[: len(others), 0] = others > rows[: len(others)]
+        members[each[: len(others)], 2, others.argmax(axis=1)] = True
+    members[each, 1, rows.argmax(axis=1)] = True
+    members[:, 3] = rows < rows.max(axis=1, keepdims=True) / 10
+    members[:, 4] = rows.cumsum(axis=1) > 0.5
+    halves = [before[0], *members[each, 4, places].tolist()]
+    members[:, 5] = members[:, 4] == np.array(halves[:-1])[:, None]
+    members[each[1:], 6, places[:-1]] = True
+    if before[1] >= 0:
+        members[0, 6, before[1]] = True
     return members
 
 
 @dataclass(eq=False)
 class Tokens:
-    """Tokens that were seen, and what their rows say of them, under N hypotheses: p comes first."""
+    """Tokens that were seen, and what their rows say of them, under N hypotheses: p comes first.
 
-    seen: list[Floats] = field(default_factory=list)  # [N]: logarithms of their probabilities
-    mass: list[Floats] = field(default_factory=list)  # [N, K]: of each class
-    hit: list[Bools] = field(default_factory=list)  # [K]: whether they are in the class
-    place: list[Bools] = field(default_factory=list)  # [G]: whether they count at each place
-    step: list[int] = field(default_factory=list)  # the step of each
+    Lists of arrays, each about some consecutive tokens.
+    """
+
+    seen: list[Floats] = field(default_factory=list)  # [n, N]: logarithms of their probabilities
+    mass: list[Floats] = field(default_factory=list)  # [n, N, K]: of each class
+    hit: list[Bools] = field(default_factory=list)  # [n, K]: whether they are in the class
+    place: list[Bools] = field(default_factory=list)  # [n, G]: whether they count at each place
+    step: list[int] = field(default_factory=list)  # [T]: the step of each
 
     def add(
-        self, rows: Floats, members: Bools, token: int, place: tuple[bool, ...], step: int
+        self, rows: Floats, members: Bools, tokens: Sequence[int], place: Bools, step: int
     ) -> None:
-        """Add a token, with rows [N, U] of all hypotheses."""
+        """Add tokens of a step, with rows [n, N, U] of all hypotheses."""
+        each = np.arange(len(rows))
         with np.errstate(divide="ignore"):
-            self.seen.append(np.log(rows[:, token]))
-        self.mass.append(np.minimum(rows @ members.T, 1))
-        self.hit.append(members[:, token])
-        self.place.append(np.array(place))
-        self.step.append(step)
+            self.seen.append(np.log(rows[each, :, tokens]))
+        self.mass.append(np.minimum(rows @ members.swapaxes(1, 2), 1))
+        self.hit.append(members[each, :, tokens])
+        self.place.append(place)
+        self.step.extend([step] * len(rows))
 
 
 class Evidence:
@@ -115,9 +126,9 @@ class Evidence:
         """Take some more tokens; `limit` is a logarithm."""
         if not tokens.seen:
             return
-        seen = np.array(tokens.seen)  # [T, N]
-        mass = np.array(tokens.mass)[:, self._null]  # [T, K]
-        hit, place = np.array(tokens.hit), np.array(tokens.place)  # [T, K], [T, G]
+        seen = np.concatenate(tokens.seen)  # [T, N]
+        mass = np.concatenate(tokens.mass)[:, self._null]  # [T, K]
+        hit, place = np.concatenate(tokens.hit), np.concatenate(tokens.place)  # [T, K], [T, G]
         impossible = np.isneginf(seen[:, self._null])
         # [T, K, L]: a token that is impossible says nothing about classes
         tilted = hit[..., None] * TILTS - np.log1p(mass[..., None] * np.expm1(TILTS))

@@ -10,6 +10,7 @@ at every time.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 from otm._core.files.paths import as_path, file_label
 from otm._core.numbers import as_level, as_real
 from otm._core.progress import Progress, watching
-from otm.audit.e_values import CLASSES, PLACES, Bools, Evidence, Tokens, classes_of
+from otm.audit.e_values import CLASSES, PLACES, Evidence, Tokens, classes_of
 from otm.audit.recorded_report import Count, Followed, Impossible, RecordedReport
 from otm.audit.recorded_steps import PRECISE, Floats, Step, read_steps
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Diagnosis
@@ -53,27 +54,25 @@ class _Series:
     before: int = -1  # the token before
 
     def add(
-        self,
-        rows: Floats,
-        other: Floats | None,
-        step: Step,
-        place: int,
-        where: tuple[int, int, bool],
+        self, rows: Floats, others: Floats | None, step: Step, tokens: Sequence[int], number: int
     ) -> None:
-        """Add a token at its place in the rows; `where`: step, position, behind all drafts."""
-        number, position, behind = where
-        if not rows[0, place] > 0:
-            self.impossible += 1
-            self.first = self.first or Impossible(number, position, int(step.ids[place]))
+        """Add tokens of a step, at their places, with rows [n, N, U] of all hypotheses."""
+        for position, place in enumerate(tokens):
+            if not rows[position, 0, place] > 0:
+                self.impossible += 1
+                self.first = self.first or Impossible(number, position, int(step.ids[place]))
         known = int(np.searchsorted(step.ids, self.before))
         again = known < step.ids.size and step.ids[known] == self.before
-        members: Bools = classes_of(rows[0], other, (self.upper, known if again else -1))
-        first = position == 0 and not behind
-        places = (True, first, not first and not behind, behind)
-        self.tokens.add(rows, members, place, places, number)
-        self.upper, self.before = bool(members[4, place]), int(step.ids[place])
-        self.total += 1
-        if len(self.tokens.seen) == TOGETHER:
+        members = classes_of(rows[:, 0], others, tokens, (self.upper, known if again else -1))
+        where = np.zeros((len(tokens), len(PLACES)), dtype=np.bool_)
+        where[:, 0] = where[0, 1] = where[1:, 2] = True
+        if 0 < len(step.drafts) < len(tokens):
+            where[-1] = [True, False, False, True]
+        self.tokens.add(rows, members, tokens, where, number)
+        self.upper = bool(members[-1, 4, tokens[-1]])
+        self.before = int(step.ids[tokens[-1]])
+        self.total += len(tokens)
+        if len(self.tokens.step) >= TOGETHER:
             self.flush()
 
     def flush(self) -> None:
@@ -242,10 +241,8 @@ def _add_output(series: _Series, step: Step, number: int) -> None:
     rows = np.concatenate(
         [target[:, None], suspected(target, step.draft, len(step.drafts))], axis=1
     )
-    for i, y in enumerate(step.output):
-        behind = bool(step.drafts) and i == len(step.drafts)
-        draft = None if step.draft is None or behind else step.draft[i]
-        series.add(rows[i], draft, step, y, (number, i, behind))
+    others = None if step.draft is None else step.draft[: len(target)]
+    series.add(rows, others, step, step.output, number)
 
 
 def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None:
@@ -253,13 +250,12 @@ def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None
     if not step.drafts:
         return
     rows = np.stack([draft, *(of_row(draft) for of_row in OF_DRAFTS.values())], axis=1)
-    for i, x in enumerate(step.drafts):
-        series.add(rows[i], step.target[i], step, x, (number, i, False))
+    series.add(rows, step.target[: len(rows)], step, step.drafts, number)
 
 
 def _diagnoses(series: _Series, slack: float, lost: float) -> tuple[Diagnosis, ...]:
     """Name suspects that the output fits: far better than the target, and without a deviation."""
-    seen = np.concatenate([np.reshape(part.seen, (-1, 1 + len(SUSPECTS))) for part in series.kept])
+    seen = np.concatenate([logs for part in series.kept for logs in part.seen])
     total = np.where(np.isneginf(seen), -np.inf, seen).sum(axis=0)
     fits = []
     for place, name in enumerate(SUSPECTS, 1):

@@ -194,9 +194,10 @@ def test_tokens_of_others_do_not(name: str) -> None:
     assert any(deviations(BUGS[name].verifier, tiny(2)))
 
 
-def e_values(adapter: Chain, instance: Instance, *, rounding: float = 0.0) -> dict[str, float]:
+def e_values(adapter: Chain, instance: Instance, *, rounding: float = 0.0) -> dict[str, Any]:
     """Exact means of the e-values after one step, over all paths."""
-    by_class, by_other = 0.0, 0.0
+    by_class: Any = 0
+    by_other: Any = 0
     for drafts, output, probability in paths(adapter, instance):
         series = _Series(Evidence(1 + len(SUSPECTS), 0, rounding, 0.0), 0.0)
         step = as_step(step_of(instance, instance.prompt, drafts, output), "here", 1e-9)
@@ -205,7 +206,7 @@ def e_values(adapter: Chain, instance: Instance, *, rounding: float = 0.0) -> di
         evidence = series.evidence
         by_class = by_class + float(probability) * np.exp(evidence.by_class)
         by_other = by_other + float(probability) * np.exp(evidence.by_other)
-    return {"classes": by_class, "others": by_other}  # type: ignore[dict-item]
+    return {"classes": by_class, "others": by_other}
 
 
 @pytest.mark.parametrize("adapter", [Chain(), Block()], ids=lambda adapter: adapter.name)
@@ -306,11 +307,11 @@ def test_the_deviation_that_is_stated_is_seen() -> None:
     row = np.array([0.3, 0.2, 0.5])
 
     def evidence(deviation: float) -> Evidence:
-        tokens = Tokens()
+        tokens, where = Tokens(), np.array([[True, False, True, False]])
         drawn = rng.choice(3, size=count, p=row + np.array([0, -deviation, deviation]))
-        for step, token in enumerate(drawn):
-            members = classes_of(row, None, (False, -1))
-            tokens.add(row[None], members, int(token), (True, False, True, False), step)
+        for step, token in enumerate(drawn.tolist()):
+            members = classes_of(row[None], None, [token], (False, -1))
+            tokens.add(row[None, None], members, [token], where, step)
         seen = Evidence(1, 0, 1e-5, 0.0)
         seen.add(tokens, limit)
         return seen
