@@ -7,8 +7,9 @@ mean over several r, are non-negative supermartingales that begin at 1: with pro
 rarer, p ↦ p e^(λ [y in C]) / (1 − p(C) + p(C) e^λ), or a part of the way from p to what a known
 mistake outputs (docs/theory/recorded-steps.md, Theorems 15.2 and 15.3).
 
-Rounding: of the true row it is only taken that p'(y) ≤ (1 + η) p(y), so each factor is divided by
-1 + η.
+Rounding: of the true row it is only taken that p'(y) ≤ (1 + η)² p(y), one factor for the recorded
+probability and one for the sum of the row, and perhaps that tokens with p(y) = 0 have at most
+`lost` together; so each factor is divided by (1 + η)² + lost.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ class Evidence:
     def __init__(self, hypotheses: int, null: int, rounding: float, lost: float) -> None:
         """Test hypothesis `null`; impossible tokens may have a probability of `lost` together."""
         self._null, self._lost = null, lost
-        self._slack = -math.log1p(rounding)
+        # an error of the row and one of its sum, by which it was divided
+        self._slack = -math.log((1 + rounding) ** 2 + lost)
         self._others = [n for n in range(hypotheses) if n != null]
         self.by_class = np.zeros((len(PLACES), len(CLASSES), TILTS.size))  # logarithms
         self.by_other = np.zeros((len(self._others), len(PARTS)))
