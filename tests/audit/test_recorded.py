@@ -358,6 +358,22 @@ def test_impossible_tokens_decide_unless_rounding_may_have_made_them() -> None:
     assert recorded([step] * 20, rounding=0.01).verdict == NOT_LOSSLESS
 
 
+def test_rounding_keeps_the_mean_of_every_factor_below_one() -> None:
+    """Catches a rounding that pays: rows that are off by as much as is allowed, zeros too."""
+    true, row, rounding = np.array([0.49, 0.5, 0.01]), np.array([0.495, 0.505, 0.0]), 0.01
+    means: Any = 0
+    for token, probability in enumerate(true):
+        seen, tokens = Evidence(2, 0, rounding, rounding), Tokens()
+        rows = np.array([[row, [0.1, 0.9, 0.0]]])
+        members, where = classes_of(rows[:, 0], None, [token], (False, -1)), np.ones((1, 4), bool)
+        tokens.add(rows, members, [token], where, 0)
+        seen.add(tokens, 1.0)
+        logs = np.concatenate([each.ravel() for each in (seen.by_class, seen.by_other, seen._odd)])
+        means = means + probability * np.exp(logs)
+    assert means.max() <= 1
+    assert means.max() > 0.95  # and no more is given away than needed
+
+
 def test_a_rounding_that_is_allowed_is_no_alarm() -> None:
     """Bug: rows in low precision are held against tokens that follow the precise ones."""
     precise, rows = np.array([0.5, 0.3, 0.2]), np.array([0.497, 0.303, 0.2])
