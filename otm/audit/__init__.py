@@ -1,7 +1,8 @@
 """The audit, which answers whether a verifier is lossless.
 
 `lossless` takes a function, such as a rule for one token, a verifier of chains or a whole decoding
-loop, and returns a `Report`.  `otm.audit.adapters` make an `Adapter` of what other libraries have,
+loop, and returns a `Report`.  `recorded` takes steps that an engine wrote to a file, where nothing
+can be run.  `otm.audit.adapters` make an `Adapter` of what other libraries have,
 `otm.audit.known_bugs` are the mistakes that a report can name.
 
 >>> from otm.audit import lossless
@@ -14,6 +15,8 @@ loop, and returns a `Report`.  `otm.audit.adapters` make an `Adapter` of what ot
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.plain import chain, loop, token_rule
 from otm.audit.check import METHODS, lossless
+from otm.audit.recorded_audit import recorded
+from otm.audit.recorded_report import RecordedReport
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
 
 __all__ = [
@@ -24,9 +27,11 @@ __all__ = [
     "Adapter",
     "Counterexample",
     "Instance",
+    "RecordedReport",
     "Report",
     "chain",
     "loop",
     "lossless",
+    "recorded",
     "token_rule",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
 from otm._core.optional import check_installed
+from otm._core.progress import SILENT, Progress, Watch, watching
 from otm.audit import breakpoints, exact
 from otm.audit.adapter import Adapter, Failure, Instance, undisturbed
 from otm.audit.adapters.plain import as_adapter
@@ -42,6 +43,7 @@ class Effort:
     max_runs: int
     tolerance: float
     seed: int
+    watch: Watch = SILENT
 
 
 def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
@@ -84,7 +86,8 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
         max(effort.max_runs // len(instances), 1),
         np.random.default_rng(effort.seed),
     )
-    samples = [sampler.sample(adapter, instance) for instance in instances]
+    watched = effort.watch.over(instances, "pair of models", len(instances))
+    samples = [sampler.sample(adapter, instance) for instance in watched]
     delta = max(sample.delta for sample in samples)
     return Findings(
         [sample.observation for sample in samples],
@@ -109,7 +112,7 @@ def _by_distributions(
     observations: list[Observation] = []
     searched: list[Observation] = []
     too_much: Exception | None = None
-    for instance in instances:
+    for instance in effort.watch.over(instances, "pair of models", len(instances)):
         try:
             observations.append(observe(instance))
         except ProblemTooLargeError as error:
@@ -126,6 +129,7 @@ def _by_distributions(
         return far(seen) or seen.impossible is not None
 
     def deviates_on(instance: Instance) -> bool:
+        effort.watch.tell("search, pair of models", len(searched) + 1)
         try:
             searched.append(observe(instance))
         except (UnsuitedError, ProblemTooLargeError):
@@ -168,6 +172,7 @@ def lossless(
     max_runs: int = 1_000_000,
     tolerance: float = 1e-6,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> Report:
     """Find out whether a verifier is lossless: whether its output is distributed as the target.
 
@@ -210,6 +215,9 @@ def lossless(
         Deviations (TV) up to this are taken for rounding.
     seed : int, optional
         Of all that is random in the audit.
+    progress : callable, optional
+        Takes what is worked on, its number and how many there are, 0 if unknown.  If left out,
+        audits of more than two seconds say so in a line on standard error, on terminals only.
 
     Returns
     -------
@@ -257,7 +265,8 @@ def lossless(
         chosen = _instances(adapter, instances, larger, few=sampled)
         given = adapter if sampled else with_own_draws(adapter)
         try:
-            with undisturbed(effort.seed):
+            with undisturbed(effort.seed), watching(progress, name) as watch:
+                effort = dataclasses.replace(effort, watch=watch)
                 findings = METHODS[name](given, chosen, effort)
                 if isinstance(given, OwnDraws):
                     _refuse_crashes(findings)

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -14,6 +14,9 @@ from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.cli.output import JsonOption, print_json, print_table, working
 from otm.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from otm.audit import RecordedReport, Report
 
 NOT_LOSSLESS = 1
 UNDECIDED = 3
@@ -37,10 +40,21 @@ def audit(
     false_alarms: Annotated[
         float, Option(help="Bound on the probability that a lossless verifier is rejected.")
     ] = 1e-6,
-    delta: Annotated[float, Option(help="Deviation (TV) that Monte Carlo must detect.")] = 0.03,
+    delta: Annotated[
+        float | None,
+        Option(help="Deviation (TV) that Monte Carlo must detect, 0.03; with --recorded 0.05."),
+    ] = None,
     examples: Annotated[int, Option(help="Number of pairs of models to search through.")] = 50,
     max_runs: Annotated[int, Option(help="Most calls of the verifier.")] = 1_000_000,
     seed: Annotated[int, Option(help="Seed of the audit's random numbers.")] = 0,
+    recorded: Annotated[
+        Path | None,
+        Option(help="A file of steps that an engine recorded, in place of a verifier."),
+    ] = None,
+    rounding: Annotated[
+        float | None,
+        Option(help="With --recorded: largest relative error of a probability; else by its type."),
+    ] = None,
     known_bugs: Annotated[
         bool, Option("--known-bugs", help="List the known bugs, or audit the one named.")
     ] = False,
@@ -55,11 +69,20 @@ def audit(
 
     The module is imported, which runs it.
 
+    With --recorded nothing is run: FILE has steps, with the distributions of both models, as
+    docs/audit.md describes them.
+
     Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided, 70 a
     bug of OTM.
     """
-    from otm.audit.check import lossless
+    from otm.audit import lossless
 
+    if recorded is not None:
+        if verifier is not None or known_bugs or kind is not None or method is not None:
+            raise InvalidInputError("--recorded FILE takes no verifier, kind or method")
+        return _recorded(recorded, false_alarms, delta, rounding, as_json=json)
+    if rounding is not None:
+        raise InvalidInputError("--rounding goes with --recorded FILE")
     if verifier is None:
         if not known_bugs:
             raise InvalidInputError(
@@ -68,19 +91,35 @@ def audit(
         _list_known_bugs(as_json=json)
         return 0
     # what the verifier prints must not end up in the report
-    with contextlib.redirect_stdout(sys.stderr), working(f"auditing {verifier}"):
-        adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
+    with contextlib.redirect_stdout(sys.stderr):
+        with working(f"importing {verifier}"):
+            adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
         report = lossless(
             adapter,
             kind=kind,
             method=method,
             examples=examples,
             false_alarms=false_alarms,
-            delta=delta,
+            delta=0.03 if delta is None else delta,
             max_runs=max_runs,
             seed=seed,
         )
-    if json:
+    return _print(report, as_json=json)
+
+
+def _recorded(
+    file: Path, false_alarms: float, delta: float | None, rounding: float | None, *, as_json: bool
+) -> int:
+    from otm.audit import recorded
+
+    delta = 0.05 if delta is None else delta
+    report = recorded(file, false_alarms=false_alarms, delta=delta, rounding=rounding)
+    return _print(report, as_json=as_json)
+
+
+def _print(report: Report | RecordedReport, *, as_json: bool) -> int:
+    """Print a report and return its status."""
+    if as_json:
         print_json(report.to_dict())
     else:
         print(report)

@@ -127,3 +127,32 @@ def test_without_hypothesis_there_is_no_verdict(
     assert "Hypothesis is not installed; " in err
     assert 'pip install "otm[testing]"' in err
     assert err.count("\n") == 1
+
+
+def test_recorded_steps_have_the_statuses_of_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    step = {"target_probs": [[0.5, 0.5]], "output": [0]}
+    Path("steps.jsonl").write_text(json.dumps(step))
+    assert main(["audit", "--recorded", "steps.jsonl"]) == 3
+    assert "file 'steps.jsonl': undecided" in capsys.readouterr().out
+    assert main(["audit", "--recorded", "steps.jsonl", "--delta", "0.999"]) == 3
+    capsys.readouterr()
+    Path("steps.jsonl").write_text("\n".join([json.dumps(step)] * 60))  # only zeros
+    assert main(["audit", "--recorded", "steps.jsonl", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["output"]["follow"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--recorded", "none.jsonl"], "file 'none.jsonl' cannot be found"),
+        (["--recorded", "none.jsonl", "otm.coupling:KSeq"], "--recorded FILE takes no verifier"),
+        (["--recorded", "none.jsonl", "--kind", "chain"], "--recorded FILE takes no verifier"),
+        (["--recorded", "verifiers_of_a_test.py"], "line 2 of file 'verifiers_of_a_test.py' is no"),
+        (["otm.coupling:KSeq", "--rounding", "0.1"], "--rounding goes with --recorded"),
+    ],
+)
+def test_bad_calls_about_recorded_steps(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", *arguments]) == 2
+    assert message in capsys.readouterr().err

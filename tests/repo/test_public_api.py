@@ -53,10 +53,12 @@ NAMES = {
         "Adapter",
         "Counterexample",
         "Instance",
+        "RecordedReport",
         "Report",
         "chain",
         "loop",
         "lossless",
+        "recorded",
         "token_rule",
     ],
     "otm.audit.adapters.flashinfer": [
