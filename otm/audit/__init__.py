@@ -12,7 +12,11 @@ loop, and returns a `Report`.  `otm.audit.adapters` make an `Adapter` of what ot
 """
 
 from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.batches import batch
+from otm.audit.adapters.calls import stateful, windowed
 from otm.audit.adapters.plain import chain, loop, token_rule
+from otm.audit.adapters.several import chains
+from otm.audit.adapters.trees import tree
 from otm.audit.check import METHODS, lossless
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
 
@@ -25,8 +29,13 @@ __all__ = [
     "Counterexample",
     "Instance",
     "Report",
+    "batch",
     "chain",
+    "chains",
     "loop",
     "lossless",
+    "stateful",
     "token_rule",
+    "tree",
+    "windowed",
 ]

@@ -13,7 +13,7 @@ from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_
 from otm._core.optional import check_installed
 from otm.audit import breakpoints, exact
 from otm.audit.adapter import Adapter, Failure, Instance, undisturbed
-from otm.audit.adapters.plain import as_adapter
+from otm.audit.adapters.kinds import as_adapter
 from otm.audit.findings import Findings, same_distribution
 from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
 from otm.audit.observation import Observation, UnsuitedError
@@ -267,6 +267,7 @@ def _instances(
     """Choose the instances that a verifier takes."""
     if instances is None:
         instances = [INSTANCES[name] for name in (FOR_SAMPLING if few else INSTANCES)]
+        instances += adapter.more
     if not instances or not all(isinstance(instance, Instance) for instance in instances):
         raise InvalidParameterError("`instances` must hold Instance objects, at least one")
     taken = [instance for instance in instances if adapter.supports(instance)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from otm.models.table import TableModel
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
 UNDECIDED = "undecided"
+
+Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
+"""A chain or the drafts of one token; several chains; a tree, as its tokens and parents."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,9 @@ class Counterexample:
         Probability of this output; 0 if isolated values of a uniform give it.
     impossible : bool
         Whether the target never gives this output.
-    drafts : tuple of int or None
-        The drafts of the run, if the verifier tells them.
+    drafts : tuple of int, tuple of these, dict or None
+        The drafts of the run, if the verifier tells them: one chain, several, or a tree as its
+        "tokens" and their "parents".
     uniforms : tuple of numbers or None
         Uniforms that give it, if they are an argument.
 
@@ -70,7 +74,7 @@ class Counterexample:
     output: Outcome
     probability: Number
     impossible: bool
-    drafts: Path | None
+    drafts: Drafts | None
     uniforms: tuple[Number, ...] | None
 
 
@@ -207,7 +211,7 @@ class Report:
         if example.uniforms is not None:
             yield f"    uniforms: {', '.join(map(_number, example.uniforms))}"
         if example.drafts is not None:
-            yield f"    drafts: {_tokens(example.drafts)}"
+            yield f"    drafts: {_drafts(example.drafts)}"
         if isinstance(example.output, Failure):
             yield f"    {example.output.text} (probability {_number(example.probability)})"
         elif example.impossible:
@@ -265,6 +269,13 @@ def _probs(probs: Probs) -> str:
 
 def _tokens(path: Path) -> str:
     return " ".join(map(str, path)) or "(none)"
+
+
+def _drafts(drafts: Drafts) -> str:
+    if isinstance(drafts, Mapping):
+        return ", ".join(f"{name} {_tokens(values)}" for name, values in drafts.items())
+    chains = [part for part in drafts if isinstance(part, tuple)]
+    return " | ".join(map(_tokens, chains)) if chains else _tokens(drafts)  # type: ignore[arg-type]
 
 
 def _table(model: TableModel, instance: Instance) -> str:

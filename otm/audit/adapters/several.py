@@ -1,0 +1,75 @@
+"""Adapters of functions that verify several chains of drafts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
+from otm.audit.adapters.plain import Plain
+from otm.audit.instances import INSTANCES
+from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
+
+PAIRS_OF_CHAINS = replace(INSTANCES["three tokens"], gamma=2, k=2)
+"""Three tokens, on which the second drafts of two chains tell more than on two."""
+
+
+class Chains(Plain):
+    """A verifier of k chains of γ drafts; see `chains`."""
+
+    beyond = 2
+    several = True
+    more = (PAIRS_OF_CHAINS,)
+
+    def drafted(self, instance: Instance, source: Randomness) -> tuple[Path, ...]:
+        """Tell which drafts `output` draws from a source."""
+        return tuple(draw_chain(instance, source) for _ in range(instance.k))
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draft, then verify."""
+        drafts = self.drafted(instance, source)
+        rows = [chain_probs(instance, each, is_exact(source)) for each in drafts]
+        target, draft = (np.array(part) for part in zip(*rows, strict=True))
+        arrays = map(self.convert, (target, draft, np.array(drafts)))
+        return as_tokens(
+            self.function(*arrays, **self._random(source, instance.gamma * instance.k))
+        )
+
+
+def chains(function: Callable[..., Any], **options: Any) -> Adapter:
+    """Audit a verifier f(target_probs, draft_probs, draft_tokens, uniforms) of several chains.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the target's probabilities [K, γ + 1, V], the draft's [K, γ, V], the drafts [K, γ] of
+        K independent chains, and uniforms [K γ + 2]; returns the accepted drafts of one chain and
+        one token more, as for `chain`; its randomness as there.  Chains that begin with the same
+        tokens have the same rows so far.
+    **options
+        As for `chain`, `uniforms` from the number K γ of drafts to the number of uniforms.
+
+    Returns
+    -------
+    Adapter
+        For K chains.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the parameters of the function are not these, or cannot be read.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> def first_alone(target_probs, draft_probs, draft_tokens, uniforms):
+    ...     return [*draft_tokens[0], 0]
+    >>> lossless(chains(first_alone), examples=0).verdict
+    'not lossless'
+    """
+    return Chains(function, **options)
