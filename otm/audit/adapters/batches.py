@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,7 @@ class Batch(Plain):
         self.ragged = "lengths" in parameters_of(function)
         self.before = 3 + self.ragged
         super().__init__(function, **options)
+        self._mixed = False  # whether rows have been seen to depend on others
 
     def drafted(self, instance: Instance, source: Randomness) -> Path:
         """Tell which drafts `output` draws from a source."""
@@ -80,34 +81,35 @@ class Batch(Plain):
         if not self.repeatable:  # then a run is one batch, whose size and place are drawn too
             choice = source(1)[0]
             place = sum(bool(choice >= Fraction(i, PLACES)) for i in range(1, PLACES)) - 1
-            batch = [row] if place < 0 else self._among(row, place, 2)
+            batch = [row] if place < 0 else self._among(row, place, 2, ragged=self.ragged)
             return self._verify(batch, source)[max(place, 0)]
         alone = self._verify([row], source)[0]
-        for place in range(PLACES):
-            output = self._verify(self._among(row, place, PLACES), source)[place]
+        for ragged, place in product(range(1 + self.ragged), range(PLACES)):
+            batch = self._among(row, place, PLACES, ragged=bool(ragged))
+            output = self._verify(batch, source)[place]
             if not same(alone, output):
-                where = f"as row {place + 1} of {PLACES}"
-                return found(
-                    f"its output changes with the rows beside it: {alone} alone, {output} {where}"
-                )
+                self._mixed = True
+                where = f"as row {place + 1} of {PLACES}{', of other lengths' * ragged}"
+                what = "its output changes with the rows beside it"
+                return differing(alone, output, f"{what}: {alone} alone, {output} {where}")
         return alone
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
         """Make all runs rows of one batch, and of another one in reverse, between other rows."""
         sources = [Source(row) for row in uniforms]
-        if len(sources) == 1:
-            return [self.output(instance, sources[0])]
+        if len(sources) == 1 or self._mixed:
+            return [self.output(instance, source) for source in sources]
         rows = [self._row(instance, source) for source in sources]
         if not self.repeatable:  # small batches, and all that is left
             ends = [0, 1, 3, 6, len(rows)]
             parts = [rows[a:b] for a, b in pairwise(ends) if rows[a:b]]
             return [output for part in parts for output in self._verify(part, sources[0])]
         results = self._verify(rows, sources[0])
-        among = self._among(rows[0], 0, 3)
+        among = self._among(rows[0], 0, PLACES, ragged=self.ragged)
         others = self._verify([among[1], *rows[::-1], among[2]], sources[0])[-2:0:-1]
-        for i, (one, other) in enumerate(zip(results, others, strict=True)):
-            if not same(one, other):
-                results[i] = self.output(instance, Source(uniforms[i]))
+        if not all(map(same, results, others)):  # what a run gives then depends on all others
+            self._mixed = True
+            return [self.output(instance, Source(row)) for row in uniforms]
         return results
 
     def _row(self, instance: Instance, source: Randomness) -> Row:
@@ -116,10 +118,10 @@ class Batch(Plain):
         count = self._uniforms(instance.gamma) if self.repeatable else 0
         return Row(*rows, np.array(drafts), source(count))
 
-    def _among(self, row: Row, place: int, size: int) -> list[Row]:
-        """Put a row among others, one of no draft and one of more drafts if lengths may differ."""
+    def _among(self, row: Row, place: int, size: int, *, ragged: bool) -> list[Row]:
+        """Put a row among others, ragged: one of no draft and one of more drafts."""
         n = len(row.tokens)
-        lengths = (n + 1, 0) if self.ragged else (n, n)
+        lengths = (n + 1, 0) if ragged else (n, n)
         others = [
             row.beside(coin, shift, length)
             for shift, coin, length in zip((1, -1), COINS, lengths, strict=True)
@@ -144,8 +146,14 @@ class Batch(Plain):
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two outputs are the same; what is no tokens is reported elsewhere."""
-    return not (isinstance(a, tuple) and isinstance(b, tuple)) or a == b
+    """Whether two outputs are the same, and tokens."""
+    return isinstance(a, tuple) and isinstance(b, tuple) and a == b
+
+
+def differing(a: Any, b: Any, text: str) -> Path:
+    """Report two outputs that are not the same; one that is no tokens speaks for itself."""
+    wrong: list[Path] = [output for output in (a, b) if not isinstance(output, tuple)]
+    return wrong[0] if wrong else found(text)
 
 
 def _outputs(result: Any, size: int) -> list[Path]:

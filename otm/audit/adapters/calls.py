@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from otm._core.numbers import as_positive
 from otm._core.text import shown
-from otm.audit.adapter import Adapter, Instance, found
-from otm.audit.adapters.batches import same
+from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.batches import differing, same
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.plain import Chain, Plain
 from otm.audit.instances import INSTANCES
@@ -68,10 +68,8 @@ class Stateful(Plain):
             again = uniforms or _replayed(taken, source)
             after.append(self._decode(instance, again)[0])
         if not same(*after):
-            return found(
-                "its output changes with the sequence verified before: at the same uniforms "
-                f"{after[0]} after one, {after[1]} after another"
-            )
+            what = "its output changes with the sequence verified before"
+            return differing(*after, f"{what}: {after[0]} after one, {after[1]} after another")
         return after[0]
 
     def _decode(self, instance: Instance, source: Randomness) -> tuple[Path, tuple[Path, ...]]:
@@ -161,9 +159,9 @@ class Windowed(Chain):
         for what, arrays in zip(("others", "NaN or −1"), _dropped(shown, *seen), strict=True):
             again = self._verify(arrays, {"uniforms": self.convert(uniforms.copy())})
             if not same(output, again):
-                return found(
-                    f"it reads what it drops: {output}, but {again} with {what} from draft "
-                    f"{seen[0] + 1} on"
+                where = f"with {what} from draft {seen[0] + 1} on"
+                return differing(
+                    output, again, f"it reads what it drops: {output}, but {again} {where}"
                 )
         return output
 

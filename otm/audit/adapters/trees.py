@@ -17,7 +17,7 @@ from otm._core.arithmetic import Probs
 from otm._core.numbers import check_name
 from otm._core.sampling import InverseCdf
 from otm.audit.adapter import Adapter, Instance
-from otm.audit.adapters.drafted import as_tokens, models_for
+from otm.audit.adapters.drafted import as_tokens, locate_drafts, models_for
 from otm.audit.adapters.plain import Plain, parameters_of
 from otm.audit.adapters.several import PAIRS_OF_CHAINS
 from otm.audit.instances import INSTANCES
@@ -49,7 +49,8 @@ class Nodes(NamedTuple):
 
 def independent(probs: Probs, count: int, source: Randomness) -> list[int]:
     """Draw children independently; a token may come twice."""
-    tokens: list[int] = InverseCdf.from_weights(probs).locate(source(count)).tolist()
+    cdf = InverseCdf.from_weights(probs)
+    tokens: list[int] = locate_drafts(cdf, source(count)).tolist()
     return tokens
 
 
@@ -63,7 +64,8 @@ def without_replacement(probs: Probs, count: int, source: Randomness) -> list[in
     """Draw different children, each from what is left: the order of the Gumbel top-k, too."""
     weights, drawn = probs.copy(), list[int]()
     for uniform in source(min(count, int((probs > 0).sum()))):
-        drawn.append(int(InverseCdf.from_weights(weights).locate(np.array([uniform]))[0]))
+        cdf = InverseCdf.from_weights(weights)
+        drawn.append(int(locate_drafts(cdf, np.array([uniform]))[0]))
         weights[drawn[-1]] *= 0
     return drawn
 
@@ -131,6 +133,7 @@ class Tree(Plain):
         self.more: tuple[Instance, ...] = (
             PAIRS_OF_CHAINS,
             replace(INSTANCES["two tokens"], gamma=3, k=2),
+            replace(INSTANCES["pairs, both rejected"], k=3),  # whose order tells
         )
         if self.branching is not None:
             shape = {"gamma": len(self.branching), "k": max(self.branching)}
