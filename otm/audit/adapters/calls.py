@@ -37,8 +37,8 @@ class Stateful(Plain):
     def __init__(self, new: Callable[..., Any], *, steps: int = 2, **options: Any) -> None:
         reset = None if inspect.isclass(new) else getattr(new, "reset", None)
         function = new if callable(reset) else _made_by(new)
-        name = getattr(new, "__name__", type(new).__name__)
-        super().__init__(function, **{"name": name} | options)
+        options.setdefault("name", getattr(new, "__name__", type(new).__name__))
+        super().__init__(function, **options)
         self.steps = as_positive(steps, "steps")
         self.max_tokens = 3 * self.steps
         self._reset, self._new = reset, new
@@ -69,7 +69,8 @@ class Stateful(Plain):
             after.append(self._decode(instance, again)[0])
         if not same(*after):
             what = "its output changes with the sequence verified before"
-            return differing(*after, f"{what}: {after[0]} after one, {after[1]} after another")
+            text = f"{what}: {after[0]} after one, {after[1]} after another"
+            return differing(after[0], after[1], text)
         return after[0]
 
     def _decode(self, instance: Instance, source: Randomness) -> tuple[Path, tuple[Path, ...]]:
@@ -101,7 +102,7 @@ def _valid(tokens: Any, instance: Instance) -> bool:
     )
 
 
-def _made_by(new: Any) -> Callable[..., Any]:
+def _made_by(new: Any) -> Any:
     """Make a verifier."""
     made = new() if callable(new) else None
     if not callable(made):

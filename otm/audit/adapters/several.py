@@ -15,17 +15,19 @@ from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
+
+def _model(rows: dict[Path, list[int]]) -> TableModel:
+    return TableModel({after: as_fractions(row) / sum(row) for after, row in rows.items()})
+
+
+TARGET: dict[Path, list[int]]
+DRAFT: dict[Path, list[int]]
 TARGET, DRAFT = (
     {(): [1, 4, 5], (1,): [3, 0, 1], (2,): [0, 2, 3], (0, 0): [2, 5, 0]},
     {(): [5, 2, 3], (1,): [1, 0, 3], (2,): [1, 4, 0], (0, 0): [3, 1, 0]},
 )
 
-MODELS = (
-    TableModel({after: as_fractions(row) / sum(row) for after, row in rows.items()})
-    for rows in (TARGET, DRAFT)
-)
-
-PAIRS_OF_CHAINS = Instance(*MODELS, gamma=2, k=2)
+PAIRS_OF_CHAINS = Instance(_model(TARGET), _model(DRAFT), gamma=2, k=2)
 """Three tokens, and few ways to go on: then also the second drafts of two chains can be tried."""
 
 

@@ -136,9 +136,9 @@ class Tree(Plain):
             replace(INSTANCES["pairs, both rejected"], k=3),  # whose order tells
         )
         if self.branching is not None:
-            shape = {"gamma": len(self.branching), "k": max(self.branching)}
+            gamma, k = len(self.branching), max(self.branching)
             names = ("two drafts, two tokens", "two drafts")
-            self.more = tuple(replace(INSTANCES[name], **shape) for name in names)
+            self.more = tuple(replace(INSTANCES[name], gamma=gamma, k=k) for name in names)
 
     def supports(self, instance: Instance) -> bool:
         """Any tree, or those as deep and as wide as the branching that was given."""

@@ -137,7 +137,7 @@ def mixed_up(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: A
 
 
 def test_tensors() -> None:
-    """Bug: many runs in one batch are not told apart, or the mistakes of their neighbours missed."""
+    """Bug: many runs in one batch are mixed up, or what rows do to each other is missed."""
     import torch
 
     few: Any = {"instances": FEW[:1], "examples": 0}
@@ -164,7 +164,7 @@ def test_code_that_draws_for_itself() -> None:
     assert (report.verdict, report.method) == ("lossless on everything tried", "Monte Carlo")
 
     def own(target_probs: Any, draft_probs: Any, draft_tokens: Any) -> Any:
-        uniforms = [np.random.random(draft_tokens.shape[1] + 2) for _ in draft_tokens]
+        uniforms = [np.random.default_rng().random(draft_tokens.shape[1] + 2) for _ in draft_tokens]
         return of_one_length(of_rows())(target_probs, draft_probs, draft_tokens, uniforms)
 
     report = lossless(batch(own), instances=FEW[:1], examples=0)

@@ -1,4 +1,4 @@
-"""Verifiers of trees and of several chains: right ones pass, and wrong ones show with their drafts."""
+"""Right verifiers of trees and of several chains pass; wrong ones show with their drafts."""
 
 from __future__ import annotations
 
@@ -177,6 +177,7 @@ def test_counts_say_how_often_a_token_was_drawn() -> None:
             draft_probs: Any,
             tokens: Any,
             parents: Any,
+            *,
             counts: Any,
             uniforms: Any,
         ) -> Any:
