@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
 from otm._core.optional import check_installed
 from otm.audit import breakpoints, exact
-from otm.audit.adapter import Adapter, Failure, Instance, undisturbed
+from otm.audit.adapter import Adapter, Failure, Instance, run_rows, undisturbed
 from otm.audit.adapters.kinds import as_adapter
 from otm.audit.findings import Findings, same_distribution
 from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
@@ -22,6 +24,13 @@ from otm.audit.report import Report
 from otm.audit.sampling import Sampler
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.statistics import LEAST_DELTA
+from otm.testing.symbolic import MAX_UNIFORMS
+
+SECONDS = 40.0
+"""How long a slow verifier is run, by breakpoints or by Monte Carlo."""
+
+FOR_SLOW = ("rows differ", "pairs", "two drafts, two tokens", "three tokens")
+"""Names of the instances for code that is slow; later ones may be left out."""
 
 COSTLY = 5
 """How many times fewer examples are searched through where each takes thousands of runs."""
@@ -37,6 +46,7 @@ class Effort:
     max_runs: int
     tolerance: float
     seed: int
+    slow: bool = False
 
 
 def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
@@ -55,11 +65,15 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
     """Audit in floats."""
     rng = np.random.default_rng(effort.seed)
     left = effort.max_runs
+    precision = breakpoints.COARSE if effort.slow else breakpoints.FINE
+    deadline = time.monotonic() + (SECONDS if effort.slow else math.inf)
 
     def observe(instance: Instance) -> Observation:
         nonlocal left
         try:
-            seen = breakpoints.by_breakpoints(adapter, instance, rng, left)
+            seen = breakpoints.by_breakpoints(
+                adapter, instance, rng, left, precision=precision, deadline=deadline
+            )
         except ProblemTooLargeError:
             left = 0  # the small ones come first
             raise
@@ -67,15 +81,22 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
         return seen
 
     findings = _by_distributions(adapter, instances, effort, observe, effort.examples // COSTLY)
-    return dataclasses.replace(findings, delta=breakpoints.UNSEEN)
+    return dataclasses.replace(findings, delta=precision.unseen)
 
 
 def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
     """Audit by Monte Carlo; the level is shared by the instances."""
+    runs = effort.max_runs
+    if effort.slow:
+        start = time.monotonic()
+        run_rows(
+            adapter, instances[0], np.random.default_rng(effort.seed).random((4, MAX_UNIFORMS))
+        )
+        runs = min(runs, int(4 * SECONDS / (time.monotonic() - start)))
     sampler = Sampler(
         effort.false_alarms / len(instances),
         effort.delta,
-        max(effort.max_runs // len(instances), 1),
+        max(runs // len(instances), 1),
         np.random.default_rng(effort.seed),
     )
     samples = [sampler.sample(adapter, instance) for instance in instances]
@@ -154,6 +175,7 @@ def lossless(
     max_runs: int = 1_000_000,
     tolerance: float = 1e-6,
     seed: int = 0,
+    slow: bool = False,
 ) -> Report:
     """Find out whether a verifier is lossless: whether its output is distributed as the target.
 
@@ -167,11 +189,12 @@ def lossless(
     Parameters
     ----------
     verifier : callable, DeviceVerifier or Adapter
-        A function as `otm.audit.chain`, `token_rule` or `loop` take it; a `DeviceVerifier` of
-        `otm.decoding`, of which one step is audited; or what the former and the adapters of other
-        libraries return.
+        A function as `otm.audit.chain`, `token_rule`, `loop`, `chains`, `tree`, `batch`, `stateful`
+        or `windowed` take it; a `DeviceVerifier` of `otm.decoding`, of which one step is audited;
+        or what the former and the adapters of other libraries return.
     kind : str, optional
-        "chain", "token" or "loop"; may be left out for a function of `target_probs`, `draft_probs`,
+        "chain", "token", "loop", "chains", "tree", "batch", "stateful" or "windowed"; may be left
+        out for a function of `target_probs`, `draft_probs`,
         `draft_tokens` and perhaps more, which is a chain, and for a rule of `otm.coupling`.
     method : str, optional
         "exact paths", "breakpoints" or "Monte Carlo"; the first that serves if left out.
@@ -192,6 +215,9 @@ def lossless(
         Deviations (TV) up to this are taken for rounding.
     seed : int, optional
         Of all that is random in the audit.
+    slow : bool, optional
+        For code that takes hundredths of a second or more for a run, such as kernels in an
+        interpreter: a few instances, no search, a coarser look and about a minute in all.
 
     Returns
     -------
@@ -221,12 +247,13 @@ def lossless(
     """
     adapter = as_adapter(verifier, kind)
     effort = Effort(
-        examples=as_integer(examples, "examples", 0),
+        examples=0 if slow else as_integer(examples, "examples", 0),
         false_alarms=as_level(false_alarms, "false_alarms"),
         delta=as_real(delta, "delta", above=LEAST_DELTA, below=1),
         max_runs=as_positive(max_runs, "max_runs"),
         tolerance=as_level(tolerance, "tolerance"),
         seed=as_integer(seed, "seed", 0),
+        slow=slow,
     )
     if method is not None:
         check_name("method", method, METHODS)
@@ -235,7 +262,8 @@ def lossless(
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
         sampled = name == "Monte Carlo"
-        chosen = _instances(adapter, instances, few=sampled)
+        few = FOR_SLOW if slow else FOR_SAMPLING if sampled else tuple(INSTANCES)
+        chosen = _instances(adapter, instances, () if slow else adapter.more, few)
         given = adapter if sampled else with_own_draws(adapter)
         try:
             with undisturbed(effort.seed):
@@ -262,12 +290,14 @@ def _refuse_crashes(findings: Findings) -> None:
 
 
 def _instances(
-    adapter: Adapter, instances: Sequence[Instance] | None, *, few: bool
+    adapter: Adapter,
+    instances: Sequence[Instance] | None,
+    more: Sequence[Instance],
+    names: Sequence[str],
 ) -> Sequence[Instance]:
     """Choose the instances that a verifier takes."""
     if instances is None:
-        instances = [INSTANCES[name] for name in (FOR_SAMPLING if few else INSTANCES)]
-        instances += adapter.more
+        instances = [*(INSTANCES[name] for name in names), *more]
     if not instances or not all(isinstance(instance, Instance) for instance in instances):
         raise InvalidParameterError("`instances` must hold Instance objects, at least one")
     taken = [instance for instance in instances if adapter.supports(instance)]

@@ -29,7 +29,13 @@ def audit(
         ),
     ] = None,
     *,
-    kind: Annotated[str | None, Option(help="chain, token or loop; inferred if left out.")] = None,
+    kind: Annotated[
+        str | None,
+        Option(
+            help="chain, token, loop, chains, tree, batch, stateful or windowed; inferred for a "
+            "chain and a rule."
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         Option(help='"exact paths", "breakpoints" or "Monte Carlo"; the first that applies.'),
@@ -41,6 +47,9 @@ def audit(
     examples: Annotated[int, Option(help="Number of pairs of models to search through.")] = 50,
     max_runs: Annotated[int, Option(help="Most calls of the verifier.")] = 1_000_000,
     seed: Annotated[int, Option(help="Seed of the audit's random numbers.")] = 0,
+    slow: Annotated[
+        bool, Option("--slow", help="For code that takes hundredths of a second or more to run.")
+    ] = False,
     known_bugs: Annotated[
         bool, Option("--known-bugs", help="List the known bugs, or audit the one named.")
     ] = False,
@@ -50,8 +59,9 @@ def audit(
 
     A chain is a function of target_probs, draft_probs, draft_tokens and uniforms; a token rule one
     of target_probs, draft_probs, drafts and uniforms, or a rule of otm.coupling; a loop one of
-    target, draft, prompt, gamma, max_tokens and uniforms. In place of uniforms it may take rng,
-    generator or seed; a function that takes none of them has its own randomness.
+    target, draft, prompt, gamma, max_tokens and uniforms; docs/audit.md has the other kinds. In
+    place of uniforms it may take rng, generator or seed; a function that takes none of them has its
+    own randomness.
 
     The module is imported, which runs it.
 
@@ -79,6 +89,7 @@ def audit(
             delta=delta,
             max_runs=max_runs,
             seed=seed,
+            slow=slow,
         )
     if json:
         print_json(report.to_dict())
