@@ -53,7 +53,7 @@ FINE = Precision(
     np.append(np.arange(8) / 8, LARGEST), (2, 8, 32), 2.0**-34, MAX_UNIFORMS, 400, 2**20
 )
 
-COARSE = Precision(np.array([0, 0.5, LARGEST]), (1, 4), 2.0**-16, 4, 64, 16)
+COARSE = Precision(np.array([0, LARGEST]), (1, 4), 2.0**-16, 4, 64, 16)
 """For code that takes hundredths of a second and more for a run."""
 
 MAX_PIECES = 64

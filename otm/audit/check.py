@@ -26,10 +26,13 @@ from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.statistics import LEAST_DELTA
 from otm.testing.symbolic import MAX_UNIFORMS
 
-SECONDS = 40.0
-"""How long a slow verifier is run, by breakpoints or by Monte Carlo."""
+SECONDS = 50.0
+"""How long a slow verifier is run, for breakpoints or Monte Carlo."""
 
-FOR_SLOW = ("rows differ", "pairs", "two drafts, two tokens", "three tokens")
+AT_LEAST = 10.0
+"""Seconds that Monte Carlo has in any case."""
+
+FOR_SLOW = ("pairs", "rows differ", "two drafts, two tokens", "three tokens")
 """Names of the instances for code that is slow; later ones may be left out."""
 
 COSTLY = 5
@@ -46,7 +49,12 @@ class Effort:
     max_runs: int
     tolerance: float
     seed: int
-    slow: bool = False
+    deadline: float = math.inf  # of `time.monotonic`, for a slow verifier
+
+    @property
+    def slow(self) -> bool:
+        """Whether the verifier is one that takes its time."""
+        return self.deadline < math.inf
 
 
 def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
@@ -66,16 +74,16 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
     rng = np.random.default_rng(effort.seed)
     left = effort.max_runs
     precision = breakpoints.COARSE if effort.slow else breakpoints.FINE
-    deadline = time.monotonic() + (SECONDS if effort.slow else math.inf)
 
     def observe(instance: Instance) -> Observation:
         nonlocal left
         try:
             seen = breakpoints.by_breakpoints(
-                adapter, instance, rng, left, precision=precision, deadline=deadline
+                adapter, instance, rng, left, precision=precision, deadline=effort.deadline
             )
         except ProblemTooLargeError:
-            left = 0  # the small ones come first
+            if time.monotonic() < effort.deadline:
+                left = 0  # the small ones come first
             raise
         left -= seen.runs
         return seen
@@ -88,11 +96,11 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
     """Audit by Monte Carlo; the level is shared by the instances."""
     runs = effort.max_runs
     if effort.slow:
+        uniforms = np.random.default_rng(effort.seed).random((4, MAX_UNIFORMS))
         start = time.monotonic()
-        run_rows(
-            adapter, instances[0], np.random.default_rng(effort.seed).random((4, MAX_UNIFORMS))
-        )
-        runs = min(runs, int(4 * SECONDS / (time.monotonic() - start)))
+        run_rows(adapter, instances[0], uniforms)
+        end = time.monotonic()
+        runs = min(runs, int(4 * max(effort.deadline - end, AT_LEAST) / (end - start)))
     sampler = Sampler(
         effort.false_alarms / len(instances),
         effort.delta,
@@ -253,7 +261,7 @@ def lossless(
         max_runs=as_positive(max_runs, "max_runs"),
         tolerance=as_level(tolerance, "tolerance"),
         seed=as_integer(seed, "seed", 0),
-        slow=slow,
+        deadline=time.monotonic() + SECONDS if slow else math.inf,
     )
     if method is not None:
         check_name("method", method, METHODS)

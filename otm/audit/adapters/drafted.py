@@ -140,6 +140,11 @@ class Batched(Adapter):
     exact: bool = False
     repeatable: bool = True
 
+    def drafted(self, instance: Instance, source: Randomness) -> Path | tuple[Path, ...]:
+        """Tell which drafts `output` draws from a source."""
+        chains = tuple(draw_chain(instance, source) for _ in range(instance.k))
+        return chains if self.several else chains[0]
+
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft, then verify."""
         return self._run(instance, [source])[0]
