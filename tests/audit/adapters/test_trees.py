@@ -134,8 +134,8 @@ WRONG: dict[str, tuple[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-def audit(verify: Callable[..., Any], drafts: str) -> Report:
-    return lossless(tree(verify, drafts=drafts), instances=FEW, examples=0)
+def audit(verify: Callable[..., Any], drafts: str, instances: Any = FEW) -> Report:
+    return lossless(tree(verify, drafts=drafts), instances=instances, examples=0)
 
 
 @pytest.mark.parametrize("drafts", SIBLINGS)
@@ -150,7 +150,7 @@ def test_right_verifiers_of_trees_are_lossless(drafts: str) -> None:
 @pytest.mark.parametrize("mistake", WRONG)
 def test_wrong_verifiers_of_trees_are_found(mistake: str) -> None:
     drafts, verify = WRONG[mistake]
-    report = audit(verify, drafts)
+    report = audit(verify, drafts, [instance for instance in FEW if instance.k == 2])
     assert report.verdict == "not lossless"
     assert report.method == "exact paths"
     example = report.counterexample
