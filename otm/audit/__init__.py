@@ -13,7 +13,11 @@ can be run.  `otm.audit.adapters` make an `Adapter` of what other libraries have
 """
 
 from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.batches import batch
+from otm.audit.adapters.calls import stateful, windowed
 from otm.audit.adapters.plain import chain, loop, token_rule
+from otm.audit.adapters.several import chains
+from otm.audit.adapters.trees import tree
 from otm.audit.check import METHODS, lossless
 from otm.audit.recorded_audit import recorded
 from otm.audit.recorded_report import RecordedReport
@@ -29,9 +33,14 @@ __all__ = [
     "Instance",
     "RecordedReport",
     "Report",
+    "batch",
     "chain",
+    "chains",
     "loop",
     "lossless",
     "recorded",
+    "stateful",
     "token_rule",
+    "tree",
+    "windowed",
 ]

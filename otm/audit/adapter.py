@@ -110,6 +110,8 @@ class Adapter(ABC):
     own_draws : bool
         Whether it draws from global generators of Python, NumPy or torch, which the audit may take
         from its own uniforms instead.
+    more : tuple of Instance
+        Instances on which it is run beside those that come with the audit.
 
     Examples
     --------
@@ -131,6 +133,7 @@ class Adapter(ABC):
     several: bool = False
     loops: bool = False
     own_draws: bool = False
+    more: tuple[Instance, ...] = ()
 
     @abstractmethod
     def output(self, instance: Instance, source: Randomness) -> Path:
@@ -196,6 +199,11 @@ Outcome: TypeAlias = Path | Failure
 """What a run returned."""
 
 
+def found(text: str) -> Path:
+    """Return what an adapter returns instead of tokens where it finds a mistake by itself."""
+    return Failure(text)  # type: ignore[return-value]
+
+
 LEAST_LENGTH = 3
 """Tokens of a loop, if an instance does not say how many."""
 
@@ -256,14 +264,15 @@ def _without_address(text: str) -> str:
 
 def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
     """Check that an output is one or more tokens of the vocabulary, and not too many."""
+    if isinstance(output, Failure):
+        return output
     if not isinstance(output, Sequence) or isinstance(output, str):
         text = _without_address(shown(output))
         return Failure(f"returned {text} of type {type(output).__name__}, not tokens")
-    if not output:
-        return Failure("returned no token")
     limit = max_tokens(adapter, instance)
-    if len(output) > limit:
-        return Failure(f"returned {len(output)} tokens; at most {limit} can follow from one run")
+    if not 0 < len(output) <= limit:
+        much = f"{len(output)} tokens; at most {limit} can follow from one run"
+        return Failure(f"returned {much if output else 'no token'}")
     for token in output:
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
             text = _without_address(shown(token))

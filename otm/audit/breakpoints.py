@@ -7,9 +7,12 @@ random values meanwhile.  That this misses nothing is not proved but checked, on
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -26,47 +29,66 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 LARGEST = 1 - 2.0**-24
 """The largest uniform that float32 holds."""
 
-GRID = np.append(np.arange(8) / 8, LARGEST)
-"""Where a uniform is put first."""
 
-PROBES = (2, 8, 32)
-"""Random values of the later uniforms among which a breakpoint must show; more if they miss some.
-Besides them stand both edges: drafts show where all coins are 0, which accept them."""
+@dataclass(frozen=True, eq=False)
+class Precision:
+    """How closely a verifier is looked at."""
 
-RESOLUTION = 2.0**-34
-"""How closely a breakpoint is located."""
+    grid: Floats  # where a uniform is put first
+    # random values of the later uniforms among which a breakpoint must show; more if they miss
+    # some; besides them stand both edges: drafts show where all coins are 0, which accept them
+    probes: tuple[int, ...]
+    resolution: float  # how closely a breakpoint is located
+    tries: int  # random runs that are made twice
+    checks: int  # random runs that the pieces must predict
+    batch: int  # most runs between two looks at the time
+
+    @property
+    def unseen(self) -> float:
+        """What is done in this share of all runs is missed with probability 10^−3."""
+        return float(1 - 1e-3 ** (1 / self.checks))
+
+
+FINE = Precision(
+    np.append(np.arange(8) / 8, LARGEST), (2, 8, 32), 2.0**-34, MAX_UNIFORMS, 400, 2**20
+)
+
+COARSE = Precision(np.array([0, LARGEST]), (1, 4), 2.0**-16, 4, 64, 16)
+"""For code that takes hundredths of a second and more for a run."""
 
 MAX_PIECES = 64
 """Most pieces of one uniform; a generator that is seeded by it has no end of them."""
 
-CHECKS = 400
-"""Random runs that the pieces must predict."""
-
-UNSEEN = 1 - 1e-3 ** (1 / CHECKS)
-"""What is done in this share of all runs is missed by them with probability 10^−3."""
-
 
 def by_breakpoints(
-    adapter: Adapter, instance: Instance, rng: np.random.Generator, max_runs: int
+    adapter: Adapter,
+    instance: Instance,
+    rng: np.random.Generator,
+    max_runs: int,
+    *,
+    precision: Precision = FINE,
+    deadline: float = math.inf,
 ) -> Observation:
     """Output distribution of a verifier in floats, from the breakpoints of all its uniforms.
 
     What only the edges u = 0 and u = 1 − 2^−24 give has their tiny probability.  Raises
-    `UnsuitedError` if the pieces fail to predict the output at random uniforms, or are too many.
+    `UnsuitedError` if the pieces fail to predict the output at random uniforms, or are too many,
+    `ProblemTooLargeError` after so many runs or the time of a clock, `time.monotonic`.
     """
     if not adapter.repeatable:
         raise UnsuitedError("it draws random numbers of its own")
-    tries = rng.random((MAX_UNIFORMS, MAX_UNIFORMS))
-    answers = _Answers(adapter, instance, max_runs)
+    tries = rng.random((precision.tries, MAX_UNIFORMS))
+    answers = _Answers(adapter, instance, max_runs, precision.batch, deadline)
     if (answers(tries) != answers(tries)).any():
         raise UnsuitedError("the same uniforms do not always give the same output")
     depth = _uniforms_taken(adapter, instance, tries)
     edges = np.repeat([[0.0], [LARGEST]], MAX_UNIFORMS, axis=1)
-    for number in PROBES:
-        pieces = _Pieces(answers, np.append(edges, rng.random((number, MAX_UNIFORMS)), axis=0))
+    for number in precision.probes:
+        probes = np.append(edges, rng.random((number, MAX_UNIFORMS)), axis=0)
+        pieces = _Pieces(answers, probes, precision)
         for place in range(depth):
             pieces.split(place)
-        checks = rng.random((CHECKS, MAX_UNIFORMS))
+        checks = rng.random((precision.checks, MAX_UNIFORMS))
         if (answers(checks) == pieces.predict(checks)).all():
             break
     else:
@@ -90,8 +112,11 @@ def by_breakpoints(
 class _Answers:
     """A verifier as a function from rows of uniforms to numbers of outcomes."""
 
-    def __init__(self, adapter: Adapter, instance: Instance, max_runs: int) -> None:
+    def __init__(
+        self, adapter: Adapter, instance: Instance, max_runs: int, batch: int, deadline: float
+    ) -> None:
         self._adapter, self._instance, self._max_runs = adapter, instance, max_runs
+        self._batch, self._deadline = batch, deadline
         self._numbers: dict[Outcome, int] = {}
         self.runs = 0
 
@@ -106,7 +131,12 @@ class _Answers:
             raise ProblemTooLargeError(
                 f"its breakpoints take more than the {self._max_runs:,} runs that are left"
             )
-        outcomes = run_rows(self._adapter, self._instance, rows) if len(rows) else []
+        outcomes: list[Outcome] = []
+        for start in range(0, len(rows), self._batch):
+            if time.monotonic() > self._deadline:
+                raise ProblemTooLargeError("its breakpoints take more than the time that is left")
+            part = rows[start : start + self._batch]
+            outcomes += run_rows(self._adapter, self._instance, part)
         numbers = self._numbers
         return np.array([numbers.setdefault(o, len(numbers)) for o in outcomes], dtype=np.int64)
 
@@ -114,8 +144,11 @@ class _Answers:
 class _Pieces:
     """Pieces of the unit cube, divided coordinate by coordinate, and the output on each."""
 
-    def __init__(self, answers: Callable[[Floats], Numbers], probes: Floats) -> None:
+    def __init__(
+        self, answers: Callable[[Floats], Numbers], probes: Floats, precision: Precision
+    ) -> None:
         self._ask, self._probes = answers, probes
+        self._grid, self._resolution = precision.grid, precision.resolution
         # [N, m], a point of each piece, arbitrary in coordinates not yet split; its edges
         self.points = probes[:1].copy()
         self._low, self._high = np.zeros_like(self.points), np.ones_like(self.points)
@@ -136,14 +169,14 @@ class _Pieces:
         """Divide all pieces along one uniform."""
         cuts = self._cuts(place)
         counts = np.array([len(c) + 1 for c in cuts])
-        self.error += float((self.weights * (counts - 1)).sum()) * RESOLUTION
+        self.error += float((self.weights * (counts - 1)).sum()) * self._resolution
         self.points, self._low, self._high = (
             np.repeat(edges, counts, axis=0) for edges in (self.points, self._low, self._high)
         )
         self._low[:, place] = low = np.concatenate([[0.0, *each] for each in cuts])
         self._high[:, place] = high = np.concatenate([[*each, 1.0] for each in cuts])
-        inside = np.where(high <= 2 * RESOLUTION, 0.0, (low + high) / 2)  # u = 0 for itself
-        self.points[:, place] = np.where(low >= LARGEST - RESOLUTION, LARGEST, inside)
+        inside = np.where(high <= 2 * self._resolution, 0.0, (low + high) / 2)  # u = 0 for itself
+        self.points[:, place] = np.where(low >= LARGEST - self._resolution, LARGEST, inside)
         self.depth = place + 1
 
     def predict(self, rows: Floats) -> Numbers:
@@ -156,11 +189,11 @@ class _Pieces:
     def _cuts(self, place: int) -> list[list[float]]:
         """Breakpoints along one uniform, for each piece."""
         n = len(self.points)
-        piece = np.repeat(np.arange(n), GRID.size)
-        seen = self._at(piece, np.tile(GRID, n), place).reshape(n, GRID.size, -1)
+        piece = np.repeat(np.arange(n), self._grid.size)
+        seen = self._at(piece, np.tile(self._grid, n), place).reshape(n, self._grid.size, -1)
         cuts: list[list[float]] = [[] for _ in range(n)]
-        piece = np.repeat(np.arange(n), GRID.size - 1)
-        low, high = np.tile(GRID[:-1], n), np.tile(GRID[1:], n)
+        piece = np.repeat(np.arange(n), self._grid.size - 1)
+        low, high = np.tile(self._grid[:-1], n), np.tile(self._grid[1:], n)
         below, above = (
             seen[:, part].reshape(-1, len(self._probes)) for part in (slice(-1), slice(1, None))
         )
@@ -193,7 +226,7 @@ class _Pieces:
         probe = (below != above).argmax(axis=1)
         start = below[np.arange(probe.size), probe]
         low, high = low.copy(), high.copy()
-        while (high - low).max() > RESOLUTION:
+        while (high - low).max() > self._resolution:
             middle = (low + high) / 2
             rows = self._probes[probe].copy()
             rows[:, :place] = self.points[piece, :place]

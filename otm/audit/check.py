@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +15,8 @@ from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_
 from otm._core.optional import check_installed
 from otm._core.progress import SILENT, Progress, Watch, watching
 from otm.audit import breakpoints, exact
-from otm.audit.adapter import Adapter, Failure, Instance, undisturbed
-from otm.audit.adapters.plain import as_adapter
+from otm.audit.adapter import Adapter, Failure, Instance, run_rows, undisturbed
+from otm.audit.adapters.kinds import as_adapter
 from otm.audit.findings import TELLING, Findings, same_distribution
 from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
 from otm.audit.observation import Observation, UnsuitedError
@@ -24,6 +26,16 @@ from otm.audit.sampling import Sampler
 from otm.audit.sizes import LARGER, MOST_DRAFTS, MOST_TOKENS, of_size
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.statistics import LEAST_DELTA
+from otm.testing.symbolic import MAX_UNIFORMS
+
+SECONDS = 45.0
+"""How long a slow verifier is run, for breakpoints or Monte Carlo."""
+
+AT_LEAST = 10.0
+"""Seconds that Monte Carlo has in any case."""
+
+FOR_SLOW = ("rows differ", "pairs", "two drafts, two tokens", "three tokens")
+"""Names of the instances for code that is slow; later ones may be left out."""
 
 COSTLY = 5
 """How many times fewer examples are searched through where each takes thousands of runs."""
@@ -44,6 +56,12 @@ class Effort:
     tolerance: float
     seed: int
     watch: Watch = SILENT
+    deadline: float = math.inf  # of `time.monotonic`, for a slow verifier
+
+    @property
+    def slow(self) -> bool:
+        """Whether the verifier is one that takes its time."""
+        return self.deadline < math.inf
 
 
 def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
@@ -62,28 +80,39 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
     """Audit in floats."""
     rng = np.random.default_rng(effort.seed)
     left = effort.max_runs
+    precision = breakpoints.COARSE if effort.slow else breakpoints.FINE
 
     def observe(instance: Instance) -> Observation:
         nonlocal left
         allowed = min(left, max(effort.max_runs // SHARES, 1))
         try:
-            seen = breakpoints.by_breakpoints(adapter, instance, rng, allowed)
+            seen = breakpoints.by_breakpoints(
+                adapter, instance, rng, allowed, precision=precision, deadline=effort.deadline
+            )
         except ProblemTooLargeError:
-            left -= allowed
+            if time.monotonic() < effort.deadline:
+                left -= allowed
             raise
         left -= seen.runs
         return seen
 
     findings = _by_distributions(adapter, instances, effort, observe, effort.examples // COSTLY)
-    return dataclasses.replace(findings, delta=breakpoints.UNSEEN)
+    return dataclasses.replace(findings, delta=precision.unseen)
 
 
 def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
     """Audit by Monte Carlo; the level is shared by the instances."""
+    runs = effort.max_runs
+    if effort.slow:
+        uniforms = np.random.default_rng(effort.seed).random((4, MAX_UNIFORMS))
+        start = time.monotonic()
+        run_rows(adapter, instances[0], uniforms)
+        end = time.monotonic()
+        runs = min(runs, int(4 * max(effort.deadline - end, AT_LEAST) / (end - start)))
     sampler = Sampler(
         effort.false_alarms / len(instances),
         effort.delta,
-        max(effort.max_runs // len(instances), 1),
+        max(runs // len(instances), 1),
         np.random.default_rng(effort.seed),
     )
     watched = effort.watch.over(instances, "pair of models", len(instances))
@@ -173,6 +202,7 @@ def lossless(
     tolerance: float = 1e-6,
     seed: int = 0,
     progress: Progress | None = None,
+    slow: bool = False,
 ) -> Report:
     """Find out whether a verifier is lossless: whether its output is distributed as the target.
 
@@ -186,11 +216,12 @@ def lossless(
     Parameters
     ----------
     verifier : callable, DeviceVerifier or Adapter
-        A function as `otm.audit.chain`, `token_rule` or `loop` take it; a `DeviceVerifier` of
-        `otm.decoding`, of which one step is audited; or what the former and the adapters of other
-        libraries return.
+        A function as `otm.audit.chain`, `token_rule`, `loop`, `chains`, `tree`, `batch`, `stateful`
+        or `windowed` take it; a `DeviceVerifier` of `otm.decoding`, of which one step is audited;
+        or what the former and the adapters of other libraries return.
     kind : str, optional
-        "chain", "token" or "loop"; may be left out for a function of `target_probs`, `draft_probs`,
+        "chain", "token", "loop", "chains", "tree", "batch", "stateful" or "windowed"; may be left
+        out for a function of `target_probs`, `draft_probs`,
         `draft_tokens` and perhaps more, which is a chain, and for a rule of `otm.coupling`.
     method : str, optional
         "exact paths", "breakpoints" or "Monte Carlo"; the first that serves if left out.
@@ -218,6 +249,9 @@ def lossless(
     progress : callable, optional
         Takes what is worked on, its number and how many there are, 0 if unknown.  If left out,
         audits of more than two seconds say so in a line on standard error, on terminals only.
+    slow : bool, optional
+        For code that takes hundredths of a second or more for a run, such as kernels in an
+        interpreter: a few instances, no search, a coarser look and about a minute in all.
 
     Returns
     -------
@@ -247,12 +281,13 @@ def lossless(
     """
     adapter = as_adapter(verifier, kind)
     effort = Effort(
-        examples=as_integer(examples, "examples", 0),
+        examples=0 if slow else as_integer(examples, "examples", 0),
         false_alarms=as_level(false_alarms, "false_alarms"),
         delta=as_real(delta, "delta", above=LEAST_DELTA, below=1),
         max_runs=as_positive(max_runs, "max_runs"),
         tolerance=as_level(tolerance, "tolerance"),
         seed=as_integer(seed, "seed", 0),
+        deadline=time.monotonic() + SECONDS if slow else math.inf,
     )
     if method is not None:
         check_name("method", method, METHODS)
@@ -262,7 +297,9 @@ def lossless(
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
         sampled = name == "Monte Carlo"
-        chosen = _instances(adapter, instances, larger, few=sampled)
+        few = FOR_SLOW if slow else FOR_SAMPLING if sampled else None
+        more = larger if slow else [*adapter.more, *larger]
+        chosen = _instances(adapter, instances, more, few)
         given = adapter if sampled else with_own_draws(adapter)
         try:
             with undisturbed(effort.seed), watching(progress, name) as watch:
@@ -311,15 +348,14 @@ def _of_size(
 def _instances(
     adapter: Adapter,
     instances: Sequence[Instance] | None,
-    larger: Sequence[Instance],
-    *,
-    few: bool,
+    more: Sequence[Instance],
+    names: Sequence[str] | None,
 ) -> Sequence[Instance]:
-    """Choose the instances that a verifier takes."""
+    """Choose the instances that a verifier takes, those of some names if any are given."""
+    known = INSTANCES | LARGER
     if instances is None:
-        known = INSTANCES | LARGER
-        instances = [known[name] for name in (FOR_SAMPLING if few else known)]
-    instances = [*larger, *instances] if few else [*instances, *larger]
+        instances = [known[name] for name in (names or known)]
+    instances = [*instances, *more]
     if not instances or not all(isinstance(instance, Instance) for instance in instances):
         raise InvalidParameterError("`instances` must hold Instance objects, at least one")
     taken = [instance for instance in instances if adapter.supports(instance)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,9 @@ MAX_SHOWN = 12
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
 UNDECIDED = "undecided"
+
+Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
+"""A chain or the drafts of one token; several chains; a tree, as its tokens and parents."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ class Counterexample:
         Probability of this output; 0 if isolated values of a uniform give it.
     impossible : bool
         Whether the target never gives this output.
-    drafts : tuple of int or None
-        The drafts of the run, if the verifier tells them.
+    drafts : tuple of int, tuple of these, dict or None
+        The drafts of the run, if the verifier tells them: one chain, several, or a tree as its
+        "tokens" and their "parents".
     uniforms : tuple of numbers or None
         Uniforms that give it, if they are an argument.
 
@@ -87,7 +91,7 @@ class Counterexample:
     output: Outcome
     probability: Number
     impossible: bool
-    drafts: Path | None
+    drafts: Drafts | None
     uniforms: tuple[Number, ...] | None
 
 
@@ -247,7 +251,7 @@ class Report:
         if example.uniforms is not None:
             yield f"    uniforms: {_numbers(example.uniforms)}"
         if example.drafts is not None:
-            yield f"    drafts: {_tokens(example.drafts)}"
+            yield f"    drafts: {_drafts(example.drafts)}"
         if isinstance(example.output, Failure):
             yield f"    {example.output.text} (probability {_number(example.probability)})"
         elif example.impossible:
@@ -320,6 +324,13 @@ def _tokens(path: Path) -> str:
 
 def _outcome(outcome: Outcome) -> str:
     return outcome.text if isinstance(outcome, Failure) else _tokens(outcome)
+
+
+def _drafts(drafts: Drafts) -> str:
+    if isinstance(drafts, Mapping):
+        return ", ".join(f"{name} {_tokens(values)}" for name, values in drafts.items())
+    chains = [part for part in drafts if isinstance(part, tuple)]
+    return " | ".join(map(_tokens, chains)) if chains else _tokens(drafts)  # type: ignore[arg-type]
 
 
 def _table(rows: dict[Path, Probs]) -> str:

@@ -32,7 +32,13 @@ def audit(
         ),
     ] = None,
     *,
-    kind: Annotated[str | None, Option(help="chain, token or loop; inferred if left out.")] = None,
+    kind: Annotated[
+        str | None,
+        Option(
+            help="chain, token, loop, chains, tree, batch, stateful or windowed; inferred for a "
+            "chain and a rule."
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         Option(help='"exact paths", "breakpoints" or "Monte Carlo"; the first that applies.'),
@@ -55,6 +61,9 @@ def audit(
         float | None,
         Option(help="With --recorded: largest relative error of a probability; else by its type."),
     ] = None,
+    slow: Annotated[
+        bool, Option("--slow", help="For code that takes hundredths of a second or more to run.")
+    ] = False,
     known_bugs: Annotated[
         bool, Option("--known-bugs", help="List the known bugs, or audit the one named.")
     ] = False,
@@ -64,8 +73,9 @@ def audit(
 
     A chain is a function of target_probs, draft_probs, draft_tokens and uniforms; a token rule one
     of target_probs, draft_probs, drafts and uniforms, or a rule of otm.coupling; a loop one of
-    target, draft, prompt, gamma, max_tokens and uniforms. In place of uniforms it may take rng,
-    generator or seed; a function that takes none of them has its own randomness.
+    target, draft, prompt, gamma, max_tokens and uniforms; docs/audit.md has the other kinds. In
+    place of uniforms it may take rng, generator or seed; a function that takes none of them has its
+    own randomness.
 
     The module is imported, which runs it.
 
@@ -103,6 +113,7 @@ def audit(
             delta=0.03 if delta is None else delta,
             max_runs=max_runs,
             seed=seed,
+            slow=slow,
         )
     return _print(report, as_json=json)
 

@@ -316,7 +316,7 @@ def test_the_audit_repeats_itself_and_leaves_global_generators_alone() -> None:
         ({"seed": 0.5}, "seed = 0.5"),
         ({"instances": []}, "at least one"),
         ({"instances": [INSTANCES["pairs"]]}, "takes none of the 1 instances"),
-        ({"kind": "tree"}, "no kind of verifier 'tree'; there are chain"),
+        ({"kind": "beam"}, "no kind of verifier 'beam'; there are chain"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -24,6 +24,10 @@ def first_draft(target_probs, draft_probs, draft_tokens, uniforms):
     return [*draft_tokens, 0]
 
 
+def first_path(target_probs, draft_probs, tokens, parents, uniforms):
+    return [tokens[0], 0]
+
+
 class Rules:
     @staticmethod
     def one(target_probs, draft_probs, drafts, uniforms):
@@ -53,7 +57,13 @@ def test_a_lossless_rule_has_status_0_and_the_report_of_the_library(
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("first_draft", []), ("Rules.one", ["--kind", "token"])]
+    ("name", "options"),
+    [
+        ("first_draft", []),
+        ("first_draft", ["--kind", "windowed", "--slow"]),
+        ("Rules.one", ["--kind", "token"]),
+        ("first_path", ["--kind", "tree"]),
+    ],
 )
 def test_a_lossy_verifier_has_status_1(
     name: str, options: list[str], capsys: pytest.CaptureFixture[str]

@@ -6,6 +6,7 @@ gets the drafts that its plan is for, and whatever is returned is read as tokens
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,13 +36,24 @@ def is_exact(source: Randomness) -> bool:
     return source(0).dtype == object
 
 
+def locate_drafts(cdf: InverseCdf, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Draw drafts by uniforms, the symbolic ones without the isolated values of `searchsorted`.
+
+    Drafts at such values are drafts of others, too; a path for each would be for nothing.
+    """
+    if uniforms.dtype != object:
+        return cdf.locate(uniforms)
+    places = [bisect_right(cdf.cumulative, u) for u in uniforms * cdf.ends[-1]]
+    return cdf.tokens[np.minimum(places, cdf.tokens.size - 1)]
+
+
 def draw_chain(instance: Instance, source: Randomness) -> Path:
     """Draw a chain of γ drafts, a uniform each: exact with symbolic uniforms, fast with floats."""
     drafts: Path = ()
     uniforms, exact = source(instance.gamma), is_exact(source)
     for i in range(instance.gamma):
         cdf = _cdf(instance.draft, instance.prompt + drafts, exact)
-        drafts = (*drafts, int(cdf.locate(uniforms[i : i + 1])[0]))
+        drafts = (*drafts, int(locate_drafts(cdf, uniforms[i : i + 1])[0]))
     return drafts
 
 
@@ -128,6 +140,11 @@ class Batched(Adapter):
     exact: bool = False
     repeatable: bool = True
 
+    def drafted(self, instance: Instance, source: Randomness) -> Path | tuple[Path, ...]:
+        """Tell which drafts `output` draws from a source."""
+        chains = tuple(draw_chain(instance, source) for _ in range(instance.k))
+        return chains if self.several else chains[0]
+
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft, then verify."""
         return self._run(instance, [source])[0]
@@ -182,7 +199,7 @@ class SelectionRule(Adapter):
     def drafted(self, instance: Instance, source: Randomness) -> Path:
         """Tell which drafts `output` draws from a source."""
         _, drafts, cdf = self._plan(instance, is_exact(source))
-        return tuple(drafts[cdf.locate(source(1))[0]].tolist())
+        return tuple(drafts[locate_drafts(cdf, source(1))[0]].tolist())
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Draft, then select."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm._core.text import shown
 from otm.audit.adapter import Adapter, Instance, max_tokens
@@ -21,9 +20,7 @@ from otm.audit.adapters.drafted import (
     is_exact,
     models_for,
 )
-from otm.audit.adapters.otm_verifiers import DeviceStep
 from otm.coupling.build import PlanBuilder
-from otm.decoding import DeviceVerifier
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
@@ -71,8 +68,8 @@ def randomness_of(function: Callable[..., Any], before: int) -> str | None:
     return names[0] if names else None
 
 
-class _Plain(Adapter):
-    """What the verifiers here share: the function, and how it gets its randomness."""
+class Plain(Adapter):
+    """What adapters of plain functions share: the function, and how it gets its randomness."""
 
     before = 3  # arguments before its randomness
     beyond = 0  # uniforms beyond one for each draft
@@ -109,7 +106,7 @@ class _Plain(Adapter):
         return {name: seed}
 
 
-class Chain(_Plain):
+class Chain(Plain):
     """A verifier of one chain of drafts; see `chain`."""
 
     beyond = 2
@@ -126,7 +123,7 @@ class Chain(_Plain):
         return as_tokens(self.function(*arrays, **self._random(source, instance.gamma)))
 
 
-class TokenRule(_Plain):
+class TokenRule(Plain):
     """A rule that outputs one token after k i.i.d. drafts; see `token_rule`."""
 
     max_tokens = 1
@@ -148,7 +145,7 @@ class TokenRule(_Plain):
         return as_tokens([self.function(*arrays, **self._random(source, instance.k))])
 
 
-class Loop(_Plain):
+class Loop(Plain):
     """A whole way of decoding; see `loop`."""
 
     before = 5
@@ -275,41 +272,3 @@ def loop(function: Callable[..., Any], **options: Any) -> Adapter:
     2
     """
     return Loop(function, **options)
-
-
-KINDS: dict[str, Callable[..., Adapter]] = {"chain": chain, "token": token_rule, "loop": loop}
-"""Kinds of plain functions, by name."""
-
-
-def as_adapter(verifier: Any, kind: str | None) -> Adapter:
-    """Return an adapter, made of a plain function; without a kind its parameters show which."""
-    if isinstance(verifier, DeviceVerifier):
-        verifier = DeviceStep(verifier)
-    if isinstance(verifier, Adapter):
-        if kind is not None:
-            raise InvalidParameterError(
-                f"kind = {shown(kind)}, but a DeviceVerifier or an Adapter has its kind already"
-            )
-        return verifier
-    if inspect.iscoroutinefunction(verifier):
-        raise InvalidParameterError(
-            f"{shown(verifier)} is an async function, which returns no tokens; wrap it into one "
-            "that runs it"
-        )
-    if not callable(verifier):
-        raise InvalidParameterError(
-            f"the verifier is {shown(verifier)}; give a function, a DeviceVerifier, or an "
-            "Adapter from otm.audit.adapters"
-        )
-    if kind is None:
-        names = tuple(parameters_of(verifier))
-        if names[:3] == CHAIN:
-            kind = "chain"
-        elif required(verifier) == 1:
-            kind = "token"
-        else:
-            raise InvalidParameterError(
-                f"a verifier with the parameters ({', '.join(names)}); say what it is by `kind`: "
-                f"one of {', '.join(map(repr, KINDS))}, or call its first three {', '.join(CHAIN)}"
-            )
-    return KINDS[check_name("kind of verifier", kind, KINDS)](verifier)

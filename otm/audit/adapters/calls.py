@@ -1,0 +1,260 @@
+"""Adapters of verifiers that must not use what they see: of other sequences, or behind a window.
+
+What a verifier must not depend on is changed, at the same uniforms; its output must stay.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.numbers import as_positive
+from otm._core.text import shown
+from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.batches import differing, same
+from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
+from otm.audit.adapters.plain import Chain, Plain
+from otm.audit.instances import INSTANCES
+from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
+from otm.errors import InvalidParameterError
+
+FORMER = (Fraction(1, 16), Fraction(15, 16))
+"""Uniforms of two sequences that may come before: other drafts, accepted or rejected."""
+
+
+class Stateful(Plain):
+    """A verifier that keeps a state from step to step; see `stateful`."""
+
+    beyond = 2
+
+    def __init__(self, new: Callable[..., Any], *, steps: int = 2, **options: Any) -> None:
+        reset = None if inspect.isclass(new) else getattr(new, "reset", None)
+        function = new if callable(reset) else _made_by(new)
+        options.setdefault("name", getattr(new, "__name__", type(new).__name__))
+        super().__init__(function, **options)
+        self.steps = as_positive(steps, "steps")
+        self.max_tokens = 3 * self.steps
+        self._reset, self._new = reset, new
+
+    def supports(self, instance: Instance) -> bool:
+        """One chain, so short that several steps can be followed."""
+        return instance.k == 1 and instance.gamma <= 2 and instance.vocabulary**instance.gamma <= 4
+
+    def drafted(self, instance: Instance, source: Randomness) -> tuple[Path, ...]:
+        """Tell which drafts `output` draws from a source in each step."""
+        return self._decode(instance, source)[1]
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Decode after one sequence and again after another one."""
+        if not self.repeatable:
+            return self._decode(instance, source)[0]
+        exact, taken = is_exact(source), source(0)
+
+        def recorded(m: int) -> npt.NDArray[Any]:
+            nonlocal taken
+            taken = np.append(taken, source(m))
+            return taken[len(taken) - m :].copy()
+
+        after: list[Path] = []
+        for coin, uniforms in zip(FORMER, (recorded, None), strict=True):
+            self._decode(instance, _constant(coin, exact))
+            again = uniforms or _replayed(taken, source)
+            after.append(self._decode(instance, again)[0])
+        if not same(*after):
+            what = "its output changes with the sequence verified before"
+            text = f"{what}: {after[0]} after one, {after[1]} after another"
+            return differing(after[0], after[1], text)
+        return after[0]
+
+    def _decode(self, instance: Instance, source: Randomness) -> tuple[Path, tuple[Path, ...]]:
+        """Take the steps of one sequence; return its tokens, and the drafts of each step."""
+        if self._reset is None:
+            self.function = _made_by(self._new)
+        else:
+            self._reset()
+        output: Path = ()
+        drafted: list[Path] = []
+        for _ in range(self.steps):
+            here = replace(instance, prompt=instance.prompt + output)
+            drafted.append(draw_chain(here, source))
+            rows = chain_probs(here, drafted[-1], is_exact(source))
+            arrays = map(self.convert, (*rows, np.array(drafted[-1])))
+            tokens = as_tokens(self.function(*arrays, **self._random(source, instance.gamma)))
+            if not _valid(tokens, instance):
+                return tokens, tuple(drafted)
+            output += tokens
+        return output, tuple(drafted)
+
+
+def _valid(tokens: Any, instance: Instance) -> bool:
+    """Whether a step has returned tokens after which a sequence can go on."""
+    return (
+        isinstance(tokens, tuple)
+        and 0 < len(tokens) <= instance.gamma + 1
+        and all(isinstance(x, int) and 0 <= x < instance.vocabulary for x in tokens)
+    )
+
+
+def _made_by(new: Any) -> Any:
+    """Make a verifier."""
+    made = new() if callable(new) else None
+    if not callable(made):
+        raise InvalidParameterError(
+            f"{shown(new)} makes no verifier; give a class or a function without arguments whose "
+            "result can be called, or an object with `reset`"
+        )
+    return made
+
+
+def _constant(coin: Fraction, exact: bool) -> Randomness:
+    """Give the same uniform again and again."""
+    return lambda m: np.full(m, coin if exact else float(coin))
+
+
+def _replayed(taken: npt.NDArray[Any], source: Randomness) -> Randomness:
+    """Give uniforms again that were taken before, then new ones."""
+    place = 0
+
+    def uniforms(m: int) -> npt.NDArray[Any]:
+        nonlocal taken, place
+        place += m
+        if place > len(taken):
+            taken = np.append(taken, source(place - len(taken)))
+        return taken[place - m : place].copy()
+
+    return uniforms
+
+
+class Windowed(Chain):
+    """A verifier that looks at a part of the drafts; see `windowed`."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, window: int | None = None, **options: Any
+    ) -> None:
+        super().__init__(function, **options)
+        self.window = None if window is None else as_positive(window, "window")
+        if self.window is not None:
+            self.more = (replace(INSTANCES["rows differ"], gamma=self.window + 1),)
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draft, then verify, and again with others in place of what is dropped."""
+        drafts = draw_chain(instance, source)
+        shown = (*chain_probs(instance, drafts, is_exact(source)), np.array(drafts))
+        if not self.repeatable:  # it cannot be run again: a window shows in its distribution
+            others = (
+                shown if self.window is None else _dropped(shown, self.window, self.window + 1)[1]
+            )
+            return self._verify(others, self._random(source, instance.gamma))
+        uniforms = source(self._uniforms(instance.gamma))
+        output = self._verify(shown, {"uniforms": self.convert(uniforms.copy())})
+        if not isinstance(output, tuple):
+            return output
+        seen = (len(output),) * 2 if self.window is None else (self.window, self.window + 1)
+        for what, arrays in zip(("others", "NaN or −1"), _dropped(shown, *seen), strict=True):
+            again = self._verify(arrays, {"uniforms": self.convert(uniforms.copy())})
+            if not same(output, again):
+                where = f"with {what} from draft {seen[0] + 1} on"
+                return differing(
+                    output, again, f"it reads what it drops: {output}, but {again} {where}"
+                )
+        return output
+
+    def _verify(self, arrays: tuple[Any, ...], randomness: dict[str, Any]) -> Path:
+        copies = (self.convert(array.copy()) for array in arrays)
+        return as_tokens(self.function(*copies, **randomness))
+
+
+def _dropped(shown: tuple[Any, ...], drafts: int, rows: int) -> list[tuple[Any, ...]]:
+    """Replace drafts and what follows so many rows of the target: by others, and by no numbers."""
+    others, garbage = [tuple(array.copy() for array in shown) for _ in range(2)]
+    nothing = -1 if shown[0].dtype == object else np.nan
+    for which, start in enumerate((rows, drafts)):
+        others[which][start:] = np.roll(shown[which][start:], 1, axis=1)
+        garbage[which][start:] = nothing
+    for arrays in (others, garbage):
+        arrays[2][drafts:] = (shown[2][drafts:] + 1) % shown[0].shape[1]
+    return [others, garbage]
+
+
+def stateful(new: Any, **options: Any) -> Adapter:
+    """Audit a verifier of one chain that keeps a state from step to step of a sequence.
+
+    Two steps are taken one after another, and their output together must have the distribution of
+    the target.  It must not change with the sequence that was verified before.
+
+    Parameters
+    ----------
+    new : callable
+        Makes a verifier for each sequence: a class, or a function without arguments.  Or a verifier
+        with a method `reset`, which is called before each sequence.  A verifier is called as the
+        function of `chain` is, once a step.
+    **options
+        As for `chain`; `steps`, 2 if left out.
+
+    Returns
+    -------
+    Adapter
+        For one chain.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no verifier is made, or its parameters are not those of `chain`, or cannot be read.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> class Counts:
+    ...     calls = 0
+    ...
+    ...     def __call__(self, target_probs, draft_probs, draft_tokens, uniforms):
+    ...         self.calls += 1
+    ...         return [int((target_probs[0].cumsum() <= uniforms[0]).sum())]
+    >>> lossless(stateful(Counts), examples=0).verdict
+    'lossless on everything tried'
+    """
+    return Stateful(new, **options)
+
+
+def windowed(function: Callable[..., Any], **options: Any) -> Adapter:
+    """Audit a verifier of one chain that must not look behind a window, or behind where it stops.
+
+    It is audited as `chain` does; its output must also be the same, at the same uniforms, with
+    other drafts, other probabilities, and NaN (−1 in fractions) in place of those that it drops.
+
+    Parameters
+    ----------
+    function : callable
+        As for `chain`.  Without `uniforms` it cannot be run again, and a window alone is tried.
+    **options
+        As for `chain`; `window`, the number of drafts that it looks at, and one more row of the
+        target.  If left out, it drops what comes behind the last token that it returns, and one row
+        of the target for each of these is all that it may read.
+
+    Returns
+    -------
+    Adapter
+        For one chain.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the parameters of the function are not these, or cannot be read, or the window is no
+        integer of at least 1.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> def last_row(target_probs, draft_probs, draft_tokens, uniforms):
+    ...     return [int((target_probs[-1].cumsum() <= uniforms[0]).sum())]
+    >>> print(lossless(windowed(last_row), examples=0).counterexample.output.text)
+    it reads what it drops: (1,), but (0,) with NaN or −1 from draft 2 on
+    """
+    return Windowed(function, **options)

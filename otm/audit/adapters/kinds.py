@@ -1,0 +1,65 @@
+"""From what a user gives to an adapter: by its kind, or by its parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from otm._core.numbers import check_name
+from otm._core.text import shown
+from otm.audit.adapter import Adapter
+from otm.audit.adapters.batches import batch
+from otm.audit.adapters.calls import stateful, windowed
+from otm.audit.adapters.otm_verifiers import DeviceStep
+from otm.audit.adapters.plain import CHAIN, chain, loop, parameters_of, required, token_rule
+from otm.audit.adapters.several import chains
+from otm.audit.adapters.trees import tree
+from otm.decoding import DeviceVerifier
+from otm.errors import InvalidParameterError
+
+KINDS: dict[str, Callable[..., Adapter]] = {
+    "chain": chain,
+    "token": token_rule,
+    "loop": loop,
+    "chains": chains,
+    "tree": tree,
+    "batch": batch,
+    "stateful": stateful,
+    "windowed": windowed,
+}
+"""Kinds of plain functions, by name."""
+
+
+def as_adapter(verifier: Any, kind: str | None) -> Adapter:
+    """Return an adapter, made of a plain function; without a kind its parameters show which."""
+    if isinstance(verifier, DeviceVerifier):
+        verifier = DeviceStep(verifier)
+    if isinstance(verifier, Adapter):
+        if kind is not None:
+            raise InvalidParameterError(
+                f"kind = {shown(kind)}, but a DeviceVerifier or an Adapter has its kind already"
+            )
+        return verifier
+    if inspect.iscoroutinefunction(verifier):
+        raise InvalidParameterError(
+            f"{shown(verifier)} is an async function, which returns no tokens; wrap it into one "
+            "that runs it"
+        )
+    if not callable(verifier):
+        raise InvalidParameterError(
+            f"the verifier is {shown(verifier)}; give a function, a DeviceVerifier, or an "
+            "Adapter from otm.audit.adapters"
+        )
+    if kind is None:
+        names = tuple(parameters_of(verifier))
+        if names[:3] == CHAIN:
+            kind = "chain"
+        elif required(verifier) == 1:
+            kind = "token"
+        else:
+            raise InvalidParameterError(
+                f"a verifier with the parameters ({', '.join(names)}); say what it is by `kind`: "
+                f"one of {', '.join(map(repr, KINDS))}, or call its first three {', '.join(CHAIN)}"
+            )
+    return KINDS[check_name("kind of verifier", kind, KINDS)](verifier)

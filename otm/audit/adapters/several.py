@@ -1,0 +1,87 @@
+"""Adapters of functions that verify several chains of drafts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import as_fractions
+from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
+from otm.audit.adapters.plain import Plain
+from otm.decoding.drafting import Randomness
+from otm.decoding.reading import Path
+from otm.models.table import TableModel
+
+
+def _model(rows: dict[Path, list[int]]) -> TableModel:
+    return TableModel({after: as_fractions(row) / sum(row) for after, row in rows.items()})
+
+
+TARGET: dict[Path, list[int]]
+DRAFT: dict[Path, list[int]]
+TARGET, DRAFT = (
+    {(): [1, 4, 5], (1,): [3, 0, 1], (2,): [0, 2, 3], (0, 0): [2, 5, 0]},
+    {(): [5, 2, 3], (1,): [1, 0, 3], (2,): [1, 4, 0], (0, 0): [3, 1, 0]},
+)
+
+PAIRS_OF_CHAINS = Instance(_model(TARGET), _model(DRAFT), gamma=2, k=2)
+"""Three tokens, and few ways to go on: then also the second drafts of two chains can be tried."""
+
+
+class Chains(Plain):
+    """A verifier of k chains of γ drafts; see `chains`."""
+
+    beyond = 2
+    several = True
+    more = (PAIRS_OF_CHAINS,)
+
+    def drafted(self, instance: Instance, source: Randomness) -> tuple[Path, ...]:
+        """Tell which drafts `output` draws from a source."""
+        return tuple(draw_chain(instance, source) for _ in range(instance.k))
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draft, then verify."""
+        drafts = self.drafted(instance, source)
+        rows = [chain_probs(instance, each, is_exact(source)) for each in drafts]
+        target, draft = (np.array(part) for part in zip(*rows, strict=True))
+        arrays = map(self.convert, (target, draft, np.array(drafts)))
+        return as_tokens(
+            self.function(*arrays, **self._random(source, instance.gamma * instance.k))
+        )
+
+
+def chains(function: Callable[..., Any], **options: Any) -> Adapter:
+    """Audit a verifier f(target_probs, draft_probs, draft_tokens, uniforms) of several chains.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the target's probabilities [K, γ + 1, V], the draft's [K, γ, V], the drafts [K, γ] of
+        K independent chains, and uniforms [K γ + 2]; returns the accepted drafts of one chain and
+        one token more, as for `chain`; its randomness as there.  Chains that begin with the same
+        tokens have the same rows so far.
+    **options
+        As for `chain`, `uniforms` from the number K γ of drafts to the number of uniforms.
+
+    Returns
+    -------
+    Adapter
+        For K chains.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the parameters of the function are not these, or cannot be read.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> def first_alone(target_probs, draft_probs, draft_tokens, uniforms):
+    ...     return [*draft_tokens[0], 0]
+    >>> lossless(chains(first_alone), examples=0).verdict
+    'not lossless'
+    """
+    return Chains(function, **options)
