@@ -20,13 +20,17 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapter import Adapter, Instance
+from otm.audit.races import Form, Noise, Race, place_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
 OF_PYTHON = ("random", "uniform", "choice", "choices", "randint", "randrange", "sample", "shuffle")
 """Functions of the module `random` that draw from the source."""
 
-OF_NUMPY = ("random", "random_sample", "ranf", "sample", "rand", "uniform", "choice", "multinomial")
+OF_NUMPY = (
+    "random", "random_sample", "ranf", "sample", "rand", "uniform", "choice", "multinomial",
+    "exponential", "standard_exponential", "gumbel",
+)  # fmt: skip
 """Functions of `numpy.random` that do."""
 
 
@@ -126,18 +130,6 @@ def _let_go(*stand_ins: Any) -> None:
         stand_in._source = np.random.Generator(np.random.PCG64()).random
 
 
-def place_of(weights: Sequence[Any], uniform: Any) -> int:
-    """Place that a uniform falls on, of weights side by side; never one without weight."""
-    point, below, last = uniform * sum(weights), 0, 0
-    for place, weight in enumerate(weights):
-        below = below + weight
-        if weight > 0:
-            last = place
-            if point < below:
-                break
-    return last
-
-
 class _Python(random.Random):
     """A generator of the standard library with uniforms from a source."""
 
@@ -226,6 +218,31 @@ class _NumPy(np.random.Generator):
             for _ in range(n):
                 row[place_of(weights, self._source(1)[0])] += 1
         return counts[0] if size is None else counts.reshape(*np.atleast_1d(size), -1)
+
+    def exponential(self, scale: Any = 1, size: Any = None) -> Any:
+        super().exponential(scale, size)  # refuses what is wrong
+        return self._noise("multiple", scale, 1, np.shape(scale), size)
+
+    def standard_exponential(
+        self, size: Any = None, dtype: Any = np.float64, method: str = "zig", out: Any = None
+    ) -> Any:
+        if out is None:
+            return self.exponential(1, size)
+        out[...] = -np.log1p(-self._source(out.size).reshape(out.shape))
+        return out
+
+    def gumbel(self, loc: Any = 0, scale: Any = 1, size: Any = None) -> Any:
+        super().gumbel(loc, scale, size)
+        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale))
+        noise = self._noise("log", 0, -1, shape, size)
+        return noise * scale + loc
+
+    def _noise(self, kind: str, part: Any, power: int, shape: Any, size: Any) -> Any:
+        shape = shape if size is None else tuple(np.atleast_1d(size).tolist())
+        if not shape:  # a single number
+            value = -np.log1p(-self._source(1)[0])
+            return part * value if kind == "multiple" else part - np.log(value)
+        return Noise(Race(self._source, shape), Form(kind, np.broadcast_to(part, shape), power))
 
 
 def _count(size: Any) -> int:
