@@ -244,6 +244,8 @@ def lossless(
                     _refuse_crashes(findings)
                     if given.reset:
                         raise UnsuitedError("it sets the state of a global generator")
+                    if given.looked and findings.deviating:
+                        raise UnsuitedError("its output depends on the values of random noise")
                 return findings.report(given, name, tuple(why_not))
         except UnsuitedError as reason:
             why_not.append(f"{name}: {reason}")

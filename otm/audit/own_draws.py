@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -49,6 +50,7 @@ class OwnDraws(Adapter):
         self.name, self.several, self.exact = adapter.name, adapter.several, adapter.exact
         self.max_tokens = adapter.max_tokens
         self.reset = False  # whether a run has set a generator in a way that its draws do not show
+        self.looked = False  # whether a run has looked at the values of noise
         if (drafted := getattr(adapter, "drafted", None)) is not None:
             self.drafted = drafted
 
@@ -58,9 +60,10 @@ class OwnDraws(Adapter):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Run once."""
-        with drawing_from(source) as watches:
+        with drawing_from(source) as drawn:
             output = self._adapter.output(instance, source)
-        self.reset = self.reset or any(watch.reset for watch in watches)
+        self.reset = self.reset or any(watch.reset for watch in drawn.watches)
+        self.looked = self.looked or any(race.looked_at for race in drawn.races)
         return output
 
 
@@ -93,14 +96,23 @@ class Watch:
         self._kept = self._state()
 
 
+@dataclass
+class Drawn:
+    """What is known of the draws of a run: the generators, and noise that may make races."""
+
+    watches: list[Watch]
+    races: list[Race] = field(default_factory=list)
+
+
 @contextmanager
-def drawing_from(source: Randomness) -> Iterator[list[Watch]]:
+def drawing_from(source: Randomness) -> Iterator[Drawn]:
     """Let global generators draw from a source, but for those that are seeded meanwhile."""
     python, numpy = _Python(source), _NumPy(source)
     watches = [
         Watch(random.getstate, random.random),
         Watch(_state_of_numpy, np.random.random),
     ]
+    drawn = Drawn(watches, numpy.races)
     with ExitStack() as stack:
         stack.callback(_let_go, python, numpy)
         stack.enter_context(_until_seeded(random, python, OF_PYTHON, watches[0]))
@@ -111,10 +123,10 @@ def drawing_from(source: Randomness) -> Iterator[list[Watch]]:
         if "torch" in sys.modules:
             from otm.audit.own_draws_torch import TorchDraws
 
-            draws = TorchDraws(source)
+            draws = TorchDraws(source, drawn.races)
             watches.append(draws.watch)
             stack.enter_context(draws)
-        yield watches
+        yield drawn
     for watch in watches:
         watch.check()
 
@@ -171,6 +183,7 @@ class _NumPy(np.random.Generator):
     def __init__(self, source: Randomness) -> None:
         super().__init__(_REAL)
         self._source = source
+        self.races: list[Race] = []
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         if out is not None:
@@ -242,7 +255,8 @@ class _NumPy(np.random.Generator):
         if not shape:  # a single number
             value = -np.log1p(-self._source(1)[0])
             return part * value if kind == "multiple" else part - np.log(value)
-        return Noise(Race(self._source, shape), Form(kind, np.broadcast_to(part, shape), power))
+        self.races.append(Race(self._source, shape))
+        return Noise(self.races[-1], Form(kind, np.broadcast_to(part, shape), power))
 
 
 def _count(size: Any) -> int:

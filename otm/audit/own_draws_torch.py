@@ -59,9 +59,9 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     has been seeded.
     """
 
-    def __init__(self, source: Randomness) -> None:
+    def __init__(self, source: Randomness, races: list[Race]) -> None:
         super().__init__()
-        self._source = source
+        self._source, self._races = source, races
         self.watch = Watch(lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1))
         self._known: dict[int, Racing] = {}  # by id of the tensor
 
@@ -119,6 +119,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     def _noise(self, result: Tensor, form: Form) -> None:
         """Follow new noise."""
         race, kind, like = Race(self._source, tuple(result.shape)), result.dtype, result.device
+        self._races.append(race)
 
         def values() -> Tensor:
             array = (

@@ -145,6 +145,7 @@ class Race:
         self._weights: Array | None = None  # of a race that is over
         self._places: Array | None = None  # its winners
         self._uniforms: Array | None = None
+        self.looked_at = False  # whether values were computed on which steps have no place
 
     def winners(self, weights: Array) -> Array | None:
         """Draw winners [...] for weights [..., V], a uniform each; None if values must tell."""
@@ -161,6 +162,7 @@ class Race:
 
     def exponentials(self) -> Array:
         """Look at the variables: each is computed from a uniform of its own."""
+        self.looked_at = True
         drawn = self._drawn()
         variables = np.maximum(-np.log1p(-drawn.astype(np.float64)), 2.0**-53)  # never 0
         return self._after_race(variables)
