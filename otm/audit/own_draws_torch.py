@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from weakref import ref
 
@@ -70,13 +71,15 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     ) -> Any:
         """Run an operation, or draw in its place."""
         options = kwargs or {}
-        name = func._schema.name.removeprefix("aten::")
+        name, random = _described(func)
+        if not (random or self._known):
+            return func(*args, **options)
         if self._known and name not in OVERWRITES:
             raced = self._race(name, func, args, options)
             if raced is not None:
                 return raced
             self._look((args, options))
-        draws = torch.Tag.nondeterministic_seeded in func.tags and not self.watch.seeded
+        draws = random and not self.watch.seeded
         if draws:
             self.watch.check()
         result = func(*args, **options)  # it refuses what is wrong, and has the right shape
@@ -209,6 +212,13 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
         self._follow(largest, racing.race, None, values)
         return result
+
+
+@cache
+def _described(func: Any) -> tuple[str, bool]:
+    """Name of an operation, and whether it is random."""
+    random = torch.Tag.nondeterministic_seeded in func.tags
+    return func._schema.name.removeprefix("aten::"), random
 
 
 def _makes_rows(result: Tensor, low: Any = 0, high: Any = 1, *_: Any) -> bool:
