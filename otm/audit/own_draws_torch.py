@@ -226,7 +226,7 @@ def _makes_rows(result: Tensor, low: Any = 0, high: Any = 1, *_: Any) -> bool:
     return (low, high) == (0, 1) and result.dim() > 0 and result.shape[-1] > 1
 
 
-def _form_after(
+def _form_after(  # noqa: PLR0911 - one for each kind of operation
     name: str, form: Form, place: int, args: Any, options: dict[str, Any]
 ) -> Form | None:
     """Tell what an operation makes of a form."""
