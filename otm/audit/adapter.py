@@ -254,7 +254,8 @@ def _crash(error: BaseException) -> Failure:
         text = " ".join(_without_address(str(error)).split())
     except Exception:  # its own
         text = "(its message cannot be read)"
-    return Failure(f"crashed with {type(error).__name__}: {text:.150}", crashed=True)
+    hints = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    return Failure(f"crashed with {type(error).__name__}: {text:.150}{hints:.200}", crashed=True)
 
 
 def _without_address(text: str) -> str:

@@ -15,7 +15,10 @@ from otm._core.interval import Interval
 from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
 from otm.audit.exact import by_paths
 from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
-from otm.audit.known_bugs.steps import Chain, Repeated, both
+from otm.audit.known_bugs.drafting import RANDOMNESS
+from otm.audit.known_bugs.sized import SIZED
+from otm.audit.known_bugs.steps import Repeated, both
+from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
 from otm.audit.observation import Observation, UnsuitedError, distance, rows_of
 from otm.audit.report import (
     LOSSLESS,
@@ -28,7 +31,7 @@ from otm.audit.report import (
 )
 from otm.errors import ProblemTooLargeError
 
-PAIRS, STEPS = 150, 600
+PAIRS, STEPS = 150, 250
 """Two mistakes at once, and steps of loops, are looked for where a verifier costs no more."""
 
 TELLING = 4
@@ -77,12 +80,12 @@ def diagnose(
     if len(ways) == 1 or not wrong:
         return ()
     if loop is not None:
-        few = [seen for seen in observations if _cost(seen) <= STEPS]
+        few = [seen for seen in [*wrong, *observations] if _cost(seen) <= STEPS]
         steps = [
             (bug, _in_loop(bug.verifier, loop.max_tokens, cut))
             for bug in KNOWN_BUGS
             for cut in (False, True)
-            if not (bug.verifier.loops or bug.verifier.several)
+            if not (bug.verifier.loops or bug.verifier.several or bug in SIZED)
         ]
         return _named(steps, few, ways[0]) if _cost(wrong[0]) <= STEPS else ()
     if _cost(wrong[0]) > PAIRS:
@@ -99,10 +102,9 @@ def _cost(seen: Observation) -> int:
 def _pairs() -> tuple[KnownBug, ...]:
     """Make two mistakes at once, which are in different steps."""
     pairs = []
-    for a, b in itertools.combinations(KNOWN_BUGS, 2):
-        if isinstance(a.verifier, Chain) and isinstance(b.verifier, Chain):
-            verifier = both(a.verifier, b.verifier)
-            if verifier is not None:
+    for one, other in itertools.combinations((ACCEPTANCE, RESIDUAL, BONUS, RANDOMNESS), 2):
+        for a, b in itertools.product(one, other):
+            if (verifier := both(a.verifier, b.verifier)) is not None:
                 mistake, summary = f"{a.mistake}, and {b.mistake}", f"{a.summary} {b.summary}"
                 pairs.append(KnownBug(verifier, mistake, summary, a.threads + b.threads))
     return tuple(pairs)
@@ -229,8 +231,8 @@ class Findings:
         """Show an output that comes too often; what the target never gives if that is as much."""
         impossible = seen.impossible
         if impossible is not None and self._far(seen):
-            enough = float(seen.tv_distance) / TELLING
-            impossible = impossible if float(seen.probs[impossible]) >= enough else None
+            enough = 0.0 if isinstance(impossible, Failure) else float(seen.tv_distance) / TELLING
+            impossible = impossible if float(seen.probs[impossible]) > enough else None
         output = seen.likeliest_excess() if impossible is None else impossible
         uniforms = seen.examples.get(output)
         drafted, drafts = getattr(adapter, "drafted", None), None

@@ -81,8 +81,16 @@ class Observation:
 
     @cached_property
     def impossible(self) -> Outcome | None:
-        """An outcome that the target cannot give, at whatever uniforms: the likeliest, or None."""
-        return max(self._impossible, key=self.probs.__getitem__, default=None)
+        """An outcome that the target cannot give, at whatever uniforms, or None.
+
+        Of those that are not isolated a failure comes first, then the likeliest.
+        """
+
+        def telling(outcome: Outcome) -> tuple[bool, Number]:
+            probability = self.probs[outcome]
+            return isinstance(outcome, Failure) and probability > ISOLATED, probability
+
+        return max(self._impossible, key=telling, default=None)
 
     @cached_property
     def _impossible(self) -> list[Outcome]:

@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -20,13 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapter import Adapter, Instance
+from otm.audit.races import Form, Noise, Race, place_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 
 OF_PYTHON = ("random", "uniform", "choice", "choices", "randint", "randrange", "sample", "shuffle")
 """Functions of the module `random` that draw from the source."""
 
-OF_NUMPY = ("random", "random_sample", "ranf", "sample", "rand", "uniform", "choice", "multinomial")
+OF_NUMPY = (
+    "random", "random_sample", "ranf", "sample", "rand", "uniform", "choice", "multinomial",
+    "exponential", "standard_exponential", "gumbel",
+)  # fmt: skip
 """Functions of `numpy.random` that do."""
 
 
@@ -45,6 +50,7 @@ class OwnDraws(Adapter):
         self.name, self.several, self.exact = adapter.name, adapter.several, adapter.exact
         self.max_tokens, self.loops = adapter.max_tokens, adapter.loops
         self.reset = False  # whether a run has set a generator in a way that its draws do not show
+        self.looked = False  # whether a run has looked at the values of noise
         if (drafted := getattr(adapter, "drafted", None)) is not None:
             self.drafted = drafted
 
@@ -54,9 +60,10 @@ class OwnDraws(Adapter):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Run once."""
-        with drawing_from(source) as watches:
+        with drawing_from(source) as drawn:
             output = self._adapter.output(instance, source)
-        self.reset = self.reset or any(watch.reset for watch in watches)
+        self.reset = self.reset or any(watch.reset for watch in drawn.watches)
+        self.looked = self.looked or any(race.looked_at for race in drawn.races)
         return output
 
 
@@ -89,14 +96,23 @@ class Watch:
         self._kept = self._state()
 
 
+@dataclass
+class Drawn:
+    """What is known of the draws of a run: the generators, and noise that may make races."""
+
+    watches: list[Watch]
+    races: list[Race] = field(default_factory=list)
+
+
 @contextmanager
-def drawing_from(source: Randomness) -> Iterator[list[Watch]]:
+def drawing_from(source: Randomness) -> Iterator[Drawn]:
     """Let global generators draw from a source, but for those that are seeded meanwhile."""
     python, numpy = _Python(source), _NumPy(source)
     watches = [
         Watch(random.getstate, random.random),
         Watch(_state_of_numpy, np.random.random),
     ]
+    drawn = Drawn(watches, numpy.races)
     with ExitStack() as stack:
         stack.callback(_let_go, python, numpy)
         stack.enter_context(_until_seeded(random, python, OF_PYTHON, watches[0]))
@@ -107,10 +123,10 @@ def drawing_from(source: Randomness) -> Iterator[list[Watch]]:
         if "torch" in sys.modules:
             from otm.audit.own_draws_torch import TorchDraws
 
-            draws = TorchDraws(source)
+            draws = TorchDraws(source, drawn.races)
             watches.append(draws.watch)
             stack.enter_context(draws)
-        yield watches
+        yield drawn
     for watch in watches:
         watch.check()
 
@@ -124,18 +140,6 @@ def _let_go(*stand_ins: Any) -> None:
     """Let stand-ins that a verifier has kept draw by themselves from now on."""
     for stand_in in stand_ins:
         stand_in._source = np.random.Generator(np.random.PCG64()).random
-
-
-def place_of(weights: Sequence[Any], uniform: Any) -> int:
-    """Place that a uniform falls on, of weights side by side; never one without weight."""
-    point, below, last = uniform * sum(weights), 0, 0
-    for place, weight in enumerate(weights):
-        below = below + weight
-        if weight > 0:
-            last = place
-            if point < below:
-                break
-    return last
 
 
 class _Python(random.Random):
@@ -179,6 +183,7 @@ class _NumPy(np.random.Generator):
     def __init__(self, source: Randomness) -> None:
         super().__init__(_REAL)
         self._source = source
+        self.races: list[Race] = []
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         if out is not None:
@@ -226,6 +231,32 @@ class _NumPy(np.random.Generator):
             for _ in range(n):
                 row[place_of(weights, self._source(1)[0])] += 1
         return counts[0] if size is None else counts.reshape(*np.atleast_1d(size), -1)
+
+    def exponential(self, scale: Any = 1, size: Any = None) -> Any:
+        super().exponential(scale, size)  # refuses what is wrong
+        return self._noise("multiple", scale, 1, np.shape(scale), size)
+
+    def standard_exponential(
+        self, size: Any = None, dtype: Any = np.float64, method: str = "zig", out: Any = None
+    ) -> Any:
+        if out is None:
+            return self.exponential(1, size)
+        out[...] = -np.log1p(-self._source(out.size).reshape(out.shape))
+        return out
+
+    def gumbel(self, loc: Any = 0, scale: Any = 1, size: Any = None) -> Any:
+        super().gumbel(loc, scale, size)
+        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale))
+        noise = self._noise("log", 0, -1, shape, size)
+        return noise * scale + loc
+
+    def _noise(self, kind: str, part: Any, power: int, shape: Any, size: Any) -> Any:
+        shape = shape if size is None else tuple(np.atleast_1d(size).tolist())
+        if not shape:  # a single number
+            value = -np.log1p(-self._source(1)[0])
+            return part * value if kind == "multiple" else part - np.log(value)
+        self.races.append(Race(self._source, shape))
+        return Noise(self.races[-1], Form(kind, np.broadcast_to(part, shape), power))
 
 
 def _count(size: Any) -> int:

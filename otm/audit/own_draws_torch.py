@@ -1,47 +1,56 @@
 """Random operations of torch, taken from the audit's uniforms.
 
-Uniform and Bernoulli variables and `multinomial` become functions of them.  Exponential variables
-do where they make a race: the largest of p/E is that of token x with probability p(x)/Σp, for which
-one uniform is enough.  Where they are looked at in another way, each is computed from its own.
+Uniform and Bernoulli variables and `multinomial` become functions of them.  Exponential variables,
+and rows of uniforms, become so where they make a race (`otm.audit.races`), or are looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from weakref import ref
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from otm.audit.own_draws import Watch
+from otm.audit.races import Form, Race
 from otm.decoding.drafting import Randomness
 
 BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 """Bits of the uniforms that torch draws."""
 
 
-@dataclass
-class Race:
-    """Exponential variables, which nobody has looked at as long as they have no values."""
-
-    rate: float
-    values: Tensor | None = None
-    over: bool = False  # a winner was drawn without them: they stay what torch has drawn
-
-
-@dataclass
+@dataclass(frozen=True)
 class Racing:
-    """A tensor of these variables, or of weights over them."""
+    """A tensor of noise, or of what was computed of it, whose values are still to come."""
 
     tensor: ref[Tensor]
-    race: Race
     seen: Tensor  # a copy, which shows whether it was changed through another tensor
-    weights: Tensor | None = None
-    winner: Tensor | None = None
+    race: Race
+    form: Form | None  # of the noise; None for what is no longer in its shape
+    compute: Callable[[], Tensor]  # its values
+
+
+class _Reads(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no types
+    """Sees what reads the values of a tensor although it is no operation."""
+
+    def __init__(self, look: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._look = look
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in READS:
+            self._look(args)
+        return func(*args, **(kwargs or {}))
 
 
 class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no types
@@ -51,9 +60,9 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     has been seeded.
     """
 
-    def __init__(self, source: Randomness) -> None:
+    def __init__(self, source: Randomness, races: list[Race]) -> None:
         super().__init__()
-        self._source = source
+        self._source, self._races = source, races
         self.watch = Watch(lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1))
         self._known: dict[int, Racing] = {}  # by id of the tensor
 
@@ -62,12 +71,15 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     ) -> Any:
         """Run an operation, or draw in its place."""
         options = kwargs or {}
-        name = func._schema.name.removeprefix("aten::")
-        if self._known and name != "exponential_":
+        name, random = _described(func)
+        if not (random or self._known):
+            return func(*args, **options)
+        if self._known and name not in OVERWRITES:
             raced = self._race(name, func, args, options)
             if raced is not None:
                 return raced
-        draws = torch.Tag.nondeterministic_seeded in func.tags and not self.watch.seeded
+            self._look((args, options))
+        draws = random and not self.watch.seeded
         if draws:
             self.watch.check()
         result = func(*args, **options)  # it refuses what is wrong, and has the right shape
@@ -78,7 +90,9 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             return result
         if name == "exponential_":
             rate = args[1] if len(args) > 1 else options.get("lambd", 1)
-            self._known[id(result)] = self._racing(result, Race(float(rate)))
+            self._noise(result, Form("multiple", np.full(tuple(result.shape), 1 / float(rate))))
+        elif name in {"rand", "rand_like", "uniform_"} and _makes_rows(result, *args[1:]):
+            self._noise(result, Form("uniform", np.ones(tuple(result.shape))))
         elif name in DRAWS:
             result.copy_(DRAWS[name](self._uniforms, result, *args, **options))
         return result
@@ -86,10 +100,13 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     def __enter__(self) -> Any:
         self._manual_seed = torch.manual_seed
         torch.manual_seed = torch.random.manual_seed = self._let_seed
+        self._reads = _Reads(self._look)
+        self._reads.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
+        self._reads.__exit__(*error)
         torch.manual_seed = torch.random.manual_seed = self._manual_seed
 
     def _let_seed(self, seed: int) -> torch.Generator:
@@ -102,64 +119,167 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         drawn = torch.from_numpy(self._source(like.numel()).astype("float64"))
         return ((drawn * unit).floor() / unit).reshape(like.shape).to(like.device)
 
-    def _race(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Tensor | None:
-        """Divide weights by variables, or find the winner; otherwise let look at the variables."""
-        if name in ("div", "div_") and len(args) == 2 and not options:
-            over = self._of(args[1])
-            plain = isinstance(args[0], Tensor) and self._of(args[0]) is None
-            if over is not None and plain and over.weights is None and not over.race.over:
-                weights = args[0].expand_as(args[1]).clone()
-                result: Tensor = func(*args)
-                self._known[id(result)] = self._racing(result, over.race, weights)
-                return result
-        if name == "argmax" and (racing := self._of(args[0])) is not None:
-            winner = self._winner(racing, args[0], *args[1:], **options)
-            if winner is not None:
-                return winner
-        for leaf in tree_leaves((args, options)):
-            if (racing := self._of(leaf)) is not None:
-                self._look_at(racing, leaf)
-        return None
+    def _noise(self, result: Tensor, form: Form) -> None:
+        """Follow new noise."""
+        race, kind, like = Race(self._source, tuple(result.shape)), result.dtype, result.device
+        self._races.append(race)
+
+        def values() -> Tensor:
+            array = (
+                race.uniforms(BITS.get(kind, 24))
+                if form.kind == "uniform"
+                else form.part * race.exponentials()
+            )
+            return torch.from_numpy(array).to(kind).to(like)
+
+        self._follow(result, race, form, values)
+
+    def _follow(
+        self, result: Tensor, race: Race, form: Form | None, compute: Callable[[], Tensor]
+    ) -> None:
+        self._known[id(result)] = Racing(ref(result), result.clone(), race, form, compute)
+
+    def _race(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Any:
+        """Compute with noise, or find a winner; None where its values are needed."""
+        places = [i for i, each in enumerate(args[:2]) if self._of(each) is not None]
+        if len(places) != 1:
+            return None
+        racing = self._of(args[places[0]])
+        if racing is None or racing.form is None:
+            return None
+        if name in WINNERS:
+            return self._winner(name, racing, func, args, options)
+        form = _form_after(name.strip("_"), racing.form, places[0], args, options)
+        if form is None:
+            return None
+        kept = [each.clone() if isinstance(each, Tensor) else each for each in args]
+        place, computed = places[0], racing.compute
+
+        def values() -> Tensor:
+            again = [each.clone() if isinstance(each, Tensor) else each for each in kept]
+            again[place] = computed()
+            made: Tensor = func(*again, **options)
+            return made
+
+        result: Tensor = func(*args, **options)
+        if tuple(result.shape) != form.part.shape:
+            if result.numel() != form.part.size:
+                return None
+            form = replace(form, part=form.part.reshape(tuple(result.shape)))
+        self._follow(result, racing.race, form, values)
+        return result
 
     def _of(self, tensor: Any) -> Racing | None:
         racing = self._known.get(id(tensor))
-        if racing is None or racing.tensor() is not tensor:
+        if racing is None or racing.tensor() is not tensor or tensor.shape != racing.seen.shape:
             return None
-        return racing if torch.equal(tensor, racing.seen) else None
+        same = torch.equal(tensor, racing.seen) or torch.allclose(
+            tensor, racing.seen, rtol=0, atol=0, equal_nan=True
+        )
+        return racing if same else None
 
-    @staticmethod
-    def _racing(tensor: Tensor, race: Race, weights: Tensor | None = None) -> Racing:
-        return Racing(ref(tensor), race, tensor.clone(), weights)
-
-    def _look_at(self, racing: Racing, tensor: Tensor) -> None:
-        """Compute the variables, each from a uniform of its own."""
-        race = racing.race
-        del self._known[id(tensor)]
-        if race.over:
-            return  # nobody can tell what they would be
-        if race.values is None:
-            race.values = -torch.log1p(-self._uniforms(tensor)) / race.rate
-        values = race.values.to(tensor.dtype)
-        tensor.copy_(values if racing.weights is None else racing.weights / values)
+    def _look(self, values: Any) -> None:
+        """Give tensors of noise their values."""
+        for leaf in tree_leaves(values):
+            if (racing := self._of(leaf)) is not None:
+                del self._known[id(leaf)]
+                leaf.copy_(racing.compute())
 
     def _winner(
-        self, racing: Racing, tensor: Tensor, dim: int | None = None, keepdim: bool = False
-    ) -> Tensor | None:
-        """Draw the places of the largest along the last axis."""
-        last = dim in (-1, tensor.dim() - 1) or (dim is None and tensor.dim() == 1)
-        if not last or racing.weights is None:
+        self, name: str, racing: Racing, func: Any, args: Any, options: dict[str, Any]
+    ) -> Any:
+        """Draw the places of the largest or smallest along the last axis."""
+        named = dict(zip(WINNERS[name], args, strict=False)) | options
+        dim, tensor = named.get("dim", -1 if name == "topk" else None), args[0]
+        last = dim in {-1, tensor.dim() - 1} or (dim is None and tensor.dim() == 1)
+        whole = dim is None and name in {"max", "min"}  # their value alone
+        if not last or whole or racing.form is None or named.get("k", 1) != 1:
             return None
-        if racing.winner is None:
-            if racing.race.over or racing.race.values is not None:
-                return None
-            if not (racing.weights > 0).any(-1).all() or not racing.weights.isfinite().all():
-                return None
-            racing.race.over = True
-            rows = racing.weights[..., 0]
-            racing.winner = _places(
-                racing.weights.clamp(min=0), self._uniforms(rows, 53)[..., None]
-            )
-        return racing.winner if keepdim else racing.winner[..., 0]
+        smallest = name in {"argmin", "min"} or not named.get("largest", True)
+        weights = racing.form.weights(smallest=smallest)
+        winners = None if weights is None else racing.race.winners(weights)
+        if winners is None:
+            return None
+        indices = torch.from_numpy(np.array(winners)).to(tensor.device)[..., None]
+        result = func(*args, **options)
+        if name in {"argmax", "argmin"}:
+            return result.copy_(indices.reshape(result.shape))
+        largest, places = result
+        places.copy_(indices.reshape(places.shape))
+
+        def values() -> Tensor:
+            return racing.compute().gather(-1, indices).reshape(largest.shape)
+
+        self._follow(largest, racing.race, None, values)
+        return result
+
+
+@cache
+def _described(func: Any) -> tuple[str, bool]:
+    """Name of an operation, and whether it is random."""
+    random = torch.Tag.nondeterministic_seeded in func.tags
+    return func._schema.name.removeprefix("aten::"), random
+
+
+def _makes_rows(result: Tensor, low: Any = 0, high: Any = 1, *_: Any) -> bool:
+    """Whether uniforms may be noise: rows of two or more, between 0 and 1."""
+    return (low, high) == (0, 1) and result.dim() > 0 and result.shape[-1] > 1
+
+
+def _form_after(  # noqa: PLR0911 - one for each kind of operation
+    name: str, form: Form, place: int, args: Any, options: dict[str, Any]
+) -> Form | None:
+    """Tell what an operation makes of a form."""
+    if name in COPIES:
+        return form
+    numbers = [_number(each) for each in args]
+    if name in {"softmax", "log_softmax"}:
+        return form.then("softmax") if args[1] in {-1, len(form.part.shape) - 1} else None
+    if name in {"clamp", "clamp_min", "clamp_max"}:
+        names = {"clamp": ("min", "max"), "clamp_min": ("min",), "clamp_max": ("max",)}[name]
+        bounds = dict(zip(names, numbers[1:], strict=False)) | options
+        low, high = bounds.get("min"), bounds.get("max")
+        kept = form if low is None else form.then("above", low)
+        return kept if high is None or kept is None else kept.then("below", high)
+    if options or len(args) > 2:
+        return None
+    if len(args) == 1:
+        return form.then(name)
+    if name == "pow":
+        return form.then("reciprocal") if place == 0 and np.all(numbers[1] == -1) else None
+    if place == 1:
+        reverse = {"add": "add", "mul": "mul", "sub": "rsub", "div": "rdiv", "rsub": "sub"}
+        return form.then(reverse[name], numbers[0]) if name in reverse else None
+    return form.then(name, numbers[1]) if name in OPERATIONS else None
+
+
+def _number(value: Any) -> Any:
+    return value.double().cpu().numpy() if isinstance(value, Tensor) else value
+
+
+READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "__get__")
+"""Functions that read a tensor and are no operations; the last is of its attributes."""
+
+OVERWRITES = (
+    "exponential_", "uniform_", "rand_like", "empty_like", "zeros_like", "ones_like",
+)  # fmt: skip
+"""Operations that do not read the values of their argument."""
+
+COPIES = (
+    "clone", "detach", "alias", "view", "_unsafe_view", "unsqueeze", "squeeze", "_to_copy",
+    "select", "slice",
+)  # fmt: skip
+"""Operations that copy all noise, or are another view of all of it."""
+
+OPERATIONS = ("add", "sub", "rsub", "mul", "div")
+
+WINNERS = {
+    "argmax": ("self", "dim", "keepdim"),
+    "argmin": ("self", "dim", "keepdim"),
+    "max": ("self", "dim", "keepdim"),
+    "min": ("self", "dim", "keepdim"),
+    "topk": ("self", "k", "dim", "largest", "sorted"),
+}
 
 
 def _places(weights: Tensor, uniforms: Tensor) -> Tensor:

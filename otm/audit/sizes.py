@@ -114,9 +114,9 @@ LARGER: dict[str, Instance] = {
     "40 tokens drafted": spread_out(40, wide=False),
     "300 tokens": spread_out(300, wide=True, seed=1),
     "pairs of 40 tokens": spread_out(40, wide=True, k=2, seed=2),
-    "four of two tokens": far_back(2, (0, 0), k=4),
-    "four drafts": far_back(2, (2, 4), gamma=4, seed=9),
-    "six drafts": far_back(2, (3, 8), gamma=6, prompt=(0, 1), seed=4),
+    "four of two tokens": far_back(2, (0, 0), k=4, seed=13),
+    "four drafts": far_back(2, (2, 4), gamma=4, seed=37),
+    "six drafts": far_back(2, (3, 7), gamma=6, prompt=(0, 1), seed=56),
     "a prompt that repeats": far_back(
         3, (0, 8), gamma=2, prompt=(2, 0, 1, 2, 0, 1, 2), length=4, tokens=3
     ),

@@ -112,7 +112,7 @@ def test_every_bug_changes_the_law(bug: KnownBug) -> None:
         assert impossible
         assert not any(impossible), "a token that is impossible, if only at isolated values"
     else:
-        assert max(distances) > Fraction(1, 100)
+        assert max(distances) > Fraction(1, 200)
 
 
 def test_one_distance_by_hand() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 
 from otm._core.optional import require
 from otm.audit.adapter import Adapter, Instance
-from otm.audit.adapters.drafted import Batched, seed_of
+from otm.audit.adapters.plain import chain
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
@@ -25,8 +23,7 @@ def speculative_sampling() -> Adapter:
     """Audit `transformers.generation.utils._speculative_sampling`, the rule of assisted generation.
 
     It gets what `generate` passes: drafts sampled from the very logits that it sees, in
-    float32.  It draws from torch's global generator, which each run seeds, and so is audited by
-    Monte Carlo.
+    float32.  It draws from torch's global generator, whose draws the audit makes itself.
 
     Returns
     -------
@@ -41,29 +38,27 @@ def speculative_sampling() -> Adapter:
     Notes
     -----
     It accepts a draft if u ≤ ratio, with u of 24 bits: a token that the target cannot produce comes
-    out with probability 2^−24 for each draft of it (`otm.audit.known_bugs`, "u ≤ ratio"), which no
-    Monte Carlo of this size sees.
+    out with probability 2^−24 for each draft of it (`otm.audit.known_bugs`, "u ≤ ratio").  The
+    audit sees that by breakpoints; no Monte Carlo of this size does.
     """
+    import torch
+
     rule = require("transformers.generation.utils", "_speculative_sampling")
     # versions up to 4 asked whether the last draft ends the sequence; these drafts never do
     more = {"is_done_candidate": False}
     options = {k: v for k, v in more.items() if k in inspect.signature(rule).parameters}
 
-    def verify(target: Any, draft: Any, tokens: Any, uniforms: Any) -> list[Any]:
-        import torch
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any) -> list[int]:
+        draft_logits, target_logits = (
+            torch.from_numpy(probs[None]).float().log() for probs in (draft_probs, target_probs)
+        )
+        drafts = torch.from_numpy(draft_tokens[None])
+        valid, _ = rule(drafts, draft_logits, len(draft_tokens), target_logits, **options)
+        return list(valid[0].tolist())
 
-        outputs = []
-        for b in range(len(tokens)):  # it takes one sequence only
-            draft_logits, target_logits = (
-                torch.from_numpy(probs[b : b + 1]).float().log() for probs in (draft, target)
-            )
-            drafts = torch.from_numpy(tokens[b : b + 1])
-            with _seeded(seed_of(uniforms[b])):
-                valid, _ = rule(drafts, draft_logits, tokens.shape[1], target_logits, **options)
-            outputs.append(valid[0].tolist())
-        return outputs
-
-    return Batched(verify, "transformers, _speculative_sampling", repeatable=False)
+    adapter = chain(verify, name="transformers, _speculative_sampling")
+    adapter.exact = False
+    return adapter
 
 
 def generate(**options: Any) -> Adapter:
@@ -97,6 +92,7 @@ class _Generate(Adapter):
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
+    own_draws = True
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
@@ -111,21 +107,10 @@ class _Generate(Adapter):
             "do_sample": True, "top_k": 0, "max_new_tokens": instance.gamma + 1,
             "eos_token_id": None, "pad_token_id": 0, **self.options,
         }  # fmt: skip
-        with _seeded(seed_of(source(1))):
-            tokens = target.generate(
-                prompt, attention_mask=torch.ones_like(prompt), assistant_model=draft, **options
-            )
+        tokens = target.generate(
+            prompt, attention_mask=torch.ones_like(prompt), assistant_model=draft, **options
+        )
         return tuple(tokens[0, prompt.shape[1] :].tolist())
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch's generator of the CPU, and leave it as it was."""
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield
 
 
 @lru_cache(maxsize=64)

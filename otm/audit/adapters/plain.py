@@ -68,6 +68,17 @@ def randomness_of(function: Callable[..., Any], before: int) -> str | None:
     return names[0] if names else None
 
 
+WANTS_TENSORS = "if it takes tensors, give convert=torch.as_tensor"
+"""What a function that fails on arrays may need."""
+
+
+def _wants_tensors(message: str) -> bool:
+    """Whether an error is what code for tensors says about arrays."""
+    signs = ("ndarray' object has no attribute", "unexpected keyword argument 'dim'")
+    of_torch = "Tensor" in message and "ndarray" in message
+    return of_torch or any(sign in message for sign in signs)
+
+
 class Plain(Adapter):
     """What adapters of plain functions share: the function, and how it gets its randomness."""
 
@@ -84,12 +95,22 @@ class Plain(Adapter):
     ) -> None:
         self.function = function
         self.name = str(name or getattr(function, "__name__", type(function).__name__))
+        self._converts = convert is not None
         self.convert = convert or (lambda array: array)
         self.takes_randomness = randomness_of(function, self.before)
         self.repeatable = self.takes_randomness == "uniforms"
         self.own_draws = self.takes_randomness is None
         self.exact = (self.repeatable or self.own_draws) and convert is None
         self._uniforms = uniforms or (lambda drafts: drafts + self.beyond)
+
+    def _call(self, *arguments: Any, **options: Any) -> Any:
+        """Call the function; say what is missing if it takes tensors."""
+        try:
+            return self.function(*arguments, **options)
+        except (TypeError, AttributeError) as error:
+            if not self._converts and _wants_tensors(str(error)):
+                error.add_note(WANTS_TENSORS)
+            raise
 
     def _random(self, source: Randomness, drafts: int) -> dict[str, Any]:
         """Draw what the function takes; a seed for its own generator is drawn as well."""
@@ -120,7 +141,7 @@ class Chain(Plain):
         drafts = draw_chain(instance, source)
         rows = chain_probs(instance, drafts, is_exact(source))
         arrays = map(self.convert, (*rows, np.array(drafts)))
-        return as_tokens(self.function(*arrays, **self._random(source, instance.gamma)))
+        return as_tokens(self._call(*arrays, **self._random(source, instance.gamma)))
 
 
 class TokenRule(Plain):
@@ -142,7 +163,7 @@ class TokenRule(Plain):
         drafts = self.drafted(instance, source)
         target, draft = chain_probs(instance, drafts[:1], is_exact(source))
         arrays = map(self.convert, (target[0], draft[0], np.array(drafts)))
-        return as_tokens([self.function(*arrays, **self._random(source, instance.k))])
+        return as_tokens([self._call(*arrays, **self._random(source, instance.k))])
 
 
 class Loop(Plain):
@@ -180,7 +201,7 @@ def chain(function: Callable[..., Any], **options: Any) -> Adapter:
         [γ + 2]; returns the accepted drafts and one token more, as they are, padded by −1
         at the end, or as (tokens, accepted).  In place of `uniforms` its last parameter may be
         called `rng` (a NumPy generator), `generator` (of torch) or `seed`; without any it draws for
-        itself, and is audited by Monte Carlo.
+        itself, from global generators if all its draws are to be the audit's.
     **options
         `name` for reports; `uniforms`, from γ to the number of uniforms; `convert`, applied to all
         arrays, such as `torch.as_tensor`.

@@ -252,8 +252,10 @@ class Repeated(Adapter):
         return tokens
 
 
-def both(a: Chain, b: Chain) -> Chain | None:
-    """Make the mistakes of two verifiers in one, where they are in different steps."""
+def both(a: Adapter, b: Adapter) -> Chain | None:
+    """Make the mistakes of two verifiers of a chain in one, where they are in different steps."""
+    if not isinstance(a, Chain) or not isinstance(b, Chain):
+        return None
     changed = [
         {f.name: getattr(bug, f.name) for f in dataclasses.fields(bug) if f.name != "name"
          and getattr(bug, f.name) is not f.default}
