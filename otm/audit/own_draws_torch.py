@@ -171,7 +171,9 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
     def _of(self, tensor: Any) -> Racing | None:
         racing = self._known.get(id(tensor))
-        if racing is None or racing.tensor() is not tensor or tensor.shape != racing.seen.shape:
+        if tensor is None or racing is None or racing.tensor() is not tensor:
+            return None
+        if racing.seen.shape != tensor.shape:
             return None
         same = torch.equal(tensor, racing.seen) or torch.allclose(
             tensor, racing.seen, rtol=0, atol=0, equal_nan=True
