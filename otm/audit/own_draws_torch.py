@@ -171,7 +171,8 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
     def _of(self, tensor: Any) -> Racing | None:
         racing = self._known.get(id(tensor))
-        if racing is None or racing.tensor() is not tensor or tensor.shape != racing.seen.shape:
+        held = None if racing is None else racing.tensor()
+        if racing is None or held is None or held is not tensor or held.shape != racing.seen.shape:
             return None
         same = torch.equal(tensor, racing.seen) or torch.allclose(
             tensor, racing.seen, rtol=0, atol=0, equal_nan=True

@@ -77,7 +77,7 @@ class Form:
             return -1 / self.part
         if self.kind in {"log", "monotone"} and self.power < 0:
             scaled = self.part / -self.power
-            return np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+            return np.exp(scaled - scaled.max(axis=-1, keepdims=True))  # type: ignore[no-any-return]
         return None
 
 
@@ -187,7 +187,7 @@ class Race:
         least = np.take_along_axis(variables, places, -1) / weights.sum(-1, keepdims=True)
         np.put_along_axis(variables, places, 0, -1)
         others = np.where(variables > 0, 1 + 2.0**-20, 1)  # no tie by rounding
-        return (weights * least * others + variables).reshape(self._shape)
+        return (weights * least * others + variables).reshape(self._shape)  # type: ignore[no-any-return]
 
 
 class Noise(np.lib.mixins.NDArrayOperatorsMixin):
@@ -236,7 +236,7 @@ class Noise(np.lib.mixins.NDArrayOperatorsMixin):
         if len(inputs) == 1:
             return self._form.then(name)
         if inputs[0] is self:
-            return self._form.then(name, inputs[1])
+            return self._form.then(name, inputs[1])  # type: ignore[no-any-return]
         reverse = {"add": "add", "mul": "mul", "sub": "rsub", "div": "rdiv"}
         return self._form.then(reverse[name], inputs[0]) if name in reverse else None
 

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, Report, lossless
+from otm.audit.adapter import undisturbed
 from otm.audit.adapters import flashinfer, huggingface, vllm
 from otm.audit.instances import INSTANCES
+from otm.audit.own_draws import with_own_draws
 from otm.errors import MissingDependencyError
 from otm.kernels import verify_probs
 
@@ -23,7 +25,8 @@ NAMES = ("zeros", "two drafts, two tokens")
 
 def audit(adapter: Adapter, names: tuple[str, ...] = NAMES, delta: float = 0.1) -> Report:
     """Audit by few runs: what is tested here is the adapters."""
-    report = lossless(adapter, instances=[INSTANCES[name] for name in names], delta=delta)
+    chosen = [INSTANCES[name] for name in names]
+    report = lossless(adapter, instances=chosen, delta=delta, method="Monte Carlo")
     assert report.method == "Monte Carlo"
     return report
 
@@ -35,6 +38,16 @@ def test_the_rule_of_transformers_is_lossless_at_its_documented_inputs() -> None
     pytest.importorskip("transformers")
     report = audit(huggingface.speculative_sampling(), delta=0.15)
     assert report.verdict == LOSSLESS, str(report)
+
+
+def test_the_rule_of_transformers_is_computed_and_accepts_what_the_target_excludes() -> None:
+    """Catches draws that the audit does not make: the mistake has probability 2^-24."""
+    pytest.importorskip("transformers")
+    rule = huggingface.speculative_sampling()
+    report = lossless(rule, instances=[INSTANCES["zeros"]], examples=0)
+    assert (report.verdict, report.method) == (NOT_LOSSLESS, "breakpoints")
+    assert "u ≤ ratio" in [diagnosis.name for diagnosis in report.diagnoses]
+    assert report.tv_distance < 1e-6
 
 
 def test_a_mistake_in_the_rule_of_transformers_would_be_seen(
@@ -70,10 +83,12 @@ def test_generate_at_another_temperature_is_not() -> None:
 def test_runs_leave_the_generator_of_torch_alone_and_repeat_themselves() -> None:
     pytest.importorskip("transformers")
     before = torch.get_rng_state()
-    for adapter in (huggingface.speculative_sampling(), huggingface.generate()):
-        uniforms = np.random.default_rng(0).random((6, 8))
-        first = adapter.outputs(INSTANCES["two drafts"], uniforms)
-        assert first == adapter.outputs(INSTANCES["two drafts"], uniforms)
+    for bare in (huggingface.speculative_sampling(), huggingface.generate()):
+        adapter = with_own_draws(bare)
+        uniforms = np.random.default_rng(0).random((6, 64))
+        with undisturbed(0):
+            first = adapter.outputs(INSTANCES["two drafts"], uniforms)
+            assert first == adapter.outputs(INSTANCES["two drafts"], uniforms)
         assert len(set(first)) > 1
     assert torch.equal(torch.get_rng_state(), before)
 

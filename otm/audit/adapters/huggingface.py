@@ -65,7 +65,7 @@ def generate(**options: Any) -> Adapter:
     """Audit assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
 
     Target and draft are models of transformers that look their logits up in the tables of the
-    instance, caches and all.  A run takes some hundredths of a second.
+    instance, caches and all.  A run takes some thousandths of a second: choose a few instances.
 
     Parameters
     ----------
