@@ -29,7 +29,7 @@ from otm.testing.statistics import LEAST_DELTA
 from otm.testing.symbolic import MAX_UNIFORMS
 
 SECONDS = 45.0
-"""How long a slow verifier is run, for breakpoints or Monte Carlo."""
+"""How long a verifier is run for breakpoints; a slow one for Monte Carlo too."""
 
 AT_LEAST = 10.0
 """Seconds that Monte Carlo has in any case."""
@@ -56,12 +56,8 @@ class Effort:
     tolerance: float
     seed: int
     watch: Watch = SILENT
-    deadline: float = math.inf  # of `time.monotonic`, for a slow verifier
-
-    @property
-    def slow(self) -> bool:
-        """Whether the verifier is one that takes its time."""
-        return self.deadline < math.inf
+    deadline: float = math.inf  # of `time.monotonic`, for breakpoints
+    slow: bool = False  # whether the verifier is one that takes its time
 
 
 def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
@@ -202,6 +198,7 @@ def lossless(
     false_alarms: float = 1e-6,
     delta: float = 0.03,
     max_runs: int = 1_000_000,
+    max_seconds: float = SECONDS,
     tolerance: float = 1e-6,
     seed: int = 0,
     progress: Progress | None = None,
@@ -245,6 +242,9 @@ def lossless(
         above 10^−9.
     max_runs : int, optional
         Most runs of the verifier, for breakpoints and again for Monte Carlo.
+    max_seconds : float, optional
+        When breakpoints end, in seconds from the start; pairs of models for which no time is left
+        count as too large.  With `slow` Monte Carlo ends then too.
     tolerance : float, optional
         Deviations (TV) up to this are taken for rounding.
     seed : int, optional
@@ -290,7 +290,8 @@ def lossless(
         max_runs=as_positive(max_runs, "max_runs"),
         tolerance=as_level(tolerance, "tolerance"),
         seed=as_integer(seed, "seed", 0),
-        deadline=time.monotonic() + SECONDS if slow else math.inf,
+        deadline=time.monotonic() + as_real(max_seconds, "max_seconds", above=0),
+        slow=slow,
     )
     if method is not None:
         check_name("method", method, METHODS)

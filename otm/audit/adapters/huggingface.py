@@ -65,7 +65,8 @@ def generate(**options: Any) -> Adapter:
     """Audit assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
 
     Target and draft are models of transformers that look their logits up in the tables of the
-    instance, caches and all.  A run takes some thousandths of a second: choose a few instances.
+    instance, caches and all.  A run takes some thousandths of a second, too many for
+    breakpoints: it is sampled.
 
     Parameters
     ----------
@@ -92,7 +93,6 @@ class _Generate(Adapter):
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
-    own_draws = True
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
