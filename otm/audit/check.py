@@ -280,7 +280,7 @@ def lossless(
     KSeq: lossless on everything tried
       method: exact paths, ... pairs of models, ... runs
       distance to the target (TV), at worst: 0
-      This is evidence, not a proof: other models were not tried, none of more than 40 tokens, ...
+      This is evidence, not a proof: other models were not tried, none of more than 300 tokens, ...
     """
     adapter = as_adapter(verifier, kind)
     effort = Effort(

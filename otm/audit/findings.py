@@ -19,7 +19,7 @@ from otm.audit.known_bugs.drafting import RANDOMNESS
 from otm.audit.known_bugs.sized import SIZED
 from otm.audit.known_bugs.steps import Repeated, both
 from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
-from otm.audit.observation import Observation, UnsuitedError, distance, rows_of
+from otm.audit.observation import ISOLATED, Observation, UnsuitedError, distance, rows_of
 from otm.audit.report import (
     LOSSLESS,
     NOT_LOSSLESS,
@@ -31,7 +31,7 @@ from otm.audit.report import (
 )
 from otm.errors import ProblemTooLargeError
 
-PAIRS, STEPS = 150, 250
+PAIRS, STEPS = 150, 1000
 """Two mistakes at once, and steps of loops, are looked for where a verifier costs no more."""
 
 TELLING = 4
@@ -76,7 +76,7 @@ def diagnose(
         explained = _named(bugs, sound, ways[0])
         if explained:
             return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
-    wrong = [o for o in observations if float(o.tv_distance) > o.error]
+    wrong = [seen for seen in observations if _off(seen)]
     if len(ways) == 1 or not wrong:
         return ()
     if loop is not None:
@@ -91,6 +91,11 @@ def diagnose(
     if _cost(wrong[0]) > PAIRS:
         return ()
     return _named([(bug, bug.verifier) for bug in _pairs()], [wrong[0], *observations], ways[0])
+
+
+def _off(seen: Observation) -> bool:
+    """Whether more than isolated uniforms and rounding goes wrong."""
+    return float(seen.tv_distance) > seen.error + 8 * ISOLATED
 
 
 def _cost(seen: Observation) -> int:
@@ -129,7 +134,7 @@ def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
 
 def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same) -> bool:
     """Whether a mistake has these outputs wherever it can be made, and is a mistake there."""
-    shows, isolated = False, all(seen.tv_distance <= seen.error for seen in observations)
+    shows, isolated = False, not any(map(_off, observations))
     for seen in observations:
         if not adapter.supports(seen.instance):
             continue

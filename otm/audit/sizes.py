@@ -120,7 +120,7 @@ LARGER: dict[str, Instance] = {
     "a prompt that repeats": far_back(
         3, (0, 8), gamma=2, prompt=(2, 0, 1, 2, 0, 1, 2), length=4, tokens=3
     ),
-    "five tokens back": far_back(2, (0, 8), gamma=2, prompt=(0, 1, 1, 0, 1), length=6),
+    "five tokens back": far_back(2, (0, 8), gamma=2, prompt=(0, 1), length=6),
     "drafts from far back": far_back(2, (4, 4), gamma=3, prompt=(1, 0, 0), length=6, seed=1),
 }
 """By name, beside those of `otm.audit.instances`."""

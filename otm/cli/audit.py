@@ -52,6 +52,13 @@ def audit(
     ] = None,
     examples: Annotated[int, Option(help="Number of pairs of models to search through.")] = 50,
     max_runs: Annotated[int, Option(help="Most calls of the verifier.")] = 1_000_000,
+    vocabulary: Annotated[
+        int | None, Option(help="Number of tokens of more pairs of models.")
+    ] = None,
+    gamma: Annotated[int | None, Option(help="Drafts of a chain in more pairs of models.")] = None,
+    prompt: Annotated[
+        str | None, Option(help='Prompt of more pairs of models, such as "0,1,0".')
+    ] = None,
     seed: Annotated[int, Option(help="Seed of the audit's random numbers.")] = 0,
     recorded: Annotated[
         Path | None,
@@ -112,6 +119,9 @@ def audit(
             false_alarms=false_alarms,
             delta=0.03 if delta is None else delta,
             max_runs=max_runs,
+            vocabulary=vocabulary,
+            gamma=gamma,
+            prompt=None if prompt is None else _tokens(prompt),
             seed=seed,
             slow=slow,
         )
@@ -137,6 +147,15 @@ def _print(report: Report | RecordedReport, *, as_json: bool) -> int:
     if report.lossless:
         return 0
     return UNDECIDED if report.verdict == "undecided" else NOT_LOSSLESS
+
+
+def _tokens(text: str) -> list[int]:
+    try:
+        return [int(token) for token in text.split(",")]
+    except ValueError:
+        raise InvalidInputError(
+            f"the prompt is {shown(text)}; give token ids with commas, such as 0,1,0"
+        ) from None
 
 
 def _imported(name: str) -> Any:

@@ -1,0 +1,264 @@
+"""Mistakes that small models do not show: found on larger ones, and named by size and place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.audit import Report, loop, lossless
+from otm.audit.adapter import Adapter
+from otm.audit.exact import by_paths
+from otm.audit.instances import INSTANCES
+from otm.audit.known_bugs.steps import Block, Chain, Loop
+from otm.audit.sizes import LARGER, of_size, spread
+from otm.errors import InvalidParameterError
+from otm.testing.exact import paths_of_source, summed
+
+Residual = Callable[[Any], Any]
+
+
+def draw(weights: Any, uniform: Any) -> int:
+    cdf = np.cumsum(weights)
+    return int(np.searchsorted(cdf, uniform * cdf[-1], side="right"))
+
+
+def verifier(
+    *,
+    passes: int = -1,
+    residual: Residual = lambda rest: rest,
+    find: Callable[[Any, Any], int] = draw,
+    least: Any = 0,
+    edge: bool = False,
+) -> Callable[..., list[int]]:
+    """Chain verification as somebody else would write it, with one mistake."""
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> list[int]:
+        target = np.maximum(target_probs, least) if least else target_probs
+        for i, x in enumerate(draft_tokens):
+            ratio = uniforms[i] * draft_probs[i][x]
+            if not (i == passes or ratio < target[i][x] or (edge and ratio <= target[i][x])):
+                rest = residual(np.maximum(target[i] - draft_probs[i], 0))
+                return [*map(int, draft_tokens[:i]), find(rest, uniforms[-2])]
+        return [*map(int, draft_tokens), find(target[-1], uniforms[-1])]
+
+    return verify
+
+
+def three_largest(rest: Any) -> Any:
+    kept = np.argsort(-rest, kind="stable")[:3]
+    return np.where(np.isin(np.arange(rest.size), kept), rest, 0 * rest)
+
+
+def in_tiles(weights: Any, uniform: Any) -> int:
+    """Sum in tiles of eight; the sum before a tile is that of the last tile alone."""
+    point, before = uniform * sum(weights), 0
+    for start in range(0, len(weights), 8):
+        tile = weights[start : start + 8]
+        if point < before + sum(tile):
+            return start + int(np.searchsorted(before + np.cumsum(tile), point, side="right"))
+        before = sum(tile)
+    return len(weights) - 1
+
+
+def fed_twice(  # noqa: PLR0917 - as loops are called
+    target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int, uniforms: Any
+) -> list[int]:
+    """Verify in a loop, with a cache that gets the whole sequence in each step."""
+    tokens: list[int] = []
+    cache: list[int] = []
+    while len(tokens) < max_tokens:
+        context = [*prompt, *tokens]
+        drafts: list[int] = []
+        rows: list[Any] = []
+        for _ in range(min(gamma, max_tokens - len(tokens) - 1)):
+            rows.append(draft.probs(tuple(context + drafts)))
+            drafts.append(draw(rows[-1], uniforms(1)[0]))
+        ends = range(len(drafts) + 1)
+        wanted = [target.probs(tuple(cache + context + drafts[:i])) for i in ends]
+        step = verifier()(wanted, rows, drafts, uniforms(len(drafts) + 2))
+        tokens, cache = tokens + step, cache + context
+    return tokens
+
+
+def by_n_grams(  # noqa: PLR0917
+    target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int, uniforms: Any
+) -> list[int]:
+    """Draft what followed the last two tokens before, and sample again after a mismatch."""
+    context = list(prompt)
+    while len(context) < len(prompt) + max_tokens:
+        probs = target.probs(tuple(context))
+        token = draw(probs, uniforms(1)[0])
+        for i in range(len(context) - 2, 0, -1):
+            if context[i - 1 : i + 1] == context[-2:]:
+                if token != context[i + 1]:
+                    token = draw(probs, uniforms(1)[0])
+                break
+        context.append(token)
+    return context[len(prompt) :]
+
+
+FOUND = {
+    "residual of its 3 largest tokens": verifier(residual=three_largest),
+    "draft 4 always accepted": verifier(passes=3),
+    "sums of tiles of 8 tokens": verifier(find=in_tiles),
+    "target probabilities of at least 1/100": verifier(least=Fraction(1, 100)),
+    "cache fed twice": loop(fed_twice),
+}
+
+
+def of_larger(name: str, *names: str) -> Report:
+    chosen = [INSTANCES["zeros"], *(LARGER[each] for each in names)]
+    return lossless(FOUND[name], instances=chosen, examples=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("residual of its 3 largest tokens", "40 tokens"),
+        ("draft 4 always accepted", "four drafts"),
+        ("sums of tiles of 8 tokens", "40 tokens"),
+        ("target probabilities of at least 1/100", "four drafts"),
+        ("cache fed twice", "five tokens back"),
+    ],
+)
+def test_mistakes_of_size_are_found_and_named(name: str, where: str) -> None:
+    """Bug: an audit of three tokens and two drafts, to which all of these are lossless."""
+    report = of_larger(name, where)
+    assert report.verdict == "not lossless"
+    assert report.method == "exact paths"
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [name]
+
+
+def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:
+    """Bug: prompts of one token, after which few n-grams come again."""
+    wrong = loop(by_n_grams)
+    report = lossless(wrong, instances=[LARGER["a prompt that repeats"]], examples=0)
+    assert report.verdict == "not lossless"
+    example = report.counterexample
+    assert example is not None
+    assert "prompt 2 0 1 2 0 1 2, 4 tokens asked for" in str(report)
+
+
+def test_nothing_else_is_called_wrong() -> None:
+    """Negative control: the same code without its mistakes."""
+    report = lossless(verifier(), instances=[*LARGER.values()], examples=0)
+    assert report.lossless
+    assert (report.tv_distance, report.method) == (0, "exact paths")
+
+
+def test_instances_are_made_to_order() -> None:
+    """Bug: sizes that are asked for and not tried."""
+    few = [INSTANCES["zeros"]]
+    right = verifier()
+    report = lossless(right, instances=few, vocabulary=100, gamma=7, prompt=(5, 99), examples=0)
+    assert report.lossless
+    assert report.largest_instance == (100, 7, 1)
+    for instance in of_size(50, 5, (49, 0, 49), seed=3):
+        assert instance.vocabulary == 50
+        assert instance.prompt == (49, 0, 49)
+        assert instance.gamma == (5 if instance.k == 1 else instance.gamma)
+        row = instance.target.probs(instance.prompt)
+        assert sum(row) == 1
+    assert of_size(None, None, (7, 7), seed=0)[0].vocabulary == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vocabulary": 1}, "vocabulary"),
+        ({"gamma": 33}, "gamma"),
+        ({"prompt": []}, "the prompt is empty"),
+        ({"vocabulary": 5, "prompt": [5]}, "prompt"),
+        ({"max_seconds": 0}, "max_seconds"),
+    ],
+)
+def test_sizes_out_of_range_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        lossless(verifier(), examples=0, **options)
+
+
+@pytest.mark.parametrize(("tokens", "count"), [(2, 4), (3, 3), (40, 12), (300, 12), (5, 1)])
+def test_tokens_are_spread(tokens: int, count: int) -> None:
+    chosen = spread(tokens, count)
+    assert len(set(chosen)) == min(tokens, count)
+    assert chosen[0] == 0
+    assert chosen[-1] == (tokens - 1 if count > 1 else 0)
+
+
+def test_what_has_an_effect_comes_first() -> None:
+    """Bug: a mistake of TV 1/10 that is reported as an event of probability zero."""
+    wrong = verifier(edge=True, residual=lambda rest: 0 * rest + 1 if rest.any() else rest)
+    report = lossless(wrong, instances=[INSTANCES["zeros"], INSTANCES["ties"]], examples=0)
+    example, besides = report.counterexample, report.isolated
+    assert example is not None
+    assert example.tv_distance > Fraction(1, 20)
+    assert example.probability > Fraction(1, 20)
+    assert besides is not None
+    assert besides.probability == 0
+    assert "besides, isolated uniforms or rounding give what the target never gives" in str(report)
+
+
+def test_isolated_outcomes_alone_are_the_counterexample() -> None:
+    report = lossless(verifier(edge=True), instances=[INSTANCES["zeros"]], examples=0)
+    assert report.verdict == "not lossless"
+    assert report.tv_distance == 0
+    assert report.isolated is None
+    assert "Only isolated values of a uniform, such as 0, or rounding show it." in str(report)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == ["u ≤ ratio"]
+
+
+def test_a_mistake_is_named_with_such_outcomes_set_aside() -> None:
+    """Bug: no diagnosis, because the same verifier also takes u = 0 for a coin that accepts."""
+    wrong = verifier(edge=True, passes=0)
+    chosen = [INSTANCES[name] for name in ("two tokens", "two drafts")]
+    (diagnosis,) = lossless(wrong, instances=chosen, examples=0).diagnoses
+    assert (diagnosis.name, diagnosis.apart) == ("draft 1 always accepted", True)
+
+
+def no_residual(  # noqa: PLR0917
+    target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int, uniforms: Any
+) -> list[int]:
+    """Decode in a loop of full steps, cut off in the end, without a residual."""
+    tokens: list[int] = []
+    while len(tokens) < max_tokens:
+        context = (*prompt, *tokens)
+        x = draw(draft.probs(context), uniforms(1)[0])
+        if uniforms(1)[0] * draft.probs(context)[x] < target.probs(context)[x]:
+            tokens += [x, draw(target.probs((*context, x)), uniforms(1)[0])]
+        else:
+            tokens.append(draw(target.probs(context), uniforms(1)[0]))
+    return tokens[:max_tokens]
+
+
+def test_mistakes_in_the_steps_of_loops_are_named() -> None:
+    report = lossless(loop(no_residual), instances=[INSTANCES["two tokens"]], examples=0)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == ["no residual"]
+
+
+def test_two_mistakes_at_once_are_named() -> None:
+    """Bug: nothing is said of a verifier that has two of the known mistakes."""
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> list[int]:
+        for i, x in enumerate(draft_tokens):
+            if not uniforms[i] * draft_probs[i][x] < target_probs[i][x]:
+                return [*draft_tokens[:i], draw(target_probs[i], uniforms[-1])]  # no residual
+        return [*draft_tokens, draw(target_probs[-2], uniforms[-1])]  # the row before
+
+    chosen = [INSTANCES[name] for name in ("two tokens", "rows differ", "two drafts, two tokens")]
+    report = lossless(verify, instances=chosen, examples=0)
+    names = [diagnosis.name for diagnosis in report.diagnoses]
+    assert names == ["no residual + bonus of the row before"]
+    assert "no residual, and bonus from the wrong position" in str(report)
+
+
+@pytest.mark.parametrize("adapter", [Chain(), Block(), Loop()], ids=lambda each: each.name)
+def test_following_fewer_isolated_values_changes_no_distribution(adapter: Adapter) -> None:
+    """Catches a comparison that is decided although both outcomes have a probability."""
+    instance = INSTANCES["zeros"]
+    whole = summed(paths_of_source(lambda source: adapter.output(instance, source)))
+    few = by_paths(adapter, instance).probs
+    assert {x: p for x, p in whole.items() if p} == {x: p for x, p in few.items() if p}
