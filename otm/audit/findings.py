@@ -207,13 +207,15 @@ class Findings:
         return float(seen.tv_distance) > seen.error + self.tolerance
 
     def _example(self) -> Observation | None:
-        """Choose the smallest instance on which much is wrong; of equal ones, where it is most."""
+        """Choose the smallest instance on which much is wrong, that of the search before others."""
         seen = [*self.deviating, *([self.smallest] if self.smallest else [])]
         most = max((float(o.tv_distance) for o in seen), default=0.0)
         telling = [o for o in seen if self._far(o) and float(o.tv_distance) >= most / TELLING]
-        return min(
-            telling or seen, key=lambda o: (size(o.instance), -float(o.tv_distance)), default=None
-        )
+
+        def least(o: Observation) -> tuple[tuple[int, ...], bool, float]:
+            return size(o.instance), o is not self.smallest, -float(o.tv_distance)
+
+        return min(telling or seen, key=least, default=None)
 
     def _diagnoses(self, adapter: Adapter, example: Observation) -> tuple[Diagnosis, ...]:
         """Name the mistakes that explain what was seen."""

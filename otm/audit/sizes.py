@@ -40,7 +40,7 @@ def _weights(tokens: list[int], random: Random) -> dict[int, Fraction]:
     """Weights of some tokens, of which one is rare if they are many."""
     weights = {token: Fraction(random.randint(1, 5)) for token in tokens}
     if len(tokens) > NARROW:
-        weights[random.choice(tokens)] = RARE
+        weights[tokens[random.randrange(len(tokens))]] = RARE
     return weights
 
 
