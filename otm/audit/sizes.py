@@ -23,7 +23,7 @@ WIDE, NARROW = 12, 4
 RARE = Fraction(1, 50)
 """Least weight of a token, where others have 1 to 5: its probability is below 1/1000."""
 
-MOST_TOKENS, MOST_DRAFTS = 200_000, 32
+MOST_TOKENS, MOST_DRAFTS = 10_000, 32
 """Most tokens and drafts of instances that are made to order."""
 
 Rows = dict[Path, dict[int, Fraction]]
