@@ -37,6 +37,9 @@ AT_LEAST = 10.0
 FOR_SLOW = ("rows differ", "pairs", "two drafts, two tokens", "three tokens")
 """Names of the instances for code that is slow; later ones may be left out."""
 
+LOOKED_AT = ("five tokens back", "drafts from far back", "four drafts")
+"""Names of larger instances that are sampled where breakpoints leave some out."""
+
 COSTLY = 5
 """How many times fewer examples are searched through where each takes thousands of runs."""
 
@@ -314,6 +317,13 @@ def lossless(
                     if given.reset:
                         raise UnsuitedError("it sets the state of a global generator")
                     _refuse_values_of_noise(given, findings.smallest is not None)
+                if name == "breakpoints" and instances is None and not slow:
+                    others = _look_at_larger(adapter, findings, effort)
+                    if others is not None:
+                        why_not.append(
+                            f"{name}: no deviation, but {findings.skipped} pairs left out"
+                        )
+                        return others.report(adapter, "Monte Carlo", tuple(why_not))
                 return findings.report(given, name, tuple(why_not))
         except UnsuitedError as reason:
             why_not.append(f"{name}: {reason}")
@@ -321,6 +331,16 @@ def lossless(
         f"{adapter.name} cannot be audited by {'; by '.join(why_not)}; choose another method or "
         "smaller instances"
     )
+
+
+def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Findings | None:
+    """Sample for some seconds on larger instances that were left out; tell if one deviates."""
+    chosen = [LARGER[name] for name in LOOKED_AT if adapter.supports(LARGER[name])]
+    if findings.deviating or findings.smallest or not findings.skipped or not chosen:
+        return None
+    quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + AT_LEAST)
+    sampled = by_sampling(adapter, chosen, quick)
+    return sampled if sampled.deviating else None
 
 
 def _refuse_crashes(findings: Findings) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Report, loop, lossless
+from otm.audit import Report, chain, loop, lossless
 from otm.audit.adapter import Adapter
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
@@ -148,6 +148,18 @@ def test_nothing_else_is_called_wrong() -> None:
     report = lossless(verifier(), instances=[*LARGER.values()], examples=0)
     assert report.lossless
     assert (report.tv_distance, report.method) == (0, "exact paths")
+
+
+def test_larger_instances_are_sampled_where_breakpoints_leave_them_out() -> None:
+    """Bug: "lossless" after the smallest instances alone, which no mistake of size shows on."""
+    wrong = chain(verifier(passes=2), convert=np.asarray)
+    report = lossless(wrong, examples=0, max_runs=20_000)
+    assert (report.verdict, report.method) == ("not lossless", "Monte Carlo")
+    assert "breakpoints: no deviation, but" in report.why_not_exact[-1]
+    right = chain(verifier(), convert=np.asarray)
+    report = lossless(right, examples=0, max_runs=20_000)
+    assert (report.verdict, report.method) == ("lossless on everything tried", "breakpoints")
+    assert report.skipped > 0
 
 
 def test_instances_are_made_to_order() -> None:
