@@ -107,6 +107,10 @@ def _floor(least: Fraction) -> KnownBug:
 
 
 SIZED = (
+    _Placed("all drafts accepted", passes=lambda _: True).as_bug(
+        mistake="draft that is not verified",
+        summary="Every draft is accepted, whatever its probabilities.",
+    ),
     *map(_passes, range(1, 7)),
     *map(_hot, range(2, 7)),
     *map(_cut_off, (2, 3, 4, 5, 6, 8)),
