@@ -23,7 +23,7 @@ from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.own_draws import OwnDraws, with_own_draws
 from otm.audit.report import Report
 from otm.audit.sampling import Sampler
-from otm.audit.sizes import LARGER, MOST_DRAFTS, MOST_TOKENS, of_size
+from otm.audit.sizes import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.statistics import LEAST_DELTA
 from otm.testing.symbolic import MAX_UNIFORMS
@@ -141,11 +141,8 @@ def _by_distributions(
     searched: list[Observation] = []
     too_much: Exception | None = None
 
-    def far(seen: Observation) -> bool:
-        return float(seen.tv_distance) > seen.error + effort.tolerance
-
     def deviates(seen: Observation) -> bool:
-        return far(seen) or seen.impossible is not None
+        return seen.is_off(effort.tolerance) or seen.impossible is not None
 
     for instance in effort.watch.over(instances, "pair of models", len(instances)):
         try:
@@ -157,7 +154,8 @@ def _by_distributions(
     if not observations:
         raise UnsuitedError(str(too_much))
 
-    most = max((float(seen.tv_distance) for seen in observations if far(seen)), default=0.0)
+    off = (seen.tv_distance for seen in observations if seen.is_off(effort.tolerance))
+    most = max(map(float, off), default=0.0)
 
     def deviates_on(instance: Instance) -> bool:
         effort.watch.tell("search, pair of models", len(searched) + 1)
@@ -165,8 +163,10 @@ def _by_distributions(
             searched.append(observe(instance))
         except (UnsuitedError, ProblemTooLargeError):
             return False
-        off = float(searched[-1].tv_distance)
-        return far(searched[-1]) and off >= most / TELLING if most else deviates(searched[-1])
+        seen = searched[-1]
+        if not most:
+            return deviates(seen)
+        return seen.is_off(effort.tolerance) and float(seen.tv_distance) >= most / TELLING
 
     smallest = smallest_instance(adapter, deviates_on, examples, effort.seed) if examples else None
     return Findings(
@@ -335,7 +335,8 @@ def lossless(
 
 def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Findings | None:
     """Sample for some seconds on larger instances that were left out; tell if one deviates."""
-    chosen = [LARGER[name] for name in LOOKED_AT if adapter.supports(LARGER[name])]
+    chosen = [larger_instances()[name] for name in LOOKED_AT]
+    chosen = [instance for instance in chosen if adapter.supports(instance)]
     if findings.deviating or findings.smallest or not findings.skipped or not chosen:
         return None
     quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + AT_LEAST)
@@ -383,8 +384,8 @@ def _instances(
     names: Sequence[str] | None,
 ) -> Sequence[Instance]:
     """Choose the instances that a verifier takes, those of some names if any are given."""
-    known = INSTANCES | LARGER
     if instances is None:
+        known = INSTANCES | larger_instances()
         instances = [known[name] for name in (names or known)]
     instances = [*instances, *more]
     if not instances or not all(isinstance(instance, Instance) for instance in instances):

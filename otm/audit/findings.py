@@ -34,6 +34,9 @@ from otm.errors import ProblemTooLargeError
 PAIRS, STEPS = 150, 1000
 """Two mistakes at once, and steps of loops, are looked for where a verifier costs no more."""
 
+SINGLE = 8 * ISOLATED
+"""A distance that isolated uniforms, of a few drafts, can give."""
+
 TELLING = 4
 """A counterexample, and what is shown there, has at least this part of the largest distance."""
 
@@ -76,7 +79,7 @@ def diagnose(
         explained = _named(bugs, sound, ways[0])
         if explained:
             return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
-    wrong = [seen for seen in observations if _off(seen)]
+    wrong = [seen for seen in observations if seen.is_off(SINGLE)]
     if len(ways) == 1 or not wrong:
         return ()
     if loop is not None:
@@ -91,11 +94,6 @@ def diagnose(
     if _cost(wrong[0]) > PAIRS:
         return ()
     return _named([(bug, bug.verifier) for bug in _pairs()], [wrong[0], *observations], ways[0])
-
-
-def _off(seen: Observation) -> bool:
-    """Whether more than isolated uniforms and rounding goes wrong."""
-    return float(seen.tv_distance) > seen.error + 8 * ISOLATED
 
 
 def _cost(seen: Observation) -> int:
@@ -134,7 +132,7 @@ def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
 
 def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same) -> bool:
     """Whether a mistake has these outputs wherever it can be made, and is a mistake there."""
-    shows, isolated = False, not any(map(_off, observations))
+    shows, isolated = False, not any(seen.is_off(SINGLE) for seen in observations)
     for seen in observations:
         if not adapter.supports(seen.instance):
             continue
@@ -198,19 +196,17 @@ class Findings:
             tolerance=self.tolerance,
             worst_prefix=example.worst_prefix() if example else None,
             counterexample=self._counterexample(adapter, example) if example else None,
-            isolated=self._isolated(example) if example and self._far(example) else None,
+            isolated=self._isolated(example) if example else None,
             diagnoses=self._diagnoses(adapter, example) if example else (),
         )
-
-    def _far(self, seen: Observation) -> bool:
-        """Whether what is wrong is more than rounding."""
-        return float(seen.tv_distance) > seen.error + self.tolerance
 
     def _example(self) -> Observation | None:
         """Choose the smallest instance on which much is wrong, that of the search before others."""
         seen = [*self.deviating, *([self.smallest] if self.smallest else [])]
         most = max((float(o.tv_distance) for o in seen), default=0.0)
-        telling = [o for o in seen if self._far(o) and float(o.tv_distance) >= most / TELLING]
+        telling = [
+            o for o in seen if o.is_off(self.tolerance) and float(o.tv_distance) >= most / TELLING
+        ]
 
         def least(o: Observation) -> tuple[tuple[int, ...], bool, float]:
             return size(o.instance), o is not self.smallest, -float(o.tv_distance)
@@ -220,11 +216,13 @@ class Findings:
     def _diagnoses(self, adapter: Adapter, example: Observation) -> tuple[Diagnosis, ...]:
         """Name the mistakes that explain what was seen."""
         searched = [example] if example is self.smallest else []
-        ways = self.ways if self._far(example) else self.ways[:1]
+        ways = self.ways if example.is_off(self.tolerance) else self.ways[:1]
         return diagnose([*self.observations, *searched], ways, adapter if adapter.loops else None)
 
     def _isolated(self, example: Observation) -> Isolated | None:
         """Find outcomes of next to no probability, on the example or else on a small instance."""
+        if not example.is_off(self.tolerance):
+            return None  # then they are the counterexample
         by_size = sorted(self.deviating, key=lambda o: size(o.instance))
         for seen in [example, *by_size]:
             outcomes = seen.isolated()
@@ -237,7 +235,7 @@ class Findings:
     def _counterexample(self, adapter: Adapter, seen: Observation) -> Counterexample:
         """Show an output that comes too often; what the target never gives if that is as much."""
         impossible = seen.impossible
-        if impossible is not None and self._far(seen):
+        if impossible is not None and seen.is_off(self.tolerance):
             enough = 0.0 if isinstance(impossible, Failure) else float(seen.tv_distance) / TELLING
             impossible = impossible if float(seen.probs[impossible]) > enough else None
         output = seen.likeliest_excess() if impossible is None else impossible

@@ -20,7 +20,8 @@ def _model(rows: Rows) -> TableModel:
     return TableModel({after: as_fractions(row) / sum(row) for after, row in table.items()})
 
 
-def _pair(target: Rows, draft: Rows, gamma: int = 1, k: int = 1) -> Instance:
+def pair(target: Rows, draft: Rows, gamma: int = 1, k: int = 1) -> Instance:
+    """Make an instance of whole weights, by context or for every one."""
     return Instance(_model(target), _model(draft), gamma, k)
 
 
@@ -38,32 +39,32 @@ FOUR: tuple[Rows, Rows] = (
 )
 
 INSTANCES: dict[str, Instance] = {
-    "two tokens": _pair([1, 3], [3, 1]),
-    "rows differ": _pair(*TWO),
-    "equal": _pair([1, 2, 3], [1, 2, 3]),
-    "disjoint": _pair([0, 0, 1, 2], [2, 1, 0, 0]),
-    "one token wanted": _pair([0, 1, 0], [1, 2, 3]),
-    "one token drafted": _pair([1, 2, 3], [0, 1, 0]),
-    "zeros": _pair([0, 1, 3], [2, 2, 0]),
-    "ties": _pair([1, 1, 2], [1, 1, 1]),
-    "three tokens": _pair(*THREE),
-    "four tokens": _pair(*FOUR),
-    "two drafts, two tokens": _pair(*TWO, gamma=2),
-    "two drafts": _pair(*THREE, gamma=2),
-    "equal at first": _pair({(): [1, 2, 3], (1,): [3, 2, 1]}, [1, 2, 3], gamma=2),
-    "behind a block": _pair({(): [1, 1, 2], (2,): [1, 0, 3]}, {(): [1, 0, 4], (2,): [0, 2, 3]}, 2),
-    "three drafts": _pair(*TWO, gamma=3),
-    "pairs": _pair([1, 3], [3, 1], k=2),
-    "pairs of three tokens": _pair(*THREE, k=2),
-    "pairs with zeros": _pair([0, 1, 3, 4], [2, 2, 0, 4], k=2),
-    "pairs, both rejected": _pair([2, 9, 5], [6, 8, 2], k=2),  # the second neither surely nor never
-    "equal pairs": _pair([1, 2, 3], [1, 2, 3], k=2),
-    "disjoint pairs": _pair([0, 0, 1, 2], [2, 1, 0, 0], k=2),
-    "pairs, one token wanted": _pair([0, 1, 0], [1, 2, 3], k=2),
-    "pairs of two drafts": _pair(*TWO, gamma=2, k=2),
-    "three of two tokens": _pair(*TWO, k=3),
-    "rare tokens": _pair([1, 10**7, 5 * 10**6], [5 * 10**6, 10**7, 1]),
-    "three of three tokens": _pair([1, 4, 5], [5, 2, 3], k=3),
+    "two tokens": pair([1, 3], [3, 1]),
+    "rows differ": pair(*TWO),
+    "equal": pair([1, 2, 3], [1, 2, 3]),
+    "disjoint": pair([0, 0, 1, 2], [2, 1, 0, 0]),
+    "one token wanted": pair([0, 1, 0], [1, 2, 3]),
+    "one token drafted": pair([1, 2, 3], [0, 1, 0]),
+    "zeros": pair([0, 1, 3], [2, 2, 0]),
+    "ties": pair([1, 1, 2], [1, 1, 1]),
+    "three tokens": pair(*THREE),
+    "four tokens": pair(*FOUR),
+    "two drafts, two tokens": pair(*TWO, gamma=2),
+    "two drafts": pair(*THREE, gamma=2),
+    "equal at first": pair({(): [1, 2, 3], (1,): [3, 2, 1]}, [1, 2, 3], gamma=2),
+    "behind a block": pair({(): [1, 1, 2], (2,): [1, 0, 3]}, {(): [1, 0, 4], (2,): [0, 2, 3]}, 2),
+    "three drafts": pair(*TWO, gamma=3),
+    "pairs": pair([1, 3], [3, 1], k=2),
+    "pairs of three tokens": pair(*THREE, k=2),
+    "pairs with zeros": pair([0, 1, 3, 4], [2, 2, 0, 4], k=2),
+    "pairs, both rejected": pair([2, 9, 5], [6, 8, 2], k=2),  # the second neither surely nor never
+    "equal pairs": pair([1, 2, 3], [1, 2, 3], k=2),
+    "disjoint pairs": pair([0, 0, 1, 2], [2, 1, 0, 0], k=2),
+    "pairs, one token wanted": pair([0, 1, 0], [1, 2, 3], k=2),
+    "pairs of two drafts": pair(*TWO, gamma=2, k=2),
+    "three of two tokens": pair(*TWO, k=3),
+    "rare tokens": pair([1, 10**7, 5 * 10**6], [5 * 10**6, 10**7, 1]),
+    "three of three tokens": pair([1, 4, 5], [5, 2, 3], k=3),
 }
 """By name.  The prompt of all is (0,), and the row (0, 0) is for a first output 0 alone."""
 
@@ -114,7 +115,7 @@ def smallest_instance(
     shapes = [
         (v, gamma, k)
         for v, gamma, k in SHAPES
-        if adapter.supports(_pair([1] * v, [1] * v, gamma, k))
+        if adapter.supports(pair([1] * v, [1] * v, gamma, k))
     ]
     if not shapes:
         return None

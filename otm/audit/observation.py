@@ -75,6 +75,10 @@ class Observation:
         """Total variation distance of the two; a failure counts as a wrong output."""
         return distance(self.sequences, self.target)
 
+    def is_off(self, tolerance: float) -> bool:
+        """Whether the distance is more than the error and what is tolerated."""
+        return float(self.tv_distance) > self.error + tolerance
+
     def isolated(self) -> list[Outcome]:
         """Outcomes that the target cannot give, from single values of a uniform or rounding."""
         return [outcome for outcome in self._impossible if self.probs[outcome] <= ISOLATED]

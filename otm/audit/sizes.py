@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from functools import cache
 from random import Random
 
 from otm.audit.adapter import Instance
@@ -109,21 +110,23 @@ def far_back(
     return Instance(model(certain[0]), model(certain[1]), gamma, k, prompt, length)
 
 
-LARGER: dict[str, Instance] = {
-    "40 tokens": spread_out(40, wide=True),
-    "40 tokens drafted": spread_out(40, wide=False),
-    "300 tokens": spread_out(300, wide=True, seed=1),
-    "pairs of 40 tokens": spread_out(40, wide=True, k=2, seed=2),
-    "four of two tokens": far_back(2, (0, 0), k=4, seed=13),
-    "four drafts": far_back(2, (2, 4), gamma=4, seed=37),
-    "six drafts": far_back(2, (3, 7), gamma=6, prompt=(0, 1), seed=56),
-    "a prompt that repeats": far_back(
-        3, (0, 8), gamma=2, prompt=(2, 0, 1, 2, 0, 1, 2), length=4, tokens=3
-    ),
-    "five tokens back": far_back(2, (0, 8), gamma=2, prompt=(0, 1), length=6),
-    "drafts from far back": far_back(2, (4, 4), gamma=3, prompt=(1, 0, 0), length=6, seed=1),
-}
-"""By name, beside those of `otm.audit.instances`."""
+@cache
+def larger_instances() -> dict[str, Instance]:
+    """By name, beside those of `otm.audit.instances`; made when they are first needed."""
+    return {
+        "40 tokens": spread_out(40, wide=True),
+        "40 tokens drafted": spread_out(40, wide=False),
+        "300 tokens": spread_out(300, wide=True, seed=1),
+        "pairs of 40 tokens": spread_out(40, wide=True, k=2, seed=2),
+        "four of two tokens": far_back(2, (0, 0), k=4, seed=13),
+        "four drafts": far_back(2, (2, 4), gamma=4, seed=37),
+        "six drafts": far_back(2, (3, 7), gamma=6, prompt=(0, 1), seed=56),
+        "a prompt that repeats": far_back(
+            3, (0, 8), gamma=2, prompt=(2, 0, 1, 2, 0, 1, 2), length=4, tokens=3
+        ),
+        "five tokens back": far_back(2, (0, 8), gamma=2, prompt=(0, 1), length=6),
+        "drafts from far back": far_back(2, (4, 4), gamma=3, prompt=(1, 0, 0), length=6, seed=1),
+    }
 
 
 def of_size(

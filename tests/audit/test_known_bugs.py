@@ -18,7 +18,7 @@ from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.known_bugs.sized import LOOPS_AND_TREES, SIZED
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
-from otm.audit.sizes import LARGER
+from otm.audit.sizes import larger_instances
 from otm.decoding.reading import Path
 from otm.models import TableModel
 from otm.testing.sequences import (
@@ -79,7 +79,7 @@ def instances_of(adapter: Adapter) -> list[Instance]:
 
 def instances_for(bug: KnownBug) -> list[Instance]:
     sized = bug in (*SIZED, *LOOPS_AND_TREES)
-    larger = [LARGER[name] for name in LARGER if sized and bug.verifier.supports(LARGER[name])]
+    larger = filter(bug.verifier.supports, larger_instances().values() if sized else ())
     return [*instances_of(bug.verifier), *larger]
 
 
@@ -95,7 +95,7 @@ def test_right_versions_of_the_same_steps_are_lossless(adapter: Adapter) -> None
         seen = by_paths(adapter, instance)
         assert tv(adapter, instance) == seen.tv_distance == 0
         assert seen.impossible is None
-    for instance in filter(adapter.supports, LARGER.values()):
+    for instance in filter(adapter.supports, larger_instances().values()):
         seen = observed(adapter, instance)
         assert seen.tv_distance == 0
         assert seen.impossible is None

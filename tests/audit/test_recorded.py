@@ -23,7 +23,7 @@ from otm.audit.known_bugs.sized import LOOPS_AND_TREES, SIZED
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
 from otm.audit.recorded_audit import _add_output, _Series
 from otm.audit.recorded_steps import as_step
-from otm.audit.sizes import LARGER
+from otm.audit.sizes import larger_instances
 from otm.audit.suspects import BONUS, SUSPECTS, suspected
 from otm.errors import InvalidInputError
 from otm.models import TableModel
@@ -119,7 +119,7 @@ def steps_of(adapter: Adapter, instance: Instance, count: int, seed: int) -> lis
 
 
 RIGHT = (Chain(), Block(), Siblings(), *SUSPECTED)
-ALL = INSTANCES | LARGER
+ALL = INSTANCES | larger_instances()
 BUGS = {bug.name: bug for bug in KNOWN_BUGS}
 RARE = 1e-9
 """Bound on the false alarms of a test."""

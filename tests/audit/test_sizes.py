@@ -14,7 +14,7 @@ from otm.audit.adapter import Adapter
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs.steps import Block, Chain, Loop
-from otm.audit.sizes import LARGER, of_size, spread
+from otm.audit.sizes import larger_instances, of_size, spread
 from otm.errors import InvalidParameterError
 from otm.testing.exact import paths_of_source, summed
 
@@ -111,7 +111,7 @@ FOUND = {
 
 
 def of_larger(name: str, *names: str) -> Report:
-    chosen = [INSTANCES["zeros"], *(LARGER[each] for each in names)]
+    chosen = [INSTANCES["zeros"], *(larger_instances()[each] for each in names)]
     return lossless(FOUND[name], instances=chosen, examples=0)
 
 
@@ -136,7 +136,7 @@ def test_mistakes_of_size_are_found_and_named(name: str, where: str) -> None:
 def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:
     """Bug: prompts of one token, after which few n-grams come again."""
     wrong = loop(by_n_grams)
-    report = lossless(wrong, instances=[LARGER["a prompt that repeats"]], examples=0)
+    report = lossless(wrong, instances=[larger_instances()["a prompt that repeats"]], examples=0)
     assert report.verdict == "not lossless"
     example = report.counterexample
     assert example is not None
@@ -145,7 +145,7 @@ def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:
 
 def test_nothing_else_is_called_wrong() -> None:
     """Negative control: the same code without its mistakes."""
-    report = lossless(verifier(), instances=[*LARGER.values()], examples=0)
+    report = lossless(verifier(), instances=[*larger_instances().values()], examples=0)
     assert report.lossless
     assert (report.tv_distance, report.method) == (0, "exact paths")
 

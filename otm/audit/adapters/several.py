@@ -7,27 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import as_fractions
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.plain import Plain
+from otm.audit.instances import pair
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.models.table import TableModel
 
-
-def _model(rows: dict[Path, list[int]]) -> TableModel:
-    return TableModel({after: as_fractions(row) / sum(row) for after, row in rows.items()})
-
-
-TARGET: dict[Path, list[int]]
-DRAFT: dict[Path, list[int]]
-TARGET, DRAFT = (
+PAIRS_OF_CHAINS = pair(
     {(): [1, 4, 5], (1,): [3, 0, 1], (2,): [0, 2, 3], (0, 0): [2, 5, 0]},
     {(): [5, 2, 3], (1,): [1, 0, 3], (2,): [1, 4, 0], (0, 0): [3, 1, 0]},
+    gamma=2,
+    k=2,
 )
-
-PAIRS_OF_CHAINS = Instance(_model(TARGET), _model(DRAFT), gamma=2, k=2)
 """Three tokens, and few ways to go on: then also the second drafts of two chains can be tried."""
 
 

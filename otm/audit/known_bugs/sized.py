@@ -25,7 +25,6 @@ from otm.audit.known_bugs.steps import (
 )
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
-from otm.kernels.numpy.distributions import locate
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,27 +138,24 @@ class _CachedLoop(Loop):
 
 
 @dataclass(frozen=True, eq=False)
-class _PlacedSiblings(Siblings):
-    """Recursive rejection with a sibling that always passes, or the residual of another one."""
+class _PassingSibling(Siblings):
+    """Recursive rejection that accepts one of the drafts, whatever it is."""
 
-    passes: int = -1
-    residuals: int = -1  # how many rejected siblings the last token takes account of, or all
+    passes: int = 0
 
     def supports(self, instance: Instance) -> bool:
         return instance.k > max(1, self.passes)
 
-    def output(self, instance: Instance, source: Randomness) -> Path:
-        draft, target = (
-            model.probs(instance.prompt) for model in (instance.draft, instance.target)
-        )
-        drafts = self.drafts(draft, source(instance.k))
-        coins, last = source(instance.k), source(1)[0]
-        targets = [target]
-        for i, (x, coin) in enumerate(zip(drafts, coins, strict=True)):
-            if i == self.passes or accepts(coin, draft, targets[-1], x):
-                return (x, locate(instance.target.probs((*instance.prompt, x)), last))
-            targets.append(self.left(targets[-1], draft))
-        return (locate(targets[self.residuals], last),)
+
+def _passing(place: int) -> KnownBug:
+    def passes(i: int, *draft: Any) -> Any:
+        return i == place or accepts(*draft)
+
+    name = f"sibling {place + 1} always accepted"
+    return _PassingSibling(name, accepts=passes, passes=place).as_bug(
+        mistake="draft that is not verified",
+        summary=f"Draft {place + 1} of a node is accepted, whatever its probabilities.",
+    )
 
 
 def _top(draft: Probs, uniforms: Any) -> list[int]:
@@ -173,14 +169,8 @@ LOOPS_AND_TREES = (
         summary="Each step reads the whole sequence again, behind what the cache holds of it.",
         threads=("romsto/Speculative-Decoding #4",),
     ),
-    *(
-        _PlacedSiblings(f"sibling {place + 1} always accepted", passes=place).as_bug(
-            mistake="draft that is not verified",
-            summary=f"Draft {place + 1} of a node is accepted, whatever its probabilities.",
-        )
-        for place in range(4)
-    ),
-    _PlacedSiblings("residual of the first sibling", residuals=1).as_bug(
+    *map(_passing, range(4)),
+    Siblings("residual of the first sibling", residuals=1).as_bug(
         mistake="residual of the wrong sibling",
         summary="The last token is drawn from the residual of the first sibling of all rejected.",
     ),

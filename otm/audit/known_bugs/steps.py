@@ -281,10 +281,13 @@ class Siblings(Steps):
     max_tokens = 2
     drafts: Callable[[Probs, Any], list[int]] = draw_siblings
     coins: Callable[[Randomness, int], Any] = lambda source, k: source(k)
+    # whether draft i is accepted
+    accepts: Callable[[int, Any, Probs, Probs, int], Any] = lambda _, *draft: accepts(*draft)
     # the distribution to aim at when a draft is rejected
     left: Callable[[Probs, Probs], Probs] = lambda target, draft: normalised(
         residual_weights(target, draft)
     )
+    residuals: int = -1  # how many rejected drafts the last token takes account of; −1 for all
 
     def supports(self, instance: Instance) -> bool:
         """Whether there are several drafts."""
@@ -297,8 +300,9 @@ class Siblings(Steps):
         )
         drafts = self.drafts(draft, source(instance.k))
         coins, last = self.coins(source, instance.k), source(1)[0]
-        for x, coin in zip(drafts, coins, strict=True):
-            if accepts(coin, draft, target, x):
+        targets = [target]
+        for i, (x, coin) in enumerate(zip(drafts, coins, strict=True)):
+            if self.accepts(i, coin, draft, targets[-1], x):
                 return (x, locate(instance.target.probs((*instance.prompt, x)), last))
-            target = self.left(target, draft)
-        return (locate(target, last),)
+            targets.append(self.left(targets[-1], draft))
+        return (locate(targets[self.residuals], last),)
