@@ -127,6 +127,13 @@ def test_one_distance_by_hand() -> None:
     assert first == {0: Fraction(3, 4), 1: Fraction(1, 4)}
 
 
+def test_a_block_by_hand() -> None:
+    """Draft 0 comes with ratio 1/2, which a first ratio of 2 does not make up for: 1/2 · 2/9."""
+    (uncapped,) = (bug for bug in KNOWN_BUGS if "2601.05724" in bug.summary)
+    instance = pair({(): [1, 2]}, {(): [2, 1]}, gamma=2)
+    assert observed(uncapped.verifier, instance).tv_distance == Fraction(1, 9)
+
+
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)
 def test_the_audit_finds_every_bug_and_names_it(bug: KnownBug) -> None:
     report = lossless(bug.verifier, instances=instances_for(bug), examples=0)

@@ -19,10 +19,12 @@ from otm.audit.known_bugs.steps import (
     Block,
     Chain,
     Loop,
+    Rows,
     Siblings,
     draw_siblings,
     likeliest,
     normalised,
+    passes,
     residual,
 )
 from otm.decoding.drafting import Randomness
@@ -214,6 +216,16 @@ LOCATING = (
 )
 
 
+def _uncapped_at_the_end(rows: Rows, i: int, weight: Any) -> Any:
+    """Accept the whole block as if the ratios before the last draft had not been capped at 1."""
+    if i < len(rows.tokens):
+        return passes(rows, i, weight)
+    ratio: Any = 1
+    for x, draft, target in zip(rows.tokens, rows.draft, rows.target, strict=False):
+        ratio = ratio * target[x] / draft[x]
+    return min(ratio, 1)
+
+
 BLOCKS = (
     Block(
         "blocks tested by their ratio",
@@ -231,6 +243,11 @@ BLOCKS = (
         mistake="blocks verified token by token",
         summary="The token behind a block is drawn from the residual of a single token.",
         threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+    Block("whole blocks accepted by their uncapped ratio", passes=_uncapped_at_the_end).as_bug(
+        mistake="whole block tested by another ratio than its parts",
+        summary="Only the parts of a block are tested by capped ratios, as in published code of"
+        " hierarchical verification (arXiv 2601.05724).",
     ),
 )
 
