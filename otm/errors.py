@@ -19,6 +19,7 @@ __all__ = [
     "ProblemTooLargeError",
     "SolverError",
     "UnknownMethodError",
+    "UnsupportedVersionError",
 ]
 
 
@@ -72,3 +73,7 @@ class SolverError(OTMError, RuntimeError):
 
 class MissingDependencyError(OTMError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
+
+
+class UnsupportedVersionError(OTMError, RuntimeError):
+    """Another library's code is not what OTM was written against."""

@@ -46,7 +46,7 @@ PACKAGES = {
     "transformers": Package("transformers", "use models of Hugging Face", _of("huggingface")),
     "triton": Package("Triton", "run the kernels", _of("torch")),  # with torch's builds for GPUs
     "typer": Package("typer", "use the command line", _of("cli")),
-    "vllm": Package("vLLM", "audit its sampler", "vllm"),
+    "vllm": Package("vLLM", "audit its sampler, or verify in it", "vllm"),
 }
 """Every package that may be absent, by the name that Python imports it by."""
 

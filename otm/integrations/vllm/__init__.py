@@ -1,0 +1,8 @@
+"""vLLM with the verifiers of OTM: a plug-in that is off unless `OTM_VLLM` is set.
+
+vLLM calls `register` in each of its processes, by the entry point `vllm.general_plugins`.
+"""
+
+from otm.integrations.vllm.plugin import register
+
+__all__ = ["register"]

@@ -1,0 +1,117 @@
+"""For vLLM's model runner V1 (CPUs and GPUs): `vllm.v1.sample.rejection_sampler`.
+
+Drafts are packed.  Target logits come after temperature, top-k and top-p, one row for each draft;
+the token that follows a block of accepted drafts, the bonus token, is drawn before by vLLM itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from otm.errors import InvalidParameterError
+from otm.kernels import verify_probs
+
+GREEDY = 0  # temperature
+
+
+def rejection_sample(  # noqa: PLR0913, PLR0917 - as in vLLM
+    draft_token_ids: Tensor,
+    num_draft_tokens: Sequence[int],
+    max_spec_len: int,
+    cu_num_draft_tokens: Tensor,
+    draft_probs: Tensor | None,
+    target_logits: Tensor,
+    bonus_token_ids: Tensor,
+    sampling_metadata: Any,
+    synthetic_mode: bool = False,
+    synthetic_conditional_rates: Tensor | None = None,
+    use_fp64_gumbel: bool = False,
+    *,
+    rule: str = "chain",
+) -> Tensor:
+    """Verify N drafts of B requests: int32 [B, max_spec_len + 1], padded with −1.
+
+    `draft_probs` [N, V] are None where drafts are not sampled, as those of n-grams.
+    """
+    del synthetic_conditional_rates, use_fp64_gumbel  # nothing is drawn by a race here
+    if synthetic_mode:
+        raise InvalidParameterError(
+            "rejection_sample_method='synthetic' accepts drafts whatever their probabilities, "
+            "which no verifier of OTM does; unset it, or OTM_VLLM"
+        )
+    offsets = pad(cu_num_draft_tokens, (1, 0))
+    output = None
+    if not sampling_metadata.all_greedy:
+        probs = target_logits.softmax(dim=-1, dtype=torch.float32)
+        target = with_bonus_rows(probs, bonus_token_ids[:, 0], offsets)
+        uniforms = draw_uniforms(
+            num_draft_tokens, max_spec_len, sampling_metadata.generators, target.device
+        )
+        arguments = (target, draft_probs, draft_token_ids, uniforms)
+        output = verify_probs(*arguments, rule=rule, offsets=offsets, validate=False).tokens.int()
+    if output is None or not sampling_metadata.all_random:
+        largest = target_logits.argmax(dim=-1).int()
+        greedy = verify_greedily(largest, draft_token_ids, bonus_token_ids, offsets, max_spec_len)
+        if output is None:
+            return greedy
+        is_greedy = sampling_metadata.temperature == GREEDY
+        output = torch.where(is_greedy[:, None], greedy, output)
+    return output
+
+
+def with_bonus_rows(probs: Tensor, bonus: Tensor, offsets: Tensor) -> Tensor:
+    """Put a one-hot row behind those of each request: [N, V] → [N + B, V].
+
+    So what follows a whole block of accepted drafts is the bonus token that vLLM has drawn.
+    """
+    count, size = probs.shape
+    rows = probs.new_zeros(count + len(bonus), size)
+    sequence = torch.arange(len(bonus), device=probs.device)
+    lengths = offsets.diff()
+    of_draft = sequence.repeat_interleave(lengths, output_size=count)
+    rows[torch.arange(count, device=probs.device) + of_draft] = probs
+    rows[offsets[1:] + sequence, bonus.long()] = 1
+    return rows
+
+
+def draw_uniforms(
+    counts: Sequence[int], most: int, generators: dict[int, torch.Generator], device: torch.device
+) -> Tensor:
+    """Draw float64 [B, most + 2]; a request with a seed draws as many as it would draw alone."""
+    kind = {"dtype": torch.float64, "device": device}
+    uniforms = torch.rand(len(counts), most + 2, **kind)
+    for request, generator in generators.items():
+        if drafts := counts[request]:
+            own = torch.rand(drafts + 2, generator=generator, **kind)
+            uniforms[request, :drafts], uniforms[request, most:] = own[:drafts], own[drafts:]
+    return uniforms
+
+
+def verify_greedily(
+    largest: Tensor, tokens: Tensor, bonus: Tensor, offsets: Tensor, most: int
+) -> Tensor:
+    """Accept drafts that are the target's likeliest tokens [N]: int32 [B, most + 1]."""
+    place = torch.arange(most + 1, device=tokens.device)
+    index = offsets[:-1, None] + place  # [B, most + 1]
+    length = offsets.diff()[:, None]
+    index = index.where(place < length, len(tokens))
+    drafts, best = (pad(row, (0, 1), value=-1)[index] for row in (tokens, largest))
+    accepted = ((drafts == best) & (place < length)).cumprod(1).sum(1, keepdim=True)
+    best = torch.where(place == length, bonus.to(best.dtype), best)
+    return best.where(place <= accepted, -1)
+
+
+def expand_batch_to_tokens(
+    x: Tensor, cu_num_tokens: Tensor, num_tokens: int, replace_from: int = 0, replace_to: int = 0
+) -> Tensor:
+    """Repeat the entry of each request for each of its tokens: [B] → [num_tokens].
+
+    vLLM's own leaves them as memory was on a CPU (vllm-project/vllm #55005).
+    """
+    counts = pad(cu_num_tokens, (1, 0)).diff()
+    return x.where(x != replace_from, replace_to).repeat_interleave(counts, output_size=num_tokens)
