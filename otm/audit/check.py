@@ -18,7 +18,7 @@ from otm.audit import breakpoints, exact
 from otm.audit.adapter import Adapter, Failure, Instance, run_rows, undisturbed
 from otm.audit.adapters.kinds import as_adapter
 from otm.audit.findings import TELLING, Findings, same_distribution
-from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_instance
+from otm.audit.instances import FOR_SAMPLING, INSTANCES, smallest_deviation
 from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.own_draws import OwnDraws, with_own_draws
 from otm.audit.report import Report
@@ -157,22 +157,20 @@ def _by_distributions(
     off = (seen.tv_distance for seen in observations if seen.is_off(effort.tolerance))
     most = max(map(float, off), default=0.0)
 
-    def deviates_on(instance: Instance) -> bool:
+    def deviation(instance: Instance) -> Observation | None:
         effort.watch.tell("search, pair of models", len(searched) + 1)
         try:
             searched.append(observe(instance))
         except (UnsuitedError, ProblemTooLargeError):
-            return False
+            return None
         seen = searched[-1]
-        if not most:
-            return deviates(seen)
-        return seen.is_off(effort.tolerance) and float(seen.tv_distance) >= most / TELLING
+        telling = seen.is_off(effort.tolerance) and float(seen.tv_distance) >= most / TELLING
+        return seen if (telling if most else deviates(seen)) else None
 
-    smallest = smallest_instance(adapter, deviates_on, examples, effort.seed) if examples else None
     return Findings(
         observations,
         [seen for seen in observations if deviates(seen)],
-        None if smallest is None else observe(smallest),
+        smallest_deviation(adapter, deviation, examples, effort.seed) if examples else None,
         [same_distribution(effort.tolerance, apart=apart) for apart in (False, True)],
         searched=searched,
         skipped=len(instances) - len(observations),

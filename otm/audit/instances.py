@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from typing import TypeVar
 
 from otm._core.arithmetic import as_fractions
 from otm.audit.adapter import Adapter, Instance
@@ -11,6 +12,7 @@ from otm.audit.observation import rows_of
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
+Seen = TypeVar("Seen")
 Rows = Sequence[int] | Mapping[tuple[int, ...], Sequence[int]]
 
 
@@ -100,12 +102,13 @@ MAX_SHRINKING = 400
 """Most instances that are tried on the way from a deviation to the smallest one."""
 
 
-def smallest_instance(
-    adapter: Adapter, deviates: Callable[[Instance], bool], examples: int, seed: int
-) -> Instance | None:
+def smallest_deviation(
+    adapter: Adapter, deviation: Callable[[Instance], Seen | None], examples: int, seed: int
+) -> Seen | None:
     """Search for an instance on which a verifier deviates, among so many of them, and shrink it.
 
-    Fewest tokens come first, then fewest drafts, then the simplest fractions.
+    Fewest tokens come first, then fewest drafts, then the simplest fractions.  Returns what was
+    seen there; nothing is observed twice.
     """
     import hypothesis
     from hypothesis import strategies as st
@@ -119,7 +122,7 @@ def smallest_instance(
     ]
     if not shapes:
         return None
-    known: dict[str, bool] = {}
+    known: dict[str, Seen | None] = {}
 
     @st.composite
     def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
@@ -134,14 +137,17 @@ def smallest_instance(
         target, draft = draw(models(vocabulary, rows)), draw(models(vocabulary, rows))
         return Instance(target, draft, gamma, k)
 
+    def key_of(instance: Instance) -> str:
+        return repr((instance.gamma, instance.k, rows_of(instance)))
+
     def holds(instance: Instance) -> bool:
         """Try an instance, each one once and not too many of them."""
         if not adapter.supports(instance):
             return False
-        key = repr((instance.gamma, instance.k, rows_of(instance)))
+        key = key_of(instance)
         if key not in known and len(known) < examples + MAX_SHRINKING:
-            known[key] = deviates(instance)
-        return known.get(key, False)
+            known[key] = deviation(instance)
+        return known.get(key) is not None
 
     settings = hypothesis.settings(
         max_examples=examples,
@@ -152,6 +158,7 @@ def smallest_instance(
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     try:
-        return hypothesis.find(instances(), holds, settings=settings, random=Random(seed))
+        found = hypothesis.find(instances(), holds, settings=settings, random=Random(seed))
     except hypothesis.errors.NoSuchExample:
         return None
+    return known[key_of(found)]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from otm.audit import lossless
-from otm.errors import MissingDependencyError
+from otm.audit import exact, lossless
+from otm.audit.instances import INSTANCES
+from otm.audit.observation import rows_of
+from otm.errors import MissingDependencyError, ProblemTooLargeError
 
 
 def test_without_hypothesis_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +28,29 @@ def test_without_hypothesis_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> N
     assert calls == 0
     assert not lossless(verify, examples=0).lossless
     assert calls > 0
+
+
+def test_the_search_observes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: once more for the report, when the time had run out: an error in place of a verdict."""
+    seen: list[str] = []
+
+    def by_paths(adapter: Any, instance: Any) -> Any:
+        seen.append(repr((instance.gamma, instance.k, rows_of(instance), instance.prompt)))
+        if len(seen) != len(set(seen)):
+            raise ProblemTooLargeError("no time is left")
+        return observed(adapter, instance)
+
+    observed = exact.by_paths
+    monkeypatch.setattr(exact, "by_paths", by_paths)
+    few = [INSTANCES["two drafts, two tokens"]]
+
+    def wrong(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> list[int]:
+        return [0]
+
+    report = lossless(wrong, instances=few)
+    assert len(seen) > 1
+    assert report.counterexample is not None
+    assert report.counterexample.instance != few[0]
 
 
 def test_code_that_draws_for_itself_is_said_to_do_so() -> None:
