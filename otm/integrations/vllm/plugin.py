@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -98,7 +98,7 @@ def register() -> None:
         return
     if rule not in RULES:
         raise UnknownMethodError(
-            f"{VARIABLE}={rule!r}; give one of {', '.join(RULES)}, or unset it to leave vLLM as it is"
+            f"{VARIABLE}={rule!r}; give one of {', '.join(RULES)}, or unset it"
         )
     require("vllm")
     found = [(replaced, import_module(replaced.module)) for replaced in REPLACED]
@@ -110,14 +110,24 @@ def register() -> None:
 
 
 def check(replaced: Replaced, function: Any) -> None:
-    """Refuse to replace a function that is not the one we know; ours passes, as it was checked."""
-    there = tuple(inspect.signature(function).parameters) if callable(function) else None
+    """Refuse to replace a function that is not the one we know.
+
+    Ours, which may be there already, has the rule besides, by name alone.
+    """
+    there = tuple(positional(function)) if callable(function) else None
     if there != replaced.parameters:
         what = "is missing" if there is None else f"takes {', '.join(there)}"
         raise UnsupportedVersionError(
             f"{replaced.module}.{replaced.name} {what}; OTM knows the one of vLLM 0.32, which "
             f"takes {', '.join(replaced.parameters)}: install that, or unset {VARIABLE}"
         )
+
+
+def positional(function: Callable[..., Any]) -> Iterator[str]:
+    """Names of the parameters that may be given by place."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            yield name
 
 
 def ours(replaced: Replaced, rule: str) -> Callable[..., Any]:

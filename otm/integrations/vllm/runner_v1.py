@@ -19,7 +19,7 @@ from otm.kernels import verify_probs
 GREEDY = 0  # temperature
 
 
-def rejection_sample(  # noqa: PLR0913, PLR0917 - as in vLLM
+def rejection_sample(  # noqa: PLR0917 - as in vLLM
     draft_token_ids: Tensor,
     num_draft_tokens: Sequence[int],
     max_spec_len: int,

@@ -14,7 +14,7 @@ from otm.errors import InvalidParameterError
 from otm.kernels import verify_logits
 
 
-def rejection_sample(  # noqa: PLR0913, PLR0917 - as in vLLM
+def rejection_sample(  # noqa: PLR0917 - as in vLLM
     target_logits: Tensor,
     draft_logits: Tensor | None,
     draft_sampled: Tensor,
