@@ -129,6 +129,16 @@ def test_mistakes_around_them_are_seen(
     ).lossless
 
 
+def test_rows_are_the_same_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a row in the place of another, where all of them are copied at once."""
+    logits, counts = torch.randn(6, 5), [2, 0, 3, 1]
+    offsets, bonus = torch.tensor([0, 2, 2, 5, 6]), torch.tensor([4, 0, 1, 3])
+    on_host = runner_v1.target_rows(logits, bonus, counts, offsets).clone()
+    monkeypatch.setattr(runner_v1, "is_host", lambda device: False)
+    assert torch.equal(runner_v1.target_rows(logits, bonus, counts, offsets), on_host)
+    assert on_host[[2, 3, 7, 9]].argmax(1).tolist() == bonus.tolist()
+
+
 def test_the_same_acceptance_as_the_kernels(given_uniforms: dict[str, Any]) -> None:
     """Catches a verifier that is lossless because it rejects every draft."""
     target = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log()

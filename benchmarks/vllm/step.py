@@ -1,0 +1,64 @@
+"""The verification step alone at V = 32,000: vLLM's function and the plug-in's, on the same rows."""
+
+import statistics
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+VOCABULARY = 32_000
+BATCH = 64
+GAMMA = 4
+ROUNDS = 15
+
+
+def compare_steps(batch: int = BATCH, vocabulary: int = VOCABULARY) -> list[dict[str, Any]]:
+    """Time the functions in turns: steps a second, and tokens a step."""
+    from vllm.platforms import current_platform
+    from vllm.v1.sample import rejection_sampler as stock
+
+    from otm.integrations.vllm import runner_v1 as ours
+
+    current_platform.import_kernels()
+    if hasattr(current_platform, "register_triton_kernel_overrides"):
+        current_platform.register_triton_kernel_overrides()
+    torch.manual_seed(0)
+    results = []
+    for name, distance in (("near draft", 0.3), ("far draft", 1.5)):
+        target = 2 * torch.randn(batch * GAMMA, vocabulary)
+        draft = (target + distance * torch.randn_like(target)).softmax(-1).contiguous()
+        tokens = torch.multinomial(draft, 1).squeeze(1).int()
+        for drafts in (draft, None):
+            found = {}
+            for contestant, call in (
+                ("vLLM", stock.rejection_sample),
+                ("chain", lambda *a: ours.rejection_sample(*a, rule="chain")),
+                ("block", lambda *a: ours.rejection_sample(*a, rule="block")),
+            ):
+                found[contestant] = timed(call, tokens, drafts, target, batch)
+            kind = "probabilities" if drafts is not None else "one-hot"
+            results.append({"drafts": f"{name}, {kind}", **found})
+    return results
+
+
+def timed(call: Any, tokens: Any, drafts: Any, target: Any, batch: int) -> dict[str, float]:
+    """Median milliseconds of a call, and tokens that a request gets by it."""
+    meta = SimpleNamespace(
+        all_greedy=False,
+        all_random=True,
+        temperature=torch.ones(batch),
+        top_k=None,
+        top_p=None,
+        generators={},
+    )
+    ends = torch.arange(GAMMA, batch * GAMMA + 1, GAMMA, dtype=torch.int32)
+    bonus = torch.zeros(batch, 1, dtype=torch.int32)
+    times, lengths = [], []
+    for _ in range(ROUNDS):
+        logits = target.clone()  # it may be worked on in place
+        start = time.perf_counter()
+        output = call(tokens, [GAMMA] * batch, GAMMA, ends, drafts, logits, bonus, meta)
+        times.append(time.perf_counter() - start)
+        lengths.append(float((output >= 0).sum()) / batch)
+    return {"ms": 1000 * statistics.median(times), "tokens": statistics.fmean(lengths)}
