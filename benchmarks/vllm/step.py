@@ -1,4 +1,4 @@
-"""The verification step alone at V = 32,000: vLLM's function and the plug-in's, on the same rows."""
+"""The verification step at V = 32,000: vLLM's function and the plug-in's, on the same rows."""
 
 import statistics
 import time
