@@ -107,6 +107,14 @@ def answers(address: str, process: "subprocess.Popen[bytes]") -> bool:
     return False
 
 
+def post(address: str, path: str, body: dict[str, Any]) -> Any:
+    """Send a request, and return the answer."""
+    content, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+    request = urllib.request.Request(address + path, content, kind)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
 def counters(address: str) -> dict[str, float]:
     """Counters of speculation: steps, drafted tokens, accepted tokens."""
     with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:

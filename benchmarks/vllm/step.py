@@ -15,15 +15,13 @@ ROUNDS = 15
 
 def compare_steps(batch: int = BATCH, vocabulary: int = VOCABULARY) -> list[dict[str, Any]]:
     """Time the functions in turns: steps a second, and tokens a step."""
-    from vllm.platforms import current_platform
+    load_kernels()
     from vllm.v1.sample import rejection_sampler as stock
 
     from otm.integrations.vllm import runner_v1 as ours
 
-    current_platform.import_kernels()
-    if hasattr(current_platform, "register_triton_kernel_overrides"):
-        current_platform.register_triton_kernel_overrides()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     results = []
     for name, distance in (("near draft", 0.3), ("far draft", 1.5)):
         target = 2 * torch.randn(batch * GAMMA, vocabulary)
@@ -39,7 +37,30 @@ def compare_steps(batch: int = BATCH, vocabulary: int = VOCABULARY) -> list[dict
                 found[contestant] = timed(call, tokens, drafts, target, batch)
             kind = "probabilities" if drafts is not None else "one-hot"
             results.append({"drafts": f"{name}, {kind}", **found})
+            shown = (f"{of} {x['ms']:.0f} ms, {x['tokens']:.2f} tokens" for of, x in found.items())
+            print(f"{results[-1]['drafts']}: {'; '.join(shown)}", flush=True)
     return results
+
+
+def load_kernels() -> None:
+    """Load what vLLM's functions call on a CPU."""
+    from vllm.platforms import current_platform
+
+    current_platform.import_kernels()
+    current_platform.register_triton_kernel_overrides()
+
+
+def audit_function() -> dict[str, Any]:
+    """Audit the function by which vLLM verifies chains, alone: it is right."""
+    load_kernels()
+    from otm.audit import lossless
+    from otm.audit.adapters import vllm
+
+    start = time.monotonic()
+    report = lossless(vllm.rejection_sample(device="cpu"), examples=0, delta=0.05)
+    print(report, flush=True)
+    found = {"lossless": report.lossless, "verdict": report.verdict, "tv": report.tv_distance}
+    return {**found, "seconds": time.monotonic() - start}
 
 
 def timed(call: Any, tokens: Any, drafts: Any, target: Any, batch: int) -> dict[str, float]:
