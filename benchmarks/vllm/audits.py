@@ -88,7 +88,7 @@ def audit_all(models: tuple[Path, Path], requests: int = REQUESTS) -> list[dict[
 def accepted_per_step(
     address: str, blocks: int = BLOCKS, requests: int = PER_BLOCK
 ) -> dict[str, float]:
-    """Accepted drafts a step, with a 95 % interval over blocks of requests."""
+    """Measure accepted drafts a step, with a 95 % interval over blocks of requests."""
     body = {"model": "target", "max_tokens": 24, "temperature": 1.0, "ignore_eos": True}
     bodies = [{**body, "prompt": PROMPTS[i % len(PROMPTS)]} for i in range(requests)]
     rates = []

@@ -189,6 +189,7 @@ NAMES = {
         "ProblemTooLargeError",
         "SolverError",
         "UnknownMethodError",
+        "UnsupportedVersionError",
     ],
     "otm.gain": [
         "Candidate",
@@ -221,6 +222,7 @@ NAMES = {
         "record",
         "report",
     ],
+    "otm.integrations.vllm": ["register"],
     "otm.integrations.huggingface": [
         "AssistedDecoding",
         "patch_generate",
