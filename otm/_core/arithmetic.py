@@ -216,9 +216,9 @@ def sum_excess(probs: Probs) -> Probs:
     total: Any = -1
     left: Any = 0
     for start in range(0, probs.shape[-1], CACHED):
-        whole, rest = split_units(probs[..., start : start + CACHED])
-        total = total + whole.sum(axis=-1, keepdims=True)
-        left = left + rest.sum(axis=-1, keepdims=True)
+        parts = split_units(probs[..., start : start + CACHED])
+        whole, rest = (np.add.reduce(part, axis=-1, keepdims=True) for part in parts)
+        total, left = total + whole, left + rest
     return np.asarray(total + left)
 
 

@@ -77,9 +77,9 @@ class RatioBins(Frozen):
 
         The last bits of a ratio do not decide its bin, `FINEST` at the least.
         """
-        excess = np.array([sum_excess(draft), sum_excess(target)])
         if not in_bins(draft, few):
-            return cls.of_measures(draft, target, excess)
+            return cls.of_measures(draft, target, sum_excess(np.array((draft, target))))
+        excess = np.array((sum_excess(draft), sum_excess(target)))
         least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
         return cls(draft, target, *map(read_only, (least, most, parts, excess)))
@@ -312,11 +312,10 @@ def by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Any]:
     """
     ratio = ratio_of(draft, target)
     *rows, n = ratio.shape
-    order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n)
+    order, sizes = ratio.argsort(axis=-1), np.full(rows, n) if rows else n
     if rows:
         order = (order + np.arange(0, ratio.size, n)[:, None]).ravel()
-    both = np.empty((2, order.size), dtype=draft.dtype)
-    both[0], both[1] = draft.take(order), target.take(order)
+    both = np.array((draft.take(order), target.take(order)))
     ratio, parts = ratio.take(order), split_parts(both)
     new = ratio[1:] != ratio[:-1]
     if rows:
