@@ -231,10 +231,11 @@ class RatioBins(Frozen):
         else:
             least, parts, _ = by_ratio(draft, target)
             most = least
-        rest = self.least[~chosen], self.most[~chosen], self.parts[..., ~chosen]
+        kept = (~chosen).nonzero()[0]
+        rest = (each.take(kept, axis=-1) for each in (self.least, self.most, self.parts))
         least, most, parts = map(partial(np.append, axis=-1), rest, (least, most, parts))
         order = least.argsort(kind="stable")  # two runs
-        least, most, parts = (read_only(each[..., order]) for each in (least, most, parts))
+        least, most, parts = (read_only(x.take(order, axis=-1)) for x in (least, most, parts))
         return replace(self, least=least, most=most, parts=parts)
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
@@ -345,8 +346,9 @@ def _by_key(
             for i, part in enumerate(split_units(probs)):
                 parts[i, j] += np.bincount(key, part, parts.shape[-1])
     edges = _edges(first, last, bits)
-    used = parts[0, 0] + parts[1, 0] > 0
-    return edges[:-1][used], edges[1:][used], parts[..., used]
+    used = (parts[0, 0] + parts[1, 0] > 0).nonzero()[0]
+    # an index would leave the parts of a bin side by side, and sums along the bins slow
+    return edges.take(used), edges.take(used + 1), parts.take(used, axis=-1)
 
 
 def _key(ratio: Any, bits: int) -> Any:
