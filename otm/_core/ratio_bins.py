@@ -79,8 +79,9 @@ class RatioBins(Frozen):
         """
         if not in_bins(draft, few):
             return cls.of_measures(draft, target, sum_excess(np.array((draft, target))))
-        excess = np.array((sum_excess(draft), sum_excess(target)))
         least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
+        masses = parts[:, 0].ravel(), np.append(parts[:, 1], target[draft == 0])
+        excess = np.array([*map(sum_excess, masses)])  # of bins, which are few
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
         return cls(draft, target, *map(read_only, (least, most, parts, excess)))
 
@@ -303,7 +304,8 @@ def _blocks(draft: Probs, target: Probs) -> Iterator[tuple[Probs, Probs]]:
         if p.min() == 0:
             drafted = p > 0
             p, q = p[drafted], q[drafted]
-        yield p, q
+        if p.size:
+            yield p, q
 
 
 def by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Any]:
@@ -313,7 +315,7 @@ def by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Any]:
     """
     ratio = ratio_of(draft, target)
     *rows, n = ratio.shape
-    order, sizes = ratio.argsort(axis=-1), np.full(rows, n) if rows else n
+    order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n) if rows else n
     if rows:
         order = (order + np.arange(0, ratio.size, n)[:, None]).ravel()
     both = np.array((draft.take(order), target.take(order)))
@@ -338,14 +340,21 @@ def _by_key(
     """
     first, last = _key(ends, bits).tolist()
     parts = np.zeros((2, 2, last - first + 1))
+    lowest, highest = last, first
     for p, q in _blocks(draft, target):
         key = _key(ratio_of(p, q), bits)
-        np.clip(key, first, last, out=key)
-        key -= first
+        low, high = int(key.min()), int(key.max())
+        if low < first or high > last:
+            np.clip(key, first, last, out=key)
+            low, high = (min(max(end, first), last) for end in (low, high))
+        key -= low
+        some = parts[..., low - first : high - first + 1]  # mostly few of all keys
         for j, probs in enumerate((p, q)):
             for i, part in enumerate(split_units(probs)):
-                parts[i, j] += np.bincount(key, part, parts.shape[-1])
-    edges = _edges(first, last, bits)
+                some[i, j] += np.bincount(key, part, some.shape[-1])
+        lowest, highest = min(lowest, low), max(highest, high)
+    parts = parts[..., lowest - first : highest - first + 1]
+    edges = _edges(lowest, highest, bits)
     used = (parts[0, 0] + parts[1, 0] > 0).nonzero()[0]
     # an index would leave the parts of a bin side by side, and sums along the bins slow
     return edges.take(used), edges.take(used + 1), parts.take(used, axis=-1)
