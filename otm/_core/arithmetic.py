@@ -215,7 +215,7 @@ def sum_excess(probs: Probs) -> Probs:
     """How far distributions sum above one, correct to the last digits: [..., n] → [..., 1]."""
     total: Any = -1
     left: Any = 0
-    for start in range(0, probs.shape[-1], CACHED):
+    for start in range(0, probs.shape[-1] or 1, CACHED):
         parts = split_units(probs[..., start : start + CACHED])
         whole, rest = (np.add.reduce(part, axis=-1, keepdims=True) for part in parts)
         total, left = total + whole, left + rest
