@@ -161,7 +161,8 @@ class OptimalPlan(ResidualPlan):
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         draft = self.problem.draft.take(drafts)
         place, share = self._place(draft, self.problem.target.take(drafts))
-        winner = self.slots.slot_of(place, uniforms[:, :-1], share).argmax(axis=1)
+        slots = self.slots.slot_of(place, uniforms[:, :-1], share)
+        winner: npt.NDArray[np.int64] = slots.argmax(axis=1)
         at = winner + np.arange(0, drafts.size, drafts.shape[1])
         won = draft.take(at) * self._ratio(place.take(at), share.take(at))
         accept = acceptance_ratio(self.target_mass.take(drafts.take(at)), won)
