@@ -78,21 +78,29 @@ class RatioBins(Frozen):
         The last bits of a ratio do not decide its bin, `FINEST` at the least.
         """
         if not in_bins(draft, few):
-            return cls.of_measures(draft, target, sum_excess(np.array((draft, target))))
+            parts = split_parts(np.array((draft, target)))
+            return cls._by_ratio(draft, target, parts, sum_excess(parts))
         least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
-        masses = parts[:, 0].ravel(), np.append(parts[:, 1], target[draft == 0])
-        excess = np.array([*map(sum_excess, masses)])  # of bins, which are few
+        never = target[draft == 0]  # in no bin
+        outside = split_parts(np.array((0 * never, never)))
+        excess = sum_excess(np.append(parts, outside, axis=-1))
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
         return cls(draft, target, *map(read_only, (least, most, parts, excess)))
 
     @classmethod
-    def of_measures(cls, draft: Probs, target: Probs, excess: Probs | None = None) -> RatioBins:
-        """One bin for each ratio; without the excess masses are no shares of the sums."""
+    def of_measures(cls, draft: Probs, target: Probs) -> RatioBins:
+        """One bin for each ratio; masses are no shares of the sums."""
+        parts = split_parts(np.array((draft, target)))
+        return cls._by_ratio(draft, target, parts, zeros((2, 1), draft))
+
+    @classmethod
+    def _by_ratio(cls, draft: Probs, target: Probs, parts: Probs, excess: Probs) -> RatioBins:
+        """One bin for each ratio, from the masses and `split_parts` of them."""
         drafted = draft.nonzero()[0]
-        whole = drafted.size == draft.size
-        p, q = (draft, target) if whole else (draft[drafted], target[drafted])
-        least, parts, _ = by_ratio(p, q)
-        excess = zeros((2, 1), draft) if excess is None else excess
+        p, q = draft, target
+        if drafted.size < draft.size:
+            p, q, parts = (each.take(drafted, axis=-1) for each in (p, q, parts))
+        least, parts, _ = by_ratio(ratio_of(p, q), parts)
         return cls(draft, target, *map(read_only, (least, least, parts, excess)))
 
     @cached_property
@@ -230,7 +238,8 @@ class RatioBins(Frozen):
             bits = int(width[0]).bit_length() - 1
             least, most, parts = _by_key(draft, target, (low[0], high[-1]), bits - FINER)
         else:
-            least, parts, _ = by_ratio(draft, target)
+            both = np.array((draft, target))
+            least, parts, _ = by_ratio(ratio_of(draft, target), split_parts(both))
             most = least
         kept = (~chosen).nonzero()[0]
         rest = (each.take(kept, axis=-1) for each in (self.least, self.most, self.parts))
@@ -308,18 +317,17 @@ def _blocks(draft: Probs, target: Probs) -> Iterator[tuple[Probs, Probs]]:
             yield p, q
 
 
-def by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Any]:
+def by_ratio(ratio: Probs, parts: Probs) -> tuple[Probs, Probs, Any]:
     """Bins of tokens that can be drafted, one for each ratio: [n], or rows [R, n] one by one.
 
-    Ratios [m], parts of the masses [2, 2, m], and how many bins each row has.
+    Takes ratios and parts of the masses [2, 2, ..., n].  Gives the ratios [m] and the parts
+    [2, 2, m] of the bins of all rows, and how many bins each row has.
     """
-    ratio = ratio_of(draft, target)
     *rows, n = ratio.shape
     order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n) if rows else n
     if rows:
         order = (order + np.arange(0, ratio.size, n)[:, None]).ravel()
-    both = np.array((draft.take(order), target.take(order)))
-    ratio, parts = ratio.take(order), split_parts(both)
+    ratio, parts = ratio.take(order), parts.reshape(2, 2, -1).take(order, axis=-1)
     new = ratio[1:] != ratio[:-1]
     if rows:
         new[n - 1 :: n] = True
