@@ -336,12 +336,13 @@ def by_division_factor(
 
 def by_rounds(order: RatioBins, ks: Sequence[int]) -> Accepted:
     """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
+    ratio, draft_above, target_below = order.ratio, order.draft_above, order.target_below
     mass, cap = 0.0, 0.0
     rounds = []
     for _ in range(max(ks)):
         cap += max(1 - mass, 0)
-        below = order.ratio.searchsorted(cap, "right")
-        mass = min(float(order.target_below[below] + cap * order.draft_above[below]), 1.0)
+        place = ratio.searchsorted(cap, "right").item()
+        mass = min(target_below.item(place) + cap * draft_above.item(place), 1.0)
         rounds.append((mass, cap))
     return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
 
