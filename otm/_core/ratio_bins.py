@@ -81,9 +81,10 @@ class RatioBins(Frozen):
             parts = split_parts(np.array((draft, target)))
             return cls._by_ratio(draft, target, parts, sum_excess(parts))
         least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
-        never = target[draft == 0]  # in no bin
-        outside = split_parts(np.array((0 * never, never)))
-        excess = sum_excess(np.append(parts, outside, axis=-1))
+        sums = np.add.reduce(parts, axis=-1, keepdims=True)
+        never_drafted = split_parts(target[draft == 0])  # in no bin
+        sums[:, 1] += np.add.reduce(never_drafted, axis=-1, keepdims=True)
+        excess = sum_excess(sums)
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
         return cls(draft, target, *map(read_only, (least, most, parts, excess)))
 
