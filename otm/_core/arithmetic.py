@@ -211,15 +211,10 @@ def split_parts(probs: Probs) -> Probs:
     return parts
 
 
-def sum_excess(probs: Probs) -> Probs:
-    """How far distributions sum above one, correct to the last digits: [..., n] → [..., 1]."""
-    total: Any = -1
-    left: Any = 0
-    for start in range(0, probs.shape[-1], CACHED):
-        whole, rest = split_units(probs[..., start : start + CACHED])
-        total = total + whole.sum(axis=-1, keepdims=True)
-        left = left + rest.sum(axis=-1, keepdims=True)
-    return np.asarray(total + left)
+def sum_excess(parts: Probs) -> Probs:
+    """How far distributions sum above one, from `split_parts` of them: [2, ..., n] → [..., 1]."""
+    whole, rest = np.add.reduce(parts, axis=-1, keepdims=True)
+    return np.asarray(whole - 1 + rest)
 
 
 def shares(parts: Any, excess: Any) -> Probs:

@@ -117,11 +117,13 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int | None) -> Drafts:
         raise InvalidDraftsError(
             f"drafts of type {array.dtype}; draft tokens must be integers {which}"
         )
-    if n is not None and np.count_nonzero(wrong := (array < 0) | (array >= n)):
+    tokens = array.astype(np.int64, copy=False)
+    # negative ones are the largest as unsigned
+    if n is not None and np.count_nonzero(wrong := tokens.view(np.uint64) >= n):
         raise InvalidDraftsError(
             f"draft token {array[wrong].flat[0]}; draft tokens must be integers in [0, {shown(n)})"
         )
-    return array.astype(np.int64, copy=False)
+    return tokens
 
 
 def check_generator(rng: Any) -> None:

@@ -7,6 +7,7 @@ object array of `fractions.Fraction` when it was given in fractions (exact mode)
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -210,26 +211,35 @@ def _place(array: Probs, position: int) -> tuple[str, int]:
 def _normalise(array: Probs, given: str, name: str) -> Probs:
     """Check the entries and the sum of each row, and divide it by its sum: [..., n] → [..., n]."""
     tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
-    rows = np.ascontiguousarray(array).reshape(-1, array.shape[-1])
-    normalised, exact = np.empty_like(rows), is_exact(rows)
-    step = max(1, CACHED // rows.shape[1])
-    for start in range(0, len(rows), step):  # checked and copied in cache
-        block = rows[start : start + step]
+    rows = np.ascontiguousarray(array)
+    normalised, n = np.empty_like(rows), rows.shape[-1]
+    least_excess = -1 if is_exact(rows) else ROUNDING
+    done = 0
+    for block, copy in _in_cache(rows, normalised):
         with np.errstate(over="ignore", invalid="ignore"):
-            total = np.add.reduce(block, axis=1)
+            total = np.add.reduce(block, axis=-1)
             excess = abs(total - 1)
-        valid = (np.minimum.reduce(block, axis=1) >= 0) & (excess <= tolerance)
+        valid = np.asarray((np.minimum.reduce(block, axis=-1) >= 0) & (excess <= tolerance))
         if np.count_nonzero(valid) < valid.size:  # NaN and infinity show in the sum
-            first = start + int(valid.argmin())
-            row, _ = _place(array, first * array.shape[-1])
-            _refuse(rows[first], given, tolerance, f"{name} distribution{row}")
-        settled = excess <= (-1 if exact else ROUNDING)
+            first = int(valid.argmin())
+            row, _ = _place(array, (done + first) * n)
+            _refuse(block.reshape(-1, n)[first], given, tolerance, f"{name} distribution{row}")
+        settled = np.asarray(excess <= least_excess)
         if np.count_nonzero(settled) == settled.size:
-            normalised[start : start + step] = block
+            copy[...] = block
         else:
-            total = np.where(settled, 1, total)[:, None]
-            np.divide(block, total, out=normalised[start : start + step])
-    return read_only(normalised.reshape(array.shape))
+            np.divide(block, np.where(settled, 1, total)[..., None], out=copy)
+        done += valid.size
+    return read_only(normalised)
+
+
+def _in_cache(rows: Probs, copies: Probs) -> Iterable[tuple[Probs, Probs]]:
+    """Give as many rows [R, n] at a time as stay in cache, with their copies; a single one [n]."""
+    if rows.ndim == 1:  # as it is: its sum is then a number, which is quicker than an array
+        return [(rows, copies)]
+    n = rows.shape[-1]
+    rows, copies, step = rows.reshape(-1, n), copies.reshape(-1, n), max(1, CACHED // n)
+    return ((rows[i : i + step], copies[i : i + step]) for i in range(0, len(rows), step))
 
 
 def _refuse(entries: Probs, given: str, tolerance: float, name: str) -> NoReturn:

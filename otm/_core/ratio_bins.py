@@ -77,21 +77,31 @@ class RatioBins(Frozen):
 
         The last bits of a ratio do not decide its bin, `FINEST` at the least.
         """
-        excess = np.array([sum_excess(draft), sum_excess(target)])
         if not in_bins(draft, few):
-            return cls.of_measures(draft, target, excess)
+            parts = split_parts(np.array((draft, target)))
+            return cls._by_ratio(draft, target, parts, sum_excess(parts))
         least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
+        sums = np.add.reduce(parts, axis=-1, keepdims=True)
+        never_drafted = split_parts(target[draft == 0])  # in no bin
+        sums[:, 1] += np.add.reduce(never_drafted, axis=-1, keepdims=True)
+        excess = sum_excess(sums)
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
         return cls(draft, target, *map(read_only, (least, most, parts, excess)))
 
     @classmethod
-    def of_measures(cls, draft: Probs, target: Probs, excess: Probs | None = None) -> RatioBins:
-        """One bin for each ratio; without the excess masses are no shares of the sums."""
+    def of_measures(cls, draft: Probs, target: Probs) -> RatioBins:
+        """One bin for each ratio; masses are no shares of the sums."""
+        parts = split_parts(np.array((draft, target)))
+        return cls._by_ratio(draft, target, parts, zeros((2, 1), draft))
+
+    @classmethod
+    def _by_ratio(cls, draft: Probs, target: Probs, parts: Probs, excess: Probs) -> RatioBins:
+        """One bin for each ratio, from the masses and `split_parts` of them."""
         drafted = draft.nonzero()[0]
-        whole = drafted.size == draft.size
-        p, q = (draft, target) if whole else (draft[drafted], target[drafted])
-        least, parts, _ = by_ratio(p, q)
-        excess = zeros((2, 1), draft) if excess is None else excess
+        p, q = draft, target
+        if drafted.size < draft.size:
+            p, q, parts = (each.take(drafted, axis=-1) for each in (p, q, parts))
+        least, parts, _ = by_ratio(ratio_of(p, q), parts)
         return cls(draft, target, *map(read_only, (least, least, parts, excess)))
 
     @cached_property
@@ -229,12 +239,14 @@ class RatioBins(Frozen):
             bits = int(width[0]).bit_length() - 1
             least, most, parts = _by_key(draft, target, (low[0], high[-1]), bits - FINER)
         else:
-            least, parts, _ = by_ratio(draft, target)
+            both = np.array((draft, target))
+            least, parts, _ = by_ratio(ratio_of(draft, target), split_parts(both))
             most = least
-        rest = self.least[~chosen], self.most[~chosen], self.parts[..., ~chosen]
+        kept = (~chosen).nonzero()[0]
+        rest = (each.take(kept, axis=-1) for each in (self.least, self.most, self.parts))
         least, most, parts = map(partial(np.append, axis=-1), rest, (least, most, parts))
         order = least.argsort(kind="stable")  # two runs
-        least, most, parts = (read_only(each[..., order]) for each in (least, most, parts))
+        least, most, parts = (read_only(x.take(order, axis=-1)) for x in (least, most, parts))
         return replace(self, least=least, most=most, parts=parts)
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
@@ -302,22 +314,21 @@ def _blocks(draft: Probs, target: Probs) -> Iterator[tuple[Probs, Probs]]:
         if p.min() == 0:
             drafted = p > 0
             p, q = p[drafted], q[drafted]
-        yield p, q
+        if p.size:
+            yield p, q
 
 
-def by_ratio(draft: Probs, target: Probs) -> tuple[Probs, Probs, Any]:
+def by_ratio(ratio: Probs, parts: Probs) -> tuple[Probs, Probs, Any]:
     """Bins of tokens that can be drafted, one for each ratio: [n], or rows [R, n] one by one.
 
-    Ratios [m], parts of the masses [2, 2, m], and how many bins each row has.
+    Takes ratios and parts of the masses [2, 2, ..., n].  Gives the ratios [m] and the parts
+    [2, 2, m] of the bins of all rows, and how many bins each row has.
     """
-    ratio = ratio_of(draft, target)
     *rows, n = ratio.shape
-    order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n)
+    order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n) if rows else n
     if rows:
         order = (order + np.arange(0, ratio.size, n)[:, None]).ravel()
-    both = np.empty((2, order.size), dtype=draft.dtype)
-    both[0], both[1] = draft.take(order), target.take(order)
-    ratio, parts = ratio.take(order), split_parts(both)
+    ratio, parts = ratio.take(order), parts.reshape(2, 2, -1).take(order, axis=-1)
     new = ratio[1:] != ratio[:-1]
     if rows:
         new[n - 1 :: n] = True
@@ -338,16 +349,24 @@ def _by_key(
     """
     first, last = _key(ends, bits).tolist()
     parts = np.zeros((2, 2, last - first + 1))
+    lowest, highest = last, first
     for p, q in _blocks(draft, target):
         key = _key(ratio_of(p, q), bits)
-        np.clip(key, first, last, out=key)
-        key -= first
+        low, high = int(key.min()), int(key.max())
+        if low < first or high > last:
+            np.clip(key, first, last, out=key)
+            low, high = (min(max(end, first), last) for end in (low, high))
+        key -= low
+        some = parts[..., low - first : high - first + 1]  # mostly few of all keys
         for j, probs in enumerate((p, q)):
             for i, part in enumerate(split_units(probs)):
-                parts[i, j] += np.bincount(key, part, parts.shape[-1])
-    edges = _edges(first, last, bits)
-    used = parts[0, 0] + parts[1, 0] > 0
-    return edges[:-1][used], edges[1:][used], parts[..., used]
+                some[i, j] += np.bincount(key, part, some.shape[-1])
+        lowest, highest = min(lowest, low), max(highest, high)
+    parts = parts[..., lowest - first : highest - first + 1]
+    edges = _edges(lowest, highest, bits)
+    used = (parts[0, 0] + parts[1, 0] > 0).nonzero()[0]
+    # an index would leave the parts of a bin side by side, and sums along the bins slow
+    return edges.take(used), edges.take(used + 1), parts.take(used, axis=-1)
 
 
 def _key(ratio: Any, bits: int) -> Any:

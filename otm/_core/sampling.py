@@ -72,7 +72,7 @@ class InverseCdf(Frozen):
         block = np.minimum(np.searchsorted(self.ends, points, side="right"), self.ends.size - 1)
         left = points - np.append(0, self.ends)[block]
         found = np.empty(points.shape, dtype=np.int64)
-        for each in np.unique(block):
+        for each in set(block.ravel().tolist()):
             here, inside = block == each, self._block(each)
             place = np.searchsorted(self.cumulative[inside], left[here], side="right")
             found[here] = np.minimum(inside.start + place, inside.stop - 1)

@@ -302,9 +302,9 @@ def lossless(
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
         sampled = name == "Monte Carlo"
-        few = FOR_SLOW if slow else FOR_SAMPLING if sampled else None
+        names = FOR_SLOW if slow else FOR_SAMPLING if sampled else None
         more = larger if slow else [*adapter.more, *larger]
-        chosen = _instances(adapter, instances, more, few)
+        chosen = _instances(adapter, instances, more, names)
         given = adapter if sampled else with_own_draws(adapter)
         try:
             with undisturbed(effort.seed), watching(progress, name) as watch:
@@ -318,9 +318,8 @@ def lossless(
                 if name == "breakpoints" and instances is None and not slow:
                     others = _look_at_larger(adapter, findings, effort)
                     if others is not None:
-                        why_not.append(
-                            f"{name}: no deviation, but {findings.skipped} pairs left out"
-                        )
+                        seen = "isolated outcomes alone" if findings.deviating else "no deviation"
+                        why_not.append(f"{name}: {seen}, but {findings.skipped} pairs left out")
                         return others.report(adapter, "Monte Carlo", tuple(why_not))
                 return findings.report(given, name, tuple(why_not))
         except UnsuitedError as reason:
@@ -335,7 +334,9 @@ def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Fin
     """Sample for some seconds on larger instances that were left out; tell if one deviates."""
     chosen = [larger_instances()[name] for name in LOOKED_AT]
     chosen = [instance for instance in chosen if adapter.supports(instance)]
-    if findings.deviating or findings.smallest or not findings.skipped or not chosen:
+    seen = [*findings.deviating, *([findings.smallest] if findings.smallest else [])]
+    is_off = any(each.is_off(effort.tolerance) for each in seen)  # by more than isolated outcomes
+    if is_off or not findings.skipped or not chosen:
         return None
     quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + AT_LEAST)
     sampled = by_sampling(adapter, chosen, quick)

@@ -112,9 +112,9 @@ class OptimalPlan(ResidualPlan):
         wanted = self._wanted
         moved = self.slots.moved
         limit = np.divide(1, moved, out=np.full_like(moved, np.inf), where=moved > 0)
-        gap = np.where(wanted.follows, wanted.mean - wanted.slope, 0)
-        factor = np.divide(1, gap, out=np.zeros_like(gap), where=gap != 0)
-        follows = factor != 0
+        gap = wanted.mean - wanted.slope
+        follows = wanted.follows & (gap != 0)
+        factor = np.divide(1, gap, out=np.ones_like(gap), where=follows)
         least, limit = np.where(follows, TINY, 1), np.where(follows, limit, 1)
         return read_only(np.array((wanted.slope, factor, least, limit)))
 
@@ -125,7 +125,7 @@ class OptimalPlan(ResidualPlan):
         if not np.count_nonzero(self._wanted.follows):
             return place, np.ones(ratio.shape, ratio.dtype)
         slope, factor, least, limit = self._stretch.take(place, axis=1)
-        share = (np.minimum(ratio, 2.0**1000) - slope) * factor
+        share = (ratio - slope) * factor
         return place, np.minimum(np.maximum(share, least), limit)  # only rounding is cut off
 
     @property
@@ -161,11 +161,13 @@ class OptimalPlan(ResidualPlan):
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         draft = self.problem.draft.take(drafts)
         place, share = self._place(draft, self.problem.target.take(drafts))
-        winner = self.slots.slot_of(place, uniforms[:, :-1], share).argmax(axis=1)
+        slots = self.slots.slot_of(place, uniforms[:, :-1], share)
+        winner: npt.NDArray[np.int64] = slots.argmax(axis=1)
         at = winner + np.arange(0, drafts.size, drafts.shape[1])
         won = draft.take(at) * self._ratio(place.take(at), share.take(at))
         accept = acceptance_ratio(self.target_mass.take(drafts.take(at)), won)
-        return np.where(uniforms[:, -1] < accept, winner, -1)
+        winner[uniforms[:, -1] >= accept] = -1
+        return winner
 
     def slot_law(self, token: int) -> tuple[Ranks, Probs]:
         """Slots that drafts of a token can take, ascending, with their probabilities.

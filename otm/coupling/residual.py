@@ -98,7 +98,8 @@ class ResidualPlan(TransportPlan):
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         position = self._accept(drafts, uniforms[:, :-1])
-        token = drafts.take(np.maximum(position, 0) + np.arange(0, drafts.size, drafts.shape[1]))
+        # where none is accepted some draft, replaced below
+        token = drafts.take(position + np.arange(0, drafts.size, drafts.shape[1]))
         rejected = (position < 0).nonzero()[0]
         if rejected.size:
             token[rejected] = self.residual.locate(uniforms[rejected, -1])

@@ -139,7 +139,8 @@ class SamplingParameters:
             """Probs times what makes the largest 1: subtracted first, nothing overflows."""
             with np.errstate(over="ignore"):  # to −∞, which is a weight of zero
                 exponents = scores - highest
-                exponents /= self.temperature
+                if self.temperature != 1:
+                    exponents /= self.temperature
             return xp.exp(exponents, out=exponents)
 
         weights = weigh(scores)
@@ -148,7 +149,8 @@ class SamplingParameters:
             weights *= _most_likely(xp, scores, weigh, top_k, self.top_p)
         if self.min_p is not None:
             weights *= weights >= self.min_p  # the largest weight is 1
-        return weights / weights.sum(-1)[..., None]
+        weights /= weights.sum(-1)[..., None]
+        return weights
 
     def sparse_probs(self, logits: Any) -> SparseProbs:
         """Distribution of the next token by its support; truncated tokens cost next to nothing.

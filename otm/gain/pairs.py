@@ -245,18 +245,18 @@ def _with_cuts(
     draft_above, target_below = bins.corners(bins.wide)
     below = [target_below / lenience for lenience in leniences]
     better = np.zeros(bins.wide.size, dtype=np.bool_)
-    for i, hit in enumerate(_at_least_once(draft_above, 1 - draft_above, ks)):
+    for i, hit in enumerate(_at_least_once(draft_above, ks)):
         for masses, of_lenience in zip(below, values, strict=True):
             better |= masses + hit < of_lenience[i] * (1 - ROUNDING)
     return np.asarray(bins.wide[better])
 
 
-def _at_least_once(hit: Floats, miss: Floats, ks: Sequence[int]) -> Iterator[Floats]:
+def _at_least_once(hit: Floats, ks: Sequence[int]) -> Iterator[Floats]:
     """Give `at_least_once` of probabilities for each k, from that of the next smaller k if close.
 
     The same array may come again, with other numbers.
     """
-    some, before = hit.copy(), 1
+    some, miss, before = hit.copy(), 1 - hit, 1
     for k in ks:
         if k - before > MAX_STEPS:
             some = at_least_once(hit, k)
@@ -278,7 +278,7 @@ def by_cut(
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
-    for i, above in enumerate(_at_least_once(order.draft_above, order.draft_below, ks)):
+    for i, above in enumerate(_at_least_once(order.draft_above, ks)):
         values[i] = np.minimum.reduce(order.target_below + above)
         for j, masses in enumerate(below):
             lenient[j, i] = np.minimum.reduce(masses + above)
@@ -315,7 +315,7 @@ def by_division_factor(
     # otm.optimum.division_factor; here by Newton's steps within a bracket
     counts = np.asarray(ks, dtype=np.float64)
     low, high = np.ones(counts.size), counts.copy()
-    rho = low.copy() if start is None else start
+    rho = np.sqrt(counts) if start is None else start  # not far off for models that are alike
     for _ in range(MAX_ITERATIONS):
         mass, slope = _capped(order, rho)
         share = np.minimum(mass / rho, 1)
@@ -336,12 +336,13 @@ def by_division_factor(
 
 def by_rounds(order: RatioBins, ks: Sequence[int]) -> Accepted:
     """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
+    ratio, draft_above, target_below = order.ratio, order.draft_above, order.target_below
     mass, cap = 0.0, 0.0
     rounds = []
     for _ in range(max(ks)):
         cap += max(1 - mass, 0)
-        below = order.ratio.searchsorted(cap, "right")
-        mass = min(float(order.target_below[below] + cap * order.draft_above[below]), 1.0)
+        place = ratio.searchsorted(cap, "right").item()
+        mass = min(target_below.item(place) + cap * draft_above.item(place), 1.0)
         rounds.append((mass, cap))
     return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
 

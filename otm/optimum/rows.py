@@ -13,10 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Probs, at_least_once, is_exact, running_parts, sum_excess
+from otm._core.arithmetic import (
+    Probs,
+    at_least_once,
+    is_exact,
+    running_parts,
+    split_parts,
+    sum_excess,
+)
 from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_probs_rows
-from otm._core.ratio_bins import RatioBins, by_ratio, in_bins
+from otm._core.ratio_bins import RatioBins, by_ratio, in_bins, ratio_of
 from otm.errors import InvalidDistributionError
 from otm.optimum.cut import cut_in_bins
 
@@ -110,7 +117,7 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
             # one by one: bins that another k splits could change the last digit
             values[row] = [cut_in_bins(bins, count)[0] for count in counts]
         return
-    excess = np.array([sum_excess(draft), sum_excess(target)])
+    excess = sum_excess(split_parts(np.array((draft, target))))
     possible = draft > 0
     support = np.count_nonzero(possible, axis=1)
     # rows with equally many tokens that a cut may hold, without the others
@@ -119,7 +126,7 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
         if m < p.shape[1]:
             inside = np.flatnonzero(possible[chosen])
             p, q = (probs.take(inside).reshape(-1, m) for probs in (p, q))
-        _, parts, sizes = by_ratio(p, q)
+        _, parts, sizes = by_ratio(ratio_of(p, q), split_parts(np.array((p, q))))
         first = np.cumsum(sizes) - sizes
         rows = np.arange(len(k))[chosen]
         # and of these the rows with equally many ratios

@@ -208,6 +208,7 @@ def test_rows_are_copies_and_read_only() -> None:
             r"distribution of row \(3, 0\) sums to 1.25",
         ),
         ([[0.5, 0.7], [np.nan, 1]], "distribution of row 0 sums to 1.2"),  # the first that is wrong
+        ([HALVES] * 9_000 + [[0.5, 0.7]], "distribution of row 9000 sums to 1.2"),
         ([HALVES, [0.5, np.nan]], "distribution of row 1 has nan at index 1; every probability"),
         ([HALVES, [np.inf, -np.inf]], "distribution of row 1 has inf at index 0"),
         ([HALVES, [1.5, -0.5]], "distribution of row 1 has -0.5 at index 1"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otm._core import ratio_bins
-from otm._core.arithmetic import Probs
+from otm._core.arithmetic import CACHED, Probs
 from otm._core.ratio_bins import FEW, FINEST, MANTISSA, RatioBins
 from otm._core.ratio_order import RatioOrder
 from otm.testing.strategies import pairs
@@ -67,6 +67,18 @@ def test_bins_hold_their_tokens_however_they_are_split(spread: float, bits: int)
         chosen = np.union1d(rng.choice(wide, min(3, wide.size)), wide[[0, -1]])
         bins = bins.split(chosen)
         check_masses(bins)
+
+
+@pytest.mark.parametrize("drafted", [slice(CACHED, None), slice(0, CACHED), slice(6_000, 6_003)])
+def test_masses_are_shares_of_all_tokens(drafted: slice) -> None:
+    """Catches a block of tokens that are never drafted, and a sum without their target mass."""
+    draft, target = np.zeros(3 * FEW), long_pair(1.0)[1] * (1 + 2.0**-40)
+    draft[drafted] = target[drafted]
+    bins = RatioBins.of(draft / draft.sum(), target)
+    check_masses(bins)
+    for masses, probs in ((bins.draft, bins.draft_probs), (bins.target, target)):
+        share = sum(map(F, probs[draft > 0].tolist())) / sum(map(F, probs.tolist()))
+        assert float(masses.sum()) == pytest.approx(float(share), rel=2.0**-51)
 
 
 def test_bins_of_many_tokens_are_split_by_further_bits(monkeypatch: pytest.MonkeyPatch) -> None:
