@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,17 @@ def served(command: list[str], environment: dict[str, str]) -> Iterator[str]:
                 raise RuntimeError(f"no server: {log.read()[-3000:].decode(errors='replace')}")
             yield address
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            end_group(process)
+
+
+def end_group(process: "subprocess.Popen[bytes]") -> None:
+    """End a process with all that it started, if any of it is left."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def answers(address: str, process: "subprocess.Popen[bytes]") -> bool:
