@@ -1,7 +1,7 @@
-"""The audit of a server: are its tokens distributed as its model says?
+"""The audit of a server: whether its tokens are distributed as its model says.
 
-`audit_server` asks an OpenAI-compatible server for texts and returns a `ServerReport`; docs/audit-server.md
-has more.
+`audit_server` asks an OpenAI-compatible server for texts and returns a `ServerReport`;
+docs/audit-server.md has more.
 
 >>> from otm.audit.server import audit_server
 >>> from otm.audit.server.simulated import simulated_server

@@ -15,7 +15,7 @@ from otm.models import LanguageModel
 
 COUNTER = re.compile(
     r"^vllm:spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)"
-    r'(?:_total)?(?:\{([^}\n]{0,500})\})? ([0-9.eE+]{1,30})(?: \d+)?$',
+    r"(?:_total)?(?:\{([^}\n]{0,500})\})? ([0-9.eE+]{1,30})(?: \d+)?$",
     re.MULTILINE,
 )
 """Prometheus lines of vLLM's counters."""
@@ -50,7 +50,7 @@ def counters_of(metrics: str) -> dict[tuple[str, int], float]:
 def acceptance_between(
     before: str | None, after: str | None, possible: float | None
 ) -> Acceptance | None:
-    """What was verified between two readings of the metrics; None if nothing was."""
+    """Say what was verified between two readings of the metrics; None if nothing was."""
     if before is None or after is None:
         return None
     first, last = counters_of(before), counters_of(after)

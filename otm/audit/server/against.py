@@ -46,7 +46,9 @@ LawsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[Law 
 def own_lists(listed: int, *, processed: bool) -> LawsOf:
     """Compare with the log-probabilities that the server lists."""
 
-    def laws(prompt: Prompt, answer: Completion, parameters: SamplingParameters) -> list[Law | None]:
+    def laws(
+        prompt: Prompt, answer: Completion, parameters: SamplingParameters
+    ) -> list[Law | None]:
         return [
             law_from_list(entries, listed, parameters, processed=processed)
             for entries in answer.lists
@@ -58,7 +60,9 @@ def own_lists(listed: int, *, processed: bool) -> LawsOf:
 def of_model(model: LanguageModel) -> LawsOf:
     """Compare with a local model, which reads the same tokens."""
 
-    def laws(prompt: Prompt, answer: Completion, parameters: SamplingParameters) -> list[Law | None]:
+    def laws(
+        prompt: Prompt, answer: Completion, parameters: SamplingParameters
+    ) -> list[Law | None]:
         rows = rows_of(model, prompt, answer)
         return [law_from_logits(row, parameters) for row in rows]
 

@@ -192,7 +192,9 @@ def audit_server(
             client = Client(address, name, access, transport)
             stack.callback(client.close)
             clients.append(client)
-        journal = Journal(None if resume is None else as_path(resume), _digest(run, access, clients))
+        journal = Journal(
+            None if resume is None else as_path(resume), _digest(run, access, clients)
+        )
         stack.callback(journal.close)
         before = clients[0].metrics()
         run.work(clients, journal, lambda done: watch.tell("request", done, limits.requests), also)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,6 +86,7 @@ class Client:
     def __init__(self, url: str, model: str | None, access: Access, transport: Any = None) -> None:
         self.url = check_url(url)
         self._httpx = require("httpx2")
+        self._closed = threading.Event()
         self._access = access
         self._extras: dict[str, Any] = dict(EXTRAS)
         self.retried = 0
@@ -107,7 +109,8 @@ class Client:
             raise
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; what still waits for an answer gives up."""
+        self._closed.set()
         self._http.close()
 
     def sample(
@@ -171,10 +174,12 @@ class Client:
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         """Send a request, again after what may pass; return status and content."""
+        problem = "is no longer asked"
         for attempt in range(self._access.retries + 1):
             if attempt:
                 self.retried += 1
-                time.sleep(self._access.pause * 2 ** (attempt - 1))
+                if self._closed.wait(self._access.pause * 2 ** (attempt - 1)):
+                    break
             try:
                 status, content = self._once(method, path, body)
             except self._httpx.TimeoutException:
@@ -230,7 +235,7 @@ def _read(content: bytes, tokens: int, *, chat: bool) -> Completion:
             f"the server's answer has no log-probabilities as the interface has them: "
             f"{shown(found)}; it must return `logprobs`"
         ) from None
-    if not 0 < len(completion.tokens) <= tokens:
+    if len(completion.tokens) > tokens:
         raise EndpointError(
             f"the server returns {len(completion.tokens)} tokens; it was asked for {tokens}"
         )
@@ -259,8 +264,8 @@ def completion_from(tokens: Any, lists: Sequence[Any]) -> Completion:
             good = isinstance(token, str) and isinstance(log, int | float) and log <= 1e-6
             if not good or isinstance(log, bool) or math.isnan(log) or len(entries) > MOST_LISTED:
                 raise ValueError
-            log = max(float(log), IMPOSSIBLE)
+            finite = max(float(log), IMPOSSIBLE)
             before = entries.get(token)
-            entries[token] = log if before is None else float(np.logaddexp(before, log))
+            entries[token] = finite if before is None else float(np.logaddexp(before, finite))
         merged.append(entries)
     return Completion(tuple(tokens), tuple(merged))

@@ -27,8 +27,7 @@ class Journal:
 
     def __init__(self, path: Path | None, digest: str) -> None:
         self._file: IO[bytes] | None = None
-        self._found: deque[Completion] = deque()
-        self.replayed = 0
+        self._found: tuple[deque[Completion], deque[Completion]] = deque(), deque()
         if path is None:
             return
         check_place(path)
@@ -41,7 +40,9 @@ class Journal:
             if not kept:
                 self._file.write(head)
         except OSError as error:
-            raise InvalidInputError(f"{file_label(path)} cannot be kept: {error.strerror}") from None
+            raise InvalidInputError(
+                f"{file_label(path)} cannot be kept: {error.strerror}"
+            ) from None
         except BaseException:
             self.close()
             raise
@@ -61,23 +62,25 @@ class Journal:
         for number, line in enumerate(lines[1:], 2):
             where = f"line {number} of {label}"
             try:
-                tokens, lists = parse_json(line, where)
-                self._found.append(completion_from(tokens, [pairs.items() for pairs in lists]))
+                server, tokens, lists = parse_json(line, where)
+                self._found[bool(server)].append(
+                    completion_from(tokens, [pairs.items() for pairs in lists])
+                )
             except (ValueError, TypeError, AttributeError):
                 raise InvalidInputError(f"{where} is damaged; remove it and all below") from None
-        self.replayed = len(self._found)
         return kept
 
-    def take(self, most: int) -> list[Completion]:
-        """Hand out answers of the file, as long as there are any."""
-        return [self._found.popleft() for _ in range(min(most, len(self._found)))]
+    def take(self, server: int, most: int) -> list[Completion]:
+        """Hand out a server's answers of the file, as long as there are any."""
+        found = self._found[server]
+        return [found.popleft() for _ in range(min(most, len(found)))]
 
-    def keep(self, answers: Sequence[Completion]) -> None:
-        """Write answers down."""
+    def keep(self, server: int, answers: Sequence[Completion]) -> None:
+        """Write a server's answers down."""
         if self._file is None:
             return
         for answer in answers:
-            line = json.dumps([answer.tokens, answer.lists], allow_nan=False)
+            line = json.dumps([server, answer.tokens, answer.lists], allow_nan=False)
             self._file.write(line.encode() + b"\n")
         try:
             self._file.flush()

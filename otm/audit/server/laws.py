@@ -19,6 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from otm.audit.server.client import IMPOSSIBLE
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
@@ -103,8 +104,13 @@ def law_from_list(
     enough = listed if by_id else listed // 2 + 1
     if len(keys) >= enough:
         kept = logs > np.sort(logs)[-enough]
-    elif by_id and total > 1 - ROUNDING:  # the whole vocabulary
-        kept = logs > -np.inf
+    elif total > 1 - ROUNDING:  # the whole vocabulary, or all that truncation leaves
+        kept = logs > IMPOSSIBLE
+    elif len(entries) < enough:
+        raise EndpointError(
+            f"the server lists {len(entries)} log-probabilities where {listed} were asked for; "
+            "ask for no more than it gives (`logprobs`)"
+        )
     else:
         return None
     law = _law(
@@ -138,7 +144,7 @@ def _law(tokens: list[str], logs: Floats, parameters: SamplingParameters, *, who
     sure, out = np.ones((2, len(tokens)), dtype=bool)
     out[:] = False
     rest: float | None = 0.0 if whole else None  # None: not known
-    if not whole and parameters.temperature == 1 and top_k is None and len(tokens):
+    if not whole and parameters.temperature == 1 and top_k is None and tokens:
         rest = max(math.exp(-logs[0]) - float(weights.sum()), 0.0)
     if top_k is not None and top_k < len(tokens):
         # servers differ in which of equal tokens they keep

@@ -74,6 +74,8 @@ def _agreement(
         places = [differs(prompt) for prompt in tried]
     except EndpointError:  # a server need not take a seed, nor temperature 0
         return None
-    wrong = [(prompt, place) for prompt, place in zip(tried, places, strict=True) if place is not None]
+    wrong = [
+        (prompt, place) for prompt, place in zip(tried, places, strict=True) if place is not None
+    ]
     first = f"after {as_text(wrong[0][0])} token {wrong[0][1]} differs" if wrong else ""
     return Agreement(len(tried) - len(wrong), len(tried), first)

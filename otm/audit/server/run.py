@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
@@ -17,6 +17,36 @@ from otm.audit.server.settings import Setting, as_text
 
 PAIRED = 32
 """Requests of a block to each of two servers: more of them share a text for longer."""
+
+
+def in_threads(
+    ask: Callable[[], Completion], number: int
+) -> tuple[list[Completion], BaseException | None]:
+    """Ask so many times at once; return the answers before the first error, and the error.
+
+    Threads of a pool would be waited for after Ctrl-C; these are not.
+    """
+    if number == 1:
+        return [ask()], None
+    found: list[Completion | BaseException | None] = [None] * number
+
+    def one(place: int) -> None:
+        try:
+            found[place] = ask()
+        except BaseException as error:
+            found[place] = error
+
+    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    answers: list[Completion] = []
+    for result in found:
+        if not isinstance(result, Completion):
+            return answers, result
+        answers.append(result)
+    return answers, None
 
 
 @dataclass(frozen=True)
@@ -58,7 +88,7 @@ class Run:
         return largest if self.laws_of is not None else max(PAIRED, largest)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Setting and prompt of each block: all pairs in turn."""
+        """Choose setting and prompt of each block: all pairs in turn."""
         while True:
             for prompt in range(len(self.prompts)):
                 for setting in range(len(self.settings)):
@@ -79,46 +109,41 @@ class Run:
         also: Callable[[Prompt, Completion, Setting], None],
     ) -> None:
         """Sample until the verdict stands, or the requests are spent."""
-        pool = ThreadPoolExecutor(max(setting.concurrency for setting in self.settings))
-        try:
-            for setting, prompt in self.blocks():
-                left = (self.limits.requests - self.requests) // len(clients)
-                count = min(self.block, left)
-                if count < 1 or self.verdict != UNDECIDED:
-                    break
-                answers = []
-                for client in clients:
-                    asked = self._ask(client, journal, pool, setting, prompt, count)
-                    answers.append(asked)
-                    self.requests += count
-                    tell(self.requests)
-                self.add(setting, prompt, answers)
-                for answer in answers[0]:
-                    also(self.prompts[prompt], answer, self.settings[setting])
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        for setting, prompt in self.blocks():
+            left = (self.limits.requests - self.requests) // len(clients)
+            count = min(self.block, left)
+            if count < 1 or self.verdict != UNDECIDED:
+                break
+            answers = []
+            for server in range(len(clients)):
+                asked = self._ask(clients, server, journal, (setting, prompt), count)
+                answers.append(asked)
+                self.requests += count
+                tell(self.requests)
+            self.add(setting, prompt, answers)
+            for answer in answers[0]:
+                also(self.prompts[prompt], answer, self.settings[setting])
 
     def _ask(
         self,
-        client: Client,
+        clients: Sequence[Client],
+        server: int,
         journal: Journal,
-        pool: ThreadPoolExecutor,
-        setting: int,
-        prompt: int,
+        block: tuple[int, int],
         count: int,
     ) -> list[Completion]:
         """Take answers from the file first; then ask, so many at a time, and keep each."""
-        parameters, together = self.settings[setting].parameters, self.settings[setting].concurrency
-        answers = journal.take(count)
+        setting, prompt = self.settings[block[0]], self.prompts[block[1]]
+        answers = journal.take(server, count)
         while len(answers) < count:
-            futures = [
-                pool.submit(client.sample, self.prompts[prompt], parameters, self.tokens)
-                for _ in range(min(together, count - len(answers)))
-            ]
-            for future in futures:
-                answer = future.result()
-                journal.keep([answer])
-                answers.append(answer)
+            number = min(setting.concurrency, count - len(answers))
+            new, error = in_threads(
+                lambda: clients[server].sample(prompt, setting.parameters, self.tokens), number
+            )
+            journal.keep(server, new)
+            answers += new
+            if error is not None:
+                raise error
         return answers
 
     def add(self, setting: int, prompt: int, answers: Sequence[Sequence[Completion]]) -> None:
@@ -140,7 +165,7 @@ class Run:
                     total[prompt, token] = total.get((prompt, token), 0.0) + count
 
     def lines(self) -> tuple[Line, ...]:
-        """What each setting shows."""
+        """Say what each setting shows."""
         lines = []
         for number, setting in enumerate(self.settings):
             tally = self.evidence.tallies.get(("setting", number))
@@ -151,8 +176,10 @@ class Run:
         return tuple(lines)
 
     def most_deviant(self) -> Deviant | None:
-        """The prompt with the largest e-value, and its token that is furthest off."""
-        prompts = [n for kind, n in self.evidence.tallies if kind == "prompt" and isinstance(n, int)]
+        """Find the prompt with the largest e-value, and its token that is furthest off."""
+        prompts = [
+            n for kind, n in self.evidence.tallies if kind == "prompt" and isinstance(n, int)
+        ]
         if not prompts:
             return None
         worst = max(prompts, key=lambda n: self.evidence.log_e_value_of(("prompt", n)))

@@ -45,7 +45,9 @@ def simulated_server(
 
     def sample(body: dict[str, Any]) -> dict[str, Any]:
         own = np.random.default_rng(body["seed"]) if "seed" in body else rng
-        given = {name: body[name] for name in ("temperature", "top_k", "top_p") if name in body}
+        given: dict[str, Any] = {
+            name: body[name] for name in ("temperature", "top_k", "top_p") if name in body
+        }
         given.pop(ignore or "", None)
         given["temperature"] = given.get("temperature", 1.0) * temperature
         parameters = SamplingParameters(**given)
@@ -71,9 +73,9 @@ def simulated_server(
         if "messages" not in body:
             return {"tokens": names, "top_logprobs": lists}
         content = []
-        for token, entries in zip(names, lists, strict=True):
+        for written, entries in zip(names, lists, strict=True):
             tops = [{"token": name, "logprob": log} for name, log in entries.items()]
-            content.append({"token": token, "logprob": entries[token], "top_logprobs": tops})
+            content.append({"token": written, "logprob": entries[written], "top_logprobs": tops})
         return {"content": content}
 
     def answer(request: Any) -> Any:
