@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,18 @@ from otm.decoding import SamplingParameters
 VOCABULARY = 50
 
 
-def logits_after(prompt: Any, tokens: tuple[int, ...]) -> Floats:
-    """Logits of the simulated model [V]: fixed by the prompt and the last two tokens."""
-    digest = hashlib.sha256(repr((prompt, tokens[-2:])).encode()).digest()
+@lru_cache(maxsize=2**16)
+def _logits(text: str) -> Floats:
+    digest = hashlib.sha256(text.encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
     scores: Floats = rng.normal(0, 2, VOCABULARY).astype(np.float32).astype(np.float64)
+    scores.flags.writeable = False
     return scores
+
+
+def logits_after(prompt: Any, tokens: tuple[int, ...]) -> Floats:
+    """Logits of the simulated model [V]: fixed by the prompt and the last two tokens."""
+    return _logits(repr((prompt, tokens[-2:])))
 
 
 def simulated_server(

@@ -104,7 +104,7 @@ def test_the_bound_holds_and_gets_narrow(shift: float) -> None:
     rng = np.random.default_rng(22)
     p = 0.5 * one_hot(0) + 0.5 * one_hot(1)
     for _ in range(20):
-        evidence = Evidence({})
+        evidence = Evidence({"prompt": 1})
         tokens = rng.random(2000) < 0.5 + shift
         for batch in tokens.reshape(20, 100):
             evidence.add([(one_hot(int(token)) - p, []) for token in batch])
