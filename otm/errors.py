@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "CertificateError",
+    "EndpointError",
     "InvalidDistributionError",
     "InvalidDraftCountError",
     "InvalidDraftsError",
@@ -61,6 +62,10 @@ class UnknownMethodError(InvalidInputError):
 
 class CertificateError(OTMError, ValueError):
     """A certificate does not prove what it claims, or is not a certificate at all."""
+
+
+class EndpointError(OTMError, RuntimeError):
+    """A server cannot be reached, refuses, or answers what its interface does not allow."""
 
 
 class ProblemTooLargeError(OTMError, MemoryError):

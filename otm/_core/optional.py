@@ -33,6 +33,7 @@ PACKAGES = {
     "cvxpy": Package("cvxpy", "solve linear programs with Clarabel", _of("cvxpy")),
     "flashinfer": Package("FlashInfer", "audit its sampler, on a GPU", "flashinfer-python"),
     "highspy": Package("highspy", "solve linear programs with HiGHS", "highspy"),
+    "httpx2": Package("httpx2", "audit a server", _of("server")),
     "hypothesis": Package("Hypothesis", "search instances", _of("testing")),
     "jinja2": Package("jinja2", "write pages of figures and reports", _of("figures")),
     "joblib": Package("joblib", "compute reports", _of("report")),

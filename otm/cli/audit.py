@@ -89,6 +89,8 @@ def audit(
     With --recorded nothing is run: FILE has steps, with the distributions of both models, as
     docs/audit.md describes them.
 
+    otm audit server URL audits a server: see otm audit server --help.
+
     Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided, 70 a
     bug of OTM.
     """

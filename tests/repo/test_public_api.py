@@ -86,6 +86,10 @@ NAMES = {
         "SUSPECTED",
         "KnownBug",
     ],
+    "otm.audit.server": [
+        "ServerReport",
+        "audit_server",
+    ],
     "otm.certificate": [
         "CertificateRefusedError",
         "check",
@@ -178,6 +182,7 @@ NAMES = {
     ],
     "otm.errors": [
         "CertificateError",
+        "EndpointError",
         "InvalidDistributionError",
         "InvalidDraftCountError",
         "InvalidDraftsError",

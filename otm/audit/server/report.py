@@ -1,0 +1,194 @@
+"""The report about a server, for people and for machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from otm._core.text import shown, text_table
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS
+from otm.audit.server.acceptance import Acceptance
+
+MISSED = 1e-3
+"""Probability with which the bound of the distance is too low."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The tokens of a setting."""
+
+    setting: str
+    tokens: int  # that count
+    deviation: float  # the most by which a union of classes came too often, on average
+    log10_e_value: float  # of these tokens alone
+
+
+@dataclass(frozen=True)
+class Deviant:
+    """Where the tokens deviate most: a prompt, and a token after it."""
+
+    prompt: str
+    deviation: float
+    log10_e_value: float
+    token: str
+    seen: int
+    expected: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How many texts are the same as they should be, without a verdict."""
+
+    same: int
+    texts: int
+    first: str = ""  # where the first one differs
+
+
+@dataclass(frozen=True, eq=False)
+class ServerReport:
+    """The answer of `audit_server`.
+
+    Attributes
+    ----------
+    server, model : str
+        Address and name of the model.
+    verdict : str
+        "not lossless"; "lossless on everything tried": the distance is at most `tv`; or
+        "undecided": neither shows yet.
+    against : str
+        What the tokens were compared with.
+    requests : int
+        Number of requests whose tokens were sampled, of both servers if there are two.
+    tokens : int
+        Number of tokens (of pairs of tokens) that count.
+    left_out : int
+        Number of tokens whose probability is not known, or that have no partner.
+    log10_e_value : float
+        The largest e-value, as a power of 10: a server that is right reaches `-log10(false_alarms)`
+        with probability `false_alarms` at most.
+    tv_bound : float
+        The mean TV after merging is at most this; too low with probability at most 10^−3.
+    tv : float
+        The distance that was asked for.
+    false_alarms : float
+        Bound on the probability of "not lossless" for a server that is right.
+    rounding : float
+        How far the probability of a class may be off on average without being called wrong.
+    retried : int
+        Number of requests that were sent again.
+    settings : tuple of Line
+        One for each setting.
+    most_deviant : Deviant or None
+        The prompt that deviates most, with the token that does; shown whatever the verdict.
+    greedy : Agreement or None
+        How many greedy texts are the same as those of what is compared with.
+    seeds : Agreement or None
+        How many texts are the same again with the same seed.
+    acceptance : Acceptance or None
+        Drafts accepted meanwhile, if the server's metrics say so.
+
+    Examples
+    --------
+    >>> from otm.audit.server import audit_server
+    >>> from otm.audit.server.simulated import simulated_server
+    >>> report = audit_server(
+    ...     "http://simulated", requests=8, transport=simulated_server(), probes=False
+    ... )
+    >>> report.verdict, report.requests, report.tokens
+    ('undecided', 8, 64)
+    """
+
+    server: str
+    model: str
+    verdict: str
+    against: str
+    requests: int
+    tokens: int
+    left_out: int
+    log10_e_value: float
+    tv_bound: float
+    tv: float
+    false_alarms: float
+    rounding: float
+    retried: int
+    settings: tuple[Line, ...]
+    most_deviant: Deviant | None
+    greedy: Agreement | None
+    seeds: Agreement | None
+    acceptance: Acceptance | None
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the distance is at most the one that was asked for."""
+        return self.verdict == LOSSLESS
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{shown(self.model)} at {self.server}: {self.verdict}"
+        yield f"  compared with {self.against}"
+        yield (
+            f"  sampled: {self.requests:,} requests, {self.tokens:,} tokens that count, "
+            f"{self.left_out:,} that do not"
+        )
+        limit = -math.log10(self.false_alarms)
+        yield f"  e-value 10^{self.log10_e_value:.1f}; 10^{limit:.1f} decides"
+        yield (
+            f"  mean TV, after merging into 16 classes: at most {self.tv_bound:.3g} "
+            f"({self.tv:g} was asked for)"
+        )
+        names = ("setting", "tokens", "deviation", "e-value")
+        cells = [
+            (line.setting, f"{line.tokens:,}", f"{line.deviation:.3f}", _power(line.log10_e_value))
+            for line in self.settings
+        ]
+        yield from ("    " + line for line in text_table(names, cells).splitlines())
+        worst = self.most_deviant
+        if worst is not None:
+            yield (
+                f"  most deviant prompt: {worst.prompt}, {worst.deviation:.3f}, e-value "
+                f"{_power(worst.log10_e_value)}"
+            )
+            yield (
+                f"    token {shown(worst.token)}: {worst.seen:,} times instead of "
+                f"{worst.expected:,.1f}"
+            )
+        for what, texts in ("greedy texts", self.greedy), ("texts of the same seed", self.seeds):
+            if texts is not None:
+                first = f"; {texts.first}" if texts.first else ""
+                yield f"  {what}: {texts.same} of {texts.texts} the same{first} (no verdict)"
+        yield from self._acceptance()
+        if self.retried:
+            yield f"  requests sent again: {self.retried:,}"
+        yield (
+            f"  false alarms: probability at most {self.false_alarms:g}; the bound is too low with "
+            f"probability {MISSED:g}; rounding up to {self.rounding:g}"
+        )
+        if self.verdict == LOSSLESS:
+            yield "  This is evidence, not a proof: it is about these prompts and classes."
+        elif self.verdict != NOT_LOSSLESS:
+            yield "  Neither a deviation nor its absence shows yet: allow more requests."
+
+    def _acceptance(self) -> Iterator[str]:
+        seen = self.acceptance
+        if seen is None:
+            return
+        yield (
+            f"  drafts: {seen.accepted:,} of {seen.drafts:,} accepted in {seen.steps:,} steps, all "
+            "users of the server together"
+        )
+        if seen.first is not None:
+            best = "" if seen.possible is None else f"; the models allow {seen.possible:.3f}"
+            yield f"    the first of a step: {seen.first:.3f}{best}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as numbers, strings, lists and dicts, for JSON."""
+        return dataclasses.asdict(self)
+
+
+def _power(log10: float) -> str:
+    return f"10^{log10:.1f}"
