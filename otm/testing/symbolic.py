@@ -271,7 +271,10 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
         return self._is_below(other, 1)
 
     def __gt__(self, other: object) -> bool:
-        return not self <= other
+        if isinstance(other, SymbolicUniform):
+            return other._is_before(self)
+        below = self._is_below(other, 1)
+        return below if below is NotImplemented else not below
 
     def __ge__(self, other: object) -> bool:
         return not self < other
