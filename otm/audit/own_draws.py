@@ -142,7 +142,7 @@ class Generators:
             each.source = source
 
     def end(self) -> None:
-        """End a run, so that a generator which the verifier has kept draws by itself from now on."""
+        """End a run; a generator that the verifier has kept draws by itself from now on."""
         for watch in self.watches:
             watch.check()
         self.let_go()
@@ -173,10 +173,11 @@ def own_generators() -> Iterator[Generators]:
         stack.enter_context(_until_seeded(random, generators.python, OF_PYTHON, python))
         stack.enter_context(_until_seeded(np.random, generators.numpy, OF_NUMPY, numpy))
         real = np.random.default_rng
-        unseeded = {
-            "default_rng": lambda seed=None: generators.make() if seed is None else real(seed)
-        }
-        stack.enter_context(_replaced(np.random, unseeded))
+
+        def default_rng(seed: Any = None) -> np.random.Generator:
+            return generators.make() if seed is None else real(seed)
+
+        stack.enter_context(_replaced(np.random, {"default_rng": default_rng}))
         if "torch" in sys.modules:
             from otm.audit.own_draws_torch import TorchDraws
 
