@@ -199,7 +199,7 @@ def drawing_from(source: Randomness) -> Iterator[Generators]:
 
 def _state_of_numpy() -> Any:
     """State of the global generator of NumPy, of which `numpy.random.get_state` takes long."""
-    generator = np.random.get_bit_generator()
+    generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # NumPy forgets it
     if type(generator) is np.random.MT19937:
         return ctypes.string_at(generator.ctypes.state_address, MT19937_BYTES)
     name, key, *others = np.random.get_state()  # noqa: NPY002

@@ -171,8 +171,8 @@ def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
 
 def _point(uniform: Any, total: Any) -> Any:
     """Multiply a uniform by the total mass: below it, whatever rounding does."""
-    point = uniform * total
-    if isinstance(total, np.generic):
+    point, whole = uniform * total, isinstance(total, np.generic)
+    if whole:
         point = int(point) if abs(point) < 2**63 else 0  # it is NaN only if nobody checked
         point = min(point, total - 1)  # the product can round up to the total
     return point
