@@ -40,6 +40,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let go of it, or libraries report leaks."""
+    gc.unfreeze()
+
+
 def pytest_runtest_setup() -> None:
     """Once Triton's interpreter is imported, let it patch its language once for each launch."""
     interpreter = sys.modules.get("triton.runtime.interpreter")
