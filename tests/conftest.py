@@ -34,17 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.ignore_glob = [*(config.option.ignore_glob or []), *folders]
 
 
-def pytest_collection_finish() -> None:
-    """Leave what was collected out of all searches for garbage: it stays to the end."""
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Let go of it, or libraries report leaks."""
-    gc.unfreeze()
-
-
 def pytest_runtest_setup() -> None:
     """Once Triton's interpreter is imported, let it patch its language once for each launch."""
     interpreter = sys.modules.get("triton.runtime.interpreter")
