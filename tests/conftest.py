@@ -40,6 +40,7 @@ def pytest_runtest_setup() -> None:
     patch = getattr(interpreter, "_patch_lang", None)
     if hasattr(interpreter, "_LangPatchScope") and not isinstance(patch, partial):
         interpreter._patch_lang = partial(patch_once, interpreter, patch)
+        interpreter._get_np_dtype = partial(type_once, {}, interpreter._get_np_dtype)
 
 
 def patch_once(interpreter: Any, patch: Callable[[Any], Any], function: Any) -> Any:
@@ -51,6 +52,14 @@ def patch_once(interpreter: Any, patch: Callable[[Any], Any], function: Any) -> 
     if any(language.core.is_builtin(module.arange) for module in (language, language.core)):
         return patch(function)
     return interpreter._LangPatchScope()  # nothing to restore
+
+
+def type_once(known: dict[str, Any], find: Callable[[Any], Any], of: Any) -> Any:
+    """Find the type of NumPy for one of Triton: the interpreter makes a table for each question."""
+    name = of.name
+    if name not in known:
+        known[name] = find(of)
+    return known[name]
 
 
 CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"

@@ -12,14 +12,16 @@ from otm._core.arithmetic import Number
 from otm.audit.adapter import Adapter, Failure, Instance, Outcome, max_tokens, run, run_rows
 from otm.audit.observation import Observation, UnsuitedError
 from otm.errors import ProblemTooLargeError
-from otm.testing.exact import paths_of_source
-from otm.testing.symbolic import MAX_UNIFORMS
+from otm.testing.exact import regions
+from otm.testing.symbolic import MAX_UNIFORMS, Region
 
 MAX_PATHS = 2_000
 """Most paths that are followed on one instance."""
 
 ROUNDING = Fraction(1, 10**6)
 """Outcomes below this probability may be lost to rounding."""
+
+NOWHERE = Fraction(0), Region(0)
 
 REPEATED = 8
 """Random runs that are made twice."""
@@ -36,11 +38,10 @@ def by_paths(adapter: Adapter, instance: Instance) -> Observation:
     if not adapter.exact:
         raise UnsuitedError("it does not work on fractions")
     probs: dict[Outcome, Fraction] = defaultdict(Fraction)
-    examples: dict[Outcome, tuple[Fraction, ...]] = {}
-    widest: dict[Outcome, Fraction] = {}
+    widest: dict[Outcome, tuple[Fraction, Region]] = {}
     runs = 0
     try:
-        for outcome, probability, example, _ in paths_of_source(
+        for outcome, region in regions(
             lambda source: run(adapter, instance, source), max_isolated=1
         ):
             runs += 1
@@ -50,17 +51,19 @@ def by_paths(adapter: Adapter, instance: Instance) -> Observation:
                     f"tokens and γ = {instance.gamma}; audit it on fewer drafts and tokens, or by "
                     "Monte Carlo"
                 )
+            probability = region.volume()
             probs[outcome] += probability
-            if probability >= widest.get(outcome, 0):
-                widest[outcome], examples[outcome] = probability, tuple(example)
+            if probability >= widest.get(outcome, NOWHERE)[0]:
+                widest[outcome] = probability, region
             if isinstance(outcome, Failure) and outcome.crashed:
-                (again,) = _run_in_floats(adapter, instance, [example])
+                (again,) = _run_in_floats(adapter, instance, [region.example()])
                 if not (isinstance(again, Failure) and again.crashed):
                     raise UnsuitedError(f"on fractions it {outcome.text}")
     except IndexError:  # of a script that does not fit what is compared this time
         raise UnsuitedError("the same uniforms do not always give the same comparisons") from None
     if sum(probs.values()) != 1:
         raise UnsuitedError("the same uniforms do not always give the same comparisons")
+    examples = {outcome: tuple(region.example()) for outcome, (_, region) in widest.items()}
     return Observation(instance, dict(probs), max_tokens(adapter, instance), examples, runs=runs)
 
 

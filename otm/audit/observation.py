@@ -56,7 +56,7 @@ class Observation:
     @cached_property
     def sequences(self) -> dict[Path, Number]:
         """Distribution of the output, continued by the target; failures have no part in it."""
-        return self.continued(self.length)
+        return self._continued(self.length)
 
     @cached_property
     def target(self) -> dict[Path, Fraction]:
@@ -65,6 +65,9 @@ class Observation:
 
     def continued(self, length: int) -> dict[Path, Number]:
         """Continue the outputs by the target to a length that no output exceeds."""
+        return self.sequences if length == self.length else self._continued(length)
+
+    def _continued(self, length: int) -> dict[Path, Number]:
         outputs: Any = {path: p for path, p in self.probs.items() if not isinstance(path, Failure)}
         return dict(
             continued_distribution(outputs, self.instance.target, self.instance.prompt, length)

@@ -9,18 +9,18 @@ shows, as the same uniforms do not always give the same output.
 
 from __future__ import annotations
 
+import ctypes
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapter import Adapter, Instance, Source
 from otm.audit.races import Form, Noise, Race, place_of
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
@@ -33,6 +33,10 @@ OF_NUMPY = (
     "exponential", "standard_exponential", "gumbel",
 )  # fmt: skip
 """Functions of `numpy.random` that do."""
+
+
+MT19937_BYTES = 4 * (624 + 1)
+"""Bytes of the state of that generator: 624 words and a place."""
 
 
 def with_own_draws(adapter: Adapter) -> Adapter:
@@ -60,11 +64,22 @@ class OwnDraws(Adapter):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Run once."""
-        with drawing_from(source) as drawn:
-            output = self._adapter.output(instance, source)
-        self.reset = self.reset or any(watch.reset for watch in drawn.watches)
-        self.looked = self.looked or any(race.looked_at for race in drawn.races)
-        return output
+        return self._run(instance, [source])[0]
+
+    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Path]:
+        """Run many times, with generators that are replaced once."""
+        return self._run(instance, map(Source, uniforms))
+
+    def _run(self, instance: Instance, sources: Iterable[Randomness]) -> list[Path]:
+        outputs = []
+        with own_generators() as generators:
+            for source in sources:
+                generators.begin(source)
+                outputs.append(self._adapter.output(instance, source))
+                generators.end()
+                self.reset = self.reset or any(watch.reset for watch in generators.watches)
+                self.looked = self.looked or any(race.looked_at for race in generators.races)
+        return outputs
 
 
 class Watch:
@@ -75,9 +90,15 @@ class Watch:
 
     def __init__(self, state: Callable[[], Any], step: Callable[[], Any]) -> None:
         self._state, self._step = state, step
-        self.reset = self.seeded = self._drawn = False
         self._step()
         self._kept = state()
+        self.reset = self.seeded = self._drawn = False
+
+    def begin(self) -> None:
+        """Begin a run, in the state that the one before has left."""
+        if self.reset or self.seeded:
+            self._kept = self._state()
+        self.reset = self.seeded = self._drawn = False
 
     def seed(self) -> None:
         """Leave the generator to itself; what it drew before should have been seeded as well."""
@@ -96,61 +117,108 @@ class Watch:
         self._kept = self._state()
 
 
-@dataclass
-class Drawn:
-    """What is known of the draws of a run: the generators, and noise that may make races."""
+class Generators:
+    """Stand-ins of the global generators, which draw from the source of a run.
 
-    watches: list[Watch]
-    races: list[Race] = field(default_factory=list)
+    `races` is noise of the run that may make races.
+    """
+
+    def __init__(self) -> None:
+        self.races: list[Race] = []
+        self.python, self.numpy = _Python(), _NumPy(self.races)
+        self.watches = [
+            Watch(random.getstate, random.random),
+            Watch(_state_of_numpy, np.random.random),
+        ]
+        self.drawing: list[Any] = [self.python, self.numpy]  # what has a source
+        self._made: _NumPy | None = None
+
+    def begin(self, source: Randomness) -> None:
+        """Begin a run."""
+        self.races.clear()
+        for watch in self.watches:
+            watch.begin()
+        for each in self.drawing:
+            each.source = source
+
+    def end(self) -> None:
+        """End a run; a generator that the verifier has kept draws by itself from now on."""
+        for watch in self.watches:
+            watch.check()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Let all draw by themselves, and those that were handed out for good."""
+        for each in self.drawing:
+            each.source = _of_its_own
+        if self._made is not None:
+            self.drawing.remove(self._made)
+            self._made = None
+
+    def make(self) -> _NumPy:
+        """Make what `numpy.random.default_rng()` returns in a run."""
+        if self._made is None:
+            self._made = _NumPy(self.races, self.numpy.source)
+            self.drawing.append(self._made)
+        return self._made
 
 
 @contextmanager
-def drawing_from(source: Randomness) -> Iterator[Drawn]:
-    """Let global generators draw from a source, but for those that are seeded meanwhile."""
-    python, numpy = _Python(source), _NumPy(source)
-    watches = [
-        Watch(random.getstate, random.random),
-        Watch(_state_of_numpy, np.random.random),
-    ]
-    drawn = Drawn(watches, numpy.races)
+def own_generators() -> Iterator[Generators]:
+    """Replace global generators, but for those that are seeded in a run."""
+    generators = Generators()
+    python, numpy = generators.watches
     with ExitStack() as stack:
-        stack.callback(_let_go, python, numpy)
-        stack.enter_context(_until_seeded(random, python, OF_PYTHON, watches[0]))
-        stack.enter_context(_until_seeded(np.random, numpy, OF_NUMPY, watches[1]))
+        stack.callback(generators.let_go)
+        stack.enter_context(_until_seeded(random, generators.python, OF_PYTHON, python))
+        stack.enter_context(_until_seeded(np.random, generators.numpy, OF_NUMPY, numpy))
         real = np.random.default_rng
-        unseeded = {"default_rng": lambda seed=None: numpy if seed is None else real(seed)}
-        stack.enter_context(_replaced(np.random, unseeded))
+
+        def default_rng(seed: Any = None) -> np.random.Generator:
+            return generators.make() if seed is None else real(seed)
+
+        stack.enter_context(_replaced(np.random, {"default_rng": default_rng}))
         if "torch" in sys.modules:
             from otm.audit.own_draws_torch import TorchDraws
 
-            draws = TorchDraws(source, drawn.races)
-            watches.append(draws.watch)
+            draws = TorchDraws(_of_its_own, generators.races)
+            generators.watches.append(draws.watch)
+            generators.drawing.append(draws)
             stack.enter_context(draws)
-        yield drawn
-    for watch in watches:
-        watch.check()
+        yield generators
+
+
+@contextmanager
+def drawing_from(source: Randomness) -> Iterator[Generators]:
+    """Let global generators draw from a source, but for those that are seeded meanwhile."""
+    with own_generators() as generators:
+        generators.begin(source)
+        yield generators
+        generators.end()
 
 
 def _state_of_numpy() -> Any:
+    """State of the global generator of NumPy, of which `numpy.random.get_state` takes long."""
+    generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # NumPy forgets it
+    if type(generator) is np.random.MT19937:
+        return ctypes.string_at(generator.ctypes.state_address, MT19937_BYTES)
     name, key, *others = np.random.get_state()  # noqa: NPY002
     return name, np.asarray(key).tobytes(), others
 
 
-def _let_go(*stand_ins: Any) -> None:
-    """Let stand-ins that a verifier has kept draw by themselves from now on."""
-    for stand_in in stand_ins:
-        stand_in._source = np.random.Generator(np.random.PCG64()).random
+def _of_its_own(m: int) -> npt.NDArray[np.float64]:
+    return _OTHERS.random(m)
 
 
 class _Python(random.Random):
     """A generator of the standard library with uniforms from a source."""
 
-    def __init__(self, source: Randomness) -> None:
+    def __init__(self) -> None:
         super().__init__(0)
-        self._source = source
+        self.source: Randomness = _of_its_own
 
     def random(self) -> Any:
-        return self._source(1)[0]
+        return self.source(1)[0]
 
     def uniform(self, a: Any, b: Any) -> Any:
         return self.random() if (a, b) == (0, 1) else super().uniform(a, b)
@@ -175,21 +243,22 @@ class _Python(random.Random):
 
 
 _REAL = np.random.PCG64()
+_OTHERS = np.random.Generator(np.random.PCG64())
+"""Draws for what a verifier has kept from an earlier run."""
 
 
 class _NumPy(np.random.Generator):
     """A generator of NumPy with uniforms from a source; it has the names of older functions too."""
 
-    def __init__(self, source: Randomness) -> None:
+    def __init__(self, races: list[Race], source: Randomness = _of_its_own) -> None:
         super().__init__(_REAL)
-        self._source = source
-        self.races: list[Race] = []
+        self.source, self.races = source, races
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         if out is not None:
             out[...] = self.random(out.shape, dtype)
             return out
-        drawn = self._source(_count(size))
+        drawn = self.source(_count(size))
         if np.dtype(dtype) == np.float32:
             drawn = (np.floor(drawn * 2.0**24) / 2.0**24).astype(np.float32)
         return drawn[0] if size is None else drawn.reshape(size)
@@ -218,7 +287,7 @@ class _NumPy(np.random.Generator):
         floats = None if p is None else np.asarray(p, np.float64)
         super().choice(entries.shape[axis], size, replace, floats)  # refuses what is wrong
         for _ in range(_count(size)):
-            places.append(place_of(weights, self._source(1)[0]))
+            places.append(place_of(weights, self.source(1)[0]))
             if not replace:
                 weights[places[-1]] = 0
         return entries.take(places[0] if size is None else np.reshape(places, size), axis)
@@ -229,7 +298,7 @@ class _NumPy(np.random.Generator):
         weights = [*pvals[:-1], max(1 - sum(pvals[:-1]), 0)]  # NumPy gives the last what is left
         for row in counts:
             for _ in range(n):
-                row[place_of(weights, self._source(1)[0])] += 1
+                row[place_of(weights, self.source(1)[0])] += 1
         return counts[0] if size is None else counts.reshape(*np.atleast_1d(size), -1)
 
     def exponential(self, scale: Any = 1, size: Any = None) -> Any:
@@ -241,7 +310,7 @@ class _NumPy(np.random.Generator):
     ) -> Any:
         if out is None:
             return self.exponential(1, size)
-        out[...] = -np.log1p(-self._source(out.size).reshape(out.shape))
+        out[...] = -np.log1p(-self.source(out.size).reshape(out.shape))
         return out
 
     def gumbel(self, loc: Any = 0, scale: Any = 1, size: Any = None) -> Any:
@@ -253,9 +322,9 @@ class _NumPy(np.random.Generator):
     def _noise(self, kind: str, part: Any, power: int, shape: Any, size: Any) -> Any:
         shape = shape if size is None else tuple(np.atleast_1d(size).tolist())
         if not shape:  # a single number
-            value = -np.log1p(-self._source(1)[0])
+            value = -np.log1p(-self.source(1)[0])
             return part * value if kind == "multiple" else part - np.log(value)
-        self.races.append(Race(self._source, shape))
+        self.races.append(Race(self.source, shape))
         return Noise(self.races[-1], Form(kind, np.broadcast_to(part, shape), power))
 
 

@@ -66,6 +66,16 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         self.watch = Watch(lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1))
         self._known: dict[int, Racing] = {}  # by id of the tensor
 
+    @property
+    def source(self) -> Randomness:
+        """Where the uniforms of a run come from."""
+        return self._source
+
+    @source.setter
+    def source(self, source: Randomness) -> None:
+        self._source = source
+        self._known.clear()
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

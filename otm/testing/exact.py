@@ -98,11 +98,20 @@ def paths_of_source(
 
     Not more than `max_isolated` uniforms of a path are put on a single value, such as 0.
     """
+    for outcome, region in regions(function, max_uniforms, max_isolated):
+        yield Path(outcome, region.volume(), region.example(), region.width())
+
+
+def regions(
+    function: Callable[[Randomness], Outcome],
+    max_uniforms: int = MAX_UNIFORMS,
+    max_isolated: float = math.inf,
+) -> Iterator[tuple[Outcome, Region]]:
+    """Run along every path, as `paths_of_source` does, and give the uniforms that take it."""
     script: list[int] | None = []
     while script is not None:
         region = Region(0, script, max_uniforms, max_isolated)
-        outcome = function(region.take)
-        yield Path(outcome, region.volume(), region.example(), region.width())
+        yield function(region.take), region
         script = region.next_script()
 
 
@@ -136,14 +145,14 @@ def exact_distribution(
     >>> sorted(probs.items())
     [(0, Fraction(1, 4)), (1, Fraction(3, 4))]
     """
-    return summed(paths(function, number_of_uniforms))
+    return summed(regions(lambda source: function(source(number_of_uniforms)), number_of_uniforms))
 
 
-def summed(explored: Iterable[Path[Outcome]]) -> dict[Outcome, Fraction]:
-    """Add up the probabilities of paths by their outcomes."""
+def summed(explored: Iterable[tuple[Outcome, Region]]) -> dict[Outcome, Fraction]:
+    """Add up the probabilities of regions by their outcomes."""
     probs: dict[Outcome, Fraction] = defaultdict(Fraction)
-    for path in explored:
-        probs[path.outcome] += path.probability
+    for outcome, region in explored:
+        probs[outcome] += region.volume()
     return dict(probs)
 
 

@@ -15,7 +15,7 @@ from otm.coupling.plan import TransportPlan
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.models import TableModel
-from otm.testing.exact import paths_of_source, summed
+from otm.testing.exact import regions, summed
 
 
 def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
@@ -54,7 +54,7 @@ def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path,
     >>> probs == sequence_distribution(model, (0,), 1)
     True
     """
-    probs = summed(paths_of_source(function))
+    probs = summed(regions(function))
     # what isolated values of a uniform give has no part in the distribution
     return {path: probability for path, probability in probs.items() if probability}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -23,11 +23,24 @@ from otm.errors import InvalidInputError, ProblemTooLargeError
 MAX_UNIFORMS = 64
 """Most uniforms that a run of a function of a source may take."""
 
-Cut: TypeAlias = tuple[Fraction, int]
-"""A place between numbers: (t, 0) is just below t, (t, 1) just above it."""
+Cut: TypeAlias = tuple[float, Fraction, int]
+"""A place between numbers: (_, t, 0) is just below t, (_, t, 1) just above it.
 
-START: Cut = (Fraction(0), 0)
-END: Cut = (Fraction(1), 0)
+The float nearest to t goes first: where those of two cuts differ, no fractions are compared.
+"""
+
+
+def cut_at(place: Fraction, side: int) -> Cut:
+    """Make the cut just below or just above a number."""
+    try:
+        return float(place), place, side
+    except OverflowError:
+        return math.copysign(math.inf, place), place, side
+
+
+ZERO, ONE = Fraction(0), Fraction(1)
+START, END = cut_at(ZERO, 0), cut_at(ONE, 0)
+WHOLE = (START, END)
 
 
 class Region:
@@ -46,7 +59,7 @@ class Region:
         max_size: int = MAX_UNIFORMS,
         max_isolated: float = math.inf,
     ) -> None:
-        self.between: list[tuple[Cut, Cut]] = [(START, END)] * size
+        self.between: list[tuple[Cut, Cut]] = [WHOLE] * size
         self._max_size, self._max_isolated, self._isolated = max_size, max_isolated, 0
         self._before: set[tuple[int, int]] = set()  # (i, j): u_i < u_j, between the same cuts
         self._script = script
@@ -55,7 +68,7 @@ class Region:
     def take(self, m: int) -> npt.NDArray[Any]:
         """Add m independent uniforms, and return them: a source as decoding loops take one."""
         first = len(self.between)
-        self.between += [(START, END)] * m
+        self.between += [WHOLE] * m
         if len(self.between) > self._max_size:
             raise too_many_uniforms(len(self.between), self._max_size)
         uniforms = np.empty(m, dtype=object)
@@ -68,14 +81,13 @@ class Region:
         if not low < cut < high:
             return cut >= high
         if not self._before:  # as nearly always: both outcomes are possible
-            parts = (low, cut), (cut, high)
-            single = cut[0] in (low[0], high[0])
-            if single and self._isolated >= self._max_isolated:
-                below_cut = cut[0] > low[0]
+            single_below, single_above = cut[:2] == low[:2], cut[:2] == high[:2]
+            if (single_below or single_above) and self._isolated >= self._max_isolated:
+                below_cut = single_above
             else:
                 below_cut = self._choose(2) == 0
-            self.between[i] = part = parts[not below_cut]
-            self._isolated += part[0][0] == part[1][0]
+            self.between[i] = (low, cut) if below_cut else (cut, high)
+            self._isolated += single_below if below_cut else single_above
             return below_cut
         members = self._linked(i)
         halves = [
@@ -108,6 +120,8 @@ class Region:
 
     def volume(self) -> Fraction:
         """Probability that independent uniforms lie in the region."""
+        if not self._before:
+            return _product(each for each in self.between if each is not WHOLE)
         volume = Fraction(1)
         for members in self._groups():
             volume *= _length(self.between[members[0]]) ** len(members)
@@ -117,9 +131,11 @@ class Region:
 
     def example(self) -> list[Fraction]:
         """One point of the region, in its interior if it has one."""
+        if not self._before:
+            return [(low[1] + high[1]) / 2 for low, high in self.between]
         point = [Fraction(0)] * len(self.between)
         for members in self._groups():
-            (low, _), (high, _) = self.between[members[0]]
+            (_, low, _), (_, high, _) = self.between[members[0]]
             order = self._orders(members)[0]
             for place, i in enumerate(order, start=1):
                 point[i] = low + (high - low) * Fraction(place, len(order) + 1)
@@ -152,8 +168,6 @@ class Region:
         return sorted(linked)
 
     def _groups(self) -> list[list[int]]:
-        if not self._before:
-            return [[i] for i in range(len(self.between))]
         groups = [self._linked(i) for i in range(len(self.between))]
         return [group for i, group in enumerate(groups) if group[0] == i]
 
@@ -209,8 +223,8 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
 
     region: Region
     number: int
-    scale: Fraction = Fraction(1)
-    shift: Fraction = Fraction(0)
+    scale: Fraction = ONE
+    shift: Fraction = ZERO
 
     def __repr__(self) -> str:
         return f"{self.scale} * u[{self.number}] + {self.shift}"
@@ -221,9 +235,12 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
         )
 
     def __mul__(self, factor: object) -> SymbolicUniform | Fraction:
-        if not isinstance(factor, numbers.Rational):
+        if not (type(factor) is Fraction or isinstance(factor, numbers.Rational)):
             return NotImplemented
-        scale, shift = self.scale * as_fraction(factor), self.shift * as_fraction(factor)
+        if factor == 1:
+            return self
+        exact = as_fraction(factor)
+        scale, shift = self.scale * exact, self.shift * exact
         return SymbolicUniform(self.region, self.number, scale, shift) if scale else shift
 
     def __add__(self, term: object) -> SymbolicUniform:
@@ -254,7 +271,10 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
         return self._is_below(other, 1)
 
     def __gt__(self, other: object) -> bool:
-        return not self <= other
+        if isinstance(other, SymbolicUniform):
+            return other._is_before(self)
+        below = self._is_below(other, 1)
+        return below if below is NotImplemented else not below
 
     def __ge__(self, other: object) -> bool:
         return not self < other
@@ -264,14 +284,18 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
 
     def _is_below(self, other: object, side: int) -> bool:
         """Decide self < other (side 0) or self ≤ other (side 1) for a number."""
-        if not isinstance(other, numbers.Rational | float):
+        if type(other) is Fraction:
+            place = other
+        elif isinstance(other, numbers.Rational | float):
+            place = as_fraction(other)
+        else:
             return NotImplemented  # type: ignore[no-any-return]
-        place = other if type(other) is Fraction else as_fraction(other)
-        if self.shift or self.scale != 1:
-            place = (place - self.shift) / self.scale
+        if self.scale is ONE and self.shift is ZERO:  # as nearly always
+            return self.region.is_below(self.number, cut_at(place, side))
+        place = (place - self.shift) / self.scale
         if self.scale > 0:
-            return self.region.is_below(self.number, (place, side))
-        return not self.region.is_below(self.number, (place, 1 - side))
+            return self.region.is_below(self.number, cut_at(place, side))
+        return not self.region.is_below(self.number, cut_at(place, 1 - side))
 
     def _is_before(self, other: SymbolicUniform) -> bool:
         """Decide self < other for another symbolic uniform."""
@@ -292,14 +316,23 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
     def _range(self) -> tuple[Cut, Cut]:
         """Cuts between which the value lies."""
         ends = [
-            (self.scale * place + self.shift, side if self.scale > 0 else 1 - side)
-            for place, side in self.region.between[self.number]
+            cut_at(self.scale * place + self.shift, side if self.scale > 0 else 1 - side)
+            for _, place, side in self.region.between[self.number]
         ]
         return min(ends), max(ends)
 
 
 def _length(between: tuple[Cut, Cut]) -> Fraction:
-    return between[1][0] - between[0][0]
+    return between[1][1] - between[0][1]
+
+
+def _product(parts: Iterable[tuple[Cut, Cut]]) -> Fraction:
+    """Multiply lengths, and reduce the result alone."""
+    over = under = 1
+    for (_, low, _), (_, high, _) in parts:
+        over *= high.numerator * low.denominator - low.numerator * high.denominator
+        under *= high.denominator * low.denominator
+    return Fraction(over, under)
 
 
 def too_many_uniforms(taken: int, at_hand: int) -> ProblemTooLargeError:

@@ -16,7 +16,7 @@ from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs.steps import Block, Chain, Loop
 from otm.audit.sizes import larger_instances, of_size, spread
 from otm.errors import InvalidParameterError
-from otm.testing.exact import paths_of_source, summed
+from otm.testing.exact import regions, summed
 
 Residual = Callable[[Any], Any]
 
@@ -281,6 +281,6 @@ def test_two_mistakes_at_once_are_named() -> None:
 def test_following_fewer_isolated_values_changes_no_distribution(adapter: Adapter) -> None:
     """Catches a comparison that is decided although both outcomes have a probability."""
     instance = INSTANCES["zeros"]
-    whole = summed(paths_of_source(lambda source: adapter.output(instance, source)))
+    whole = summed(regions(lambda source: adapter.output(instance, source)))
     few = by_paths(adapter, instance).probs
     assert {x: p for x, p in whole.items() if p} == {x: p for x, p in few.items() if p}

@@ -78,12 +78,21 @@ def by_antichains(table: Table, target: Law) -> float:
             row[place[path[:-1]]] -= share
         rows.append(row)
         limits.append(share if len(path) == 1 else 0)
+    # the chances as whole numbers of one unit, and sets of nodes as bits: there are many
+    unit = math.lcm(*(Fraction(chance).denominator for chance in table.values()))
+    chances = [(bits(tree, place), int(chance * unit)) for tree, chance in table.items()]
     for chosen in antichains(nodes):
         row = np.zeros(len(nodes))
         row[[place[path] for path in chosen]] = 1
         rows.append(row)
-        limits.append(float(sum(chance for tree, chance in table.items() if chosen & tree)))
+        hit = bits(chosen, place)
+        limits.append(float(Fraction(sum(chance for tree, chance in chances if hit & tree), unit)))
     return _maximum(np.ones(len(nodes)), np.array(rows), np.array(limits))
+
+
+def bits(nodes: frozenset[Path], place: dict[Path, int]) -> int:
+    """Write a set of nodes as a number."""
+    return sum(1 << place[path] for path in nodes)
 
 
 def by_flow(table: Table, target: Law) -> float:

@@ -46,6 +46,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures out, which take most of the time, where data are looked at alone."""
+    monkeypatch.setattr(output, "save_pictures", lambda *_: None)
+
+
 def test_every_figure_has_its_files_and_the_folder_has_no_others() -> None:
     """Bug: a format left out, a figure that was renamed and lies there under its old name."""
     drawn = [name for name in FIGURES if (FOLDER / f"{name}.csv").exists()]
@@ -309,6 +315,7 @@ def test_a_process_that_ends_is_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_full_takes_the_longer_version_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,6 +386,7 @@ def test_a_damaged_file_in_the_folder_is_named(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_damaged_data_in_the_cache_are_computed_again(tmp_path: Path) -> None:
     """Bug: a file that was cut short is believed, or stops every later run."""
     write(NAME, tmp_path, NOWHERE)

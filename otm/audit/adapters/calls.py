@@ -148,16 +148,19 @@ class Windowed(Chain):
         drafts = draw_chain(instance, source)
         shown = (*chain_probs(instance, drafts, is_exact(source)), np.array(drafts))
         if not self.repeatable:  # it cannot be run again: a window shows in its distribution
-            others = (
-                shown if self.window is None else _dropped(shown, self.window, self.window + 1)[1]
-            )
-            return self._verify(others, self._random(source, instance.gamma))
+            if self.window is not None:
+                shown = _without_numbers(shown, self.window, self.window + 1)
+            return self._verify(shown, self._random(source, instance.gamma))
         uniforms = source(self._uniforms(instance.gamma))
-        output = self._verify(shown, {"uniforms": self.convert(uniforms.copy())})
+        copies = tuple(array.copy() for array in shown)
+        output = self._verify(copies, {"uniforms": self.convert(uniforms.copy())})
         if not isinstance(output, tuple):
             return output
         seen = (len(output),) * 2 if self.window is None else (self.window, self.window + 1)
-        for what, arrays in zip(("others", "NaN or −1"), _dropped(shown, *seen), strict=True):
+        if seen[0] >= instance.gamma and seen[1] > instance.gamma:  # it drops nothing
+            return output
+        for what, replaced in (("others", _with_others), ("NaN or −1", _without_numbers)):
+            arrays = replaced(shown, *seen)
             again = self._verify(arrays, {"uniforms": self.convert(uniforms.copy())})
             if not same(output, again):
                 where = f"with {what} from draft {seen[0] + 1} on"
@@ -167,20 +170,24 @@ class Windowed(Chain):
         return output
 
     def _verify(self, arrays: tuple[Any, ...], randomness: dict[str, Any]) -> Path:
-        copies = (self.convert(array.copy()) for array in arrays)
-        return as_tokens(self.function(*copies, **randomness))
+        return as_tokens(self.function(*map(self.convert, arrays), **randomness))
 
 
-def _dropped(shown: tuple[Any, ...], drafts: int, rows: int) -> list[tuple[Any, ...]]:
-    """Replace drafts and what follows so many rows of the target: by others, and by no numbers."""
-    others, garbage = [tuple(array.copy() for array in shown) for _ in range(2)]
-    nothing = -1 if shown[0].dtype == object else np.nan
-    for which, start in enumerate((rows, drafts)):
-        others[which][start:] = np.roll(shown[which][start:], 1, axis=1)
-        garbage[which][start:] = nothing
-    for arrays in (others, garbage):
-        arrays[2][drafts:] = (shown[2][drafts:] + 1) % shown[0].shape[1]
-    return [others, garbage]
+def _with_others(shown: tuple[Any, ...], drafts: int, rows: int) -> tuple[Any, ...]:
+    """Replace what follows so many drafts, and rows of the target, by other tokens and rows."""
+    target, draft, tokens = (array.copy() for array in shown)
+    for array, row in ((target, rows), (draft, drafts)):  # [R, V], turned by one token
+        array[row:, 0], array[row:, 1:] = array[row:, -1].copy(), array[row:, :-1].copy()
+    tokens[drafts:] = (tokens[drafts:] + 1) % target.shape[1]
+    return target, draft, tokens
+
+
+def _without_numbers(shown: tuple[Any, ...], drafts: int, rows: int) -> tuple[Any, ...]:
+    """Replace the same by other tokens, and by what no verifier can take for probabilities."""
+    target, draft, tokens = (array.copy() for array in shown)
+    target[rows:] = draft[drafts:] = -1 if target.dtype == object else np.nan
+    tokens[drafts:] = (tokens[drafts:] + 1) % target.shape[1]
+    return target, draft, tokens
 
 
 def stateful(new: Any, **options: Any) -> Adapter:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Probs, read_only
+from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.checks import Drafts
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
@@ -47,13 +47,28 @@ def locate_drafts(cdf: InverseCdf, uniforms: npt.NDArray[Any]) -> npt.NDArray[np
     return cdf.tokens[np.minimum(places, cdf.tokens.size - 1)]
 
 
+@dataclass(frozen=True)
+class _Steps:
+    """What `locate_drafts` needs to draw one token by one uniform, without arrays: much faster."""
+
+    tokens: list[int]
+    cumulative: list[Number]
+    total: Number
+
+    def locate(self, uniform: Any) -> int:
+        """Draw a token."""
+        place = bisect_right(self.cumulative, uniform * self.total)
+        return self.tokens[min(place, len(self.tokens) - 1)]
+
+
 def draw_chain(instance: Instance, source: Randomness) -> Path:
     """Draw a chain of γ drafts, a uniform each: exact with symbolic uniforms, fast with floats."""
     drafts: Path = ()
-    uniforms, exact = source(instance.gamma), is_exact(source)
-    for i in range(instance.gamma):
-        cdf = _cdf(instance.draft, instance.prompt + drafts, exact)
-        drafts = (*drafts, int(locate_drafts(cdf, uniforms[i : i + 1])[0]))
+    uniforms = source(instance.gamma)
+    exact = uniforms.dtype == object
+    for uniform in uniforms.tolist():
+        steps = _steps(instance.draft, instance.prompt + drafts, exact)
+        drafts = (*drafts, steps.locate(uniform))
     return drafts
 
 
@@ -92,8 +107,11 @@ def _probs(model: TableModel, context: tuple[int, ...], exact: bool) -> Probs:
 
 
 @lru_cache(maxsize=4096)
-def _cdf(model: TableModel, context: tuple[int, ...], exact: bool) -> InverseCdf:
-    return InverseCdf.from_weights(_probs(model, context, exact))
+def _steps(model: TableModel, context: tuple[int, ...], exact: bool) -> _Steps:
+    probs = _probs(model, context, exact)
+    tokens = np.flatnonzero(probs > 0)
+    cumulative = np.cumsum(probs[tokens]).tolist()
+    return _Steps(tokens.tolist(), cumulative, cumulative[-1])
 
 
 @lru_cache(maxsize=4096)

@@ -157,16 +157,25 @@ def residual_mass(
 def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
     """Locate a token: the first at which the cumulative mass exceeds uniform · total."""
     find: Callable[..., np.intp] = partial(np.searchsorted, side="right")
+    if masses.size <= BLOCK:
+        inside = np.cumsum(masses)
+        return min(int(find(inside, _point(uniform, inside[-1]))), inside.size - 1)
     sums = np.add.reduceat(masses, np.arange(0, masses.size, BLOCK))
     cumulative = np.cumsum(sums)
-    point = uniform * cumulative[-1]
-    if masses.dtype != object:
-        point = int(point) if abs(point) < 2**63 else 0  # it is NaN only if nobody checked
-        point = min(point, cumulative[-1] - 1)  # the product can round up to the total
+    point = _point(uniform, cumulative[-1])
     block = min(int(find(cumulative, point)), sums.size - 1)
     inside = np.cumsum(masses[block * BLOCK : (block + 1) * BLOCK]) + (cumulative - sums)[block]
     place = min(int(find(inside, point)), inside.size - 1)
     return int(block * BLOCK + place)
+
+
+def _point(uniform: Any, total: Any) -> Any:
+    """Multiply a uniform by the total mass: below it, whatever rounding does."""
+    point, whole = uniform * total, isinstance(total, np.generic)
+    if whole:
+        point = int(point) if abs(point) < 2**63 else 0  # it is NaN only if nobody checked
+        point = min(point, total - 1)  # the product can round up to the total
+    return point
 
 
 def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np.int64]]:
