@@ -68,7 +68,7 @@ def audit_all(models: tuple[Path, Path], requests: int = REQUESTS) -> list[dict[
                 prompts=PROMPTS,
                 sampling=SAMPLING,
                 logprobs=LISTED,
-                tokens=TOKENS,
+                max_tokens=TOKENS,
                 requests=requests,
                 tv=TV,
             )

@@ -33,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
         constraints.write_text(f"{TORCH}\n", encoding="utf-8")
-        pip("-c", str(constraints), TORCH, *wanted, *BESIDE, "-e", ".[cli,testing]")
+        pip("-c", str(constraints), TORCH, *wanted, *BESIDE, "-e", ".[cli,server,testing]")
 
 
 def name_of(requirement: str) -> str:
