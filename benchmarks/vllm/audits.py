@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from otm.audit.server import audit_server
-
 from benchmarks.vllm.engine import NGRAM, counters, draft_model, post, vllm_server
 from benchmarks.vllm.models import PROMPTS
+from otm.audit.server import audit_server
 from otm.decoding import SamplingParameters
 
 SAMPLING = (

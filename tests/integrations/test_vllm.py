@@ -209,14 +209,31 @@ def test_counted_uniforms() -> None:
     assert runner_v2.mix(torch.tensor([runner_v2.GOLDEN])).item() % 2**64 == 0xE220A8397B1DCDAF
 
 
-def test_entries_are_repeated_for_the_drafts_of_a_request() -> None:
-    """vllm-project/vllm #55005: these were whatever memory held, on a CPU."""
-    temperature = torch.tensor([0.5, 0.0, 2.0])
-    counts = torch.tensor([2, 3, 3], dtype=torch.int32)
-    expanded = runner_v1.expand_batch_to_tokens(temperature, counts, 3, 0, 1)
-    assert expanded.tolist() == [0.5, 0.5, 1.0]
-    whole = runner_v1.expand_batch_to_tokens(torch.tensor([4, 5, 6]), counts + 1, 4)
-    assert whole.tolist() == [4, 4, 4, 5]
+def test_sampling_parameters_reach_the_rows_of_their_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """vllm-project/vllm #55005: temperatures were whatever memory held, on a CPU."""
+    given: list[Any] = []
+
+    def apply(logits: Any, top_k: Any, top_p: Any) -> Any:
+        given.append((top_k if top_k is None else top_k.tolist(), top_p))
+        return logits
+
+    for name in ("vllm", "vllm.v1", "vllm.v1.sample", "vllm.v1.sample.ops"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    name = "vllm.v1.sample.ops.topk_topp_sampler"
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(apply_top_k_top_p=apply))
+    drafts = metadata(4, all_greedy=False, all_random=False, top_k=torch.tensor([4, 5, 6, 7]))
+    drafts.top_p, drafts.temperature = None, torch.tensor([0.5, 0.0, 1.0, 2.0])
+    ends = torch.tensor([2, 3, 3, 4], dtype=torch.int32)
+    rows = runner_v1.apply_sampling_constraints(torch.ones(4, 3), ends, drafts)
+    assert rows[:, 0].tolist() == [2, 2, 1, 0.5]
+    assert given == [([4, 4, 5, 7], None)]
+    nothing = torch.ones(0, 3)
+    assert runner_v1.apply_sampling_constraints(nothing, ends * 0, drafts) is nothing
+    assert len(given) == 1
+    greedy = metadata(4, 0.0)
+    assert runner_v1.apply_sampling_constraints(rows, ends, greedy) is rows
 
 
 @pytest.mark.parametrize("runner", [runner_v1, runner_v2])

@@ -45,8 +45,8 @@ REPLACED = (
     ),
     Replaced(
         "vllm.v1.sample.rejection_sampler",
-        "expand_batch_to_tokens",
-        ("x", "cu_num_tokens", "num_tokens", "replace_from", "replace_to"),
+        "apply_sampling_constraints",
+        ("logits", "cu_num_draft_tokens", "sampling_metadata"),
         "runner_v1",
         takes_rule=False,
     ),

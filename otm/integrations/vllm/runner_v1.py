@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from otm._core.optional import require
 from otm.errors import InvalidParameterError
 from otm.kernels import verify_probs
 from otm.kernels.numpy.distributions import memory
@@ -121,12 +122,24 @@ def verify_greedily(
     return best.where(place <= accepted, -1)
 
 
-def expand_batch_to_tokens(
-    x: Tensor, cu_num_tokens: Tensor, num_tokens: int, replace_from: int = 0, replace_to: int = 0
+def apply_sampling_constraints(
+    logits: Tensor, cu_num_draft_tokens: Tensor, sampling_metadata: Any
 ) -> Tensor:
-    """Repeat the entry of each request for each of its tokens: [B] → [num_tokens].
+    """Apply temperature, top-k and top-p of the requests to the rows [N, V] of their drafts.
 
-    vLLM's own leaves them as memory was on a CPU (vllm-project/vllm #55005).
+    vLLM's own leaves temperatures as memory was on a CPU (vllm-project/vllm #55005), and fails on
+    top-k where no request has a draft.
     """
-    counts = pad(cu_num_tokens, (1, 0)).diff()
-    return x.where(x != replace_from, replace_to).repeat_interleave(counts, output_size=num_tokens)
+    if sampling_metadata.all_greedy or not len(logits):
+        return logits
+    counts = pad(cu_num_draft_tokens, (1, 0)).diff()
+
+    def of_rows(x: Tensor | None) -> Tensor | None:
+        return None if x is None else x.repeat_interleave(counts, output_size=len(logits))
+
+    warmth = sampling_metadata.temperature
+    warmth = warmth.where(warmth != GREEDY, 1)
+    logits.div_(warmth.repeat_interleave(counts, output_size=len(logits))[:, None])
+    apply = require("vllm.v1.sample.ops.topk_topp_sampler", "apply_top_k_top_p")
+    rows: Tensor = apply(logits, of_rows(sampling_metadata.top_k), of_rows(sampling_metadata.top_p))
+    return rows
