@@ -7,7 +7,8 @@ The environment is its own, as vLLM pins other versions than OTM: `make vllm` ma
 - `function`: vLLM's own function of verification under the audit of verifiers;
 - `step`: the time of a verification step, vLLM's and the plug-in's;
 - `servers`: a server without speculation, with vLLM's own and with the plug-in's, by n-grams and by
-  a draft model, each audited by its log-probabilities; and how many drafts are accepted.
+  a draft model, each audited by its log-probabilities, and how many drafts are accepted; then the
+  server of transformers, audited beside the model.
 
 The result is benchmarks/results/vllm.json with --save.  Exit status 1: some server was not judged
 as it should be.
@@ -60,11 +61,12 @@ def run(part: str, requests: int) -> Any:
         from benchmarks.vllm.step import compare_steps
 
         return compare_steps()
-    from benchmarks.vllm.audits import audit_all
+    from benchmarks.vllm.audits import audit_all, audit_transformers
     from benchmarks.vllm.models import make_pair
 
     with tempfile.TemporaryDirectory() as folder:
-        return audit_all(make_pair(Path(folder)), requests)
+        models = make_pair(Path(folder))
+        return [*audit_all(models, requests), audit_transformers(models, requests)]
 
 
 if __name__ == "__main__":

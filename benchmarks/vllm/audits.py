@@ -8,10 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.vllm.engine import NGRAM, counters, draft_model, post, vllm_server
+from benchmarks.vllm.engine import (
+    NGRAM,
+    counters,
+    draft_model,
+    post,
+    transformers_server,
+    vllm_server,
+)
 from benchmarks.vllm.models import PROMPTS
 from otm.audit.server import audit_server
 from otm.decoding import SamplingParameters
+from otm.models import HuggingFaceModel
 
 SAMPLING = (
     SamplingParameters(),
@@ -82,6 +90,33 @@ def audit_all(models: tuple[Path, Path], requests: int = REQUESTS) -> list[dict[
         records.append(record)
         print(f"\n{server} ({time.monotonic() - start:.0f} s)\n{report}", flush=True)
     return records
+
+
+def audit_transformers(models: tuple[Path, Path], requests: int = REQUESTS) -> dict[str, Any]:
+    """Audit the server of transformers beside the model in files: it returns texts alone."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    start = time.monotonic()
+    target = models[0]
+    model = AutoModelForCausalLM.from_pretrained(target).eval()
+    with transformers_server() as address:
+        up = time.monotonic()
+        report = audit_server(
+            address,
+            model=HuggingFaceModel(model),
+            tokenizer=AutoTokenizer.from_pretrained(target),
+            name=str(target),
+            prompts=PROMPTS,
+            sampling=SAMPLING[:2],  # it takes no top-k
+            max_tokens=TOKENS,
+            requests=requests,
+            concurrency=(1,),
+            tv=TV,
+        )
+    seconds = {"start": up - start, "audit": time.monotonic() - up}
+    print(f"\ntransformers ({time.monotonic() - start:.0f} s)\n{report}", flush=True)
+    record = {"server": "transformers", "right": report.lossless, "seconds": seconds}
+    return {**record, "report": report.to_dict()}
 
 
 def accepted_per_step(

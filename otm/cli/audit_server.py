@@ -32,6 +32,10 @@ def audit_server(
         Path | None,
         Option(metavar="FOLDER", help="Its draft model: which acceptance do the two allow?"),
     ] = None,
+    texts_alone: Annotated[
+        bool,
+        Option("--texts", help="With --model: the server takes and returns texts alone."),
+    ] = False,
     prompts: Annotated[
         Path | None,
         Option(metavar="FILE", help="A prompt a line: a text, or token ids as a JSON list."),
@@ -92,10 +96,14 @@ def audit_server(
         ]
     texts = None if prompts is None else read_prompts(prompts)
     target = drafter = None
+    tokenizer: Any = None
+    if texts_alone and model is None:
+        raise InvalidInputError("--texts is for --model: its tokenizer reads them")
     if model is not None:
         target, tokenizer = _load(model)
         if draft is not None:
             drafter, _ = _load(draft)
+    if model is not None and not texts_alone:
         texts = [
             tokenizer(text).input_ids if isinstance(text, str) else text
             for text in (PROMPTS if texts is None else texts)
@@ -105,6 +113,7 @@ def audit_server(
         reference=reference,
         model=target,
         draft=drafter,
+        tokenizer=tokenizer if texts_alone else None,
         prompts=texts,
         sampling=sampling,
         concurrency=concurrency or (1, 8),

@@ -14,10 +14,9 @@ from typing import TypeAlias
 import numpy as np
 
 from otm._core.tensors import to_host
-from otm.audit.server.client import Completion, Prompt
+from otm.audit.server.client import TOKEN_ID, Completion, Prompt
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.audit.server.laws import (
-    TOKEN_ID,
     Law,
     bucket,
     law_from_list,

@@ -15,7 +15,7 @@ from otm._core.progress import Progress, watching
 from otm.audit.server import probes as extra
 from otm.audit.server.acceptance import acceptance_between, possible_acceptance
 from otm.audit.server.against import LawsOf, of_model, own_lists
-from otm.audit.server.client import Access, Client, Completion, Prompt
+from otm.audit.server.client import Access, Client, Completion, Encoded, Prompt
 from otm.audit.server.evidence import EVERYWHERE
 from otm.audit.server.journal import Journal, digest_of
 from otm.audit.server.report import MISSED, ServerReport
@@ -49,6 +49,7 @@ def audit_server(
     reference: str | None = None,
     model: LanguageModel | None = None,
     draft: LanguageModel | None = None,
+    tokenizer: Any = None,
     prompts: Sequence[Any] | None = None,
     sampling: Sequence[SamplingParameters] = SAMPLING,
     concurrency: Sequence[int] = (1, 8),
@@ -86,8 +87,13 @@ def audit_server(
         A local model to compare with.
     draft : LanguageModel, optional
         The draft model, beside `model`: the report says which acceptance the two allow.
+    tokenizer : PreTrainedTokenizerBase, optional
+        Beside `model`, for a server that takes and returns texts alone, such as that of
+        transformers: texts are read by the tokens that it makes of them.  Where the server sampled
+        others for the same text, that is taken for a deviation.
     prompts : sequence of str or of sequences of int, optional
-        What is continued: texts, or token ids, which a model needs; eight short texts if left out.
+        What is continued: texts, or token ids, which a model without a tokenizer needs; eight short
+        texts if left out.
     sampling : sequence of SamplingParameters, optional
         Temperatures, top-k and top-p; greedy texts are compared by themselves.
     concurrency : sequence of int, optional
@@ -155,12 +161,18 @@ def audit_server(
         raise InvalidInputError("a reference and a model; compare with one of the two")
     if draft is not None and model is None:
         raise InvalidInputError("a draft without a model; give both")
+    if tokenizer is not None and (model is None or chat):
+        raise InvalidInputError("a tokenizer is for a model, and not for chats; leave it out")
     if processed and (reference is not None or model is not None):
         raise InvalidInputError("`processed` is about the server's own log-probabilities")
     least = 0 if reference is not None else 2
     listed = as_integer(logprobs, "logprobs", max(least, 1), 1000)
     settings = as_settings(sampling, concurrency)
-    texts = as_prompts(prompts, chat=chat, ids=model is not None)
+    texts = as_prompts(prompts, chat=chat, ids=model is not None and tokenizer is None)
+    if tokenizer is not None:
+        if not all(isinstance(text, str) for text in texts):
+            raise InvalidInputError("beside a tokenizer all prompts are texts")
+        texts = tuple(Encoded.of(str(text), tokenizer) for text in texts)
     limits = Limits(
         as_integer(requests, "requests", 1),
         as_real(tv, "tv", above=0, below=1),
@@ -178,6 +190,7 @@ def audit_server(
         retries=as_integer(retries, "retries", 0, 20),
         chat=chat,
         logprobs=listed,
+        tokenizer=tokenizer,
     )
     possible: list[float] = []
 

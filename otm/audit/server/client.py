@@ -25,8 +25,25 @@ from otm.errors import EndpointError, InvalidInputError
 Prompt: TypeAlias = str | tuple[int, ...]
 """A text, or token ids."""
 
+
+class Encoded(tuple[int, ...]):
+    """Token ids of a text, which is what is sent to a server that takes no ids."""
+
+    text: str
+
+    @classmethod
+    def of(cls, text: str, tokenizer: Any) -> Encoded:
+        """Encode a prompt as such a server does."""
+        prompt = cls(tokenizer(text).input_ids)
+        prompt.text = text
+        return prompt
+
+
 KEYS = ("OTM_API_KEY", "OPENAI_API_KEY")
 """Environment variables that may have the key, the first that is set."""
+
+TOKEN_ID = "token_id:"
+"""How vLLM writes a token by its id."""
 
 MOST_BYTES = 2**24
 """Longest answer that is read."""
@@ -60,6 +77,7 @@ class Access:
     retries: int = 4
     chat: bool = False
     logprobs: int = 20  # length of the lists
+    tokenizer: Any = None  # of Hugging Face, where the server takes and returns texts alone
     pause: float = 0.5  # seconds before the first retry; then twice as many
 
 
@@ -131,6 +149,9 @@ class Client:
         else:
             body["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
             body["logprobs"] = self._access.logprobs
+        if isinstance(prompt, Encoded):
+            body["prompt"] = prompt.text
+            del body["logprobs"]
         path = "/v1/chat/completions" if self._access.chat else "/v1/completions"
         extras = self._extras
         status, content = self._send("POST", path, body | extras)
@@ -139,6 +160,8 @@ class Client:
             if status == 200:
                 self._extras = {}
         self._check_status(status, path, content)
+        if self._access.tokenizer is not None:
+            return _read_text(content, tokens, self._access.tokenizer)
         answer = _read(content, tokens, chat=self._access.chat)
         if any(len(entries) > self._access.logprobs + 1 for entries in answer.lists):
             raise EndpointError("the server lists more log-probabilities than it was asked for")
@@ -240,6 +263,21 @@ def _read(content: bytes, tokens: int, *, chat: bool) -> Completion:
             f"the server returns {len(completion.tokens)} tokens; it was asked for {tokens}"
         )
     return completion
+
+
+def _read_text(content: bytes, tokens: int, tokenizer: Any) -> Completion:
+    """Read a text by the tokens that its tokenizer makes of it; one that stopped has an end."""
+    found = _json(content)
+    try:
+        text, why = found["choices"][0]["text"], found["choices"][0]["finish_reason"]
+        ids = tokenizer(text, add_special_tokens=False).input_ids[:tokens]
+    except (LookupError, TypeError, ValueError):
+        raise EndpointError(f"the server's answer has no text: {shown(found)}") from None
+    if why == "stop" and len(ids) < tokens and tokenizer.eos_token_id is not None:
+        ids = [*ids, tokenizer.eos_token_id]
+    if not ids:
+        raise EndpointError(f"the server returns no text, and no end of one: {shown(found)}")
+    return Completion(tuple(f"{TOKEN_ID}{token}" for token in ids), ({},) * len(ids))
 
 
 def _from_lists(logprobs: Any) -> Completion:

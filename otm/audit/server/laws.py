@@ -19,13 +19,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from otm.audit.server.client import IMPOSSIBLE
+from otm.audit.server.client import IMPOSSIBLE, TOKEN_ID
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
-
-TOKEN_ID = "token_id:"
-"""How vLLM writes a token by its id."""
 
 UNCLEAR = "\ufffd"
 """What half a character is written as: the same string for different tokens."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from otm._core.optional import require
+from otm.audit.server.client import TOKEN_ID
 from otm.audit.server.evidence import Floats
-from otm.audit.server.laws import TOKEN_ID
 from otm.decoding import SamplingParameters
 
 VOCABULARY = 50

@@ -92,7 +92,7 @@ def target_rows(logits: Tensor, bonus: Tensor, counts: Sequence[int], offsets: T
 
 def is_host(device: torch.device) -> bool:
     """Whether many small operations cost less than one that copies."""
-    return device.type == "cpu"
+    return str(device.type) == "cpu"
 
 
 def draw_uniforms(

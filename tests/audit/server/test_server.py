@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,49 @@ def test_a_right_server_is_lossless(options: dict[str, Any]) -> None:
     report = audit(simulated_server(), sampling=PLAIN, tv=0.1, **options)
     assert report.verdict == "lossless on everything tried"
     assert report.tv_bound <= 0.1
+
+
+class Words:
+    """A tokenizer: token i is the word "wi", and the last one ends a text."""
+
+    eos_token_id = VOCABULARY - 1
+
+    def __call__(self, text: str, **_: Any) -> Any:
+        return SimpleNamespace(input_ids=[int(word[1:]) for word in text.split()])
+
+
+def texts_alone(**wrong: Any) -> Any:
+    """Make a server that takes texts, and returns them without log-probabilities or ends."""
+    inner = simulated_server(**wrong)
+
+    def answer(request: Any) -> Any:
+        if request.method == "GET":
+            return inner.handle_request(request)
+        body = json.loads(request.content)
+        if {"logprobs", "ignore_eos"} & body.keys():
+            return httpx2.Response(422, text="unexpected fields")
+        body |= {"prompt": Words()(body["prompt"]).input_ids, "logprobs": 1}
+        found = json.loads(inner.handle_request(httpx2.Request("POST", URL, json=body)).content)
+        ids = [int(token[9:]) for token in found["choices"][0]["logprobs"]["tokens"]]
+        ends = Words.eos_token_id in ids
+        kept = ids[: ids.index(Words.eos_token_id)] if ends else ids
+        text = " ".join(f"w{token}" for token in kept)
+        choice = {"text": text, "finish_reason": "stop" if ends else "length"}
+        return httpx2.Response(200, json={"choices": [choice]})
+
+    return httpx2.MockTransport(answer)
+
+
+@pytest.mark.parametrize(("temperature", "right"), [(1.0, True), (0.7, False)])
+def test_texts_are_read_by_the_tokenizer_of_the_model(temperature: float, right: bool) -> None:
+    """Catches ends of texts that do not count, and log-probabilities that must be there."""
+    report = audit(
+        texts_alone(temperature=temperature),
+        **{"model": Model(), "tokenizer": Words(), "prompts": ["w1 w2 w3", "w4 w5 w6"]},
+        **{"sampling": PLAIN, "tv": 0.1, "concurrency": [2]},
+    )
+    assert report.lossless is right
+    assert report.verdict != "undecided"
 
 
 def test_a_server_that_lies_is_found_beside_the_model() -> None:
@@ -235,6 +279,8 @@ def test_fields_that_a_server_refuses_are_left_out() -> None:
         (URL, {"reference": URL, "model": Model()}),
         (URL, {"draft": Model()}),
         (URL, {"model": Model()}),
+        (URL, {"tokenizer": Words()}),
+        (URL, {"model": Model(), "tokenizer": Words(), "prompts": [[1, 2]]}),
         (URL, {"reference": URL, "processed": True}),
         (URL, {"prompts": []}),
         (URL, {"prompts": [[1]], "chat": True}),
