@@ -77,6 +77,7 @@ def audit_all(models: tuple[Path, Path], requests: int = REQUESTS) -> list[dict[
                 logprobs=LISTED,
                 max_tokens=TOKENS,
                 requests=requests,
+                concurrency=(1, 8) if server == SERVERS[-1] else (8,),  # one at a time is slow
                 tv=TV,
             )
             record = {
