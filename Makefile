@@ -26,7 +26,7 @@ test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_s
 oldest: ## run the tests with the oldest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install -c constraints-oldest.txt pytest pytest-xdist dask distributed \
-		-e ".[figures,report,cvxpy,huggingface,flow,sinkhorn,testing,cli]"
+		-e ".[figures,report,cvxpy,huggingface,flow,sinkhorn,testing,cli,server]"
 	$(VENV)-oldest/bin/python -m pytest -n auto --dist worksteal -W ignore::DeprecationWarning $(ARGS)
 
 .PHONY: coverage

@@ -27,6 +27,7 @@ FOR_USERS = {
     "sinkhorn",
     "testing",
     "cli",
+    "server",
 }
 LOWER_BOUND = re.compile(r"([\w.-]+)>=([\w.]+)")
 PIN = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
