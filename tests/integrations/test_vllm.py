@@ -154,6 +154,42 @@ def test_the_same_acceptance_as_the_kernels(given_uniforms: dict[str, Any]) -> N
         assert output.dtype == torch.int32
 
 
+@pytest.mark.parametrize("rule", plugin.RULES)
+def test_sampled_drafts_that_a_grammar_forbids_are_rejected(rule: str) -> None:
+    """Catches a token from the whole target behind a −1: of draft (½, 0, ½), 2 was drawn there."""
+    target = torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]).log()
+    draft = torch.tensor([[0.5, 0.0, 0.5], [1.0, 0.0, 0.0]])
+    forbidden = torch.tensor([-1, -1], dtype=torch.int32)
+    for _ in range(20):
+        output = runner_v1.rejection_sample(
+            *(forbidden, [2], 2, torch.tensor([2]), draft, target, torch.tensor([[0]])),
+            metadata(1),
+            rule=rule,
+        )
+        assert output.tolist() == [[1, -1, -1]]
+
+
+def test_padding_of_runner_v2(given_uniforms: dict[str, Any]) -> None:
+    """Catches rows behind those of all requests, and vocabularies of different padding."""
+    given_uniforms["uniforms"] = torch.full((2, 4), 0.5, dtype=torch.float64)
+    tokens, ends = torch.tensor([7, 1, 7, 2, 0, 0]), torch.tensor([0, 2, 4])
+    which, local = torch.tensor([0, 0, 1, 1, 1, 1]), torch.tensor([0, 1, 0, 1, 2, 3])
+    logits = torch.eye(4)[[1, 3, 2, 0, 0, 0]] * 1e3
+    for sizes in ((4, 4), (4, 6), (6, 4)):
+        target, draft = (
+            torch.nn.functional.pad(x, (0, size - 4), value=-1e3)
+            for x, size in zip(
+                (logits, logits[[0, 2]][:, None].repeat(1, 2, 1)), sizes, strict=True
+            )
+        )
+        output, count = runner_v2.rejection_sample(
+            *(target, draft, tokens, ends, local, torch.tensor([0, 1]), which, local),
+            *(torch.ones(2), torch.zeros(2, dtype=torch.long), 2),
+        )
+        assert output.tolist() == [[1, 3, -1], [2, 0, -1]]
+        assert count.tolist() == [2, 2]
+
+
 def test_greedy_requests_among_others() -> None:
     """Catches a draft behind the first mismatch, the bonus at another place, and mixed batches."""
     largest = torch.tensor([3, 1, 2, 0, 2])

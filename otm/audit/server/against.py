@@ -6,6 +6,7 @@ evidence.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,11 @@ from otm.audit.server.laws import (
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError
 from otm.models import LanguageModel
+
+SHOWN = 20
+"""Likeliest tokens of a place that are counted one by one, for the report."""
+
+OTHERS = "(others)"
 
 
 @dataclass(eq=False)
@@ -83,6 +89,8 @@ def ids_of(answer: Completion) -> list[int]:
 
 def rows_of(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:
     """Logits of a model at the tokens of an answer: [n, V]."""
+    if not answer.tokens:
+        return np.zeros((0, model.vocabulary))
     tokens = [*(int(token) for token in prompt), *ids_of(answer)[:-1]]
     if max(*tokens, *ids_of(answer)) >= model.vocabulary:
         raise InvalidInputError(
@@ -103,8 +111,10 @@ def rows_from_laws(answer: Completion, laws: Sequence[Law | None]) -> list[Row]:
     for place, (token, law) in enumerate(zip(answer.tokens, laws, strict=True)):
         if law is None or law.of(token) is None:
             continue
-        expected = dict(zip(law.tokens, law.probs.tolist(), strict=True))
-        rows.append(Row(place, law.merged(token), {token: 1.0}, expected))
+        shown, likely = law.tokens[:SHOWN], law.probs[:SHOWN].tolist()
+        expected = dict(zip(shown, likely, strict=True)) | {OTHERS: 1 - math.fsum(likely)}
+        seen = {token if token in shown else OTHERS: 1.0}
+        rows.append(Row(place, law.merged(token), seen, expected))
     return rows
 
 

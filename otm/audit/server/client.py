@@ -45,6 +45,12 @@ KEYS = ("OTM_API_KEY", "OPENAI_API_KEY")
 TOKEN_ID = "token_id:"
 """How vLLM writes a token by its id."""
 
+UNCLEAR = "\ufffd"
+"""What half a character is written as: the same string for different tokens."""
+
+SHORTEST_SECRET = 8
+"""Characters of a key that is looked for in answers: a shorter one may be any part of a word."""
+
 MOST_BYTES = 2**24
 """Longest answer that is read."""
 
@@ -54,7 +60,16 @@ MOST_LISTED = 1_000
 AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 """Statuses after which a request is sent again."""
 
-EXTRAS = {"ignore_eos": True, "return_tokens_as_token_ids": True}
+NEUTRAL = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""What a server would else take from the model's own configuration."""
+
+EXTRAS = {
+    "ignore_eos": True,
+    "return_tokens_as_token_ids": True,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+}
 """What not every server takes: if one refuses, requests go without."""
 
 IMPOSSIBLE = -9_999.0
@@ -113,6 +128,7 @@ class Client:
             raise InvalidInputError("the key in the environment has characters no key has")
         self._key = key
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        headers["Accept-Encoding"] = "identity"  # what is compressed may become very long
         # a redirect could take the key elsewhere
         self._http = self._httpx.Client(
             headers=headers,
@@ -135,7 +151,7 @@ class Client:
         self, prompt: Prompt, parameters: SamplingParameters, tokens: int, seed: int | None = None
     ) -> Completion:
         """Ask for a continuation of so many tokens."""
-        body: dict[str, Any] = {"model": self.model, "max_tokens": tokens}
+        body: dict[str, Any] = {"model": self.model, "max_tokens": tokens, **NEUTRAL}
         body["temperature"] = parameters.temperature
         if parameters.top_p is not None:
             body["top_p"] = parameters.top_p
@@ -154,15 +170,15 @@ class Client:
             del body["logprobs"]
         path = "/v1/chat/completions" if self._access.chat else "/v1/completions"
         extras = self._extras
-        status, content = self._send("POST", path, body | extras)
+        status, content = self._send("POST", path, extras | body)
         if status in (400, 422) and extras:
             status, content = self._send("POST", path, body)
             if status == 200:
                 self._extras = {}
         self._check_status(status, path, content)
         if self._access.tokenizer is not None:
-            return _read_text(content, tokens, self._access.tokenizer)
-        answer = _read(content, tokens, chat=self._access.chat)
+            return _read_text(self._json(content), tokens, self._access.tokenizer)
+        answer = _read(self._json(content), tokens, chat=self._access.chat)
         if any(len(entries) > self._access.logprobs + 1 for entries in answer.lists):
             raise EndpointError("the server lists more log-probabilities than it was asked for")
         return answer
@@ -178,10 +194,11 @@ class Client:
     def _first_model(self) -> str:
         status, content = self._send("GET", "/v1/models", None)
         self._check_status(status, "/v1/models", content)
-        found = _json(content)
+        found = self._json(content)
         try:
             name = found["data"][0]["id"]
-        except (LookupError, TypeError):
+            name.encode()
+        except (LookupError, TypeError, AttributeError, UnicodeEncodeError):
             name = None
         if not isinstance(name, str):
             raise EndpointError("the server names no model; give its name, as --name NAME")
@@ -192,8 +209,27 @@ class Client:
             said = "refuses the key" if self._key else f"wants a key; set {KEYS[0]}"
             raise EndpointError(f"the server answers {status} to {path}: it {said}")
         if status != 200:
-            text = " ".join(content[:300].decode("utf-8", "replace").split())
+            text = self._without_key(" ".join(content[:300].decode("utf-8", "replace").split()))
             raise EndpointError(f"the server answers {status} to {path}: {shown(text)}")
+
+    def _json(self, content: bytes) -> Any:
+        """Read JSON; the key, should a server write it back, is replaced in all strings."""
+        try:
+            return self._without_key(parse_json(content, "the answer"))
+        except InvalidInputError as error:
+            said = self._without_key(str(error))
+            raise EndpointError(f"the server does not answer in JSON: {said}") from None
+
+    def _without_key(self, value: Any) -> Any:
+        if self._key is None or len(self._key) < SHORTEST_SECRET:
+            return value
+        if isinstance(value, str):
+            return value.replace(self._key, "(key)")
+        if isinstance(value, list):
+            return [self._without_key(each) for each in value]
+        if isinstance(value, dict):
+            return {self._without_key(name): self._without_key(x) for name, x in value.items()}
+        return value
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         """Send a request, again after what may pass; return status and content."""
@@ -224,6 +260,8 @@ class Client:
         """Send a request once; an answer is read up to a limit of bytes and of time."""
         until = time.monotonic() + self._access.timeout
         with self._http.stream(method, self.url + path, json=body) as response:
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise EndpointError("the server compresses its answers, which it was asked not to")
             parts, size = [], 0
             for part in response.iter_bytes():
                 parts.append(part)
@@ -234,26 +272,15 @@ class Client:
                     )
                 if time.monotonic() > until:
                     raise self._httpx.ReadTimeout("the answer takes too long")
-            content = b"".join(parts)
-            if self._key is not None:  # whatever a server writes back
-                content = content.replace(self._key.encode(), b"(key)")
-            return response.status_code, content
+            return response.status_code, b"".join(parts)
 
 
-def _json(content: bytes) -> Any:
-    try:
-        return parse_json(content, "the answer")
-    except InvalidInputError as error:
-        raise EndpointError(f"the server does not answer in JSON: {error}") from None
-
-
-def _read(content: bytes, tokens: int, *, chat: bool) -> Completion:
+def _read(found: Any, tokens: int, *, chat: bool) -> Completion:
     """Read an answer; anything but a sampled text with its log-probabilities is an error."""
-    found = _json(content)
     try:
         logprobs = found["choices"][0]["logprobs"]
         completion = _from_chat(logprobs) if chat else _from_lists(logprobs)
-    except (LookupError, TypeError, AttributeError, ValueError):
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
         raise EndpointError(
             f"the server's answer has no log-probabilities as the interface has them: "
             f"{shown(found)}; it must return `logprobs`"
@@ -265,18 +292,21 @@ def _read(content: bytes, tokens: int, *, chat: bool) -> Completion:
     return completion
 
 
-def _read_text(content: bytes, tokens: int, tokenizer: Any) -> Completion:
-    """Read a text by the tokens that its tokenizer makes of it; one that stopped has an end."""
-    found = _json(content)
+def _read_text(found: Any, tokens: int, tokenizer: Any) -> Completion:
+    """Read a text by the tokens that its tokenizer makes of it; one that stopped has an end.
+
+    What stands behind half a character is left, and the token before it, which has the other half.
+    """
     try:
         text, why = found["choices"][0]["text"], found["choices"][0]["finish_reason"]
-        ids = tokenizer(text, add_special_tokens=False).input_ids[:tokens]
-    except (LookupError, TypeError, ValueError):
+        whole, cut, _ = text.partition(UNCLEAR)
+        ids = tokenizer(whole, add_special_tokens=False).input_ids[:tokens]
+    except (LookupError, TypeError, ValueError, AttributeError):
         raise EndpointError(f"the server's answer has no text: {shown(found)}") from None
-    if why == "stop" and len(ids) < tokens and tokenizer.eos_token_id is not None:
+    if cut:
+        ids = ids[:-1]
+    elif why == "stop" and len(ids) < tokens and tokenizer.eos_token_id is not None:
         ids = [*ids, tokenizer.eos_token_id]
-    if not ids:
-        raise EndpointError(f"the server returns no text, and no end of one: {shown(found)}")
     return Completion(tuple(f"{TOKEN_ID}{token}" for token in ids), ({},) * len(ids))
 
 

@@ -66,7 +66,7 @@ class Journal:
                 self._found[bool(server)].append(
                     completion_from(tokens, [pairs.items() for pairs in lists])
                 )
-            except (ValueError, TypeError, AttributeError):
+            except (ValueError, TypeError, AttributeError, OverflowError):
                 raise InvalidInputError(f"{where} is damaged; remove it and all below") from None
         return kept
 

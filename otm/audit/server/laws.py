@@ -19,19 +19,19 @@ from functools import lru_cache
 
 import numpy as np
 
-from otm.audit.server.client import IMPOSSIBLE, TOKEN_ID
+from otm.audit.server.client import IMPOSSIBLE, TOKEN_ID, UNCLEAR
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
-
-UNCLEAR = "\ufffd"
-"""What half a character is written as: the same string for different tokens."""
 
 END = re.compile(r"|<[^<>]+>|<\|.+\|>")
 """Strings of end tokens, which servers leave out of their answers; also an empty string."""
 
 ROUNDING = 1e-3
 """Probabilities of a list may sum to as much more than 1."""
+
+NOTHING = 1e-5
+"""A list of all tokens may lack as much of 1."""
 
 CLOSE = 1e-4
 """A sum of probabilities this near to top-p may be on either side of it."""

@@ -10,13 +10,17 @@ from dataclasses import dataclass, field
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
 from otm.audit.server.against import LawsOf, Row, rows_from_laws, rows_from_pairs
 from otm.audit.server.client import Client, Completion, Prompt
-from otm.audit.server.evidence import Evidence, Group
+from otm.audit.server.evidence import EVERYWHERE, Evidence, Group
 from otm.audit.server.journal import Journal
 from otm.audit.server.report import MISSED, Deviant, Line
 from otm.audit.server.settings import Setting, as_text
 
 PAIRED = 32
 """Requests of a block to each of two servers: more of them share a text for longer."""
+
+
+LEFT_OUT = 0.25
+"""Share of tokens that may not count in an audit that calls a server lossless."""
 
 
 def in_threads(
@@ -99,7 +103,14 @@ class Run:
         """What can be said so far."""
         if self.evidence.largest >= -math.log(self.limits.level):
             return NOT_LOSSLESS
-        return LOSSLESS if self.evidence.bound(MISSED) <= self.limits.tv else UNDECIDED
+        bound = self.evidence.bound(MISSED)
+        return LOSSLESS if bound <= self.limits.tv and not self.much_left_out else UNDECIDED
+
+    @property
+    def much_left_out(self) -> bool:
+        """Whether too many tokens do not count to say anything of all; pairs are no choice."""
+        counted = self.evidence.tallies[EVERYWHERE].count
+        return self.laws_of is not None and self.left_out > LEFT_OUT * (self.left_out + counted)
 
     def work(
         self,
@@ -112,7 +123,9 @@ class Run:
         for setting, prompt in self.blocks():
             left = (self.limits.requests - self.requests) // len(clients)
             count = min(self.block, left)
-            if count < 1 or self.verdict != UNDECIDED:
+            # of pairs the last block is whole too: resumed, it would be paired otherwise
+            cut = self.laws_of is None and 0 < count < self.block and self.requests > 0
+            if count < 1 or cut or self.verdict != UNDECIDED:
                 break
             answers = []
             for server in range(len(clients)):

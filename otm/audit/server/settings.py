@@ -81,6 +81,8 @@ def as_prompts(prompts: Sequence[Any] | None, *, chat: bool, ids: bool) -> tuple
         if isinstance(prompt, str):
             if ids or not prompt:
                 raise InvalidInputError(f"the prompt {shown(prompt)} should be token ids, not none")
+            if prompt.encode(errors="ignore").decode() != prompt:  # half of a pair of surrogates
+                raise InvalidInputError(f"the prompt {shown(prompt)} is no text of Unicode")
             found.append(prompt)
             continue
         try:

@@ -53,7 +53,9 @@ def simulated_server(
     def sample(body: dict[str, Any]) -> dict[str, Any]:
         own = np.random.default_rng(body["seed"]) if "seed" in body else rng
         given: dict[str, Any] = {
-            name: body[name] for name in ("temperature", "top_k", "top_p") if name in body
+            name: body[name]
+            for name in ("temperature", "top_k", "top_p")
+            if name in body and (name, body[name]) != ("top_k", 0)
         }
         given.pop(ignore or "", None)
         given["temperature"] = given.get("temperature", 1.0) * temperature

@@ -54,7 +54,10 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
         uniforms = draw_uniforms(
             num_draft_tokens, max_spec_len, sampling_metadata.generators, target.device
         )
-        arguments = (target, draft_probs, draft_token_ids, uniforms)
+        tokens = draft_token_ids
+        if draft_probs is not None:
+            tokens = with_rejected(tokens, draft_probs, target_logits)
+        arguments = (target, draft_probs, tokens, uniforms)
         output = verify_probs(*arguments, rule=rule, offsets=offsets, validate=False).tokens.int()
     if output is None or not sampling_metadata.all_random:
         largest = target_logits.argmax(dim=-1).int()
@@ -64,6 +67,19 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
         is_greedy = sampling_metadata.temperature == GREEDY
         output = torch.where(is_greedy[:, None], greedy, output)
     return output
+
+
+def with_rejected(tokens: Tensor, draft_probs: Tensor, target_logits: Tensor) -> Tensor:
+    """Put drafts that the target cannot give in the place of −1.
+
+    vLLM writes −1 over drafts that were sampled and then forbidden by a grammar: they are rejected,
+    and what follows comes from the residual, as behind any other rejected draft.
+    """
+    gone = tokens < 0
+    if not gone.any():
+        return tokens
+    impossible = draft_probs[gone].where(target_logits[gone] == -torch.inf, -1.0)
+    return tokens.masked_scatter(gone, impossible.argmax(dim=-1).to(tokens.dtype))
 
 
 def target_rows(logits: Tensor, bonus: Tensor, counts: Sequence[int], offsets: Tensor) -> Tensor:

@@ -50,16 +50,22 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
                 f"{what} changes which tokens are accepted, which no verifier of OTM does; unset "
                 "it, or OTM_VLLM"
             )
-    batch, rows = len(idx_mapping), len(target_logits)
-    sequence = torch.arange(batch + 1, device=target_logits.device)
-    offsets = cu_num_logits - sequence
-    of_draft = sequence[:-1].repeat_interleave(offsets.diff(), output_size=rows - batch)
-    place = torch.arange(rows - batch, device=target_logits.device) + of_draft + 1
+    batch, device = len(idx_mapping), target_logits.device
+    if draft_logits is not None:  # where one model has padding, it is cut off as vLLM does
+        size = min(target_logits.shape[-1], draft_logits.shape[-1])
+        target_logits, draft_logits = target_logits[:, :size], draft_logits[..., :size]
+    offsets = cu_num_logits - torch.arange(batch + 1, device=device)
+    drafts = torch.arange(len(target_logits) - batch, device=device)
+    # there may be more rows than requests have
+    of_draft = torch.searchsorted(offsets[1:].contiguous(), drafts, right=True)
+    of_draft = of_draft.clamp(max=batch - 1)
+    place = drafts + of_draft + 1
     warmth = temperature[idx_mapping].float()  # [B]
     sampled = warmth > 0
     draft = None
     if draft_logits is not None:
-        draft = draft_logits[expanded_idx_mapping[place], expanded_local_pos[place] - 1]
+        step = (expanded_local_pos[place] - 1).clamp(0, draft_logits.shape[1] - 1)
+        draft = draft_logits[expanded_idx_mapping[place], step]
         draft = draft.float() / warmth.where(sampled, 1.0)[of_draft, None]
     outcome = verify_logits(
         *(target_logits, draft, draft_sampled[place]),

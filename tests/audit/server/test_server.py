@@ -240,6 +240,75 @@ def test_a_broken_server_is_one_error(
     assert KEY not in file.read_text()
 
 
+@pytest.mark.parametrize("key", ["1", "token", "simulated-key"])
+def test_a_key_that_answers_hold_is_no_other_word(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: a key "token", as local servers take any, was cut out of the names of fields."""
+    monkeypatch.setenv("OTM_API_KEY", key)
+    right = simulated_server(key=key)
+
+    def answer(request: Any) -> Any:
+        if request.url.path == "/v1/models":  # escaped, so that no bytes of the key are there
+            escaped = "".join(f"\\u{ord(x):04x}" for x in key)
+            return httpx2.Response(200, text=f'{{"data": [{{"id": "{escaped}"}}]}}')
+        return right.handler(request)
+
+    report = audit(httpx2.MockTransport(answer), requests=8)
+    assert report.tokens == 64
+    assert (key in str(report)) == (len(key) < client_module.SHORTEST_SECRET)
+
+
+HOSTILE = {
+    "a number beyond floats": {"tokens": ["a"], "top_logprobs": [{"a": -(10**400)}]},
+    "tokens without lists": {"tokens": ["a"], "top_logprobs": []},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("options", [{}, {"model": Model(), "prompts": [[1]]}])
+def test_hostile_numbers_are_one_error(name: str, options: dict[str, Any]) -> None:
+    answer = httpx2.Response(200, json={"choices": [{"logprobs": HOSTILE[name]}]})
+    with pytest.raises(EndpointError):
+        audit(broken(lambda request: answer), **options)
+    surrogate = httpx2.Response(200, text='{"data": [{"id": "\\ud800"}]}')
+    with pytest.raises(EndpointError, match="names no model"):
+        audit(httpx2.MockTransport(lambda request: surrogate), **options)
+    squeezed = httpx2.Response(200, headers={"Content-Encoding": "gzip"}, content=b"")
+    with pytest.raises(EndpointError, match="compresses"):
+        audit(httpx2.MockTransport(lambda request: squeezed), **options)
+
+
+def test_answers_without_tokens_say_nothing() -> None:
+    nothing = {"tokens": [], "top_logprobs": []}
+    answer = httpx2.Response(200, json={"choices": [{"logprobs": nothing}]})
+    report = audit(broken(lambda request: answer), model=Model(), prompts=[[1]], requests=8)
+    assert (report.verdict, report.tokens) == ("undecided", 0)
+
+
+def test_what_a_model_has_in_its_own_configuration_is_overruled() -> None:
+    """Bug: vLLM takes what a request leaves out from the model's generation_config."""
+    bodies: list[dict[str, Any]] = []
+    right = simulated_server()
+
+    def answer(request: Any) -> Any:
+        if request.method == "POST":
+            bodies.append(json.loads(request.content))
+        return right.handler(request)
+
+    audit(httpx2.MockTransport(answer), requests=8, sampling=[SamplingParameters(top_k=5)])
+    neutral = {"top_p": 1, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0}
+    for body in bodies:
+        assert body.items() >= {**neutral, "frequency_penalty": 0, "top_k": 5}.items()
+
+
+def test_tokens_that_do_not_count_cannot_make_a_server_lossless() -> None:
+    """Bug: "lossless" of a server half of whose tokens are on no list."""
+    report = audit(simulated_server(), tv=0.9, logprobs=2, sampling=[SamplingParameters(0.7)])
+    assert report.left_out > report.tokens / 3
+    assert report.verdict == "undecided"
+
+
 def test_requests_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a retry that counts an answer twice, or none at all after a time-out."""
     server, count = simulated_server(), 0
