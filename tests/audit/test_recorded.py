@@ -130,6 +130,7 @@ ELSEWHERE: dict[str, tuple[str, int]] = {
     "draft and target swapped": ("two drafts", 250),
     "uniform where the residual is empty": ("two drafts", 700),
     "draft's noise draws the residual": ("two drafts", 250),
+    "whole blocks accepted by their uncapped ratio": ("two drafts, two tokens", 800),
     "draft laws of the rows before": ("two drafts, two tokens", 250),
     "equal tokens pass": ("behind a block", 400),
     "one coin for all drafts": ("three drafts", 700),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.optional import require
+from otm._core.sampling import locate
 from otm.audit.server.client import TOKEN_ID
 from otm.audit.server.evidence import Floats
 from otm.decoding import SamplingParameters
@@ -69,9 +70,9 @@ def simulated_server(
             drafted = given["temperature"] > 0 and own.random() < accepted
             if drafted:
                 kept = np.flatnonzero(probs)
-                token = int(own.choice(kept))
+                token = int(kept[own.integers(kept.size)])
             else:
-                token = int(own.choice(VOCABULARY, p=probs))
+                token = locate(np.arange(VOCABULARY), probs, own.random())
             counts[:] += 1, drafted
             logs = logits - np.logaddexp.reduce(logits)
             top = np.argsort(-logs, kind="stable")[: body.get("top_logprobs", body["logprobs"])]
