@@ -166,7 +166,7 @@ class OptimalPlan(ResidualPlan):
         at = winner + np.arange(0, drafts.size, drafts.shape[1])
         won = draft.take(at) * self._ratio(place.take(at), share.take(at))
         accept = acceptance_ratio(self.target_mass.take(drafts.take(at)), won)
-        winner[uniforms[:, -1] >= accept] = -1
+        winner[~(uniforms[:, -1] < accept)] = -1
         return winner
 
     def slot_law(self, token: int) -> tuple[Ranks, Probs]:
