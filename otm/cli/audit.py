@@ -17,6 +17,7 @@ from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from otm.audit import RecordedReport, Report
+    from otm.audit.server import ServerReport
 
 NOT_LOSSLESS = 1
 UNDECIDED = 3
@@ -127,7 +128,7 @@ def audit(
             seed=seed,
             slow=slow,
         )
-    return _print(report, as_json=json)
+    return print_report(report, as_json=json)
 
 
 def _recorded(
@@ -137,10 +138,10 @@ def _recorded(
 
     delta = 0.05 if delta is None else delta
     report = recorded(file, false_alarms=false_alarms, delta=delta, rounding=rounding)
-    return _print(report, as_json=as_json)
+    return print_report(report, as_json=as_json)
 
 
-def _print(report: Report | RecordedReport, *, as_json: bool) -> int:
+def print_report(report: Report | RecordedReport | ServerReport, *, as_json: bool) -> int:
     """Print a report and return its status."""
     if as_json:
         print_json(report.to_dict())

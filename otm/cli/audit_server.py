@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from otm._core.optional import check_installed, require
 from otm._core.text import shown
-from otm.cli.audit import NOT_LOSSLESS, UNDECIDED
-from otm.cli.output import JsonOption, print_json
+from otm.cli.audit import print_report
+from otm.cli.output import JsonOption
 from otm.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from otm.audit.server import ServerReport
 
 
 def audit_server(
@@ -130,17 +127,7 @@ def audit_server(
         retries=retries,
         resume=resume,
     )
-    return _print(report, as_json=json)
-
-
-def _print(report: ServerReport, *, as_json: bool) -> int:
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        print(report)
-    if report.lossless:
-        return 0
-    return UNDECIDED if report.verdict == "undecided" else NOT_LOSSLESS
+    return print_report(report, as_json=json)
 
 
 def _load(folder: Path) -> tuple[Any, Any]:

@@ -162,12 +162,11 @@ class Client:
         if self._access.chat:
             body["messages"] = [{"role": "user", "content": prompt}]
             body |= {"logprobs": True, "top_logprobs": self._access.logprobs}
+        elif isinstance(prompt, Encoded):
+            body["prompt"] = prompt.text
         else:
             body["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
             body["logprobs"] = self._access.logprobs
-        if isinstance(prompt, Encoded):
-            body["prompt"] = prompt.text
-            del body["logprobs"]
         path = "/v1/chat/completions" if self._access.chat else "/v1/completions"
         extras = self._extras
         status, content = self._send("POST", path, extras | body)
