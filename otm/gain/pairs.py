@@ -157,7 +157,8 @@ def measure_pair(
     """Compute what every rule and lossy setting accepts: draft [V], target [V] → arrays.
 
     "acceptance" [rules, K], "optimum" [K], "lossy" [settings, 2, K] (acceptance, total variation);
-    with the ratio p/q of the output token "accepted" [capped rules, K], how likely it is a draft.
+    with the ratio p/q of the output token "ratio", "accepted" [capped rules, K], how likely it is a
+    draft, and "above" [K], the draft's mass above the optimal cut.
     """
     ks = settings.ks
     leniences = [each.lenience for each in settings.lossy_settings if isinstance(each, Lenience)]
@@ -181,14 +182,19 @@ def measure_pair(
     if ratio is not None:
         caps = [rules[name].cap for name in settings.capped_rules]
         measured["accepted"] = np.minimum(np.reshape(caps, (-1, len(ks))) * ratio, 1)
+        measured |= {"ratio": np.asarray(ratio), "above": np.asarray(optimum.above)}
     return measured
 
 
 class Accepted(NamedTuple):
-    """Acceptance probabilities [K], one for each number of drafts, and the caps [K]."""
+    """Acceptance probabilities [K], one for each number of drafts, and the caps [K].
+
+    Of the optimum also the draft's masses above the cuts.
+    """
 
     probability: Floats
     cap: Floats
+    above: Floats | None = None
 
 
 def capped_rules(
@@ -227,7 +233,7 @@ def capped_rules(
         order, wide = order.split(doubtful), now_wide - np.unique(doubtful).size
     if "recursive rejection" in rules:
         of_rounds = rules["recursive rejection"]
-        rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds))
+        rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds[:2]))
     return rules, lenient
 
 
@@ -278,14 +284,17 @@ def by_cut(
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
-    for i, above in enumerate(_at_least_once(order.draft_above, ks)):
-        values[i] = np.minimum.reduce(order.target_below + above)
+    above = np.empty(len(ks))
+    for i, hit in enumerate(_at_least_once(order.draft_above, ks)):
+        sums = order.target_below + hit
+        place = sums.argmin()
+        values[i], above[i] = sums[place], order.draft_above[place]
         for j, masses in enumerate(below):
-            lenient[j, i] = np.minimum.reduce(masses + above)
+            lenient[j, i] = np.minimum.reduce(masses + hit)
     np.minimum(values, 1, out=values)
     np.minimum(lenient, 1, out=lenient)
     cap = _caps_of_values(order, values, ks) if with_cap else np.full(len(ks), np.nan)
-    return Accepted(values, cap), lenient
+    return Accepted(values, cap, above), lenient
 
 
 def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floats:
