@@ -88,7 +88,7 @@ class Instance:
         return self.target.vocabulary
 
     def gamma_of(self, step: int) -> int:
-        """Number of drafts in a step of a loop, the first of which is step 0.
+        """Count the drafts of a step of a loop, the first of which is step 0.
 
         Parameters
         ----------
