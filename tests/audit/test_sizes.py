@@ -14,6 +14,8 @@ from otm.audit import Report, chain, loop, lossless
 from otm.audit.adapter import Adapter
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
+from otm.audit.known_bugs import KNOWN_BUGS
+from otm.audit.known_bugs.sized import beyond
 from otm.audit.known_bugs.steps import Block, Chain, Loop
 from otm.audit.sizes import larger_instances, of_size, spread
 from otm.errors import InvalidParameterError
@@ -132,6 +134,25 @@ def test_mistakes_of_size_are_found_and_named(name: str, where: str) -> None:
     assert report.verdict == "not lossless"
     assert report.method == "exact paths"
     assert [diagnosis.name for diagnosis in report.diagnoses] == [name]
+
+
+@pytest.mark.parametrize("place", [7, 8])
+def test_places_in_chains_made_to_order_are_named(place: int) -> None:
+    """Bug: names end with the chains that every audit has."""
+    longer = of_size(None, 8, None, 0)[2]
+    report = lossless(verifier(passes=place - 1), instances=[longer], examples=0)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [f"draft {place} always accepted"]
+
+
+def test_larger_tiles_and_later_places_come_with_larger_instances() -> None:
+    names = {bug.name for bug in beyond(1100, 8)}
+    assert names == {
+        "draft 7 always accepted", "temperature lost from position 7 on",
+        "draft 8 always accepted", "temperature lost from position 8 on",
+        "sums of tiles of 256 tokens", "sums of tiles of 512 tokens",
+    }  # fmt: skip
+    assert not beyond(300, 6)
+    assert not names & {bug.name for bug in KNOWN_BUGS}
 
 
 def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:

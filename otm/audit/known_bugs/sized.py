@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,9 @@ from otm.audit.known_bugs.steps import (
 )
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
+
+DRAFTS, LARGEST_TILE = 6, 128
+"""Last place, and largest tile, of those that the instances of every audit show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +114,22 @@ SIZED = (
         mistake="draft that is not verified",
         summary="Every draft is accepted, whatever its probabilities.",
     ),
-    *map(_passes, range(1, 7)),
-    *map(_hot, range(2, 7)),
-    *map(_cut_off, (2, 3, 4, 5, 6, 8)),
-    *map(_tiles, (4, 8, 16, 32, 64, 128)),
+    *map(_passes, range(1, DRAFTS + 1)),
+    *map(_hot, range(2, DRAFTS + 1)),
+    *map(_cut_off, range(2, 10)),
+    *map(_tiles, (4, 8, 16, 32, 64, LARGEST_TILE)),
     *(_floor(Fraction(1, least)) for least in (10, 20, 50, 100)),
 )
+
+
+@cache
+def beyond(vocabulary: int, gamma: int) -> tuple[KnownBug, ...]:
+    """Make those of places and sizes that only longer chains and larger vocabularies have."""
+    tile, tiles = 2 * LARGEST_TILE, list[int]()
+    while 2 * tile < vocabulary:
+        tiles, tile = [*tiles, tile], 2 * tile
+    places = range(DRAFTS + 1, gamma + 1)
+    return (*map(_passes, places), *map(_hot, places), *map(_tiles, tiles))
 
 
 class _CachedLoop(Loop):
