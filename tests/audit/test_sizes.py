@@ -136,7 +136,7 @@ def test_mistakes_of_size_are_found_and_named(name: str, where: str) -> None:
     assert [diagnosis.name for diagnosis in report.diagnoses] == [name]
 
 
-@pytest.mark.parametrize("place", [7, 8])
+@pytest.mark.parametrize("place", [8])
 def test_places_in_chains_made_to_order_are_named(place: int) -> None:
     """Bug: names end with the chains that every audit has."""
     longer = of_size(None, 8, None, 0)[2]
