@@ -57,9 +57,9 @@ def bound_along_text(
             for i in range(1, depth):
                 starts = np.flatnonzero(left > i)
                 numbers = np.bincount(prompts.index[order[starts]], minlength=sizes.size)
-                path = path + np.append(log_ratio[i:], np.zeros(i))
                 if not (numbers[::2].any() and numbers[1::2].any()):
                     break
+                path = path + np.append(log_ratio[i:], np.zeros(i))
                 ratio = np.exp(np.minimum(path[starts], LARGEST))
                 values = np.minimum(slope[starts] * ratio[:, None], 1) + height[starts]
                 sums = _chosen_on_the_other_half(values, prompts.index[order[starts]], sizes.size)

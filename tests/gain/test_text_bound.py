@@ -95,6 +95,10 @@ def test_a_draft_that_never_gives_the_token_counts_for_nothing() -> None:
     ratios = np.array([[1e300], [1e300], [0.0], [0.0], [1e300], [1e300]])
     half = np.full((6, 1, 1), 0.5)
     prompts = Prompts(np.repeat([0, 1], 3))
+    longer = bound_along_text(
+        {"ratio": ratios, "optimum": half, "above": half}, (1,), (9,), prompts
+    )
+    assert np.isnan(longer).all()  # longer than all texts together
     sums = bound_along_text(
         {"ratio": ratios, "optimum": half, "above": half}, (1,), (1, 2, 3), prompts
     )
