@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ PAGE_WIDTH = 7.0
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 """Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
+
+SCREEN_DPI = 160
+"""Of a picture in a notebook."""
 
 MARKERS = ("o", "s", "^", "D", "v")
 """One for each colour, so that curves differ in print without colours too."""
@@ -67,3 +71,18 @@ def blank_figure(height: float, *, wide: bool = False) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(PAGE_WIDTH if wide else COLUMN_WIDTH, height), layout="constrained")
+
+
+def picture(height: float, *, wide: bool = False) -> Figure:
+    """Start a figure for a user: as `blank_figure`, and a notebook shows it without pyplot."""
+    require("matplotlib")
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        def _repr_png_(self) -> bytes:
+            content = io.BytesIO()
+            with journal_style():
+                self.savefig(content, format="png", dpi=SCREEN_DPI)
+            return content.getvalue()
+
+    return Picture(figsize=(PAGE_WIDTH if wide else COLUMN_WIDTH, height), layout="constrained")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.numbers import as_positive
 from otm._core.text import shown, text_table
 from otm.coupling.build import named_rules
@@ -24,7 +25,6 @@ from otm.errors import InvalidParameterError
 from otm.gain.efficiency import KNOWN, Rules, block_efficiency
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency
-from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.recording import record
 from otm.models.base import LanguageModel
 

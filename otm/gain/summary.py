@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm.gain.latency import Latency
-from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.pairs import Measured
 from otm.gain.recommendation import Recommendation, ranked
 from otm.gain.settings import Settings

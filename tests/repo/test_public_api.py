@@ -377,7 +377,7 @@ ATTRIBUTES: dict[type, list[str]] = {
 SIGNATURES = {
     "solve": "(p, q, k, *, method, memory_limit)",
     "alpha": "(p, q, k)",
-    "compare": "(p, q, k, *, rules)",
+    "compare": "(p, q, k, *, rules, prompts, level, progress)",
     "solve_block": "(draft, target, k, length, *, context, top, tolerance, rounds, node_limit)",
     "Problem": "(draft, target, k)",
 }
