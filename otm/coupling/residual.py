@@ -9,8 +9,10 @@ follow here.  Rules that test the drafts one after another and accept the first 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,19 @@ from otm._core.checks import Drafts, Uniforms
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
+from otm.coupling.transport import token_labels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_BARS = 24
+"""Most tokens of a picture."""
+
+INVISIBLE = 1e-9
+"""Probabilities up to it are not drawn: they would be a line."""
+
+BAR = 0.38
+"""Width of one of the two bars of a token, whose places are 1 apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +104,60 @@ class ResidualPlan(TransportPlan):
     def output_distribution(self) -> Probs:
         """Distribution of the output Y: accepted mass, and the residual for what is rejected."""
         return self._complete(self.accepted_mass)
+
+    def plot(self, labels: Iterable[object] | None = None) -> Figure:
+        """Draw what is accepted and what the residual is: two bars for each token.
+
+        The left one is what a draft is drawn from.  The right one is the target: its lower part is
+        output as an accepted draft, its upper part is drawn from the residual.  With one draft the
+        accepted part is the overlap of both bars.
+
+        Parameters
+        ----------
+        labels : iterable, optional
+            A name for each token of `problem.tokens`; their ids if left out.
+
+        Returns
+        -------
+        Figure
+            A figure of matplotlib; a notebook shows it, and `savefig` writes it.  Of more than 24
+            tokens it has those that are likeliest in one of the two distributions.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is not one label for each token.
+        MissingDependencyError
+            If matplotlib is not installed.
+        """
+        names = token_labels(labels, self.problem.tokens)
+        from otm._core.drawing import COLOURS, journal_style, picture
+
+        draft, target, accepted = (
+            law.astype(np.float64)
+            for law in (self.problem.draft, self.problem.target, self.accepted_mass)
+        )
+        likeliest = np.argsort(-np.maximum(draft, target), kind="stable")[:MOST_BARS]
+        shown, places = np.sort(likeliest), np.arange(likeliest.size)
+        rest = np.maximum(target - accepted, 0)
+        hatched: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[1], "hatch": "////"}
+        left, right = places - BAR / 2, places + BAR / 2
+        drawn = f"draft, $k = {self.drafts.k}$" if self.drafts.k > 1 else "draft"
+        taken, left_over = (f"{mass.sum():.4g}" for mass in (accepted, rest))
+        with journal_style():
+            figure = picture(2.6, wide=shown.size > 8)
+            axes = figure.add_subplot()
+            axes.bar(left, draft[shown], BAR, color="#BBBBBB", label=drawn)
+            axes.bar(right, accepted[shown], BAR, color=COLOURS[0], label=f"accepted, {taken}")
+            above = rest[shown] > INVISIBLE
+            hatched |= {"bottom": accepted[shown][above], "label": f"residual, {left_over}"}
+            axes.bar(right[above], rest[shown][above], BAR, **hatched)
+            axes.set_xticks(places, [names[i] for i in shown])
+            of = "" if shown.size == draft.size else f" ({shown.size} of {draft.size:,})"
+            axes.set(xlabel=f"token{of}", ylabel="probability")
+            axes.grid(visible=False, axis="x")
+            figure.legend(loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.2)
+        return figure
 
     def _output_given(self, drafts: Drafts) -> Probs:
         rows = np.arange(drafts.shape[0])
