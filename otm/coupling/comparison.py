@@ -17,6 +17,7 @@ from otm._core.interval import Interval
 from otm._core.means import PairedMeans
 from otm._core.numbers import check_name
 from otm._core.progress import Progress
+from otm._core.shown import Brief
 from otm._core.text import html_table, text_table
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.capped import CAPPED_RULES
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ComparedRule:
+class ComparedRule(Brief):
     """A rule of a comparison, as `compare` returns it.
 
     Attributes

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Frozen, Number, Probs, zeros
 from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
 from otm._core.interval import Interval
+from otm._core.shown import Brief
 from otm._core.tensors import like
 from otm._core.text import shown
 from otm.coupling.transport import Transport, by_set, token_labels
@@ -36,7 +37,7 @@ NEED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Brief):
     """Outcome of a selection, elementwise over the leading axes; unpacks as (token, index).
 
     Both are tensors, on the device of the drafts, if the drafts were a tensor.

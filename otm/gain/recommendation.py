@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,8 @@ import numpy as np
 
 from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.numbers import as_positive
-from otm._core.text import shown, text_table
+from otm._core.shown import Printed
+from otm._core.text import html_table, shown, text_table
 from otm.coupling.build import named_rules
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -76,7 +78,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Recommendation:
+class Recommendation(Printed):
     """Ways to decode, the fastest first; printed as a table of the first ten.
 
     Attributes
@@ -112,12 +114,25 @@ class Recommendation:
         return self.best.speedup.low > 1
 
     def __str__(self) -> str:
-        columns = ["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]
-        rows = []
+        heading, *rows = self._table
+        return f"{self._title}\n{text_table(heading, rows)}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._table, escape(self._title).replace("\n", "<br>"))
+
+    @property
+    def _table(self) -> list[list[str]]:
+        """Heading, and the first candidates."""
+        rows = [["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]]
         for candidate in self.candidates[:SHOWN]:
             estimates = candidate.block_efficiency, candidate.speedup, candidate.gap_to_best
-            sampling = _text(candidate.draft_sampling)
+            sampling = str(candidate.draft_sampling)
             rows.append([str(cell) for cell in (*candidate.setup, sampling, *estimates)])
+        return rows
+
+    @property
+    def _title(self) -> str:
+        """What to take, what bounds it, and what was measured."""
         rule, k, gamma = self.best.setup
         first = "no setup is certain to be faster than decoding without drafts"
         if self.beats_autoregressive:
@@ -127,7 +142,7 @@ class Recommendation:
             first += f"\nno lossless verifier exceeds {bound} tokens a step with these drafts"
         return (
             f"{first}\n{len(self.candidates)} setups, {self.contexts} contexts of {self.prompts} "
-            f"prompts, {100 * self.level:g} % intervals\n{text_table(columns, rows)}"
+            f"prompts, {100 * self.level:g} % intervals"
         )
 
 
@@ -291,9 +306,3 @@ def recommend(
             bound = efficiency_bound(recordings, chosen_ks, chosen_gammas)
             bounds |= {(key.k, key.gamma, draft_sampling): bound[key] for key in bound}
     return ranked(tokens, latency, prompts, bounds)
-
-
-def _text(sampling: SamplingParameters) -> str:
-    names = {"temperature": "T", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
-    values = {short: getattr(sampling, name) for name, short in names.items()}
-    return ", ".join(f"{short} {value:g}" for short, value in values.items() if value is not None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.numbers import as_positive
+from otm._core.shown import Brief
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
 from otm.decoding.checks import (
@@ -36,7 +37,7 @@ BatchProgress = Callable[[Iterable[int]], Iterable[int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class Recording(Brief):
     """Drafts after one context, and the distributions of both models.
 
     Attributes

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_real
+from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.coupling.build import plan_builder
 from otm.coupling.capped import CAPPED_RULES
@@ -85,7 +86,7 @@ LossySetting: TypeAlias = Lenience | Typical
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Brief):
     """What is computed at every position.
 
     Parameters
