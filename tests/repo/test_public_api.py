@@ -157,6 +157,7 @@ NAMES = {
         "memory_accesses_factor",
         "operations_factor",
         "oracle_speedup",
+        "read_generation_config",
         "render_trace",
         "single_draft_improvement",
         "skip_gram_heads",
