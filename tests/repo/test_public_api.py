@@ -257,6 +257,7 @@ NAMES = {
         "decode",
         "encode",
         "load",
+        "save_huggingface",
     ],
     "otm.models.gpt.train": [
         "PRESETS",
