@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from otm._core.optional import require
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLUMN_WIDTH = 3.4
@@ -21,8 +21,8 @@ PAGE_WIDTH = 7.0
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 """Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
 
-SCREEN_DPI = 160
-"""Of a picture in a notebook."""
+SCREEN_WIDTH = 5.2
+"""Inches; of a picture for the screen."""
 
 MARKERS = ("o", "s", "^", "D", "v")
 """One for each colour, so that curves differ in print without colours too."""
@@ -73,16 +73,24 @@ def blank_figure(height: float, *, wide: bool = False) -> Figure:
     return Figure(figsize=(PAGE_WIDTH if wide else COLUMN_WIDTH, height), layout="constrained")
 
 
-def picture(height: float, *, wide: bool = False) -> Figure:
-    """Start a figure for a user: as `blank_figure`, and a notebook shows it without pyplot."""
+@contextmanager
+def drawing_on(ax: Axes | None, height: float, width: float = SCREEN_WIDTH) -> Iterator[Axes]:
+    """Draw for a user: on axes that were given, or on a new figure of pyplot, sizes in inches."""
     require("matplotlib")
-    from matplotlib.figure import Figure
+    if ax is not None:
+        with journal_style():
+            yield ax
+        return
+    from matplotlib import pyplot as plt
 
-    class Picture(Figure):
-        def _repr_png_(self) -> bytes:
-            content = io.BytesIO()
-            with journal_style():
-                self.savefig(content, format="png", dpi=SCREEN_DPI)
-            return content.getvalue()
+    # outside of the style, in which pyplot would forget what a notebook has set
+    figure = plt.figure(figsize=(width, height), layout="constrained")
+    with journal_style():
+        yield figure.add_subplot()
 
-    return Picture(figsize=(PAGE_WIDTH if wide else COLUMN_WIDTH, height), layout="constrained")
+
+def legend_above(axes: Axes, columns: int) -> None:
+    """Put the legend above the axes, where it covers nothing."""
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, handlelength=1.6, columnspacing=1.2
+    )

@@ -19,7 +19,7 @@ from otm._core.text import html_table, text_table
 from otm.errors import InvalidParameterError, UnknownMethodError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 Floats = npt.NDArray[np.float64]
 
@@ -259,20 +259,25 @@ class PairedMeans:
         ]
         write_csv(path, [["rule", "K", "gamma", *Estimate._fields], *rows])
 
-    def plot(self) -> Figure:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the means over K, or over γ if there is one K alone, with intervals as bands.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
 
         Returns
         -------
-        Figure
-            A figure of matplotlib; a notebook shows it, and `savefig` writes it.
+        Axes
+            What was drawn on; `ax.figure.savefig` writes it.
 
         Raises
         ------
         MissingDependencyError
             If matplotlib is not installed.
         """
-        from otm._core.drawing import COLOURS, MARKERS, journal_style, picture
+        from otm._core.drawing import COLOURS, MARKERS, drawing_on, legend_above
 
         gammas = sorted({setup.gamma for setup in self.values})
         over_gamma = len(gammas) > 1 and len({setup.k for setup in self.values}) == 1
@@ -281,21 +286,19 @@ class PairedMeans:
             name, x = (0, setup.gamma) if over_gamma else (setup.gamma, setup.k)
             curves.setdefault((setup.rule, name), []).append((x, self[setup]))
         several = not over_gamma and len(gammas) > 1
-        with journal_style():
-            figure = picture(2.6 + 0.13 * len(curves))
-            axes = figure.add_subplot()
+        with drawing_on(ax, 2.9 + 0.1 * len(curves)) as axes:
             for i, ((rule, gamma), points) in enumerate(curves.items()):
-                label = f"{rule}, $\\gamma = {gamma}$" if several else rule
+                label = f"{rule}, γ = {gamma}" if several else rule
                 places = [str(x) if isinstance(x, tuple) else x for x, _ in points]
                 means, low, high = np.transpose([estimate for _, estimate in points])
                 colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
                 axes.plot(places, means, color=colour, marker=marker, markersize=3, label=label)
                 if np.isfinite(high).all():
                     axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
-            axes.set(xlabel="drafts of a path $\\gamma$" if over_gamma else "number of drafts $K$")
+            axes.set(xlabel="drafts of a path γ" if over_gamma else "number of drafts K")
             axes.set(ylabel=self.quantity)
-            figure.legend(loc="outside upper left", ncols=2)
-        return figure
+            legend_above(axes, 3)
+        return axes
 
 
 def clustered_mean(

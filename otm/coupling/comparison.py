@@ -30,7 +30,7 @@ from otm.problem import Problem
 from otm.rules import RULES
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,24 +133,27 @@ class Comparison:
         ]  # fmt: skip
         write_csv(path, [["rule", "k", "acceptance", "optimum", "total_variation"], *rows])
 
-    def plot(self) -> Figure:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the acceptance of each rule as a bar, and the optimum for its drafts as a mark.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
 
         Returns
         -------
-        Figure
-            A figure of matplotlib; a notebook shows it, and `savefig` writes it.
+        Axes
+            What was drawn on; `ax.figure.savefig` writes it.
 
         Raises
         ------
         MissingDependencyError
             If matplotlib is not installed.
         """
-        from otm._core.drawing import COLOURS, journal_style, picture
+        from otm._core.drawing import COLOURS, PAGE_WIDTH, drawing_on, legend_above
 
-        with journal_style():
-            figure = picture(0.9 + 0.2 * len(self.rules), wide=True)
-            axes = figure.add_subplot()
+        with drawing_on(ax, 1.1 + 0.2 * len(self.rules), width=PAGE_WIDTH) as axes:
             names = [rule.name for rule in self.rules][::-1]
             accepted, best = (
                 [float(_bounds(getattr(rule, name)).upper) for rule in self.rules][::-1]
@@ -161,8 +164,8 @@ class Comparison:
             axes.plot(best, names, **style, markersize=11, label="optimum for such drafts")
             axes.set(xlabel="acceptance probability", xlim=(0, 1.02))
             axes.grid(visible=False, axis="y")
-            figure.legend(loc="outside upper right", ncols=2)
-        return figure
+            legend_above(axes, 2)
+        return axes
 
 
 def compare(

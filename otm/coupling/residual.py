@@ -33,7 +33,7 @@ from otm.coupling.plan import TransportPlan
 from otm.coupling.transport import token_labels
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 MOST_BARS = 24
 """Most tokens of a picture."""
@@ -105,7 +105,7 @@ class ResidualPlan(TransportPlan):
         """Distribution of the output Y: accepted mass, and the residual for what is rejected."""
         return self._complete(self.accepted_mass)
 
-    def plot(self, labels: Iterable[object] | None = None) -> Figure:
+    def plot(self, labels: Iterable[object] | None = None, ax: Axes | None = None) -> Axes:
         """Draw what is accepted and what the residual is: two bars for each token.
 
         The left one is what a draft is drawn from.  The right one is the target: its lower part is
@@ -116,12 +116,14 @@ class ResidualPlan(TransportPlan):
         ----------
         labels : iterable, optional
             A name for each token of `problem.tokens`; their ids if left out.
+        ax : Axes, optional
+            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
 
         Returns
         -------
-        Figure
-            A figure of matplotlib; a notebook shows it, and `savefig` writes it.  Of more than 24
-            tokens it has those that are likeliest in one of the two distributions.
+        Axes
+            What was drawn on; `ax.figure.savefig` writes it.  Of more than 24 tokens it has those
+            that are likeliest in one of the two distributions.
 
         Raises
         ------
@@ -131,7 +133,7 @@ class ResidualPlan(TransportPlan):
             If matplotlib is not installed.
         """
         names = token_labels(labels, self.problem.tokens)
-        from otm._core.drawing import COLOURS, journal_style, picture
+        from otm._core.drawing import COLOURS, drawing_on, legend_above
 
         draft, target, accepted = (
             law.astype(np.float64)
@@ -142,11 +144,9 @@ class ResidualPlan(TransportPlan):
         rest = np.maximum(target - accepted, 0)
         hatched: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[1], "hatch": "////"}
         left, right = places - BAR / 2, places + BAR / 2
-        drawn = f"draft, $k = {self.drafts.k}$" if self.drafts.k > 1 else "draft"
+        drawn = f"draft, k = {self.drafts.k}" if self.drafts.k > 1 else "draft"
         taken, left_over = (f"{mass.sum():.4g}" for mass in (accepted, rest))
-        with journal_style():
-            figure = picture(2.6, wide=shown.size > 8)
-            axes = figure.add_subplot()
+        with drawing_on(ax, 2.8, 3 + 0.25 * max(shown.size, 6)) as axes:
             axes.bar(left, draft[shown], BAR, color="#BBBBBB", label=drawn)
             axes.bar(right, accepted[shown], BAR, color=COLOURS[0], label=f"accepted, {taken}")
             above = rest[shown] > INVISIBLE
@@ -156,8 +156,8 @@ class ResidualPlan(TransportPlan):
             of = "" if shown.size == draft.size else f" ({shown.size} of {draft.size:,})"
             axes.set(xlabel=f"token{of}", ylabel="probability")
             axes.grid(visible=False, axis="x")
-            figure.legend(loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.2)
-        return figure
+            legend_above(axes, 3)
+        return axes
 
     def _output_given(self, drafts: Drafts) -> Probs:
         rows = np.arange(drafts.shape[0])

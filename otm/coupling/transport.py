@@ -16,7 +16,6 @@ from otm.errors import CertificateError, InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 ROWS, COLUMNS = 14, 7
 """Most sets of drafts and tokens that a table shows; `mass` has all of them."""
@@ -140,13 +139,18 @@ class Transport:
         names = dict(zip(self.tokens.tolist(), self.labels, strict=True))
         return ", ".join(names[token] for token in self.sets[row])
 
-    def plot(self) -> Figure:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the joint law as a heat map; frames are round what is accepted.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
 
         Returns
         -------
-        Figure
-            A figure of matplotlib; a notebook shows it, and `savefig` writes it.
+        Axes
+            What was drawn on; `ax.figure.savefig` writes it.
 
         Raises
         ------
@@ -160,19 +164,17 @@ class Transport:
                 f"{self.mass.shape[0]} sets of drafts and {self.mass.shape[1]} tokens; a picture "
                 f"has at most {DRAWN} of each, `mass` has all"
             )
-        from otm._core.drawing import journal_style, picture
+        from otm._core.drawing import drawing_on
 
-        with journal_style():
-            figure = picture(1.3 + 0.24 * len(self.sets), wide=len(self.tokens) > 8)
-            axes = figure.add_subplot()
+        with drawing_on(ax, 1.3 + 0.24 * len(self.sets), 2.6 + 0.4 * len(self.tokens)) as axes:
             image = axes.imshow(self.mass.astype(np.float64), cmap="Blues", vmin=0, aspect="auto")
-            figure.colorbar(image, ax=axes, label="probability")
+            axes.figure.colorbar(image, ax=axes, label="probability")
             _frame(axes, self.members)
             axes.set_xticks(range(len(self.tokens)), self.labels)
             axes.set_yticks(range(len(self.sets)), [self._name(r) for r in range(len(self.sets))])
             axes.set(xlabel="output token (frame: one of the drafts)", ylabel="drafts")
             axes.grid(visible=False)
-        return figure
+        return axes
 
 
 def _frame(axes: Axes, members: npt.NDArray[np.bool_]) -> None:

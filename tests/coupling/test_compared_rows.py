@@ -1,6 +1,7 @@
 """`otm.compare` over rows and several k: each mean against plans built one by one."""
 
 import csv
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -26,6 +27,13 @@ from otm.problem import Problem
 Rows = npt.NDArray[np.float64]
 
 KS = [1, 2, 5]
+
+
+@pytest.fixture(autouse=True)
+def _no_windows() -> Iterator[None]:
+    """Close what pyplot opened."""
+    yield
+    pytest.importorskip("matplotlib.pyplot").close("all")
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +116,17 @@ def test_tables_and_pictures(rows: tuple[Rows, Rows], tmp_path: Path) -> None:
         first, *_ = csv.DictReader(file)
     assert first["rule"] == "optimal"
     assert float(first["high"]) == means["optimal", 1, 1].high
-    figure = means.plot()
-    assert [line.get_label() for line in figure.axes[0].lines] == [
-        *dict.fromkeys(x.rule for x in means)
-    ]
-    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    axes = means.plot()
+    assert [line.get_label() for line in axes.lines] == [*dict.fromkeys(x.rule for x in means)]
+    assert means.plot(axes) is axes
+    assert len(axes.lines) == 6
     assert means._repr_html_().count("<tr>") == 4
     with pytest.raises(InvalidInputError, match="cannot be written"):
         means.to_csv(tmp_path / "none" / "means.csv")
     one = otm.compare(rows[0][0, 0], rows[1][0, 0], 2)
     one.to_csv(tmp_path / "rules.csv")
     assert (tmp_path / "rules.csv").read_text().startswith("rule,k,acceptance,optimum,")
-    assert len(one.plot().axes[0].patches) == 13
+    assert len(one.plot().patches) == 13
 
 
 def test_a_rule_of_ones_own_by_name_in_loop_and_report() -> None:
