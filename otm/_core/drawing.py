@@ -21,6 +21,9 @@ PAGE_WIDTH = 7.0
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 """Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
 
+LEGEND = 64
+"""Most characters of a legend in one line."""
+
 SCREEN_WIDTH = 5.2
 """Inches; of a picture for the screen."""
 
@@ -89,8 +92,16 @@ def drawing_on(ax: Axes | None, height: float, width: float = SCREEN_WIDTH) -> I
         yield figure.add_subplot()
 
 
-def legend_above(axes: Axes, columns: int) -> None:
-    """Put the legend above the axes, where it covers nothing."""
+def legend_above(axes: Axes) -> None:
+    """Put the legend above the axes, where it covers nothing; in one line if it is short."""
+    handles, labels = axes.get_legend_handles_labels()
+    short = sum(map(len, labels)) + 5 * len(labels) <= LEGEND
     axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, handlelength=1.6, columnspacing=1.2
+        handles,
+        labels,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=len(labels) if short else 2,
+        handlelength=1.6,
+        columnspacing=1.2,
     )

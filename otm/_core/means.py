@@ -203,7 +203,8 @@ class PairedMeans:
         return f"{self._title}\n{text_table(columns, rows)}"
 
     def _repr_html_(self) -> str:
-        return html_table(self._table, self._title)
+        heading, *rows = self._table
+        return html_table(rows, self._title, heading=heading)
 
     @property
     def _title(self) -> str:
@@ -295,9 +296,12 @@ class PairedMeans:
                 axes.plot(places, means, color=colour, marker=marker, markersize=3, label=label)
                 if np.isfinite(high).all():
                     axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+            numbers = sorted({x for points in curves.values() for x, _ in points}, key=str)
+            if all(isinstance(x, int) for x in numbers):
+                axes.set_xticks([x for x in numbers if isinstance(x, int)])
             axes.set(xlabel="drafts of a path γ" if over_gamma else "number of drafts K")
             axes.set(ylabel=self.quantity)
-            legend_above(axes, 3)
+            legend_above(axes)
         return axes
 
 

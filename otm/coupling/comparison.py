@@ -110,7 +110,8 @@ class Comparison:
         return f"{first}\n{text_table(heading, rows)}"
 
     def _repr_html_(self) -> str:
-        return html_table(self._table)
+        heading, *rows = self._table
+        return html_table(rows, heading=heading)
 
     def to_csv(self, path: AnyPath) -> None:
         """Write a line for each rule.
@@ -164,7 +165,7 @@ class Comparison:
             axes.plot(best, names, **style, markersize=11, label="optimum for such drafts")
             axes.set(xlabel="acceptance probability", xlim=(0, 1.02))
             axes.grid(visible=False, axis="y")
-            legend_above(axes, 2)
+            legend_above(axes)
         return axes
 
 

@@ -156,7 +156,7 @@ class ResidualPlan(TransportPlan):
             of = "" if shown.size == draft.size else f" ({shown.size} of {draft.size:,})"
             axes.set(xlabel=f"token{of}", ylabel="probability")
             axes.grid(visible=False, axis="x")
-            legend_above(axes, 3)
+            legend_above(axes)
         return axes
 
     def _output_given(self, drafts: Drafts) -> Probs:

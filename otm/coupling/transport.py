@@ -106,7 +106,8 @@ class Transport:
         return text_table(heading, rows)
 
     def _repr_html_(self) -> str:
-        return html_table(self._table)
+        heading, *rows = self._table
+        return html_table(rows, heading=heading)
 
     @property
     def _table(self) -> list[list[str]]:

@@ -118,7 +118,8 @@ class Recommendation(Printed):
         return f"{self._title}\n{text_table(heading, rows)}"
 
     def _repr_html_(self) -> str:
-        return html_table(self._table, escape(self._title).replace("\n", "<br>"))
+        heading, *rows = self._table
+        return html_table(rows, escape(self._title).replace("\n", "<br>"), heading=heading)
 
     @property
     def _table(self) -> list[list[str]]:
