@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from otm._core.optional import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Floats = npt.NDArray[np.float64]
 
 COLUMN_WIDTH = 3.4
 """Inches."""
@@ -20,6 +25,12 @@ PAGE_WIDTH = 7.0
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 """Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
+
+INVISIBLE = 1e-9
+"""Probabilities up to it are not drawn: they would be a line."""
+
+BAR = 0.38
+"""Width of one of the two bars of a token, whose places are 1 apart."""
 
 LEGEND = 64
 """Most characters of a legend in one line."""
@@ -90,6 +101,23 @@ def drawing_on(ax: Axes | None, height: float, width: float = SCREEN_WIDTH) -> I
     figure = plt.figure(figsize=(width, height), layout="constrained")
     with journal_style():
         yield figure.add_subplot()
+
+
+def split_bars(
+    axes: Axes, names: Sequence[str], laws: Sequence[Floats], labels: Sequence[str]
+) -> None:
+    """Draw two bars for each token: the draft's, and the target's as accepted part and residual."""
+    (draft, accepted, residual), (drawn, taken, left) = laws, labels
+    places = np.arange(len(names))
+    right, above = places + BAR / 2, residual > INVISIBLE
+    axes.bar(places - BAR / 2, draft, BAR, color="#BBBBBB", label=drawn)
+    axes.bar(right, accepted, BAR, color=COLOURS[0], label=taken)
+    style: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[1], "hatch": "////"}
+    style |= {"bottom": accepted[above], "label": left}
+    axes.bar(right[above], residual[above], BAR, **style)
+    axes.set_xticks(places, names)
+    axes.grid(visible=False, axis="x")
+    legend_above(axes)
 
 
 def legend_above(axes: Axes) -> None:

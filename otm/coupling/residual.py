@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +37,6 @@ if TYPE_CHECKING:
 
 MOST_BARS = 24
 """Most tokens of a picture."""
-
-INVISIBLE = 1e-9
-"""Probabilities up to it are not drawn: they would be a line."""
-
-BAR = 0.38
-"""Width of one of the two bars of a token, whose places are 1 apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,30 +127,20 @@ class ResidualPlan(TransportPlan):
             If matplotlib is not installed.
         """
         names = token_labels(labels, self.problem.tokens)
-        from otm._core.drawing import COLOURS, drawing_on, legend_above
+        from otm._core.drawing import drawing_on, split_bars
 
-        draft, target, accepted = (
-            law.astype(np.float64)
-            for law in (self.problem.draft, self.problem.target, self.accepted_mass)
-        )
+        laws = self.problem.draft, self.problem.target, self.accepted_mass
+        draft, target, accepted = (law.astype(np.float64) for law in laws)
         likeliest = np.argsort(-np.maximum(draft, target), kind="stable")[:MOST_BARS]
-        shown, places = np.sort(likeliest), np.arange(likeliest.size)
-        rest = np.maximum(target - accepted, 0)
-        hatched: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[1], "hatch": "////"}
-        left, right = places - BAR / 2, places + BAR / 2
+        shown = np.sort(likeliest)
+        residual = np.maximum(target - accepted, 0)
+        bars = draft[shown], accepted[shown], residual[shown]
         drawn = f"draft, k = {self.drafts.k}" if self.drafts.k > 1 else "draft"
-        taken, left_over = (f"{mass.sum():.4g}" for mass in (accepted, rest))
+        masses = f"accepted, {accepted.sum():.4g}", f"residual, {residual.sum():.4g}"
         with drawing_on(ax, 2.8, 3 + 0.25 * max(shown.size, 6)) as axes:
-            axes.bar(left, draft[shown], BAR, color="#BBBBBB", label=drawn)
-            axes.bar(right, accepted[shown], BAR, color=COLOURS[0], label=f"accepted, {taken}")
-            above = rest[shown] > INVISIBLE
-            hatched |= {"bottom": accepted[shown][above], "label": f"residual, {left_over}"}
-            axes.bar(right[above], rest[shown][above], BAR, **hatched)
-            axes.set_xticks(places, [names[i] for i in shown])
+            split_bars(axes, [names[i] for i in shown], bars, (drawn, *masses))
             of = "" if shown.size == draft.size else f" ({shown.size} of {draft.size:,})"
             axes.set(xlabel=f"token{of}", ylabel="probability")
-            axes.grid(visible=False, axis="x")
-            legend_above(axes)
         return axes
 
     def _output_given(self, drafts: Drafts) -> Probs:
