@@ -20,6 +20,7 @@ from otm.audit.known_bugs.sized import SIZED
 from otm.audit.known_bugs.steps import Repeated, both
 from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
 from otm.audit.observation import ISOLATED, Observation, UnsuitedError, distance, rows_of
+from otm.audit.own_drafts import SECOND_SAMPLE, samples_twice
 from otm.audit.report import (
     LOSSLESS,
     NOT_LOSSLESS,
@@ -90,7 +91,10 @@ def diagnose(
             for cut in (False, True)
             if not (bug.verifier.loops or bug.verifier.several or bug in SIZED)
         ]
-        return _named(steps, few, ways[0]) if _cost(wrong[0]) <= STEPS else ()
+        explained = _named(steps, few, ways[0]) if _cost(wrong[0]) <= STEPS else ()
+        if not explained and samples_twice(wrong):
+            explained = tuple(_named_so(bug) for bug in KNOWN_BUGS if bug.name == SECOND_SAMPLE)
+        return explained
     if _cost(wrong[0]) > PAIRS:
         return ()
     return _named([(bug, bug.verifier) for bug in _pairs()], [wrong[0], *observations], ways[0])
@@ -117,11 +121,15 @@ def _named(
     bugs: Iterable[tuple[KnownBug, Adapter]], observations: Sequence[Observation], same: Same
 ) -> tuple[Diagnosis, ...]:
     named = {
-        bug.name: Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
+        bug.name: _named_so(bug)
         for bug, verifier in bugs
         if _explains(verifier, observations, same)
     }
     return tuple(named.values())
+
+
+def _named_so(bug: KnownBug) -> Diagnosis:
+    return Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -141,6 +142,36 @@ def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:
     example = report.counterexample
     assert example is not None
     assert "prompt 2 0 1 2 0 1 2, 4 tokens asked for" in str(report)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == ["second sample after a mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("again", "named"), [("sample", ["second sample after a mismatch"]), ("draft", []), ("", None)]
+)
+def test_drafts_of_a_loop_s_own_are_told_by_the_law_of_a_token(
+    again: str, named: list[str] | None
+) -> None:
+    """Drafts of the last follower; after a mismatch the draft, another sample, or the first one."""
+
+    def decode(  # noqa: PLR0917
+        target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int, uniforms: Any
+    ) -> list[int]:
+        tokens = list(prompt)
+        while len(tokens) < len(prompt) + max_tokens:
+            for _ in range(gamma):
+                guess = dict(itertools.pairwise(tokens)).get(tokens[-1], 0)
+                token = draw(target.probs(tuple(tokens)), uniforms(1)[0])
+                if token != guess:
+                    other = draw(target.probs(tuple(tokens)), uniforms(1)[0]) if again else token
+                    tokens.append({"draft": guess}.get(again, other))
+                    break
+                tokens.append(token)
+        return tokens[len(prompt) : len(prompt) + max_tokens]
+
+    chosen = [INSTANCES[name] for name in ("rows differ", "three tokens")]
+    report = lossless(loop(decode), instances=chosen, examples=0)
+    assert report.lossless == (named is None)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == (named or [])
 
 
 def test_nothing_else_is_called_wrong() -> None:

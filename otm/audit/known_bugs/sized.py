@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -123,14 +124,17 @@ class _CachedLoop(Loop):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         tokens, cached, limit = Path(), Path(), max_tokens(self, instance)
-        while len(tokens) < limit:
+        for number in itertools.count():
+            if len(tokens) >= limit:
+                break
 
             def shown(step: Instance, rows: Rows, before: Path = cached) -> Rows:
                 contexts = (step.prompt + rows.tokens[:i] for i in range(len(rows.tokens) + 1))
                 target = [step.target.probs(before + context) for context in contexts]
                 return rows._replace(target=target)
 
-            prompt, gamma = instance.prompt + tokens, min(instance.gamma, limit - len(tokens) - 1)
+            gamma = min(instance.gamma_of(number), limit - len(tokens) - 1)
+            prompt = instance.prompt + tokens
             step = replace(instance, prompt=prompt, gamma=gamma)
             tokens += Chain(shown=shown).output(step, source)
             cached += prompt
