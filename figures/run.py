@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from figures.gallery import write_gallery
 from figures.output import digest_for, write
-from figures.progress import bar, in_a_row_of_its_own
+from figures.progress import beside_others
 from figures.registry import FIGURES, Kind, load
+from otm._core.progress import SILENT, watching
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -112,14 +113,14 @@ def write_all(
     # what takes longest goes first, so that no core is idle at the end
     order = sorted(names, key=_haste)
     context = multiprocessing.get_context("spawn")
-    row = (context.Value("i", 0), context.RLock())
     workers = min(jobs, len(order))
+    several = workers > 1  # otherwise the one process says how far its figure is
     digests = {name: digest_for(name) for name in order}
     others = multiprocessing.active_children()
     with (
         _one_thread_each(),
-        ProcessPoolExecutor(workers, context, in_a_row_of_its_own, row) as pool,
-        bar(total=len(order), desc="figures", unit="figure") as shown,
+        ProcessPoolExecutor(workers, context, beside_others if several else None) as pool,
+        watching(None if several else SILENT.progress, "figures") as watch,
     ):
         try:
             with _deaf_to_interrupts():
@@ -127,11 +128,12 @@ def write_all(
                     pool.submit(_timed, name, folder, results, full, digests[name])
                     for name in order
                 ]
-            for future in as_completed(running):
+            watch.tell("finished", 0, len(order))
+            for number, future in enumerate(as_completed(running), 1):
                 done = future.result()
-                shown.update()
-                with shown.external_write_mode():
-                    yield done
+                watch.hide()
+                yield done
+                watch.tell("finished", number, len(order))
         except (KeyboardInterrupt, GeneratorExit):  # the latter if it reached the caller's code
             for process in set(multiprocessing.active_children()) - set(others):
                 process.terminate()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Context, Option
 
@@ -15,7 +12,6 @@ from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from otm.gain import Latency, Source, Summary
-    from otm.gain.blocks import Progress
 
 
 _FILES = "arrays in files"
@@ -115,18 +111,10 @@ def report(
     else:
         names = {"draft_name": draft_name, "target_name": target_name}
         source = gain.from_files(draft, target, kind=kind, prompts=prompts, tokens=tokens, **names)
-    more = {"gammas": tuple(gammas)} if gammas else {}
-    with _progress() as progress:
-        summary = gain.report(
-            source,
-            output,
-            settings,
-            latency=costs,
-            level=level,
-            workers=workers,
-            progress=progress,
-            **more,
-        )
+    more: dict[str, Any] = {"gammas": tuple(gammas)} if gammas else {}
+    summary = gain.report(
+        source, output, settings, latency=costs, level=level, workers=workers, **more
+    )
     if json:
         print_json(summary.as_json())
     else:
@@ -155,21 +143,6 @@ def _latency(option: str) -> Latency:
         return read_latency(option)
     as_costs(ratio, "--latency")
     return Latency.constant(ratio)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show on a terminal how many blocks are finished."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), "blocks", TimeRemainingColumn())
-    if not sys.stderr.isatty():  # where rich 13.0 would write an empty line
-        yield lambda done, total: None
-        return
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("positions", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _print(summary: Summary, folder: Path) -> None:

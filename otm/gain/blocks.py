@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,12 @@ from otm._core.files.headers import open_arrays
 from otm._core.files.paths import read_json, write_whole
 from otm._core.numbers import as_integer
 from otm._core.optional import require
+from otm._core.progress import Progress, watching
 from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
 from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
 from otm.gain.sources import BLOCK_BYTES, Block, Bounds, Source
-
-Progress = Callable[[int, int], None]
-"""Told the number of blocks that are finished, and of all."""
 
 MANIFEST = "manifest.json"
 
@@ -82,11 +80,12 @@ def measure_all(
         )
         results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
         try:
-            for i, part in results:
-                _save(paths[i], part)
-                parts[i] = part
-                if progress is not None:
-                    progress(len(parts), len(bounds))
+            with watching(progress, "report") as watch:
+                watch.tell("finished blocks", len(parts), len(bounds))
+                for i, part in results:
+                    _save(paths[i], part)
+                    parts[i] = part
+                    watch.tell("finished blocks", len(parts), len(bounds))
         except OTMError:
             raise
         except Exception as error:

@@ -115,8 +115,8 @@ def test_an_interrupted_run_goes_on(compressed: bool, folder: Path, wanted: Meas
         path = folder / "other.npz"
         np.savez_compressed(path, **dict(np.load(folder / "pair.npz")))
 
-    def interrupt(done: int, total: int) -> None:
-        assert total == 8
+    def interrupt(what: str, done: int, total: int) -> None:
+        assert (what, total) == ("report: finished blocks", 8)
         if done == 3:
             raise KeyboardInterrupt
 
@@ -126,15 +126,15 @@ def test_an_interrupted_run_goes_on(compressed: bool, folder: Path, wanted: Meas
     assert len(saved) == 3
     saved[1].write_bytes(saved[1].read_bytes()[:-100])  # of a disk that was full, say
     told: list[int] = []
-    again = measure_all(
-        from_files(path), SETTINGS, folder / "half", progress=lambda done, _: told.append(done)
-    )
-    assert told == [3, 4, 5, 6, 7, 8]
+
+    def tell(what: str, done: int, total: int) -> None:
+        told.append(done)
+
+    again = measure_all(from_files(path), SETTINGS, folder / "half", progress=tell)
+    assert told == [2, 3, 4, 5, 6, 7, 8]
     assert_same(again, wanted)
     told.clear()
-    once_more = measure_all(
-        from_files(path), SETTINGS, folder / "half", progress=lambda done, _: told.append(done)
-    )
+    once_more = measure_all(from_files(path), SETTINGS, folder / "half", progress=tell)
     assert told == []
     assert_same(once_more, wanted)
 
