@@ -135,8 +135,10 @@ def write_all(
                 yield done
                 watch.tell("finished", number, len(order))
         except (KeyboardInterrupt, GeneratorExit):  # the latter if it reached the caller's code
-            for process in set(multiprocessing.active_children()) - set(others):
-                process.terminate()
+            with _deaf_to_interrupts():  # a second one would be told in a traceback
+                for process in set(multiprocessing.active_children()) - set(others):
+                    process.terminate()
+                pool.shutdown(cancel_futures=True)
             raise
         except BrokenExecutor:
             raise ProblemTooLargeError(
