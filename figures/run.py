@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
@@ -17,6 +15,7 @@ from figures.gallery import write_gallery
 from figures.output import digest_for, write
 from figures.progress import beside_others
 from figures.registry import FIGURES, Kind, load
+from otm._core.interrupts import deaf_to_interrupts
 from otm._core.progress import SILENT, watching
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
@@ -123,7 +122,7 @@ def write_all(
         watching(None if several else SILENT.progress, "figures") as watch,
     ):
         try:
-            with _deaf_to_interrupts():
+            with deaf_to_interrupts():
                 running = [
                     pool.submit(_timed, name, folder, results, full, digests[name])
                     for name in order
@@ -135,7 +134,7 @@ def write_all(
                 yield done
                 watch.tell("finished", number, len(order))
         except (KeyboardInterrupt, GeneratorExit):  # the latter if it reached the caller's code
-            with _deaf_to_interrupts():  # a second one would be told in a traceback
+            with deaf_to_interrupts():  # a second one would be told in a traceback
                 for process in set(multiprocessing.active_children()) - set(others):
                     process.terminate()
                 pool.shutdown(cancel_futures=True)
@@ -159,19 +158,6 @@ def _timed(name: str, folder: Path, results: Path, full: bool, digest: str | Non
     start = time.perf_counter()
     state = write(name, folder, results, full=full, digest=digest)
     return Done(name, state, time.perf_counter() - start)
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Let processes that are started meanwhile ignore Ctrl-C: this one ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only there can it be set, and only there does Ctrl-C arrive
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from otm._core.digest import digest_of
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import read_json, write_whole
+from otm._core.interrupts import deaf_to_interrupts
 from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm._core.progress import Progress, watching
@@ -78,8 +79,12 @@ def measure_all(
             max_nbytes=None,  # no copies of blocks in files that an error would leave behind
             return_as="generator_unordered",
         )
-        results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
+        results = None
         try:
+            with deaf_to_interrupts():  # or workers that begin as Ctrl-C comes write tracebacks
+                begun = pool([joblib.delayed(int)()])
+            list(begun)
+            results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
             with watching(progress, "report") as watch:
                 watch.tell("finished blocks", len(parts), len(bounds))
                 for i, part in results:
@@ -97,9 +102,10 @@ def measure_all(
                 "finished is kept: go on with fewer workers"
             ) from None
         finally:
-            with warnings.catch_warnings():  # of what was begun in vain where there is an error
-                warnings.simplefilter("ignore")
-                results.close()
+            with warnings.catch_warnings(), deaf_to_interrupts():
+                warnings.simplefilter("ignore")  # of what was begun in vain if there is an error
+                if results is not None:
+                    results.close()
             if not parts:
                 with contextlib.suppress(OSError):  # up to the first that another process uses
                     for place in made:

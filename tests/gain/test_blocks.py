@@ -280,6 +280,25 @@ class Fatal:
         return {}
 
 
+class Ears:
+    """A block that says whether whoever measures it hears Ctrl-C."""
+
+    def measure(self, settings: Settings) -> Measured:
+        return {"deaf": np.array([signal.getsignal(signal.SIGINT) is signal.SIG_IGN])}
+
+
+def test_workers_leave_ctrl_c_to_their_parent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: Ctrl-C in a terminal reaches workers as they begin, and each writes a traceback."""
+    source = from_files(folder / "pair.npz")
+    monkeypatch.setattr(type(source), "blocks", lambda _, bounds: (Ears() for _ in bounds))
+    before = signal.getsignal(signal.SIGINT)
+    found = measure_all(source, SETTINGS, folder / "deaf", workers=2)
+    assert found["deaf"].all()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 @pytest.mark.parametrize("package", ["distributed.scheduler", "ray.exceptions"])
 def test_a_worker_that_a_cluster_lost_is_an_error_of_one_line(
     package: str, folder: Path, monkeypatch: pytest.MonkeyPatch
