@@ -19,7 +19,8 @@ _TEXT = "models that read a --text"
 _LISTS = "lists of a .jsonl file, which are taken as they are and bound α_k alone"
 
 _ONLY_FOR = {
-    **dict.fromkeys(("kind", "draft_name", "target_name", "prompts", "tokens"), (_FILES,)),
+    **dict.fromkeys(("kind", "draft_name", "target_name", "tokens"), (_FILES,)),
+    "prompts": (_FILES, _TEXT),
     **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
     "vocabulary": (_LISTS,),
     **dict.fromkeys(("rules", "temperature", "top_k", "top_p"), (_FILES, _TEXT)),
@@ -47,9 +48,18 @@ def report(
     kind: Annotated[str, Option(help="logits, log-probabilities or probabilities.")] = "logits",
     draft_name: Annotated[str, Option(help="Name of the draft model's array.")] = "draft",
     target_name: Annotated[str, Option(help="Name of the target model's array.")] = "target",
-    prompts: Annotated[Path | None, Option(help="The prompt of each position [N].")] = None,
+    prompts: Annotated[
+        Path | None,
+        Option(
+            help="The prompt of each position, an array [N]; with --text the name of the prompt of "
+            "each line, a text (the --text again: each line is a prompt)."
+        ),
+    ] = None,
     tokens: Annotated[Path | None, Option(help="The token sampled at each position [N].")] = None,
-    text: Annotated[Path | None, Option(help="A text for the two models to read.")] = None,
+    text: Annotated[
+        Path | None,
+        Option(help="A text for the two models to read; its paragraphs are the prompts."),
+    ] = None,
     window: Annotated[int, Option(help="Most tokens that the models read at once.")] = 128,
     sampled: Annotated[bool, Option("--sampled", help="The target sampled this text.")] = False,
     device: Annotated[str | None, Option(help="Where the models run, such as cuda.")] = None,
@@ -102,7 +112,7 @@ def report(
         if target is None:
             raise InvalidInputError("one model and a text; give the draft and the target model")
         source = gain.from_models(
-            draft, target, text, window=window, sampled=sampled, device=device
+            draft, target, text, prompts=prompts, window=window, sampled=sampled, device=device
         )
     elif lists:
         if target is not None:
@@ -150,11 +160,12 @@ def _print(summary: Summary, folder: Path) -> None:
     facts = {
         "source": summary.source,
         "positions": f"{summary.positions:,}",
-        "prompts": f"{summary.prompts:,}" if known else "not known: no intervals",
+        "prompts": f"{summary.prompts:,}" if known else "not known",
         "report": str(folder / "report.html"),
         "numbers": str(folder / "report.json"),
     }
     print_table(None, list(facts.items()))
+    print(f"\n{summary.intervals}")
     if summary.bounds:
         print("\nα, between")
         columns = ("k", "lower", "upper")

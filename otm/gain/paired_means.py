@@ -201,10 +201,10 @@ class PairedMeans:
             cells = [str(self[setup]) if setup in self.values else "" for setup in there]
             rows.append([rule, str(k), *cells])
         contexts, prompts = self.prompts.size, np.unique(self.prompts).size
-        return (
-            f"{self.quantity}: mean ± half of the {100 * self.level:g} % interval, {contexts} "
-            f"contexts of {prompts} prompts\n{text_table(columns, rows)}"
-        )
+        known = f"mean ± half of the {100 * self.level:g} % interval, {contexts} contexts of "
+        known += f"{prompts} prompts"
+        alone = f"mean of {contexts} contexts of one prompt, which alone has no interval"
+        return f"{self.quantity}: {known if prompts > 1 else alone}\n{text_table(columns, rows)}"
 
 
 def clustered_mean(
