@@ -17,6 +17,7 @@ about as little, compared with the target, as in the papers.
 With --save the results go to benchmarks/results/papers.json.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -168,7 +169,9 @@ def decoder(decode: partial[Generation], tokens: int, options: dict[str, Any] | 
 
 
 def shown(estimate: dict[str, float]) -> str:
-    return f"{estimate['mean']:.2f} ± {estimate['high'] - estimate['mean']:.2f}"
+    reach = estimate["high"] - estimate["mean"]
+    known = f" ± {reach:.2f}" if math.isfinite(reach) else " (of one run: no interval)"
+    return f"{estimate['mean']:.2f}{known}"
 
 
 def main() -> None:

@@ -141,7 +141,7 @@ class Latency(Brief):
     def is_constant(self) -> bool:
         """Whether a call of either model takes the same time for any K and γ, as for `constant`.
 
-        More chains then cost nothing, and a large K wins.
+        More chains would then cost nothing, and the largest K win: such costs do not decide on K.
 
         Examples
         --------

@@ -84,11 +84,15 @@ class Recommendation(Printed):
     Attributes
     ----------
     candidates : tuple of Candidate
-        All that were compared.
+        All that the costs decide between.  Costs that are the same for any number of chains
+        (`Latency.is_constant`) do not say what more of them cost: these are then the ways with the
+        fewest chains.
     contexts, prompts : int
         Number of contexts that were measured, and of prompts that they belong to.
     level : float, optional
         Probability that an interval covers its mean, nearly.
+    if_chains_are_free : tuple of Candidate, optional
+        All others, the fastest first if more chains cost nothing.
 
     Examples
     --------
@@ -102,10 +106,11 @@ class Recommendation(Printed):
     contexts: int
     prompts: int
     level: float = 0.95
+    if_chains_are_free: tuple[Candidate, ...] = ()
 
     @property
     def best(self) -> Candidate:
-        """The fastest."""
+        """The fastest that the costs decide on."""
         return self.candidates[0]
 
     @property
@@ -141,10 +146,17 @@ class Recommendation(Printed):
             first = f"{rule}, K = {k}, γ = {gamma}: {speed}"
         if (bound := self.best.bound) is not None:
             first += f"\nno lossless verifier exceeds {bound} tokens a step with these drafts"
-        return (
-            f"{first}\n{len(self.candidates)} setups, {self.contexts} contexts of {self.prompts} "
-            f"prompts, {100 * self.level:g} % intervals"
-        )
+        if self.if_chains_are_free:
+            other, speedup = self.if_chains_are_free[0].setup, self.if_chains_are_free[0].speedup
+            first += (
+                f"\nwhat more than K = {k} costs was not given; if it cost nothing, {other.rule}, "
+                f"K = {other.k}, γ = {other.gamma} would be {speedup} times as fast as no drafts"
+            )
+        counts = f"{len(self.candidates)} setups, {self.contexts} contexts of "
+        counts += f"{self.prompts} prompts, {100 * self.level:g} % intervals"
+        if self.prompts == 1:
+            counts = counts.partition(" prompts")[0] + " prompt, which alone has no intervals"
+        return f"{first}\n{counts}"
 
 
 def ranked(
@@ -154,6 +166,8 @@ def ranked(
     bounds: Mapping[Any, Estimate] = MappingProxyType({}),
 ) -> Recommendation:
     """Order ways to decode by speed, from sums [P] over prompts of the tokens of a step.
+
+    Costs that are the same for any K decide between the ways with the fewest chains alone.
 
     Rules that verify the same drafts alike appear once, by the first of their names.  Bounds are by
     the drafts: (K, γ, how the draft model is sampled).
@@ -167,18 +181,26 @@ def ranked(
             others.append(sums)
             speed[way] = sums * latency.speedup(1.0, gamma, as_positive(k, "k"))
     order = sorted(speed, key=lambda way: -float(speed[way].sum()))
-    candidates = (
-        Candidate(
+    decided = order
+    if latency.is_constant:  # the largest K would win, whatever it really costs
+        fewest = min(as_positive(way[0].k, "k") for way in order)
+        decided = [way for way in order if way[0].k == fewest]
+    candidates = {
+        way: Candidate(
             *way,
             block_efficiency=prompts.mean(tokens[way]),
             speedup=prompts.mean(speed[way]),
-            gap_to_best=prompts.mean(speed[order[0]] - speed[way]),
+            gap_to_best=prompts.mean(speed[decided[0]] - speed[way]),
             bound=bounds.get((way[0].k, way[0].gamma, way[1])),
         )
         for way in order
-    )
+    }
     return Recommendation(
-        tuple(candidates), prompts.index.size, prompts.sizes.size, level=prompts.level
+        tuple(candidates[way] for way in decided),
+        prompts.index.size,
+        prompts.sizes.size,
+        prompts.level,
+        tuple(candidates[way] for way in order if way not in decided),
     )
 
 
@@ -228,7 +250,8 @@ def recommend(
     Returns
     -------
     Recommendation
-        All setups, the fastest first; rules that verify the same drafts alike, as many do for one
+        Setups, the fastest first, those of the fewest chains if `latency` is the same for any
+        number of them; rules that verify the same drafts alike, as many do for one
         chain, appear once, by the first of their names.  With the contexts of two prompts or more,
         each has the bound of all lossless verifiers.
 

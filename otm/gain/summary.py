@@ -34,7 +34,7 @@ from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.shown import Facts
 from otm.gain.latency import Latency
 from otm.gain.pairs import Measured
-from otm.gain.recommendation import Recommendation, ranked
+from otm.gain.recommendation import Candidate, Recommendation, ranked
 from otm.gain.settings import Settings
 from otm.gain.sources import Source
 from otm.gain.text_bound import bound_along_text
@@ -150,10 +150,36 @@ class Summary(Facts):
         first = f"The draft model takes {ratio:.3g} of the time of the target for a token"
         if not self.latency.is_constant:
             return f"{first}, and more rows or tokens take as long as the latency table says."
+        k = min(self.settings.ks)
+        chains = "one chain" if k == 1 else f"K = {k}, taken to cost as much as one chain"
         return (
-            f"{first}, as given. By assumption a call of either model takes the same time for any "
-            "K and γ, so that more chains cost nothing and a large K wins: to choose K, give a "
-            "table of step times (otm.gain.measure_latency)."
+            f"{first}, as given, and reads γ + 1 tokens in the time of one. What more chains cost, "
+            f"such a number does not say, so the answer is for {chains}: to choose K, give a table "
+            "of step times (otm.gain.measure_latency)."
+        )
+
+    @property
+    def intervals(self) -> str:
+        """What is behind ±, or why nothing is.
+
+        Examples
+        --------
+        >>> Summary("two files", 100, 1, True, False, Settings(), level=0.95).intervals[:59]
+        'All positions are of one prompt, so that no interval can be'
+        """
+        if not self.prompts_known:
+            return (
+                "Which positions belong to which prompt was not given, so that no interval can be: "
+                "neighbouring positions are alike, and by how much is not known."
+            )
+        if self.prompts == 1:
+            return (
+                "All positions are of one prompt, so that no interval can be given: how much "
+                "another prompt would differ is not known."
+            )
+        return (
+            f"Behind ±: half of the {100 * self.level:g} % interval. Positions of one prompt are "
+            f"alike; only the {self.prompts:,} prompts are taken to be independent."
         )
 
     @property
@@ -177,23 +203,15 @@ class Summary(Facts):
 
     def as_json(self) -> dict[str, Any]:
         """All of it for `json.dump`; ends of intervals that are not known are null."""
-        candidates = () if self.recommendation is None else self.recommendation.candidates
-        ways = [
-            {
-                **dict(zip(("rule", "K", "gamma"), candidate.setup, strict=True)),
-                "draft temperature": candidate.draft_sampling.temperature,
-                "tokens of a step": candidate.block_efficiency,
-                "speed-up": candidate.speedup,
-                "gap to best": candidate.gap_to_best,
-            }
-            for candidate in candidates
-        ]
+        found = self.recommendation
         values = {
             **vars(self),
             "settings": self.settings.key,
             "latency": None if self.latency is None else asdict(self.latency),
             "costs": self.costs or None,
-            "recommendation": ways,
+            "intervals": self.intervals,
+            "recommendation": _ways(found.candidates if found else ()),
+            "recommendation if chains are free": _ways(found.if_chains_are_free if found else ()),
         }
         return {
             name: _without_infinities(value) if isinstance(value, list) else value
@@ -309,6 +327,19 @@ def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) 
             moved = level[..., :-1] * later * verified
             level = np.concatenate([1 - moved.sum(-1, keepdims=True), moved], axis=-1)
     return steps
+
+
+def _ways(candidates: Sequence[Candidate]) -> list[Row]:
+    return [
+        {
+            **dict(zip(("rule", "K", "gamma"), candidate.setup, strict=True)),
+            "draft temperature": candidate.draft_sampling.temperature,
+            "tokens of a step": candidate.block_efficiency,
+            "speed-up": candidate.speedup,
+            "gap to best": candidate.gap_to_best,
+        }
+        for candidate in candidates
+    ]
 
 
 def _without_infinities(rows: Sequence[Row]) -> list[Row]:
