@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 import otm
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
+from figures.progress import progress
 from otm import Problem
 from otm.coupling import PLANS, TransportPlan
 from otm.testing import exact_acceptance, exact_output_distribution
@@ -88,7 +88,7 @@ def problems(
     count: int, max_tokens: int, most_drafts: int, exact: bool, seed: int
 ) -> Iterator[Problem]:
     rng = np.random.default_rng(seed)
-    for _ in tqdm(range(count), disable=None):
+    for _ in progress(range(count), count, "exactness"):
         draft, target = pair(int(rng.integers(1, max_tokens + 1)), rng)
         k = int(rng.integers(1, most_drafts + 1))
         if exact and rng.random() < 0.5:  # small whole numbers, with many ties and zeros

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import pair_of_laws, settle_allocator
 from figures.language_models import next_token_probs
+from figures.progress import progress
 from otm import Problem
 from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement, TransportPlan
 
@@ -36,7 +36,7 @@ def acceptance(contexts: int) -> dict[str, dict[int, float]]:
     """Mean acceptance probability by rule and number of drafts that it takes."""
     values: dict[str, dict[int, list[float]]] = {name: {k: [] for k in DRAFTS} for name in PLANS}
     rng = np.random.default_rng(SEED)
-    for draft, target, _ in tqdm(next_token_probs(contexts, SEED), total=contexts, disable=None):
+    for draft, target, _ in progress(next_token_probs(contexts, SEED), contexts, "rules"):
         for k in DRAFTS:
             problem = Problem(draft, target, k)
             for name, rule in PLANS.items():

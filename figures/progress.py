@@ -1,44 +1,27 @@
-"""Progress bars for figures that take longer than a few seconds."""
+"""How far a figure is, where it is the only one that is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
-from otm._core.optional import require
+from otm._core.progress import watching
 
-_T = TypeVar("_T")
+Step = TypeVar("Step")
 
-DELAY = 2
-"""Seconds that pass before a bar appears."""
-
-_row: list[int] = [0]
-"""The line of the terminal, from the top, that this process may draw a bar in."""
+_alone = [True]
+"""Whether no other process computes a figure: they have one line of the terminal."""
 
 
-def progress(steps: Iterable[_T], total: int, label: str) -> Iterable[_T]:
-    """Go through the steps, and show on a terminal how many of `total` are done.
-
-    Nothing is written where the standard error stream is not a terminal.
-    """
-    shown: Iterable[_T] = bar(steps, desc=label, total=total, delay=DELAY, position=_row[0])
-    return shown
-
-
-def bar(steps: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Make a bar of tqdm that is silent in a pipe and leaves nothing behind."""
-    return require("tqdm").tqdm(steps, disable=None, leave=False, **options)
+def progress(steps: Iterable[Step], total: int, label: str) -> Iterator[Step]:
+    """Go through the steps, and show on a terminal which of `total` is worked on."""
+    if not _alone[0]:
+        yield from steps
+        return
+    with watching(None, label) as watch:
+        yield from watch.over(steps, "step", total)
 
 
-def in_a_row_of_its_own(taken: Any, lock: Any) -> None:
-    """Let a worker process draw its bars below those of the others.
-
-    `taken` is a shared number, of the rows that are taken; row 0 is the parent's.  Whoever draws
-    holds the `lock`.
-    """
-    from tqdm import tqdm
-
-    with taken.get_lock():
-        taken.value += 1
-        _row[0] = taken.value
-    tqdm.set_lock(lock)
+def beside_others() -> None:
+    """Say nothing more in this process: its parent says how many figures are finished."""
+    _alone[0] = False

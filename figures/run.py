@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
@@ -15,8 +13,10 @@ from typing import NamedTuple
 
 from figures.gallery import write_gallery
 from figures.output import digest_for, write
-from figures.progress import bar, in_a_row_of_its_own
+from figures.progress import beside_others
 from figures.registry import FIGURES, Kind, load
+from otm._core.interrupts import deaf_to_interrupts
+from otm._core.progress import SILENT, watching
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -112,29 +112,32 @@ def write_all(
     # what takes longest goes first, so that no core is idle at the end
     order = sorted(names, key=_haste)
     context = multiprocessing.get_context("spawn")
-    row = (context.Value("i", 0), context.RLock())
     workers = min(jobs, len(order))
+    several = workers > 1  # otherwise the one process says how far its figure is
     digests = {name: digest_for(name) for name in order}
     others = multiprocessing.active_children()
     with (
         _one_thread_each(),
-        ProcessPoolExecutor(workers, context, in_a_row_of_its_own, row) as pool,
-        bar(total=len(order), desc="figures", unit="figure") as shown,
+        ProcessPoolExecutor(workers, context, beside_others if several else None) as pool,
+        watching(None if several else SILENT.progress, "figures") as watch,
     ):
         try:
-            with _deaf_to_interrupts():
+            with deaf_to_interrupts():
                 running = [
                     pool.submit(_timed, name, folder, results, full, digests[name])
                     for name in order
                 ]
-            for future in as_completed(running):
+            watch.tell("finished", 0, len(order))
+            for number, future in enumerate(as_completed(running), 1):
                 done = future.result()
-                shown.update()
-                with shown.external_write_mode():
-                    yield done
+                watch.hide()
+                yield done
+                watch.tell("finished", number, len(order))
         except (KeyboardInterrupt, GeneratorExit):  # the latter if it reached the caller's code
-            for process in set(multiprocessing.active_children()) - set(others):
-                process.terminate()
+            with deaf_to_interrupts():  # a second one would be told in a traceback
+                for process in set(multiprocessing.active_children()) - set(others):
+                    process.terminate()
+                pool.shutdown(cancel_futures=True)
             raise
         except BrokenExecutor:
             raise ProblemTooLargeError(
@@ -155,19 +158,6 @@ def _timed(name: str, folder: Path, results: Path, full: bool, digest: str | Non
     start = time.perf_counter()
     state = write(name, folder, results, full=full, digest=digest)
     return Done(name, state, time.perf_counter() - start)
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Let processes that are started meanwhile ignore Ctrl-C: this one ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only there can it be set, and only there does Ctrl-C arrive
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

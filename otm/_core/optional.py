@@ -43,7 +43,6 @@ PACKAGES = {
     "rich": Package("rich", "use the command line", _of("cli")),
     "safetensors": Package("safetensors", "keep weights in files", _of("torch")),
     "torch": Package("torch", "compute on tensors", _of("torch")),
-    "tqdm": Package("tqdm", "show progress", _of("figures")),
     "transformers": Package("transformers", "use models of Hugging Face", _of("huggingface")),
     "triton": Package("Triton", "run the kernels", _of("torch")),  # with torch's builds for GPUs
     "typer": Package("typer", "use the command line", _of("cli")),

@@ -28,7 +28,7 @@ class Watch:
     """Tells a `Progress` what is worked on, and of what that is a part."""
 
     def __init__(self, progress: Progress, phase: str) -> None:
-        self._progress, self._phase = progress, phase
+        self.progress, self._phase = progress, phase
 
     def over(self, items: Iterable[Item], what: str, total: int = 0) -> Iterator[Item]:
         """Hand out items one after the other, and tell which one it is."""
@@ -38,7 +38,12 @@ class Watch:
 
     def tell(self, what: str, number: int, total: int = 0) -> None:
         """Tell which one is worked on."""
-        self._progress(f"{self._phase}: {what}", number, total)
+        self.progress(f"{self._phase}: {what}", number, total)
+
+    def hide(self) -> None:
+        """Take the line away until something is told again, for other output on the terminal."""
+        if isinstance(self.progress, _Line):
+            self.progress.hide()
 
 
 SILENT = Watch(lambda what, number, total: None, "")
@@ -49,16 +54,28 @@ class _Line:
 
     def __init__(self) -> None:
         self._begin, self._shown_at, self._text = time.monotonic(), 0.0, ""
+        self._first, self._last = (self._begin, 1, 0), 1  # when, which one, of how many
         self._lock, self._ended = threading.Lock(), False
         self._timer = threading.Timer(AFTER, self._show)
         self._timer.daemon = True
         self._timer.start()
 
     def __call__(self, what: str, number: int, total: int) -> None:
-        self._text = f"{what} {number:,}" + (f" of {total:,}" if total else "")
         now = time.monotonic()
+        if number < self._last or total != self._first[2]:
+            self._first = now, number, total
+        self._last = number
+        self._text = f"{what} {number:,}" + (f" of {total:,}" if total else "") + self._left(now)
         if now - self._begin > AFTER and now - self._shown_at > BETWEEN:
             self._show()
+
+    def _left(self, now: float) -> str:
+        """Time that the rest takes if it goes on as since the first that was told."""
+        begin, first, total = self._first
+        if not total or self._last == first or now - begin < AFTER:
+            return ""
+        seconds = (now - begin) / (self._last - first) * (total - self._last + 1)
+        return f", about {seconds:.0f} s" if seconds < 100 else f", about {seconds / 60:,.0f} min"
 
     def _show(self) -> None:
         with self._lock:
@@ -67,13 +84,17 @@ class _Line:
                 sys.stderr.write(f"\r\x1b[K{self._text}")
                 sys.stderr.flush()
 
-    def end(self) -> None:
-        self._timer.cancel()
+    def hide(self) -> None:
         with self._lock:
-            self._ended = True
             if self._shown_at:
+                self._shown_at = 0.0
                 sys.stderr.write("\r\x1b[K")
                 sys.stderr.flush()
+
+    def end(self) -> None:
+        self._timer.cancel()
+        self.hide()
+        self._ended = True
 
 
 @contextmanager

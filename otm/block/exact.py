@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from otm._core.arithmetic import Number
+from otm._core.progress import Watch
 from otm.block.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
 from otm.block.simplex import maximise
 from otm.errors import SolverError
@@ -24,14 +25,14 @@ LARGEST_SIMPLEX = 60
 """Most nodes for the simplex method in fractions, which takes seconds there."""
 
 
-def solve_exactly(program: CuttingPlanes, rounds: int) -> Bounds:
+def solve_exactly(program: CuttingPlanes, rounds: int, watch: Watch) -> Bounds:
     """Optimal S and multipliers in fractions, of a tree in fractions."""
     tree, drafts, worth = program.tree, program.drafts, program.worth
     corners = [_corner_of_highs]
     if program.size <= LARGEST_SIMPLEX:
         corners.append(_corner_of_fractions)
     for corner in corners:
-        for _ in range(rounds):
+        for _ in watch.over(range(rounds), "linear program"):
             found = corner(program)
             if found is None:
                 break

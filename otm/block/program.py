@@ -16,6 +16,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number
 from otm._core.optional import require
+from otm._core.progress import Watch
 from otm.block.hull import Excess
 from otm.block.lines import FEASIBILITY
 from otm.block.tree import Tree
@@ -189,12 +190,13 @@ class CuttingPlanes:
                 left[above] += (left[y] - price) * share
 
 
-def solve_program(program: CuttingPlanes, tolerance: float, rounds: int) -> Bounds:
+def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: Watch) -> Bounds:
     """Add antichains until the bounds are within the tolerance, or nothing new is found."""
     tree, drafts, worth = program.tree, program.drafts, program.worth
     nothing: list[Number] = [0.0] * len(tree.parents)
     best = Bounds(nothing, 0.0, {}, float(sum(worth)))
-    for _ in range(rounds):
+    for done in range(rounds):
+        watch.tell(f"gap {best.gap:.1e}, linear program", done + 1)
         passed, prices = program.solve()
         upper = float(upper_bound(tree, drafts, worth, prices))
         if upper < best.upper:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from otm._core.arithmetic import Number
+from otm._core.progress import SILENT, Watch
 from otm.block.hull import PathDrafts, hull
 from otm.block.lines import Floats
 from otm.block.polygon import PolygonProgram
@@ -55,7 +56,11 @@ PATIENCE = 3
 
 
 def solve_by_polygons(
-    drafts: PathDrafts, worth: Sequence[int], tolerance: float, rounds: int
+    drafts: PathDrafts,
+    worth: Sequence[int],
+    tolerance: float,
+    rounds: int,
+    watch: Watch = SILENT,
 ) -> Bounds:
     """Refine the polygon until the bounds are within the tolerance, or it gives nothing new."""
     tree, program = drafts.tree, PolygonProgram(drafts, worth)
@@ -65,6 +70,7 @@ def solve_by_polygons(
     references, width, idle = [np.array(tree.reach_of_target, dtype=np.float64)], WIDTHS[0], 0
     for done in range(rounds):
         gap = best.gap
+        watch.tell(f"gap {gap:.1e}, linear program", done + 1)
         try:
             found, of_nodes = program.solve(vertices, references, width)
         except SolverError:

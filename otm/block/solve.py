@@ -13,6 +13,8 @@ from otm._core.arithmetic import Number, at_least_once, rounded
 from otm._core.checks import as_draft_count
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
+from otm._core.progress import Watch, watching
+from otm._core.shown import BriefDict
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.block.exact import solve_exactly
@@ -140,23 +142,26 @@ def solve_block(
     before = _as_context(context)
     of_target = _law(target, "target", before)
     drafts: PathDrafts | TreeDrafts
-    if isinstance(draft, Mapping):
-        for name, value in (("k", k), ("length", length), ("top", top)):
-            if value is not None:
-                raise InvalidParameterError(
-                    f"{name} = {shown(value)} beside a table of drafted trees, which says it "
-                    "already; leave it out"
-                )
-        drafts = drafted_trees(draft, of_target, node_limit)
-    else:
-        k, length = as_draft_count(k), as_integer(length, "length", 1)
-        most = None if top is None else as_positive(top, "top")
-        rows = partial(_rows, _law(draft, "draft", before), of_target)
-        drafts = PathDrafts(grow(rows, length, k, most, node_limit), k)
-    return _solve(drafts, tolerance, rounds)
+    with watching(None, "solve_block") as watch:
+        if isinstance(draft, Mapping):
+            for name, value in (("k", k), ("length", length), ("top", top)):
+                if value is not None:
+                    raise InvalidParameterError(
+                        f"{name} = {shown(value)} beside a table of drafted trees, which says it "
+                        "already; leave it out"
+                    )
+            drafts = drafted_trees(draft, of_target, node_limit)
+        else:
+            k, length = as_draft_count(k), as_integer(length, "length", 1)
+            most = None if top is None else as_positive(top, "top")
+            rows = partial(_rows, _law(draft, "draft", before), of_target)
+            drafts = PathDrafts(grow(rows, length, k, most, node_limit, watch=watch), k)
+        return _solve(drafts, tolerance, rounds, watch)
 
 
-def _solve(drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int) -> BlockSolution:
+def _solve(
+    drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int, watch: Watch
+) -> BlockSolution:
     tree = drafts.tree
     nodes = len(tree.parents) - 1
     if isinstance(drafts, PathDrafts) and drafts.k == 1:
@@ -171,7 +176,7 @@ def _solve(drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int) -> Bl
             )
         large = isinstance(drafts, PathDrafts) and not tree.exact and nodes > SMALL_TREE
         method = "polygons" if large else "cutting planes"
-        bounds, cuts = _by_linear_programs(drafts, tolerance, rounds, method)
+        bounds, cuts = _by_linear_programs(drafts, tolerance, rounds, method, watch)
         kind = "i.i.d. paths" if isinstance(drafts, PathDrafts) else "a table of drafted trees"
         why = f"{kind}: a linear program over {nodes:,} nodes and {cuts:,} antichains."
         if large:
@@ -185,14 +190,14 @@ def _solve(drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int) -> Bl
         accepted = float(lower)
     else:
         accepted = Interval(rounded(lower, -np.inf), rounded(upper, np.inf))
-    found = {path: passed[y] for path, y in tree.places.items() if passed[y]}
+    found = BriefDict((path, passed[y]) for path, y in tree.places.items() if passed[y])
     return BlockSolution(
         accepted, _sum_of_levels(drafts), found, certificate, method, why, tree, drafts
     )
 
 
 def _by_linear_programs(
-    drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int, method: str
+    drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int, method: str, watch: Watch
 ) -> tuple[Bounds, int]:
     """Bounds, and the number of antichains; both ends of their own where tokens were left out."""
     tree = drafts.tree
@@ -201,16 +206,16 @@ def _by_linear_programs(
     worths = [tree.worth(rests=rests) for rests in ((False, True) if tree.truncated else (True,))]
     found = []
     if isinstance(drafts, PathDrafts) and method == "polygons":
-        found = [solve_by_polygons(drafts, worth, tolerance, rounds) for worth in worths]
+        found = [solve_by_polygons(drafts, worth, tolerance, rounds, watch) for worth in worths]
         return _both_ends(found), len(found[-1].prices)
     antichains = [_best_cut(drafts, level)[1] for level in levels_of(tree)]
     for worth in worths:
         program = CuttingPlanes(tree, drafts, worth)
         program.add(antichains)
         if tree.exact:
-            found.append(solve_exactly(program, rounds))
+            found.append(solve_exactly(program, rounds, watch))
         else:
-            found.append(solve_program(program, tolerance, rounds))
+            found.append(solve_program(program, tolerance, rounds, watch))
         antichains = [list(antichain) for antichain in program.antichains]
     return _both_ends(found), len(antichains)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs
 from otm._core.distribution import as_probs_pair
+from otm._core.progress import SILENT, Watch
 from otm._core.sparse import SparseProbs, Tokens, align
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
@@ -120,7 +121,13 @@ class Tree:
 
 
 def grow(
-    rows: Callable[[Path], Row], length: int, k: int, top: int | None, node_limit: int
+    rows: Callable[[Path], Row],
+    length: int,
+    k: int,
+    top: int | None,
+    node_limit: int,
+    *,
+    watch: Watch = SILENT,
 ) -> Tree:
     """Grow the tree level by level; each level is counted before it is made."""
     paths: list[Path] = [()]
@@ -132,7 +139,7 @@ def grow(
     for depth in range(1, length + 1):
         count = len(paths)
         children = []
-        for y in level:
+        for y in watch.over(level, f"depth {depth} of {length}, path", len(level)):
             tokens, p, q = rows(paths[y])
             kept, left = _best(p, q, chances[y], k, top)
             count += kept.size + bool(left.size)

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from otm._core.numbers import check_name
 from otm._core.text import shown
-from otm.cli.output import JsonOption, print_json, print_table, working
+from otm.cli.output import JsonOption, print_json, print_table
 from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def audit(
         return 0
     # what the verifier prints must not end up in the report
     with contextlib.redirect_stdout(sys.stderr):
-        with working(f"importing {verifier}"):
-            adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
+        adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
         report = lossless(
             adapter,
             kind=kind,

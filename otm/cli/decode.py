@@ -17,8 +17,9 @@ import typer
 
 from otm._core.numbers import check_name
 from otm._core.optional import is_installed
+from otm._core.progress import watching
 from otm._core.text import text_table
-from otm.cli.output import JsonOption, print_json, working
+from otm.cli.output import JsonOption, print_json
 from otm.decoding import (
     Generation,
     SamplingParameters,
@@ -107,8 +108,9 @@ def decode(
         settings = f"γ = {gamma}, temperature {temperature:g}, seed {seed}"
         print(f"target: {target}, draft: {draft}, {settings}", flush=True)
     generations = {}
-    for name, way in ways.items():
-        with working(f"decoding: {name}"):
+    with watching(None, "decoding") as watch:
+        for number, (name, way) in enumerate(ways.items(), 1):
+            watch.tell(f"{name}; way", number, len(ways))
             generations[name] = way(max_tokens=max_tokens)
     if json:
         found = [_document(name, generation) for name, generation in generations.items()]

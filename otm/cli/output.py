@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -48,18 +47,6 @@ def print_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) ->
         _print_rich_table(columns, rows)
         return
     print(text_table(columns, rows))
-
-
-@contextmanager
-def working(on: str) -> Iterator[None]:
-    """Show on a terminal that something is being worked on; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True, markup=False).status(on):
-        yield
 
 
 def _print_rich_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:

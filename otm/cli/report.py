@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Context, Option
 
@@ -15,7 +12,6 @@ from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from otm.gain import Latency, Source, Summary
-    from otm.gain.blocks import Progress
 
 
 _FILES = "arrays in files"
@@ -23,10 +19,12 @@ _TEXT = "models that read a --text"
 _LISTS = "lists of a .jsonl file, which are taken as they are and bound α_k alone"
 
 _ONLY_FOR = {
-    **dict.fromkeys(("kind", "draft_name", "target_name", "prompts", "tokens"), (_FILES,)),
+    **dict.fromkeys(("kind", "draft_name", "target_name", "tokens"), (_FILES,)),
+    "prompts": (_FILES, _TEXT),
     **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
     "vocabulary": (_LISTS,),
     **dict.fromkeys(("rules", "temperature", "top_k", "top_p"), (_FILES, _TEXT)),
+    "generation_config": (_FILES, _TEXT),
     **dict.fromkeys(("draft_temperatures", "gammas", "latency"), (_FILES, _TEXT)),
 }
 """What an option has an effect on, by the option's name; the others have one on all."""
@@ -51,9 +49,18 @@ def report(
     kind: Annotated[str, Option(help="logits, log-probabilities or probabilities.")] = "logits",
     draft_name: Annotated[str, Option(help="Name of the draft model's array.")] = "draft",
     target_name: Annotated[str, Option(help="Name of the target model's array.")] = "target",
-    prompts: Annotated[Path | None, Option(help="The prompt of each position [N].")] = None,
+    prompts: Annotated[
+        Path | None,
+        Option(
+            help="The prompt of each position, an array [N]; with --text the name of the prompt of "
+            "each line, a text (the --text again: each line is a prompt)."
+        ),
+    ] = None,
     tokens: Annotated[Path | None, Option(help="The token sampled at each position [N].")] = None,
-    text: Annotated[Path | None, Option(help="A text for the two models to read.")] = None,
+    text: Annotated[
+        Path | None,
+        Option(help="A text for the two models to read; its paragraphs are the prompts."),
+    ] = None,
     window: Annotated[int, Option(help="Most tokens that the models read at once.")] = 128,
     sampled: Annotated[bool, Option("--sampled", help="The target sampled this text.")] = False,
     device: Annotated[str | None, Option(help="Where the models run, such as cuda.")] = None,
@@ -65,6 +72,13 @@ def report(
     temperature: Annotated[float, Option(help="Temperature of both models.")] = 1.0,
     top_k: Annotated[int | None, Option(help="Top-k of both models.")] = None,
     top_p: Annotated[float | None, Option(help="Top-p of both models.")] = None,
+    generation_config: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR|FILE",
+            help="generation_config.json of the target, or its folder: sample as generate does.",
+        ),
+    ] = None,
     draft_temperatures: Annotated[
         list[float] | None,
         Option("--draft-temperature", help="Of the draft model, to compare; may be repeated."),
@@ -89,15 +103,23 @@ def report(
     recommendation.
     """
     from otm import gain
+    from otm.decoding.generation_config import read_generation_config
     from otm.decoding.sampling_parameters import SamplingParameters
 
     lists = text is None and draft.lower().endswith(".jsonl")
     _refuse_unused(context, _LISTS if lists else _FILES if text is None else _TEXT)
     defaults = gain.Settings()
+    sampling = SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p)
+    if generation_config is not None:
+        if sampling != SamplingParameters():
+            raise InvalidInputError(
+                "--generation-config beside --temperature, --top-k or --top-p; give either"
+            )
+        sampling = read_generation_config(generation_config)
     settings = gain.Settings(
         ks=tuple(drafts or defaults.ks),
         rules=tuple(rules or defaults.rules),
-        sampling=SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p),
+        sampling=sampling,
         draft_temperatures=tuple(draft_temperatures or ()),
     )
     costs = None if latency is None else _latency(latency)
@@ -106,7 +128,7 @@ def report(
         if target is None:
             raise InvalidInputError("one model and a text; give the draft and the target model")
         source = gain.from_models(
-            draft, target, text, window=window, sampled=sampled, device=device
+            draft, target, text, prompts=prompts, window=window, sampled=sampled, device=device
         )
     elif lists:
         if target is not None:
@@ -115,18 +137,10 @@ def report(
     else:
         names = {"draft_name": draft_name, "target_name": target_name}
         source = gain.from_files(draft, target, kind=kind, prompts=prompts, tokens=tokens, **names)
-    more = {"gammas": tuple(gammas)} if gammas else {}
-    with _progress() as progress:
-        summary = gain.report(
-            source,
-            output,
-            settings,
-            latency=costs,
-            level=level,
-            workers=workers,
-            progress=progress,
-            **more,
-        )
+    more: dict[str, Any] = {"gammas": tuple(gammas)} if gammas else {}
+    summary = gain.report(
+        source, output, settings, latency=costs, level=level, workers=workers, **more
+    )
     if json:
         print_json(summary.as_json())
     else:
@@ -157,31 +171,18 @@ def _latency(option: str) -> Latency:
     return Latency.constant(ratio)
 
 
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show on a terminal how many blocks are finished."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), "blocks", TimeRemainingColumn())
-    if not sys.stderr.isatty():  # where rich 13.0 would write an empty line
-        yield lambda done, total: None
-        return
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("positions", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 def _print(summary: Summary, folder: Path) -> None:
     known = summary.prompts_known
     facts = {
         "source": summary.source,
         "positions": f"{summary.positions:,}",
-        "prompts": f"{summary.prompts:,}" if known else "not known: no intervals",
+        "prompts": f"{summary.prompts:,}" if known else "not known",
+        "sampling": str(summary.settings.sampling),
         "report": str(folder / "report.html"),
         "numbers": str(folder / "report.json"),
     }
     print_table(None, list(facts.items()))
+    print(f"\n{summary.intervals}")
     if summary.bounds:
         print("\nα, between")
         columns = ("k", "lower", "upper")

@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,15 @@ import numpy.typing as npt
 from otm._core.digest import digest_of
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import read_json, write_whole
+from otm._core.interrupts import deaf_to_interrupts
 from otm._core.numbers import as_integer
 from otm._core.optional import require
+from otm._core.progress import Progress, watching
 from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
 from otm.gain.pairs import Measured
 from otm.gain.settings import Settings
 from otm.gain.sources import BLOCK_BYTES, Block, Bounds, Source
-
-Progress = Callable[[int, int], None]
-"""Told the number of blocks that are finished, and of all."""
 
 MANIFEST = "manifest.json"
 
@@ -80,13 +79,18 @@ def measure_all(
             max_nbytes=None,  # no copies of blocks in files that an error would leave behind
             return_as="generator_unordered",
         )
-        results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
+        results = None
         try:
-            for i, part in results:
-                _save(paths[i], part)
-                parts[i] = part
-                if progress is not None:
-                    progress(len(parts), len(bounds))
+            with deaf_to_interrupts():  # or workers that begin as Ctrl-C comes write tracebacks
+                begun = pool([joblib.delayed(int)()])
+            list(begun)
+            results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
+            with watching(progress, "report") as watch:
+                watch.tell("finished blocks", len(parts), len(bounds))
+                for i, part in results:
+                    _save(paths[i], part)
+                    parts[i] = part
+                    watch.tell("finished blocks", len(parts), len(bounds))
         except OTMError:
             raise
         except Exception as error:
@@ -98,9 +102,10 @@ def measure_all(
                 "finished is kept: go on with fewer workers"
             ) from None
         finally:
-            with warnings.catch_warnings():  # of what was begun in vain where there is an error
-                warnings.simplefilter("ignore")
-                results.close()
+            with warnings.catch_warnings(), deaf_to_interrupts():
+                warnings.simplefilter("ignore")  # of what was begun in vain if there is an error
+                if results is not None:
+                    results.close()
             if not parts:
                 with contextlib.suppress(OSError):  # up to the first that another process uses
                     for place in made:

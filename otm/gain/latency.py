@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
+from otm._core.shown import Brief
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.decoding.checks import check_length
@@ -32,7 +33,7 @@ from otm.models.base import LanguageModel, Session
 
 
 @dataclass(frozen=True)
-class Latency:
+class Latency(Brief):
     """Times of both models, for grids of numbers of tokens and of rows, in any unit.
 
     Between the points of the grids times are interpolated linearly; outside they are not known.
@@ -140,7 +141,7 @@ class Latency:
     def is_constant(self) -> bool:
         """Whether a call of either model takes the same time for any K and γ, as for `constant`.
 
-        More chains then cost nothing, and a large K wins.
+        More chains would then cost nothing, and the largest K win: such costs do not decide on K.
 
         Examples
         --------

@@ -19,6 +19,7 @@ from otm._core.arithmetic import read_only
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
 from otm._core.numbers import as_positive
 from otm._core.optional import require
+from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.gain.pairs import Pairs
@@ -32,7 +33,7 @@ DIGEST_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class ModelPair:
+class ModelPair(Brief):
     """Two models, and what they read, window by window.
 
     Every token of a window but the first is a position: its distributions are those that the models
@@ -141,6 +142,7 @@ def from_models(
     target: AnyPath,
     text: AnyPath,
     *,
+    prompts: AnyPath | None = None,
     window: int = 128,
     sampled: bool = False,
     device: str | None = None,
@@ -154,6 +156,10 @@ def from_models(
     text : str or Path
         Text in UTF-8.  Paragraphs, with empty lines between them, are the prompts; those longer
         than a window go on in the next, without what was before it.
+    prompts : str or Path, optional
+        Text that says in each line which prompt the same line of `text` belongs to, by any name:
+        lines in a row with the same name are read as one.  Where each line is a prompt of its own,
+        give `text` again.
     window : int, optional
         Most tokens that the models read at once, at least 1.
     sampled : bool, optional
@@ -169,7 +175,8 @@ def from_models(
     Raises
     ------
     InvalidInputError
-        If the text or a model cannot be read, or the models' tokens differ.
+        If a text or a model cannot be read, their lines are not as many, or the models' tokens
+        differ.
     InvalidParameterError
         If the window is no such number.
     MissingDependencyError
@@ -177,7 +184,11 @@ def from_models(
     """
     transformers = require("transformers")
     length = as_positive(window, "window")
-    paragraphs = _paragraphs(as_path(text))
+    lines = _lines(as_path(text))
+    if prompts is None:
+        passages = list(enumerate(_paragraphs(lines)))
+    else:
+        passages = _by_name(lines, _lines(as_path(prompts)), file_label(prompts))
     loaded = []
     for part, name in (("draft", draft), ("target", target)):
         with _one_line(f"the {part} model {shown(str(name))} cannot be read"):
@@ -194,8 +205,8 @@ def from_models(
             "must be over the same ones"
         )
     windows, prompt_of_window = [], []
-    for number, paragraph in enumerate(paragraphs):
-        tokens = np.array(tokenizer(paragraph, verbose=False).input_ids, dtype=np.int64)
+    for number, passage in passages:
+        tokens = np.array(tokenizer(passage, verbose=False).input_ids, dtype=np.int64)
         for start in range(0, tokens.size, length):
             if tokens[start : start + length].size > 1:
                 windows.append(tokens[start : start + length])
@@ -217,8 +228,8 @@ def from_models(
             f"a model has logits for {vocabulary} tokens, the tokenizer {len(tokenizer)}; they do "
             "not belong together"
         )
-    prompts = np.array(prompt_of_window)
-    return ModelPair(draft_model, target_model, windows, prompts, len(tokenizer), sampled)
+    of_windows = np.array(prompt_of_window)
+    return ModelPair(draft_model, target_model, windows, of_windows, len(tokenizer), sampled)
 
 
 @contextmanager
@@ -243,7 +254,7 @@ def digest_of_weights(model: Any) -> str:
     return whole.hexdigest()
 
 
-def _paragraphs(path: Path) -> list[str]:
+def _lines(path: Path) -> list[str]:
     size = file_size(path)
     if size > LONGEST_TEXT:
         raise InvalidInputError(
@@ -252,8 +263,25 @@ def _paragraphs(path: Path) -> list[str]:
     with opened(path) as file:
         data = read_exactly(file, 0, size, path)
     try:
-        lines = data.decode("utf-8").splitlines()
+        return [line.strip() for line in data.decode("utf-8").splitlines()]
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{file_label(path)} is not UTF-8: {error!s:.100}") from None
-    joined = "\n".join(line.strip() for line in lines)
-    return [paragraph for part in joined.split("\n\n") if (paragraph := part.strip())]
+
+
+def _paragraphs(lines: list[str]) -> list[str]:
+    return [part for block in "\n".join(lines).split("\n\n") if (part := block.strip())]
+
+
+def _by_name(lines: list[str], names: list[str], label: str) -> list[tuple[int, str]]:
+    """Lines in a row with one name as one text, with the number of its name; no empty ones."""
+    if len(names) != len(lines):
+        raise InvalidInputError(
+            f"{label} has {len(names):,} lines, the text {len(lines):,}; give the prompt of each "
+            "line of the text in the same line of the other"
+        )
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    found = []
+    for name, group in itertools.groupby(zip(names, lines, strict=True), lambda pair: pair[0]):
+        if passage := "\n".join(line for _, line in group).strip():
+            found.append((numbers[name], passage))
+    return found

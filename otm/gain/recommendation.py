@@ -10,13 +10,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.numbers import as_positive
-from otm._core.text import shown, text_table
+from otm._core.shown import Printed
+from otm._core.text import html_table, shown, text_table
 from otm.coupling.build import named_rules
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -24,7 +27,6 @@ from otm.errors import InvalidParameterError
 from otm.gain.efficiency import KNOWN, Rules, block_efficiency
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency
-from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.recording import record
 from otm.models.base import LanguageModel
 
@@ -76,17 +78,21 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Recommendation:
+class Recommendation(Printed):
     """Ways to decode, the fastest first; printed as a table of the first ten.
 
     Attributes
     ----------
     candidates : tuple of Candidate
-        All that were compared.
+        All that the costs decide between.  Costs that are the same for any number of chains
+        (`Latency.is_constant`) do not say what more of them cost: these are then the ways with the
+        fewest chains.
     contexts, prompts : int
         Number of contexts that were measured, and of prompts that they belong to.
     level : float, optional
         Probability that an interval covers its mean, nearly.
+    if_chains_are_free : tuple of Candidate, optional
+        All others, the fastest first if more chains cost nothing.
 
     Examples
     --------
@@ -100,10 +106,11 @@ class Recommendation:
     contexts: int
     prompts: int
     level: float = 0.95
+    if_chains_are_free: tuple[Candidate, ...] = ()
 
     @property
     def best(self) -> Candidate:
-        """The fastest."""
+        """The fastest that the costs decide on."""
         return self.candidates[0]
 
     @property
@@ -112,12 +119,26 @@ class Recommendation:
         return self.best.speedup.low > 1
 
     def __str__(self) -> str:
-        columns = ["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]
-        rows = []
+        heading, *rows = self._table
+        return f"{self._title}\n{text_table(heading, rows)}"
+
+    def _repr_html_(self) -> str:
+        heading, *rows = self._table
+        return html_table(rows, escape(self._title).replace("\n", "<br>"), heading=heading)
+
+    @property
+    def _table(self) -> list[list[str]]:
+        """Heading, and the first candidates."""
+        rows = [["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]]
         for candidate in self.candidates[:SHOWN]:
             estimates = candidate.block_efficiency, candidate.speedup, candidate.gap_to_best
-            sampling = _text(candidate.draft_sampling)
+            sampling = str(candidate.draft_sampling)
             rows.append([str(cell) for cell in (*candidate.setup, sampling, *estimates)])
+        return rows
+
+    @property
+    def _title(self) -> str:
+        """What to take, what bounds it, and what was measured."""
         rule, k, gamma = self.best.setup
         first = "no setup is certain to be faster than decoding without drafts"
         if self.beats_autoregressive:
@@ -125,10 +146,17 @@ class Recommendation:
             first = f"{rule}, K = {k}, γ = {gamma}: {speed}"
         if (bound := self.best.bound) is not None:
             first += f"\nno lossless verifier exceeds {bound} tokens a step with these drafts"
-        return (
-            f"{first}\n{len(self.candidates)} setups, {self.contexts} contexts of {self.prompts} "
-            f"prompts, {100 * self.level:g} % intervals\n{text_table(columns, rows)}"
-        )
+        if self.if_chains_are_free:
+            other, speedup = self.if_chains_are_free[0].setup, self.if_chains_are_free[0].speedup
+            first += (
+                f"\nwhat more than K = {k} costs was not given; if it cost nothing, {other.rule}, "
+                f"K = {other.k}, γ = {other.gamma} would be {speedup} times as fast as no drafts"
+            )
+        counts = f"{len(self.candidates)} setups, {self.contexts} contexts of "
+        counts += f"{self.prompts} prompts, {100 * self.level:g} % intervals"
+        if self.prompts == 1:
+            counts = counts.partition(" prompts")[0] + " prompt, which alone has no intervals"
+        return f"{first}\n{counts}"
 
 
 def ranked(
@@ -138,6 +166,8 @@ def ranked(
     bounds: Mapping[Any, Estimate] = MappingProxyType({}),
 ) -> Recommendation:
     """Order ways to decode by speed, from sums [P] over prompts of the tokens of a step.
+
+    Costs that are the same for any K decide between the ways with the fewest chains alone.
 
     Rules that verify the same drafts alike appear once, by the first of their names.  Bounds are by
     the drafts: (K, γ, how the draft model is sampled).
@@ -151,18 +181,26 @@ def ranked(
             others.append(sums)
             speed[way] = sums * latency.speedup(1.0, gamma, as_positive(k, "k"))
     order = sorted(speed, key=lambda way: -float(speed[way].sum()))
-    candidates = (
-        Candidate(
+    decided = order
+    if latency.is_constant:  # the largest K would win, whatever it really costs
+        fewest = min(as_positive(way[0].k, "k") for way in order)
+        decided = [way for way in order if way[0].k == fewest]
+    candidates = {
+        way: Candidate(
             *way,
             block_efficiency=prompts.mean(tokens[way]),
             speedup=prompts.mean(speed[way]),
-            gap_to_best=prompts.mean(speed[order[0]] - speed[way]),
+            gap_to_best=prompts.mean(speed[decided[0]] - speed[way]),
             bound=bounds.get((way[0].k, way[0].gamma, way[1])),
         )
         for way in order
-    )
+    }
     return Recommendation(
-        tuple(candidates), prompts.index.size, prompts.sizes.size, level=prompts.level
+        tuple(candidates[way] for way in decided),
+        prompts.index.size,
+        prompts.sizes.size,
+        prompts.level,
+        tuple(candidates[way] for way in order if way not in decided),
     )
 
 
@@ -212,7 +250,8 @@ def recommend(
     Returns
     -------
     Recommendation
-        All setups, the fastest first; rules that verify the same drafts alike, as many do for one
+        Setups, the fastest first, those of the fewest chains if `latency` is the same for any
+        number of them; rules that verify the same drafts alike, as many do for one
         chain, appear once, by the first of their names.  With the contexts of two prompts or more,
         each has the bound of all lossless verifiers.
 
@@ -291,9 +330,3 @@ def recommend(
             bound = efficiency_bound(recordings, chosen_ks, chosen_gammas)
             bounds |= {(key.k, key.gamma, draft_sampling): bound[key] for key in bound}
     return ranked(tokens, latency, prompts, bounds)
-
-
-def _text(sampling: SamplingParameters) -> str:
-    names = {"temperature": "T", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
-    values = {short: getattr(sampling, name) for name, short in names.items()}
-    return ", ".join(f"{short} {value:g}" for short, value in values.items() if value is not None)

@@ -8,11 +8,13 @@ all verifiers, fewer drafts and shorter ones.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from otm._core.numbers import as_positive
+from otm._core.progress import Progress, watching
+from otm._core.shown import Brief
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
 from otm.decoding.checks import (
@@ -31,12 +33,9 @@ from otm.decoding.trace import Generation
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
 
-BatchProgress = Callable[[Iterable[int]], Iterable[int]]
-"""Passes numbers through and shows how far they are, as `tqdm.tqdm` does."""
-
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class Recording(Brief):
     """Drafts after one context, and the distributions of both models.
 
     Attributes
@@ -73,7 +72,7 @@ def record(
     sampling: SamplingParameters | None = None,
     batch: int = 8,
     seed: int | None = None,
-    progress: BatchProgress = iter,
+    progress: Progress | None = None,
 ) -> list[Recording]:
     """Draft after each context, and let the target read the drafts.
 
@@ -96,7 +95,9 @@ def record(
     seed : int, optional
         Seed of the drafts; prompt i draws from child i of the seed alone.
     progress : callable, optional
-        Takes the numbers of the batches and passes them through, such as `tqdm.tqdm`.
+        Takes what is worked on, its number and how many there are: the contexts.  If left out,
+        what takes more than two seconds says so in a line on standard error, on terminals
+        only.
 
     Returns
     -------
@@ -134,25 +135,29 @@ def record(
     check_length(target, drafter, longest, depth, "depth")
     sources = as_sources(seed, None, len(groups))
     recordings: list[list[Recording]] = [[] for _ in groups]
-    for start in progress(range(0, len(groups), together)):
-        active = [i for i in range(start, min(start + together, len(groups))) if groups[i]]
-        parents: Sequence[int] = [0] * len(active)  # which have little in common with any
-        while active:
-            now, depths = [groups[i][len(recordings[i])] for i in active], [depth] * len(active)
-            trees = drafter.draft(now, depths, parents, [sources[i] for i in active])
-            paths = as_paths(trees, depths, target.vocabulary)
-            nodes = [list(tree.nodes()) for tree in trees]
-            for node in itertools.chain(*nodes):
-                if node.children:  # without the probs that they were drawn from they say nothing
-                    node.checked_draft_probs()
-            probs = reader.read(now, paths, parents, whole=True)
-            for b, i in enumerate(active):
-                of_target = {
-                    path: probs(b, path) for path in dict.fromkeys(node.path for node in nodes[b])
-                }
-                recordings[i].append(Recording(i, now[b], trees[b], of_target))
-            parents = [b for b, i in enumerate(active) if len(recordings[i]) < len(groups[i])]
-            active = [active[b] for b in parents]
+    total = sum(map(len, groups))
+    with watching(progress, "recording") as watch:
+        for start in range(0, len(groups), together):
+            active = [i for i in range(start, min(start + together, len(groups))) if groups[i]]
+            parents: Sequence[int] = [0] * len(active)  # which have little in common with any
+            while active:
+                watch.tell("context", sum(map(len, recordings)) + len(active), total)
+                now, depths = [groups[i][len(recordings[i])] for i in active], [depth] * len(active)
+                trees = drafter.draft(now, depths, parents, [sources[i] for i in active])
+                paths = as_paths(trees, depths, target.vocabulary)
+                nodes = [list(tree.nodes()) for tree in trees]
+                for node in itertools.chain(*nodes):
+                    if node.children:  # without the probs of their drafts they say nothing
+                        node.checked_draft_probs()
+                probs = reader.read(now, paths, parents, whole=True)
+                for b, i in enumerate(active):
+                    of_target = {
+                        path: probs(b, path)
+                        for path in dict.fromkeys(node.path for node in nodes[b])
+                    }
+                    recordings[i].append(Recording(i, now[b], trees[b], of_target))
+                parents = [b for b, i in enumerate(active) if len(recordings[i]) < len(groups[i])]
+                active = [active[b] for b in parents]
     return [recording for group in recordings for recording in group]
 
 

@@ -22,10 +22,11 @@ from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
 from otm._core.files.paths import AnyPath, as_path, write_whole
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
+from otm._core.progress import Progress
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
-from otm.gain.blocks import Progress, measure_all, writing
+from otm.gain.blocks import measure_all, writing
 from otm.gain.latency import Latency
 from otm.gain.settings import Settings
 from otm.gain.sources import Source
@@ -77,7 +78,9 @@ def report(
         Number of processes, −1 for one a core; left out, what `joblib.parallel_config` says, or 1.
         The numbers do not depend on it.
     progress : callable, optional
-        Called with the numbers of finished blocks and of all.
+        Takes what is worked on, its number and how many there are: the finished blocks.  If left
+        out, a report of more than two seconds says so in a line on standard error, on terminals
+        only.
 
     Returns
     -------

@@ -30,10 +30,11 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.means import Estimate, Floats, Prompts, Setup
+from otm._core.shown import Facts
 from otm.gain.latency import Latency
-from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.pairs import Measured
-from otm.gain.recommendation import Recommendation, ranked
+from otm.gain.recommendation import Candidate, Recommendation, ranked
 from otm.gain.settings import Settings
 from otm.gain.sources import Source
 from otm.gain.text_bound import bound_along_text
@@ -44,7 +45,7 @@ Axes = dict[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Facts):
     """What a report says; every table is a list of rows, every row has the same names.
 
     Attributes
@@ -107,6 +108,32 @@ class Summary:
     latency: Latency | None = None
 
     @property
+    def _title(self) -> str:
+        return "What these models gain from drafts"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        prompts = f"{self.prompts:,}" if self.prompts_known else "not known: no intervals"
+        lines = [
+            ("source", self.source),
+            ("positions", f"{self.positions:,}"),
+            ("prompts", prompts),
+            ("sampling", str(self.settings.sampling)),
+        ]
+        ks = self.settings.ks
+        main = self.settings.draft_temperatures[0]
+        for row in self.bounds:
+            if row["k"] in (ks[0], ks[-1]):
+                lines.append((f"α, k = {row['k']}", f"{row['lower']} to {row['upper']}"))
+        for row in self.acceptance:
+            if row["draft temperature"] == main and row["k"] == ks[-1]:
+                lines.append((f"{row['rule']}, k = {row['k']}", f"{row['mean']} accepted"))
+        if self.recommendation is not None:
+            setup, speedup = self.recommendation.best.setup, self.recommendation.best.speedup
+            text = f"{setup.rule}, K = {setup.k}, γ = {setup.gamma}: {speedup} times the speed"
+            lines.append(("best", text))
+        return lines
+
+    @property
     def costs(self) -> str:
         """What the recommendation takes steps to cost, in words; empty without one.
 
@@ -123,10 +150,36 @@ class Summary:
         first = f"The draft model takes {ratio:.3g} of the time of the target for a token"
         if not self.latency.is_constant:
             return f"{first}, and more rows or tokens take as long as the latency table says."
+        k = min(self.settings.ks)
+        chains = "one chain" if k == 1 else f"K = {k}, taken to cost as much as one chain"
         return (
-            f"{first}, as given. By assumption a call of either model takes the same time for any "
-            "K and γ, so that more chains cost nothing and a large K wins: to choose K, give a "
-            "table of step times (otm.gain.measure_latency)."
+            f"{first}, as given, and reads γ + 1 tokens in the time of one. What more chains cost, "
+            f"such a number does not say, so the answer is for {chains}: to choose K, give a table "
+            "of step times (otm.gain.measure_latency)."
+        )
+
+    @property
+    def intervals(self) -> str:
+        """What is behind ±, or why nothing is.
+
+        Examples
+        --------
+        >>> Summary("two files", 100, 1, True, False, Settings(), level=0.95).intervals[:59]
+        'All positions are of one prompt, so that no interval can be'
+        """
+        if not self.prompts_known:
+            return (
+                "Which positions belong to which prompt was not given, so that no interval can be: "
+                "neighbouring positions are alike, and by how much is not known."
+            )
+        if self.prompts == 1:
+            return (
+                "All positions are of one prompt, so that no interval can be given: how much "
+                "another prompt would differ is not known."
+            )
+        return (
+            f"Behind ±: half of the {100 * self.level:g} % interval. Positions of one prompt are "
+            f"alike; only the {self.prompts:,} prompts are taken to be independent."
         )
 
     @property
@@ -150,23 +203,15 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """All of it for `json.dump`; ends of intervals that are not known are null."""
-        candidates = () if self.recommendation is None else self.recommendation.candidates
-        ways = [
-            {
-                **dict(zip(("rule", "K", "gamma"), candidate.setup, strict=True)),
-                "draft temperature": candidate.draft_sampling.temperature,
-                "tokens of a step": candidate.block_efficiency,
-                "speed-up": candidate.speedup,
-                "gap to best": candidate.gap_to_best,
-            }
-            for candidate in candidates
-        ]
+        found = self.recommendation
         values = {
             **vars(self),
             "settings": self.settings.key,
             "latency": None if self.latency is None else asdict(self.latency),
             "costs": self.costs or None,
-            "recommendation": ways,
+            "intervals": self.intervals,
+            "recommendation": _ways(found.candidates if found else ()),
+            "recommendation if chains are free": _ways(found.if_chains_are_free if found else ()),
         }
         return {
             name: _without_infinities(value) if isinstance(value, list) else value
@@ -282,6 +327,19 @@ def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) 
             moved = level[..., :-1] * later * verified
             level = np.concatenate([1 - moved.sum(-1, keepdims=True), moved], axis=-1)
     return steps
+
+
+def _ways(candidates: Sequence[Candidate]) -> list[Row]:
+    return [
+        {
+            **dict(zip(("rule", "K", "gamma"), candidate.setup, strict=True)),
+            "draft temperature": candidate.draft_sampling.temperature,
+            "tokens of a step": candidate.block_efficiency,
+            "speed-up": candidate.speedup,
+            "gap to best": candidate.gap_to_best,
+        }
+        for candidate in candidates
+    ]
 
 
 def _without_infinities(rows: Sequence[Row]) -> list[Row]:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from otm.gain.paired_means import Floats, Prompts
+from otm._core.means import Floats, Prompts
 from otm.gain.pairs import Measured
 
 PARTS = np.linspace(0, 1, 33)

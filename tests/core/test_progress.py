@@ -44,6 +44,25 @@ def test_a_line_on_a_terminal_is_shown_late_and_taken_back(monkeypatch: pytest.M
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
+def test_the_line_says_how_long_the_rest_takes_and_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: blocks that were finished before count as fast ones; a result behind half a line."""
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setattr(progress, "BETWEEN", 0.0)
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with progress.watching(None, "report") as watch:
+        watch.tell("finished blocks", 10, 40)  # by an earlier run
+        now[0] += 30.0
+        watch.tell("finished blocks", 15, 40)  # 6 s a block
+        assert terminal.getvalue().endswith("report: finished blocks 15 of 40, about 3 min")
+        watch.hide()
+        assert terminal.getvalue().endswith("\r\x1b[K")
+        watch.tell("something else", 1, 3)  # from here on nothing is known
+        assert terminal.getvalue().endswith("something else 1 of 3")
+
+
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO(), None])
 def test_what_is_quick_or_in_a_pipe_says_nothing(
     stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch

@@ -308,8 +308,8 @@ def test_a_process_that_ends_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bug: the traceback of a pool; the processes end because they cannot begin."""
-    monkeypatch.setattr("figures.run.in_a_row_of_its_own", operator.truediv)
-    assert main([NAME, "--output", str(tmp_path), "--jobs", "1"]) == 2
+    monkeypatch.setattr("figures.run.beside_others", operator.truediv)
+    assert main([NAME, "spectr_figure_4", "--output", str(tmp_path), "--jobs", "2"]) == 2
     error = capsys.readouterr().err
     assert "fewer --jobs" in error
     assert error.count("\n") == 1
@@ -337,7 +337,6 @@ def test_full_takes_the_longer_version_where_there_is_one(
     ("package", "use"),
     [
         ("matplotlib", lambda: load("spectr_figure_5").draw(load("spectr_figure_5")())),
-        ("tqdm", lambda: progress([], 0, "")),
         ("jinja2", lambda: write_gallery(NOWHERE)),
     ],
 )

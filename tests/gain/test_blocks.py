@@ -115,8 +115,8 @@ def test_an_interrupted_run_goes_on(compressed: bool, folder: Path, wanted: Meas
         path = folder / "other.npz"
         np.savez_compressed(path, **dict(np.load(folder / "pair.npz")))
 
-    def interrupt(done: int, total: int) -> None:
-        assert total == 8
+    def interrupt(what: str, done: int, total: int) -> None:
+        assert (what, total) == ("report: finished blocks", 8)
         if done == 3:
             raise KeyboardInterrupt
 
@@ -126,15 +126,15 @@ def test_an_interrupted_run_goes_on(compressed: bool, folder: Path, wanted: Meas
     assert len(saved) == 3
     saved[1].write_bytes(saved[1].read_bytes()[:-100])  # of a disk that was full, say
     told: list[int] = []
-    again = measure_all(
-        from_files(path), SETTINGS, folder / "half", progress=lambda done, _: told.append(done)
-    )
-    assert told == [3, 4, 5, 6, 7, 8]
+
+    def tell(what: str, done: int, total: int) -> None:
+        told.append(done)
+
+    again = measure_all(from_files(path), SETTINGS, folder / "half", progress=tell)
+    assert told == [2, 3, 4, 5, 6, 7, 8]
     assert_same(again, wanted)
     told.clear()
-    once_more = measure_all(
-        from_files(path), SETTINGS, folder / "half", progress=lambda done, _: told.append(done)
-    )
+    once_more = measure_all(from_files(path), SETTINGS, folder / "half", progress=tell)
     assert told == []
     assert_same(once_more, wanted)
 
@@ -278,6 +278,25 @@ class Fatal:
     def measure(self, settings: Settings) -> Measured:
         os.kill(os.getpid(), signal.SIGKILL)
         return {}
+
+
+class Ears:
+    """A block that says whether whoever measures it hears Ctrl-C."""
+
+    def measure(self, settings: Settings) -> Measured:
+        return {"deaf": np.array([signal.getsignal(signal.SIGINT) is signal.SIG_IGN])}
+
+
+def test_workers_leave_ctrl_c_to_their_parent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: Ctrl-C in a terminal reaches workers as they begin, and each writes a traceback."""
+    source = from_files(folder / "pair.npz")
+    monkeypatch.setattr(type(source), "blocks", lambda _, bounds: (Ears() for _ in bounds))
+    before = signal.getsignal(signal.SIGINT)
+    found = measure_all(source, SETTINGS, folder / "deaf", workers=2)
+    assert found["deaf"].all()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize("package", ["distributed.scheduler", "ray.exceptions"])

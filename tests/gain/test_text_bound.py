@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import otm
+from otm._core.means import Prompts
 from otm.gain import Settings
-from otm.gain.paired_means import Prompts
 from otm.gain.pairs import measure_pair
 from otm.gain.text_bound import bound_along_text, tangents
 

@@ -15,7 +15,7 @@ import otm
 
 PACKAGE = Path(otm.__file__).parent
 HEAVY = [
-    "scipy", "highspy", "cvxpy", "clarabel", "torch", "triton", "matplotlib", "networkx", "tqdm",
+    "scipy", "highspy", "cvxpy", "clarabel", "torch", "triton", "matplotlib", "networkx",
     "hypothesis", "pandas", "ot", "transformers", "safetensors", "joblib", "jinja2", "typer",
     "rich", "pytest",
 ]  # fmt: skip

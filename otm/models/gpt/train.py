@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from otm._core.files.paths import check_place
 from otm._core.optional import require
+from otm._core.progress import watching
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 from otm.models.gpt.model import GPT
 from otm.models.gpt.transformer import GPTConfig
@@ -155,7 +156,7 @@ def train(
     Raises
     ------
     MissingDependencyError
-        If torch or tqdm is not installed.
+        If torch is not installed.
 
     Examples
     --------
@@ -182,25 +183,25 @@ def train(
         {"params": [w for w in weights if w.ndim == 1], "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=True)
-    bar = require("tqdm").tqdm(total=steps, disable=None, leave=False)
-    for step in range(steps):
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate * _schedule(step, steps)
-        starts = torch.randint(len(tokens) - length, (batch, 1), generator=generator)
-        windows = tokens[starts + torch.arange(length + 1)].to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-            logits = model.logits(windows[:, :-1], drop if dropout else None)
-        mean = torch.nn.functional.cross_entropy(
-            logits.float().flatten(0, 1), windows[:, 1:].flatten()
-        )
-        optimiser.zero_grad()
-        mean.backward()
-        torch.nn.utils.clip_grad_norm_(weights, LARGEST_GRADIENT)
-        optimiser.step()
-        bar.update()
-        if step % 20 == 19:
-            bar.set_postfix_str(f"{mean.item():.3f} nats/byte", refresh=False)
-    bar.close()
+    with watching(None, "training") as watch:
+        told = "step"
+        for step in range(steps):
+            watch.tell(told, step + 1, steps)
+            for group in optimiser.param_groups:
+                group["lr"] = learning_rate * _schedule(step, steps)
+            starts = torch.randint(len(tokens) - length, (batch, 1), generator=generator)
+            windows = tokens[starts + torch.arange(length + 1)].to(device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                logits = model.logits(windows[:, :-1], drop if dropout else None)
+            mean = torch.nn.functional.cross_entropy(
+                logits.float().flatten(0, 1), windows[:, 1:].flatten()
+            )
+            optimiser.zero_grad()
+            mean.backward()
+            torch.nn.utils.clip_grad_norm_(weights, LARGEST_GRADIENT)
+            optimiser.step()
+            if step % 20 == 19:
+                told = f"{mean.item():.3f} nats/byte, step"
     for weight in weights:
         weight.requires_grad_(False)
 
