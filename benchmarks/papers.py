@@ -31,9 +31,9 @@ from benchmarks.loops.models import deepened
 from benchmarks.loops.turns import Way, in_turns, ratio
 from benchmarks.machine import machine
 from figures.shipped_pairs import DRAFTS, prompts_of_text, shipped_probs
+from otm._core.means import clustered_mean
 from otm.decoding import Generation, SamplingParameters, autoregressive, spectr, speculative
 from otm.gain import measure_latency
-from otm.gain.paired_means import clustered_mean
 from otm.models import GPT, load
 
 RESULTS = Path(__file__).parent / "results" / "papers.json"

@@ -40,7 +40,13 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"\.py$",  # all scripts are run,
     "run_stale_examples": True,  # always: what they show is the package, which may have changed
-    "within_subsection_order": ["first_steps.py", "compare_rules.py", "explicit_plans.py"].index,
+    "within_subsection_order": [
+        "first_steps.py",
+        "two_models_research.py",
+        "two_models_deployment.py",
+        "compare_rules.py",
+        "explicit_plans.py",
+    ].index,
     "capture_repr": (),
     "image_srcset": ["2x"],
     "download_all_examples": False,

@@ -67,6 +67,7 @@ FIGURES = {
     "wagner_figure_3": "wagner.chains",
     "wagner_figure_4": "wagner.chains",
     "wagner_figure_5": "wagner.chains",
+    "beyond_two_bars": "beyond.two_bars",
     "beyond_real_text": "beyond.real_text",
     "beyond_acceptance_by_rule": "beyond.acceptance_by_rule",
     "beyond_lossy_frontier": "beyond.lossy_frontier",

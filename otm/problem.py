@@ -15,6 +15,7 @@ from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, 
 from otm._core.distribution import as_probs_pair, as_probs_rows, to_exact, to_floats
 from otm._core.ratio_bins import RatioBins
 from otm._core.ratio_order import RatioOrder
+from otm._core.shown import brief
 from otm._core.sparse import SparseProbs, Tokens, align, places_of
 from otm._core.tensors import to_host
 from otm._core.text import shown
@@ -311,9 +312,9 @@ class Problem(Frozen):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        parts = [f"draft={self.draft!r}", f"target={self.target!r}", f"k={self.k!r}"]
+        parts = [f"{name}={brief(getattr(self, name))}" for name in ("draft", "target", "k")]
         parts += [f"shape={self.shape}"] if self.shape else []
-        parts += [] if self._tokens is None else [f"tokens={self._tokens!r}"]
+        parts += [] if self._tokens is None else [f"tokens={brief(self._tokens)}"]
         parts += [] if self.iid else [f"drafts={self.drafts}"]
         return f"Problem({', '.join(parts)})"
 

@@ -37,6 +37,7 @@ from otm._core.arithmetic import (
     sum_error,
 )
 from otm._core.ratio_bins import RatioBins, in_bins
+from otm._core.shown import Facts, number_text
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
 from otm.optimum.cut import Cut, best_prefix, corner_values, prefix_values
@@ -96,7 +97,7 @@ def surely_accepted(bins: RatioBins, problem: Problem, cap: float) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate(Frozen):
+class Certificate(Facts, Frozen):
     """Proof that the optimal acceptance probability α_k lies in [lower, upper], for i.i.d. drafts.
 
     A cut H proves the upper end and an accepted mass v = min(q, cap · p) the lower one
@@ -164,6 +165,19 @@ class Certificate(Frozen):
         cap = float(problem.k) if cap is None else max(float(cap), 0.0)
         lower, upper = rounded_bounds(bins, problem, cut.tokens, cap)
         return cls(problem, cut.tokens, cap, lower, upper, method)
+
+    @property
+    def _title(self) -> str:
+        return "Certificate of OTM-k"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        problem = self.problem
+        return [
+            ("problem", f"n = {problem.n:,} tokens, k = {problem.k} drafts"),
+            ("lower", f"{number_text(self.lower)}: Σ min(q, c p), c = {number_text(self.cap)}"),
+            ("upper", f"{number_text(self.upper)}: the cut of {self.cut.size:,} tokens"),
+            ("gap", f"{float(self.gap):.0g}"),
+        ]
 
     @property
     def gap(self) -> Number:

@@ -11,6 +11,10 @@ three forms, and has one name for all of them:
   "grid walk and keep" alone is a kernel that has no other form: on the host a loop takes "walk and
   keep" in its place, which needs no grid and accepts a little more.
 
+A rule of one's own needs no line here: "module:name" of a function from a problem to a plan, such
+as "my_rules:MyPlan", is a name too, wherever a rule is asked for as a plan.  The module must be one
+that Python can import, as the workers of a report do.
+
 Adding a rule is a file and a line here.  A function that is not the same has a name of its own:
 "grid k-Seq" takes its division factor from a grid, where "k-Seq" computes it.
 """
@@ -48,7 +52,8 @@ class Rule:
     source : str
         Paper, and the number of its theorem, algorithm or section; or the page that proves it.
     plan : str
-        Class of its plan, below `otm.coupling`, as "file.Class"; empty if it has none.
+        Class of its plan, below `otm.coupling`, as "file.Class", or "module:name" of one of your
+        own; empty if it has none.
     verifier : str
         Its function for chains or trees, below `otm.decoding`, as "file.function"; empty if it
         has none but SpecTr's recursion over its plan.
@@ -212,7 +217,8 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     Parameters
     ----------
     name : str
-        A name of the list.
+        A name of the list; or "module:name" of a function from a problem to a plan for i.i.d.
+        drafts, which is a rule of your own.
     form : {"plan", "verifier", "kernel"}
         What the rule is asked for as.
     several : bool, optional
@@ -233,9 +239,13 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     --------
     >>> named("block", "kernel").source
     'Sun et al. 2024 (block verification), Algorithm 2'
+    >>> named("my_rules:MyPlan", "plan").plan
+    'my_rules:MyPlan'
     """
     check_name("form", form, _HOMES)
     rule = RULES.get(name) if isinstance(name, str) else None
+    if isinstance(name, str) and ":" in name:
+        rule = Rule(name, "IID", name, plan=name)
     if rule is not None and _has(rule, form) and several in (None, rule.several):
         return rule
     known = names(form, several=several)

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from otm._core.checks import (
     name_row,
     place_of_row,
 )
-from otm._core.interval import Interval
+from otm._core.shown import Facts, number_text
 from otm._core.sparse import places_of
 from otm._core.tensors import like
 from otm._core.text import html_table
@@ -52,8 +51,8 @@ TOKENS_BESIDE = 32
 """A solution takes as much memory beside its tokens as this many tokens do."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Solution(Frozen):
+@dataclass(frozen=True, eq=False)
+class Solution(Facts, Frozen):
     """Solution of a problem, or of many: one a row.
 
     Of a problem with rows `solution[i]`, with an index for each of the leading axes, is the
@@ -296,13 +295,10 @@ class Solution(Frozen):
         if problem.shape:
             return _summary(problem, self.alpha)
         drafts = f"k = {problem.k} drafts" if problem.iid else f"drafts: {problem.drafts}"
-        short = isinstance(self.alpha, Fraction) and 1 < self.alpha.denominator < 10**20
-        exact = f" = {self.alpha}" if short else ""
-        bounded = isinstance(self.alpha, Interval)
         lines = [
             ("problem", f"n = {problem.n:,} tokens, {drafts}"),
             ("numbers", "exact fractions" if problem.exact else "float64"),
-            ("α", f"{self.alpha:.12g}" if bounded else f"{float(self.alpha):.12g}{exact}"),
+            ("α", number_text(self.alpha)),
             ("method", f"{self.method}: {self.why}"),
         ]
         if problem.iid:
@@ -313,11 +309,8 @@ class Solution(Frozen):
     def _title(self) -> str:
         return "OTM-k solutions" if self.problem.shape else "OTM-k solution"
 
-    def __repr__(self) -> str:
-        return "\n".join([self._title, *(f"  {name:<8} {text}" for name, text in self._lines())])
-
     def _repr_html_(self) -> str:
-        table = html_table(self._lines(), self._title)
+        table = super()._repr_html_()
         if self.problem.shape or not self.problem.iid:
             return table
         ranked = sorted(self.bounds, key=lambda bound: bound.value)

@@ -388,8 +388,8 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     "other drafts to compare": (
         lambda: otm.compare(OTHER, [0.5, 0.5], None), InvalidInputError, "its own way",
     ),
-    "rows to compare": (
-        lambda: otm.compare([[0.5, 0.5]], [0.5, 0.5], 2), InvalidInputError, "its own way",
+    "no numbers of drafts to compare": (
+        lambda: otm.compare([[0.5, 0.5]], [0.5, 0.5], []), InvalidInputError, "0 numbers of drafts",
     ),
     "rows in fractions": (
         lambda: otm.Problem([[1.0]], [1.0], 2).to_exact(), InvalidInputError, r"problem\[i\]",

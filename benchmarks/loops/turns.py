@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from otm._core.means import ratio_of_totals
 from otm.decoding import Generation
-from otm.gain.paired_means import ratio_of_totals
 
 __all__ = ["Run", "Way", "in_turns", "ratio"]
 

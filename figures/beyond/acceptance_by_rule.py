@@ -12,9 +12,9 @@ from figures.registry import experiment
 from figures.shipped_pairs import DRAFTS, shipped_probs
 from figures.table import Table
 from otm._core.drawing import COLOURS, MARKERS, blank_figure
+from otm._core.means import clustered_mean
 from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement
 from otm.drafts import WithoutReplacement
-from otm.gain.paired_means import clustered_mean
 from otm.optimum.cut import optimal_value
 from otm.optimum.other_drafts import optimum_of
 from otm.problem import Problem

@@ -12,8 +12,8 @@ from figures.registry import experiment
 from figures.shipped_pairs import shipped_probs
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, blank_figure
+from otm._core.means import clustered_mean
 from otm.coupling import KSeq, OptimalPlan
-from otm.gain.paired_means import clustered_mean
 from otm.optimum.cut import optimal_cap
 from otm.problem import Problem
 

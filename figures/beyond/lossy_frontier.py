@@ -14,6 +14,7 @@ from figures.table import Cell, Table
 from figures.wagner.outputs import distance, logits_at_contexts, outputs, weights
 from otm._core.distribution import total_variation
 from otm._core.drawing import COLOURS, blank_figure
+from otm._core.means import clustered_mean
 from otm.coupling import (
     ArgmaxLenientPlan,
     LenientPlan,
@@ -21,7 +22,6 @@ from otm.coupling import (
     TypicalAcceptance,
 )
 from otm.decoding import SamplingParameters
-from otm.gain.paired_means import clustered_mean
 from otm.optimum.cut import optimal_value
 from otm.problem import Problem
 

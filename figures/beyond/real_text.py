@@ -14,8 +14,8 @@ from figures.registry import experiment
 from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM, acceptance
 from figures.table import Table
 from otm._core.drawing import COLOURS, blank_figure
+from otm._core.means import Estimate
 from otm.errors import InvalidParameterError
-from otm.gain.paired_means import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

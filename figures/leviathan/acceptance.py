@@ -18,7 +18,7 @@ from figures.shipped_pairs import (
 )
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, MARKERS, blank_figure
-from otm.gain.paired_means import clustered_mean
+from otm._core.means import clustered_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

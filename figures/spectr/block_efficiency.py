@@ -16,9 +16,9 @@ from figures.spectr.steps_given_text import expected_steps
 from figures.spectr.survivors_along import survivors_along
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, blank_figure
+from otm._core.means import clustered_mean
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.build import PlanBuilder
-from otm.gain.paired_means import clustered_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,9 +13,9 @@ from figures.registry import experiment
 from figures.shipped_pairs import DRAFTS, SIZES, logits_at, prompts_of_text, texts_of_target
 from figures.table import Cell, Table
 from figures.wagner.outputs import SOFTMAX, distance, outputs, weights
+from otm._core.means import clustered_mean
 from otm._core.optional import require
 from otm.decoding import autoregressive
-from otm.gain.paired_means import clustered_mean
 from otm.models import load
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from figures.registry import measurement
 from figures.table import Cell, Table
-from otm.gain.paired_means import Estimate, ratio_of_totals
+from otm._core.means import Estimate, ratio_of_totals
 
 measured = measurement(record="profiles-*", command="python -m benchmarks.profiles --save")
 """Decorator of the figures of these measurements."""

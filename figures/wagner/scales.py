@@ -23,7 +23,7 @@ from figures.wagner.outputs import (
     weights,
 )
 from otm._core.drawing import COLOURS, MARKERS, blank_figure
-from otm.gain.paired_means import clustered_mean
+from otm._core.means import clustered_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.shown import Brief
+
 Probs: TypeAlias = npt.NDArray[Any]
 """One number a token: float64, or `fractions.Fraction` in an object array."""
 
@@ -86,7 +88,7 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-class Frozen:
+class Frozen(Brief):
     """Objects whose arrays stay unwritable when they are copied or unpickled: NumPy forgets it."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -82,7 +82,7 @@ def broadcast_counts(shape: tuple[int, ...], counts: Any) -> tuple[int, ...]:
     except ValueError:
         raise InvalidDraftCountError(
             f"k of shape {tuple(counts.shape)} for distributions of leading shape {shape}; they "
-            "must broadcast"
+            "must broadcast: for every k at every row give a column, k[:, None]"
         ) from None
 
 

@@ -29,13 +29,19 @@ def shown(value: Any) -> str:
     return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
 
 
-def html_table(rows: Iterable[Sequence[str]], caption: str = "") -> str:
+def html_table(
+    rows: Iterable[Sequence[str]], caption: str = "", *, heading: Sequence[str] = ()
+) -> str:
     """Lay rows of cells out as a table of HTML, every cell escaped."""
     from html import escape
 
-    cells = ("".join(f"<td style='text-align:left'>{escape(x)}</td>" for x in row) for row in rows)
-    heading = f"<caption>{caption}</caption>" if caption else ""
-    return f"<table>{heading}{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+    def line(cells: Sequence[str], tag: str) -> str:
+        style = "style='text-align:left'"
+        return f"<tr>{''.join(f'<{tag} {style}>{escape(x)}</{tag}>' for x in cells)}</tr>"
+
+    above = f"<caption>{caption}</caption>" if caption else ""
+    head = line(heading, "th") if heading else ""
+    return f"<table>{above}{head}{''.join(line(row, 'td') for row in rows)}</table>"
 
 
 def text_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:

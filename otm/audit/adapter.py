@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
@@ -46,7 +47,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Instance:
+class Instance(Brief):
     """A pair of small models on which a verifier is run.
 
     Parameters

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs
+from otm._core.shown import Brief
 from otm.audit.adapter import Failure, Instance, Outcome
 from otm.decoding.reading import Path
 from otm.testing.sequences import continued_distribution, sequence_distribution
@@ -39,7 +40,7 @@ class WorstPrefix:
 
 
 @dataclass(frozen=True, eq=False)
-class Observation:
+class Observation(Brief):
     """Output distribution of a verifier on an instance."""
 
     instance: Instance  # the models

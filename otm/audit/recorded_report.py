@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from otm._core.shown import Printed
 from otm._core.text import text_table
 from otm.audit.e_values import MISSED
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, Diagnosis
@@ -55,7 +56,7 @@ class Followed:
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedReport:
+class RecordedReport(Printed):
     """The answer of `otm.audit.recorded` about recorded steps.
 
     Attributes

@@ -12,6 +12,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs
 from otm._core.interval import Interval
+from otm._core.shown import Brief, Printed
 from otm.audit.adapter import Failure, Instance, Outcome
 from otm.audit.observation import WorstPrefix, rows_of
 from otm.decoding.reading import Path
@@ -42,7 +43,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, eq=False)
-class Isolated:
+class Isolated(Brief):
     """Outcomes that the target never gives, and that next to no uniforms lead to.
 
     They come from single values of a uniform, such as 0, or from rounding.
@@ -55,7 +56,7 @@ class Isolated:
 
 
 @dataclass(frozen=True, eq=False)
-class Counterexample:
+class Counterexample(Brief):
     """Models on which the output does not follow the target, and a run that shows it.
 
     Attributes
@@ -96,7 +97,7 @@ class Counterexample:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(Printed):
     """The answer of `otm.audit.lossless` about a verifier.
 
     Attributes

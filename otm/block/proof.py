@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Number, as_fraction, at_least_once, rounded
+from otm._core.shown import Facts, number_text
 from otm.block import certificate
 from otm.block.flow import TreeDrafts, ending, maximum_flow
 from otm.block.hull import PathDrafts
@@ -30,7 +31,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class BlockCertificate:
+class BlockCertificate(Facts):
     """Proof of how many drafts a lossless rule can accept on average: lower ≤ optimum ≤ upper.
 
     Multipliers of antichains prove the upper end, and a feasible S the lower one (Theorem 13.4 of
@@ -52,6 +53,17 @@ class BlockCertificate:
     """
 
     document: Document = field(repr=False)
+
+    @property
+    def _title(self) -> str:
+        return "Certificate of the optimum of block verification"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("lower", number_text(self.lower)),
+            ("upper", number_text(self.upper)),
+            ("gap", f"{float(self.gap):.0g}"),
+        ]
 
     @property
     def lower(self) -> Fraction:

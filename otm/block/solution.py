@@ -11,6 +11,7 @@ from itertools import combinations_with_replacement
 
 from otm._core.arithmetic import Number, as_fraction
 from otm._core.interval import Interval
+from otm._core.shown import BriefDict, Facts, number_text
 from otm.block.flow import TreeDrafts, ending, maximum_flow
 from otm.block.hull import PathDrafts
 from otm.block.proof import BlockCertificate
@@ -25,7 +26,7 @@ Drafted = tuple[Path, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSolution:
+class BlockSolution(Facts):
     """The most drafts that any lossless rule accepts on average, with its proof.
 
     Attributes
@@ -71,6 +72,21 @@ class BlockSolution:
     _tree: Tree = field(repr=False)
     _drafts: PathDrafts | TreeDrafts = field(repr=False)
 
+    @property
+    def _title(self) -> str:
+        return "Optimum of block verification"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        drafts = self._drafts
+        paths = f"K = {drafts.k} paths" if isinstance(drafts, PathDrafts) else "trees of drafts"
+        return [
+            ("problem", f"{len(self._tree.paths):,} nodes, {paths}"),
+            ("accepted", number_text(self.accepted)),
+            ("bound", f"{number_text(self.bound)} (a bound from each depth)"),
+            ("gap", f"{float(self.certificate.gap):.0g} (certificate)"),
+            ("method", f"{self.method}: {self.why}"),
+        ]
+
     @cached_property
     def plan(self) -> dict[Drafted, dict[Path, Number]]:
         """A rule that attains the optimum, on small instances.
@@ -100,7 +116,7 @@ class BlockSolution:
             members, chances = drafts.members, drafts.chances
         passed = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
         flow = maximum_flow(chances, members, ending(tree, passed))
-        plan: dict[Drafted, dict[Path, Number]] = {}
+        plan: dict[Drafted, dict[Path, Number]] = BriefDict()
         for nodes, chance, shares in zip(members, chances, flow.shares, strict=True):
             whole = as_fraction(chance)
             of_path: dict[Path, Number] = {

@@ -14,6 +14,7 @@ from otm._core.checks import as_draft_count
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
 from otm._core.progress import Watch, watching
+from otm._core.shown import BriefDict
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.block.exact import solve_exactly
@@ -189,7 +190,7 @@ def _solve(
         accepted = float(lower)
     else:
         accepted = Interval(rounded(lower, -np.inf), rounded(upper, np.inf))
-    found = {path: passed[y] for path, y in tree.places.items() if passed[y]}
+    found = BriefDict((path, passed[y]) for path, y in tree.places.items() if passed[y])
     return BlockSolution(
         accepted, _sum_of_levels(drafts), found, certificate, method, why, tree, drafts
     )

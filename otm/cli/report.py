@@ -24,6 +24,7 @@ _ONLY_FOR = {
     **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
     "vocabulary": (_LISTS,),
     **dict.fromkeys(("rules", "temperature", "top_k", "top_p"), (_FILES, _TEXT)),
+    "generation_config": (_FILES, _TEXT),
     **dict.fromkeys(("draft_temperatures", "gammas", "latency"), (_FILES, _TEXT)),
 }
 """What an option has an effect on, by the option's name; the others have one on all."""
@@ -71,6 +72,13 @@ def report(
     temperature: Annotated[float, Option(help="Temperature of both models.")] = 1.0,
     top_k: Annotated[int | None, Option(help="Top-k of both models.")] = None,
     top_p: Annotated[float | None, Option(help="Top-p of both models.")] = None,
+    generation_config: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR|FILE",
+            help="generation_config.json of the target, or its folder: sample as generate does.",
+        ),
+    ] = None,
     draft_temperatures: Annotated[
         list[float] | None,
         Option("--draft-temperature", help="Of the draft model, to compare; may be repeated."),
@@ -95,15 +103,23 @@ def report(
     recommendation.
     """
     from otm import gain
+    from otm.decoding.generation_config import read_generation_config
     from otm.decoding.sampling_parameters import SamplingParameters
 
     lists = text is None and draft.lower().endswith(".jsonl")
     _refuse_unused(context, _LISTS if lists else _FILES if text is None else _TEXT)
     defaults = gain.Settings()
+    sampling = SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p)
+    if generation_config is not None:
+        if sampling != SamplingParameters():
+            raise InvalidInputError(
+                "--generation-config beside --temperature, --top-k or --top-p; give either"
+            )
+        sampling = read_generation_config(generation_config)
     settings = gain.Settings(
         ks=tuple(drafts or defaults.ks),
         rules=tuple(rules or defaults.rules),
-        sampling=SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p),
+        sampling=sampling,
         draft_temperatures=tuple(draft_temperatures or ()),
     )
     costs = None if latency is None else _latency(latency)
@@ -161,6 +177,7 @@ def _print(summary: Summary, folder: Path) -> None:
         "source": summary.source,
         "positions": f"{summary.positions:,}",
         "prompts": f"{summary.prompts:,}" if known else "not known",
+        "sampling": str(summary.settings.sampling),
         "report": str(folder / "report.html"),
         "numbers": str(folder / "report.json"),
     }

@@ -17,7 +17,7 @@ from otm._core.files.paths import check_place, file_label, read_json
 from otm._core.files.stored import StoredArray
 from otm._core.text import shown
 from otm.cli.output import JsonOption, as_json, exact_text, print_json, print_table
-from otm.coupling.comparison import Comparison, compare
+from otm.coupling.comparison import Comparison, compare_pair
 from otm.errors import InvalidDistributionError, InvalidInputError, ProblemTooLargeError
 from otm.problem import Problem
 from otm.solution import Solution
@@ -84,7 +84,7 @@ def solve(
         problem = problem.to_exact()
         _check_exact_size(problem.draft, k)
     solution = solve_problem(problem.draft, problem.target, k, method=method)
-    comparison = compare(problem.draft, problem.target, k) if compared else None
+    comparison = compare_pair(problem) if compared else None
     if certificate is not None:
         solution.certificate.check()
         solution.certificate.save(certificate)

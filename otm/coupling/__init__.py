@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from otm.coupling.residual import ResidualPlan, acceptance_ratio
     from otm.coupling.spec_hub import SpecHub
     from otm.coupling.table import AcceptanceRule, TablePlan
+    from otm.coupling.transport import Transport
     from otm.coupling.typical_acceptance import TypicalAcceptance
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Selection",
     "SpecHub",
     "TablePlan",
+    "Transport",
     "TransportPlan",
     "TypicalAcceptance",
     "acceptance_ratio",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from otm._core.numbers import check_name
 from otm._core.text import shown
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidParameterError, ProblemTooLargeError
+from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
 from otm.problem import Problem
 from otm.rules import RULES, Rule, named, names
 
@@ -48,6 +48,27 @@ PLANS: dict[str, PlanBuilder] = {name: _builder(RULES[name]) for name in names("
 """The lossless rules of `otm.rules` that have a plan, as functions from a problem to it."""
 
 
+def plan_builder(name: str) -> PlanBuilder:
+    """Return the rule of a name, or of the "module:name" of one's own."""
+    rule = named(name, "plan")
+    if rule.name in PLANS:
+        return PLANS[rule.name]
+    try:
+        builder = resolve_name(rule.plan)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UnknownMethodError(
+            f'rule {shown(name)} cannot be imported: {error!s:.120}; give "module:name" of a '
+            "function from a problem to a plan, in a module that Python can import"
+        ) from None
+    if not callable(builder):
+        raise InvalidParameterError(
+            f'rule {shown(name)} is a {type(builder).__name__}; give "module:name" of a function '
+            "from a problem to a plan, such as otm.coupling:KSeq"
+        )
+    own: PlanBuilder = builder
+    return own
+
+
 def build_plan(rule: PlanBuilder, problem: Problem, name: object = None) -> TransportPlan:
     """Plan of a rule, which may be anybody's, for a problem; refuses what is no plan."""
     plan: object = rule(problem)
@@ -59,10 +80,11 @@ def build_plan(rule: PlanBuilder, problem: Problem, name: object = None) -> Tran
     return plan
 
 
-def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
-    """Rules by name, from a name, several names out of `known`, or a mapping from names to rules.
+def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T | PlanBuilder]:
+    """Rules by name, from a name, several names, or a mapping from names to rules.
 
-    In the order of what was given; names that are not known, and what is no rule, are refused.
+    Names are those of `known`, or "module:name" of one's own.  In the order of what was given;
+    other names, and what is no rule, are refused.
     """
     if isinstance(rules, Mapping):
         for name, rule in rules.items():
@@ -74,11 +96,17 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T]:
         return {str(name): rule for name, rule in rules.items()}
     several = isinstance(rules, Iterable) and not isinstance(rules, str)
     given = list(rules) if several else [rules]
+    own = {name: plan_builder(name) for name in given if isinstance(name, str) and ":" in name}
     for name in given:
+        if name in own:
+            continue
         if name not in RULES or name in known:
             check_name(
-                "rule", name, known, advice="give others by a mapping from names to functions"
+                "rule",
+                name,
+                known,
+                advice='give others as "module:name", or by a mapping to functions',
             )
         else:  # says what it is and why it is none for this place
             named(name, "plan")
-    return {name: known[name] for name in given}
+    return {name: own[name] if name in own else known[name] for name in given}

@@ -8,21 +8,27 @@ rest follows here.  Randomness is always an argument.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Number, Probs
+from otm._core.arithmetic import Frozen, Number, Probs, zeros
 from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
 from otm._core.interval import Interval
+from otm._core.shown import Brief
 from otm._core.tensors import like
 from otm._core.text import shown
+from otm.coupling.transport import Transport, by_set, token_labels
 from otm.drafts.base import DraftDistribution
 from otm.drafts.iid import IID
-from otm.errors import InvalidInputError
+from otm.errors import InvalidInputError, ProblemTooLargeError
+from otm.optimum.multisets import scientific
 from otm.problem import Problem
+
+LARGEST_TABLE = 2**22
+"""Most probabilities of a plan that is written out, drafts in every order."""
 
 NEED = (
     "these drafts need uniforms of shape {shape}, the last axis with plan.uniforms_per_selection "
@@ -31,7 +37,7 @@ NEED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Brief):
     """Outcome of a selection, elementwise over the leading axes; unpacks as (token, index).
 
     Both are tensors, on the device of the drafts, if the drafts were a tensor.
@@ -230,3 +236,51 @@ class TransportPlan(Frozen, ABC):
         check_generator(rng)
         shape = self.drafts.positions(drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))
+
+    def transport(self, labels: Iterable[object] | None = None) -> Transport:
+        """Write the plan out: the joint law of drafts and output, for small problems.
+
+        Parameters
+        ----------
+        labels : iterable, optional
+            A name for each token of `problem.tokens`; their ids if left out.
+
+        Returns
+        -------
+        Transport
+            A row for each set of drafts that can be drawn, a column for each token.  Both marginals
+            have been checked; that of a lossless rule's output against the target.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is not one label for each token.
+        ProblemTooLargeError
+            If the table, with drafts in every order, would have more than 2^22 entries.
+        CertificateError
+            If a marginal is not what it must be, so that the plan is none.
+
+        Examples
+        --------
+        >>> import otm
+        >>> otm.solve([0.75, 0.25], [0.25, 0.75], k=2).plan.transport().mass.round(4).tolist()
+        [[0.25, 0.3125], [0.0, 0.375], [0.0, 0.0625]]
+        """
+        names = token_labels(labels, self.problem.tokens)
+        drafts, n = self.drafts, self.problem.n
+        if (entries := drafts.tuple_count * n) > LARGEST_TABLE:
+            raise ProblemTooLargeError(
+                f"{scientific(drafts.tuple_count)} tuples of drafts with {n:,} tokens each are "
+                f"{scientific(entries)} numbers; a plan is written out up to {LARGEST_TABLE:,}: "
+                "take fewer tokens or drafts, or `conditional` of the drafts that matter"
+            )
+        sets, rows, masses, tuples = by_set(drafts.tuples())
+        given = self.conditional(tuples) * np.array(masses)[:, None]
+        mass = zeros((len(sets), n), self.problem.target)
+        np.add.at(mass, rows, given)
+        drafted = zeros(len(sets), self.problem.target)
+        np.add.at(drafted, rows, np.array(masses))
+        output = self.problem.target if self.lossless else self.output_distribution()
+        transport = Transport(tuple(sets), self.problem.tokens, mass, names, drafted, output)
+        transport.check()
+        return transport

@@ -9,8 +9,10 @@ follow here.  Rules that test the drafts one after another and accept the first 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,13 @@ from otm._core.checks import Drafts, Uniforms
 from otm._core.distribution import residual_weights
 from otm._core.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
+from otm.coupling.transport import token_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_BARS = 24
+"""Most tokens of a picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +98,50 @@ class ResidualPlan(TransportPlan):
     def output_distribution(self) -> Probs:
         """Distribution of the output Y: accepted mass, and the residual for what is rejected."""
         return self._complete(self.accepted_mass)
+
+    def plot(self, labels: Iterable[object] | None = None, ax: Axes | None = None) -> Axes:
+        """Draw what is accepted and what the residual is: two bars for each token.
+
+        The left one is what a draft is drawn from.  The right one is the target: its lower part is
+        output as an accepted draft, its upper part is drawn from the residual.  With one draft the
+        accepted part is the overlap of both bars.
+
+        Parameters
+        ----------
+        labels : iterable, optional
+            A name for each token of `problem.tokens`; their ids if left out.
+        ax : Axes, optional
+            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+
+        Returns
+        -------
+        Axes
+            What was drawn on; `ax.figure.savefig` writes it.  Of more than 24 tokens it has those
+            that are likeliest in one of the two distributions.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is not one label for each token.
+        MissingDependencyError
+            If matplotlib is not installed.
+        """
+        names = token_labels(labels, self.problem.tokens)
+        from otm._core.drawing import drawing_on, split_bars
+
+        laws = self.problem.draft, self.problem.target, self.accepted_mass
+        draft, target, accepted = (law.astype(np.float64) for law in laws)
+        likeliest = np.argsort(-np.maximum(draft, target), kind="stable")[:MOST_BARS]
+        shown = np.sort(likeliest)
+        residual = np.maximum(target - accepted, 0)
+        bars = draft[shown], accepted[shown], residual[shown]
+        drawn = f"draft, k = {self.drafts.k}" if self.drafts.k > 1 else "draft"
+        masses = f"accepted, {accepted.sum():.4g}", f"residual, {residual.sum():.4g}"
+        with drawing_on(ax, 2.8, 3 + 0.25 * max(shown.size, 6)) as axes:
+            split_bars(axes, [names[i] for i in shown], bars, (drawn, *masses))
+            of = "" if shown.size == draft.size else f" ({shown.size} of {draft.size:,})"
+            axes.set(xlabel=f"token{of}", ylabel="probability")
+        return axes
 
     def _output_given(self, drafts: Drafts) -> Probs:
         rows = np.arange(drafts.shape[0])

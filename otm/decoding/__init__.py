@@ -27,6 +27,7 @@ from otm.decoding.beam import Beams, beam_search, speculative_beam_search
 from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
 from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.generate import autoregressive, spectr, speculative
+from otm.decoding.generation_config import read_generation_config
 from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import DecodingOptions, stream
 from otm.decoding.on_device import DeviceVerifier
@@ -78,6 +79,7 @@ __all__ = [
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",
+    "read_generation_config",
     "render_trace",
     "single_draft_improvement",
     "skip_gram_heads",

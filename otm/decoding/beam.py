@@ -29,6 +29,7 @@ from functools import partial
 from typing import Any
 
 from otm._core.numbers import as_positive
+from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.decoding.checks import as_end, check_draft, check_task
 from otm.decoding.hypotheses import EMPTY, Beam, Block, best_continuations
@@ -42,7 +43,7 @@ from otm.models.base import LanguageModel
 
 
 @dataclass(frozen=True)
-class Beams:
+class Beams(Brief):
     """Outcome of a beam search for a batch of prompts.
 
     Attributes

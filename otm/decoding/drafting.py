@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from otm._core.checks import as_draft_count
+from otm._core.shown import Brief
 from otm._core.sparse import SparseProbs
 from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -35,7 +36,7 @@ MAX_PATHS = 2**16
 
 
 @dataclass(eq=False)
-class DraftNode:
+class DraftNode(Brief):
     """A draft token, below the tokens that come before it.
 
     Attributes

@@ -98,6 +98,12 @@ class SamplingParameters:
         if self.min_p is not None:
             checked["min_p"] = as_real(self.min_p, "min_p", least=0, most=1, advice=KEEP)
 
+    def __str__(self) -> str:
+        names = {"temperature": "T", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
+        values = {short: getattr(self, name) for name, short in names.items()}
+        given = (f"{name} {value:g}" for name, value in values.items() if value is not None)
+        return ", ".join(given)
+
     def __call__(self, logits: Any) -> Any:
         """Distributions of the next token.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from otm._core.shown import Brief, Facts
 from otm.decoding.reading import Path
 
 FinishReason = Literal["eos", "length", "stop"]
@@ -43,7 +45,7 @@ class Seconds:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Brief):
     """One call of the target model, for one sequence.
 
     Attributes
@@ -101,7 +103,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(Facts):
     """Outcome of decoding a batch of prompts.
 
     Attributes
@@ -122,6 +124,24 @@ class Generation:
 
     prompts: tuple[Path, ...]
     steps: tuple[Step, ...]
+
+    @property
+    def _title(self) -> str:
+        return "Generation"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        reasons = Counter(self.finish_reasons)
+        ends = ", ".join(f"{count} by {reason}" for reason, count in reasons.items() if reason)
+        return [
+            ("prompts", f"{len(self.prompts):,}"),
+            ("tokens", f"{self.tokens:,} in {len(self.steps):,} calls of the target model"),
+            ("block efficiency", f"{self.block_efficiency:.3f} tokens for each call"),
+            ("drafts", f"{self.acceptance_rate:.3f} of the verified ones accepted"),
+            ("ended", ends or "none"),
+            ("seconds", f"{self.seconds.total:.3f}: " + ", ".join(
+                f"{name} {seconds:.3f}" for name, seconds in vars(self.seconds).items()
+            )),
+        ]  # fmt: skip
 
     @cached_property
     def sequences(self) -> tuple[Path, ...]:

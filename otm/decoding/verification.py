@@ -29,7 +29,7 @@ from otm._core.distribution import residual_weights
 from otm._core.sampling import locate
 from otm._core.sparse import SparseProbs, align, of_one_kind
 from otm._core.text import shown
-from otm.coupling.build import PLANS, PlanBuilder, build_plan
+from otm.coupling.build import PlanBuilder, build_plan, plan_builder
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
@@ -375,6 +375,6 @@ def tree_verifier(rule: str | PlanBuilder) -> Verifier:
 def _verifier(rule: Rule) -> Verifier:
     """Return the function of a rule; SpecTr's recursion over its plan if it has no other."""
     if not rule.verifier:
-        return spectr_verifier(PLANS[rule.name])
+        return spectr_verifier(plan_builder(rule.name))
     verifier: Verifier = resolve_name(f"otm.decoding.{rule.verifier}")
     return verifier

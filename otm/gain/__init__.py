@@ -8,11 +8,11 @@ distributions; `block_efficiency` and `first_step_acceptance` compare all rules 
 `measure_latency` times the models, and with it both ways end in a `Recommendation`.
 """
 
+from otm._core.means import Estimate, PairedMeans, Setup, clustered_mean
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency, measure_latency, read_latency
 from otm.gain.models import ModelPair, from_models
-from otm.gain.paired_means import Estimate, PairedMeans, Setup, clustered_mean
 from otm.gain.recommendation import Candidate, Recommendation, recommend
 from otm.gain.recording import Recording, contexts_from, record
 from otm.gain.reports import report

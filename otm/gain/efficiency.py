@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -33,16 +34,20 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, zeros
 from otm._core.checks import as_draft_count
+from otm._core.means import PairedMeans, Setup
 from otm._core.numbers import as_level
-from otm._core.sparse import align
-from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
+from otm._core.progress import Progress
+from otm.coupling.build import PLANS, PlanBuilder, named_rules
+from otm.coupling.compared_rows import compare_pairs
 from otm.decoding.drafting import Branching, DraftNode, as_branching
 from otm.decoding.policies import as_gamma
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.verification import OpenNode, TargetProbs, plan_of_tree
 from otm.decoding.walk_and_keep import Walk
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.paired_means import PairedMeans, Setup
+from otm.gain.pairs import Pairs
 from otm.gain.recording import Recording, pruned
+from otm.gain.sources import Source
 from otm.problem import Problem
 
 TreeMeans = Callable[[DraftNode, TargetProbs, int], Probs]
@@ -70,7 +75,7 @@ def block_efficiency(
         From `record`.
     rules : names, or mapping from names to rules, optional
         Names in `otm.rules.RULES` of rules for i.i.d. drafts that have a plan, "traversal" or "walk
-        and keep"; or functions from a problem to a plan.
+        and keep"; "module:name" of your own; or functions from a problem to a plan.
     ks : iterable of int or tuple of int, optional
         Numbers K of chains, or of children at the levels of a prefix tree; at most what was
         recorded, which is taken if they are left out.
@@ -143,28 +148,36 @@ def block_efficiency(
 
 
 def first_step_acceptance(
-    recordings: Sequence[Recording],
+    recordings: Sequence[Recording] | Source,
     rules: Rules = ("k-Seq", "optimal"),
     ks: Iterable[int] = (1, 2, 4, 8),
     *,
+    sampling: SamplingParameters | None = None,
     level: float = 0.95,
+    progress: Progress | None = None,
 ) -> PairedMeans:
     """Mean probability that a rule accepts one of the first drafts; exact, given the probs.
 
     Unlike `block_efficiency` it does not depend on what was drafted, so that any number of drafts
-    can be asked for.
+    can be asked for, and both models' distributions are enough.
 
     Parameters
     ----------
-    recordings : sequence of Recording
-        From `record`.
+    recordings : sequence of Recording, or Source
+        From `record`; or positions from `from_models` or `from_files`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.rules.RULES`, or functions from a problem to a plan; "traversal" and "walk
-        and keep", which verify whole paths, have no such probability and are left out.
+        Names in `otm.rules.RULES`, "module:name" of your own, or functions from a problem to a
+        plan; "traversal" and "walk and keep", which verify whole paths, have no such probability
+        and are left out.
     ks : iterable of int, optional
         Numbers of drafts, at least 1.
+    sampling : SamplingParameters, optional
+        How to sample from both models of a `Source`; recordings were sampled already.
     level : float, optional
         Probability that an interval covers its mean, nearly.
+    progress : callable, optional
+        Called with what is worked on, the number of the context and of all; otherwise a terminal
+        shows a line after two seconds.
 
     Returns
     -------
@@ -177,9 +190,10 @@ def first_step_acceptance(
     UnknownMethodError
         If a rule is asked for by a name that does not exist.
     InvalidInputError
-        If there are no recordings.
+        If there are no recordings or positions, or the source holds no whole distributions.
     InvalidParameterError
-        If a rule is no function or returns no plan, or the level is not above 0 and below 1.
+        If a rule is no function or returns no plan, the level is not above 0 and below 1, or a
+        sampling is given beside recordings.
     InvalidDraftCountError
         If a number of drafts is not an integer of at least 1.
     ProblemTooLargeError
@@ -194,24 +208,42 @@ def first_step_acceptance(
     >>> recordings = record(target, ModelDrafter(draft), [[[0]], [[1]]], depth=1)
     >>> print(first_step_acceptance(recordings, ["optimal"], ks=[1, 2]))
     acceptance of a first draft: mean ± half of the 95 % interval, 2 contexts of 2 prompts
-    rule     K  γ = 1
-    -------  -  -------------
-    optimal  1  0.750 ± 0.000
-    optimal  2  0.938 ± 0.000
+    rule     K = 1          K = 2
+    -------  -------------  -------------
+    optimal  0.750 ± 0.000  0.938 ± 0.000
     """
-    prompts = prompts_of(recordings, level)
     counts = [as_draft_count(k) for k in ks]
     compared = named_rules(rules, KNOWN)
     named = {name: rule for name, rule in compared.items() if rule is not None}
-    values = {Setup(name, k, 1): np.zeros(len(recordings)) for name in named for k in counts}
-    for r, recording in enumerate(recordings):
-        if recording.tree.children:
-            _, draft, aim = align(recording.tree.checked_draft_probs(), recording.target[()])
-            for k in counts:
-                problem = Problem(draft, aim, k)
-                for name, rule in named.items():
-                    values[Setup(name, k, 1)][r] = build_plan(rule, problem).acceptance
-    return PairedMeans("acceptance of a first draft", values, prompts, level)
+    if isinstance(recordings, Sequence):
+        if sampling is not None:
+            raise InvalidParameterError(
+                "recordings hold the distributions that were sampled from; give no sampling"
+            )
+        prompts = prompts_of(recordings, level)
+        pairs: Iterator[Problem | None] = map(_first_pair, recordings)
+    else:
+        prompts, pairs = recordings.prompts, _pairs_of(recordings, sampling)
+    means = compare_pairs(pairs, counts, named, prompts=prompts, level=level, progress=progress)
+    return replace(means, quantity="acceptance of a first draft")
+
+
+def _first_pair(recording: Recording) -> Problem | None:
+    """Both distributions after the context of a recording, if anything was drafted there."""
+    root = recording.tree
+    return Problem(root.checked_draft_probs(), recording.target[()], 1) if root.children else None
+
+
+def _pairs_of(source: Source, sampling: SamplingParameters | None) -> Iterator[Problem | None]:
+    """Both distributions at each position of a source."""
+    how = sampling or SamplingParameters()
+    for block in source.blocks(source.bounds):
+        if not isinstance(block, Pairs):
+            raise InvalidInputError(
+                f"{source.name} holds the most likely tokens alone; give whole distributions"
+            )
+        for _, (draft,), target in block.rows([how], how):
+            yield Problem(draft, target, 1)
 
 
 def tokens_by_rule(

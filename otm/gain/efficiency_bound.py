@@ -21,13 +21,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from otm._core.means import Floats, PairedMeans, Setup
 from otm._core.ratio_bins import RatioBins
 from otm._core.sparse import align
 from otm.decoding.drafting import Branching, DraftNode, children_at
 from otm.decoding.verification import TargetProbs
 from otm.errors import InvalidInputError
 from otm.gain.efficiency import drafts_of, prompts_of
-from otm.gain.paired_means import Floats, PairedMeans, Setup
 from otm.gain.recording import Recording, pruned
 from otm.optimum.cut import optimal_value
 from otm.problem import Problem

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
+from otm._core.shown import Brief
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.decoding.checks import check_length
@@ -32,7 +33,7 @@ from otm.models.base import LanguageModel, Session
 
 
 @dataclass(frozen=True)
-class Latency:
+class Latency(Brief):
     """Times of both models, for grids of numbers of tokens and of rows, in any unit.
 
     Between the points of the grids times are interpolated linearly; outside they are not known.

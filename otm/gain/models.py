@@ -19,6 +19,7 @@ from otm._core.arithmetic import read_only
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
 from otm._core.numbers import as_positive
 from otm._core.optional import require
+from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.gain.pairs import Pairs
@@ -32,7 +33,7 @@ DIGEST_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class ModelPair:
+class ModelPair(Brief):
     """Two models, and what they read, window by window.
 
     Every token of a window but the first is a position: its distributions are those that the models

@@ -10,13 +10,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.numbers import as_positive
-from otm._core.text import shown, text_table
+from otm._core.shown import Printed
+from otm._core.text import html_table, shown, text_table
 from otm.coupling.build import named_rules
 from otm.decoding.drafting import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -24,7 +27,6 @@ from otm.errors import InvalidParameterError
 from otm.gain.efficiency import KNOWN, Rules, block_efficiency
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency
-from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.recording import record
 from otm.models.base import LanguageModel
 
@@ -76,7 +78,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Recommendation:
+class Recommendation(Printed):
     """Ways to decode, the fastest first; printed as a table of the first ten.
 
     Attributes
@@ -117,12 +119,26 @@ class Recommendation:
         return self.best.speedup.low > 1
 
     def __str__(self) -> str:
-        columns = ["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]
-        rows = []
+        heading, *rows = self._table
+        return f"{self._title}\n{text_table(heading, rows)}"
+
+    def _repr_html_(self) -> str:
+        heading, *rows = self._table
+        return html_table(rows, escape(self._title).replace("\n", "<br>"), heading=heading)
+
+    @property
+    def _table(self) -> list[list[str]]:
+        """Heading, and the first candidates."""
+        rows = [["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]]
         for candidate in self.candidates[:SHOWN]:
             estimates = candidate.block_efficiency, candidate.speedup, candidate.gap_to_best
-            sampling = _text(candidate.draft_sampling)
+            sampling = str(candidate.draft_sampling)
             rows.append([str(cell) for cell in (*candidate.setup, sampling, *estimates)])
+        return rows
+
+    @property
+    def _title(self) -> str:
+        """What to take, what bounds it, and what was measured."""
         rule, k, gamma = self.best.setup
         first = "no setup is certain to be faster than decoding without drafts"
         if self.beats_autoregressive:
@@ -137,10 +153,9 @@ class Recommendation:
                 f"K = {other.k}, γ = {other.gamma} would be {speedup} times as fast as no drafts"
             )
         counts = f"{len(self.candidates)} setups, {self.contexts} contexts of "
-        counts += f"{self.prompts} prompts, {100 * self.level:g} % intervals"
         if self.prompts == 1:
-            counts = counts.partition(" prompts")[0] + " prompt, which alone has no intervals"
-        return f"{first}\n{counts}\n{text_table(columns, rows)}"
+            return f"{first}\n{counts}one prompt, which gives no intervals"
+        return f"{first}\n{counts}{self.prompts} prompts, {100 * self.level:g} % intervals"
 
 
 def ranked(
@@ -314,9 +329,3 @@ def recommend(
             bound = efficiency_bound(recordings, chosen_ks, chosen_gammas)
             bounds |= {(key.k, key.gamma, draft_sampling): bound[key] for key in bound}
     return ranked(tokens, latency, prompts, bounds)
-
-
-def _text(sampling: SamplingParameters) -> str:
-    names = {"temperature": "T", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
-    values = {short: getattr(sampling, name) for name, short in names.items()}
-    return ", ".join(f"{short} {value:g}" for short, value in values.items() if value is not None)

@@ -14,6 +14,7 @@ from typing import Any
 
 from otm._core.numbers import as_positive
 from otm._core.progress import Progress, watching
+from otm._core.shown import Brief
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
 from otm.decoding.checks import (
@@ -34,7 +35,7 @@ from otm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class Recording(Brief):
     """Drafts after one context, and the distributions of both models.
 
     Attributes

@@ -7,13 +7,12 @@ from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_real
+from otm._core.shown import Brief
 from otm._core.text import shown
+from otm.coupling.build import plan_builder
+from otm.coupling.capped import CAPPED_RULES
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
-from otm.rules import named
-
-CAPPED_RULES = ("optimal", "k-Seq", "recursive rejection")
-"""The rules that accept min(q, c p), by their names in `otm.rules.RULES`."""
 
 MAX_DRAFTS = 1024
 """Largest k: recursive rejection and the tables take time and memory for each below it."""
@@ -87,7 +86,7 @@ LossySetting: TypeAlias = Lenience | Typical
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Brief):
     """What is computed at every position.
 
     Parameters
@@ -95,8 +94,8 @@ class Settings:
     ks : sequence of int, optional
         Numbers of drafts, at most 1024; 1 is always among them.
     rules : sequence of str, optional
-        Names in `otm.rules.RULES`.  The three that accept min(q, c p) take a few milliseconds
-        together, whatever the number of k; others a plan for each k.
+        Names in `otm.rules.RULES`, or "module:name" of your own.  The three that accept min(q, c p)
+        take a few milliseconds together, whatever the number of k; others a plan for each k.
     sampling : SamplingParameters, optional
         How to sample from both models.
     draft_temperatures : sequence of float, optional
@@ -135,7 +134,7 @@ class Settings:
         if ks[-1] > MAX_DRAFTS:
             raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MAX_DRAFTS}")
         for name in self.rules:
-            named(name, "plan")
+            plan_builder(name)
         if not self.rules:
             raise InvalidParameterError("there is nothing to compute; give at least one rule")
         for setting in self.lossy_settings:

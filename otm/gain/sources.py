@@ -16,6 +16,7 @@ from otm._core.files.headers import open_arrays
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
 from otm._core.files.stored import StoredArray
 from otm._core.numbers import check_name
+from otm._core.shown import Brief
 from otm.errors import InvalidInputError
 from otm.gain.pairs import KINDS, Measured, Pairs
 from otm.gain.settings import Settings
@@ -84,7 +85,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreFiles:
+class ScoreFiles(Brief):
     """Scores of both models in files; made by `from_files`.
 
     Attributes

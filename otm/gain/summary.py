@@ -30,8 +30,9 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.means import Estimate, Floats, Prompts, Setup
+from otm._core.shown import Facts
 from otm.gain.latency import Latency
-from otm.gain.paired_means import Estimate, Floats, Prompts, Setup
 from otm.gain.pairs import Measured
 from otm.gain.recommendation import Candidate, Recommendation, ranked
 from otm.gain.settings import Settings
@@ -43,7 +44,7 @@ Axes = dict[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Facts):
     """What a report says; every table is a list of rows, every row has the same names.
 
     Attributes
@@ -99,6 +100,32 @@ class Summary:
     lossy: list[Row] = field(default_factory=list)
     recommendation: Recommendation | None = None
     latency: Latency | None = None
+
+    @property
+    def _title(self) -> str:
+        return "What these models gain from drafts"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        prompts = f"{self.prompts:,}" if self.prompts_known else "not known: no intervals"
+        lines = [
+            ("source", self.source),
+            ("positions", f"{self.positions:,}"),
+            ("prompts", prompts),
+            ("sampling", str(self.settings.sampling)),
+        ]
+        ks = self.settings.ks
+        main = self.settings.draft_temperatures[0]
+        for row in self.bounds:
+            if row["k"] in (ks[0], ks[-1]):
+                lines.append((f"α, k = {row['k']}", f"{row['lower']} to {row['upper']}"))
+        for row in self.acceptance:
+            if row["draft temperature"] == main and row["k"] == ks[-1]:
+                lines.append((f"{row['rule']}, k = {row['k']}", f"{row['mean']} accepted"))
+        if self.recommendation is not None:
+            setup, speedup = self.recommendation.best.setup, self.recommendation.best.speedup
+            text = f"{setup.rule}, K = {setup.k}, γ = {setup.gamma}: {speedup} times the speed"
+            lines.append(("best", text))
+        return lines
 
     @property
     def costs(self) -> str:

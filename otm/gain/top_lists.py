@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, parse_json
+from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.errors import InvalidInputError, OTMError
 from otm.gain.pairs import Measured
@@ -63,7 +64,7 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class TopLogprobs:
+class TopLogprobs(Brief):
     """Lists of the most likely tokens in a file; made by `from_top_logprobs`.
 
     Attributes

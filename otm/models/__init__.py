@@ -6,6 +6,7 @@ Importing this loads no torch: the models that need it load it when they are mad
 from otm.models.base import LanguageModel, Session, StatelessModel
 from otm.models.gpt.model import GPT, decode, encode, load
 from otm.models.gpt.transformer import GPTConfig
+from otm.models.huggingface.export import save_huggingface
 from otm.models.huggingface.model import HuggingFaceModel, check_same_vocabulary
 from otm.models.ngram import NGramModel
 from otm.models.table import TableModel, UniformModel
@@ -24,4 +25,5 @@ __all__ = [
     "decode",
     "encode",
     "load",
+    "save_huggingface",
 ]

@@ -33,6 +33,7 @@ from otm._core.arithmetic import TINY, Number, Probs, at_most_one, running_sum, 
 from otm._core.interval import Interval
 from otm._core.numbers import as_positive, as_real
 from otm._core.ratio_order import RatioOrder, scale_of_weights
+from otm._core.shown import Brief
 from otm.drafts import DraftDistribution, Greedy, HubPairs, WithoutReplacement
 from otm.optimum.cut import Cut, minimum_cut
 from otm.optimum.solvers.max_flow import fits_max_flow, minimum_cut_by_max_flow
@@ -59,7 +60,7 @@ MAX_ENTRIES = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Optimum:
+class Optimum(Brief):
     """Optimal acceptance probability of a problem.
 
     Attributes

@@ -104,6 +104,12 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["draft.npy", "target.npy", "--device", "cpu"], "--device would have no effect"),
         (["draft.npy", "target.npy", "--vocabulary", "9"], "--vocabulary would have no effect"),
         (["lists.jsonl", "--latency", "0.1"], "--latency would have no effect"),
+        (["lists.jsonl", "--generation-config", "."], "--generation-config would have no effect"),
+        (
+            ["draft.npy", "target.npy", "--generation-config", ".", "--top-k", "3"],
+            "--generation-config beside --temperature, --top-k or --top-p",
+        ),
+        (["draft.npy", "target.npy", "--generation-config", "."], "cannot be found"),
         (
             ["draft.npy", "target.npy", "--kind", "magic"],
             "no kind of scores 'magic'; there are logits",
@@ -156,3 +162,16 @@ def test_probabilities_are_named_with_the_option_and_leave_no_folder(
 def test_the_recommendation_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "draft.npy", "target.npy", *SMALL, "--latency", "0.05"]) == 0
     assert "0.05 of the time of the target" in capsys.readouterr().out
+
+
+def test_a_report_samples_as_generate_would(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a file that is read and not used, and settings that nobody is told of."""
+    Path("generation_config.json").write_text('{"do_sample": true, "temperature": 0.5}')
+    files = ["draft.npy", "target.npy", *SMALL]
+    assert main(["report", *files, "--generation-config", ".", "--output", "a"]) == 0
+    out = capsys.readouterr().out
+    assert "T 0.5, top-k 50" in out
+    same = ["--temperature", "0.5", "--top-k", "50", "--json", "--output", "b"]
+    assert main(["report", *files, *same]) == 0
+    of_file = json.loads(Path("a/report.json").read_text(encoding="utf-8"))
+    assert json.loads(capsys.readouterr().out)["acceptance"] == of_file["acceptance"]

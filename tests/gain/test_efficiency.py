@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from otm._core.arithmetic import Number
+from otm._core.means import PairedMeans, Setup
 from otm._core.sparse import SparseProbs
 from otm.coupling import (
     KSeq,
@@ -44,7 +45,6 @@ from otm.gain.efficiency import (
     tokens_by_traversal,
     tokens_by_walk,
 )
-from otm.gain.paired_means import PairedMeans, Setup
 from otm.gain.recording import contexts_from, pruned, record
 from otm.models import TableModel
 from otm.problem import Problem

@@ -8,8 +8,9 @@ import otm
 from otm._core import ratio_bins
 from otm._core.ratio_bins import FEW, RatioBins
 from otm.coupling import KSeq, LenientPlan, RecursiveRejection, TypicalAcceptance
+from otm.coupling.capped import by_cut, by_division_factor, by_rounds
 from otm.coupling.lenient import distance_to_target
-from otm.gain.pairs import by_cut, by_division_factor, by_rounds, measure_pair, typical
+from otm.gain.pairs import measure_pair, typical
 from otm.gain.settings import Settings, Typical
 from otm.optimum.cut import optimal_cap
 from otm.optimum.lenience import lenient_value

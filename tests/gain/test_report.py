@@ -15,6 +15,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from otm._core.interval import Interval
+from otm._core.means import clustered_mean
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.gain import (
@@ -29,7 +30,6 @@ from otm.gain import (
 )
 from otm.gain.blocks import measure_all
 from otm.gain.latency import Latency
-from otm.gain.paired_means import clustered_mean
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs
 
 pytest.importorskip("joblib")

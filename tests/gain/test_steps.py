@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import otm
+from otm._core.means import Prompts, clustered_mean
 from otm._core.ratio_bins import RatioBins
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
+from otm.coupling.capped import by_cut, by_division_factor, by_rounds
 from otm.coupling.plan import TransportPlan
-from otm.gain.paired_means import Prompts, clustered_mean
-from otm.gain.pairs import by_cut, by_division_factor, by_rounds
 from otm.gain.summary import steps_of_prompts
 
 # Laws of the next token after each last token, of a text over two tokens

@@ -2,9 +2,12 @@
 
     python tests/repo/installed.py dist/otm-*.whl dist/otm-*.tar.gz
 
-Each file gets an environment of its own, in a temporary folder.
+Each file gets an environment of its own, in a temporary folder.  Then a wheel is installed with its
+extras, and the scripts of `tasks/` run there: what users come for, without a checkout.
 """
 
+import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -12,6 +15,9 @@ import venv
 from pathlib import Path
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
+TASKS = Path(__file__).resolve().parent / "tasks"
+EXTRAS = "cli,huggingface,report"
+IN_ORDER = ("rule_by_k.py", "pictures.py", "results.py", "progress.py", "production.py")
 
 WORKS = """
 from fractions import Fraction as F
@@ -59,11 +65,43 @@ def try_out(built: Path, folder: Path) -> None:
     assert "otm[cli]" in done.stderr, done.stderr
 
 
+def try_tasks(wheel: Path, folder: Path) -> None:
+    """Run the scripts of `tasks/` from a wheel, as a user who has nothing else."""
+    venv.create(folder, with_pip=True)
+    scripts = folder / ("Scripts" if sys.platform == "win32" else "bin")
+
+    def run(*command: str | Path) -> None:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "MPLBACKEND": "agg", "HF_HUB_OFFLINE": "1"},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+    packages = f"{wheel.resolve()}[{EXTRAS}]"
+    run(scripts / "python", "-m", "pip", "install", "-q", "-c", CONSTRAINTS, packages)
+    run(scripts / "python", TASKS / "_prepare.py")
+    for task in IN_ORDER:
+        run(scripts / "python", TASKS / task)
+        print(f"  {task} runs")
+    for line in (TASKS / "commands.txt").read_text(encoding="utf-8").splitlines():
+        name, *arguments = shlex.split(line)
+        run(scripts / name, *arguments)
+        print(f"  {line}")
+
+
 def main(files: list[str]) -> None:
     for name in files:
         with tempfile.TemporaryDirectory() as folder:
             try_out(Path(name), Path(folder))
         print(f"{name}: installs and works")
+    for name in files:
+        if name.endswith(".whl"):
+            with tempfile.TemporaryDirectory() as folder:
+                try_tasks(Path(name), Path(folder))
 
 
 if __name__ == "__main__":

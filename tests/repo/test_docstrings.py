@@ -186,6 +186,7 @@ def test_every_error_is_described(item: Documented) -> None:
 
 WITHOUT_EXAMPLE = {
     "otm.audit.adapters.flashinfer.chain_speculative_sampling": "needs FlashInfer and a GPU",
+    "otm.models.save_huggingface": "needs transformers",
     "otm.audit.adapters.huggingface.generate": "needs transformers",
     "otm.audit.adapters.huggingface.speculative_sampling": "needs transformers",
     "otm.audit.adapters.vllm.rejection_sample": "needs vLLM, or its build for CPUs",

@@ -118,6 +118,7 @@ NAMES = {
         "Selection",
         "SpecHub",
         "TablePlan",
+        "Transport",
         "TransportPlan",
         "TypicalAcceptance",
         "acceptance_ratio",
@@ -156,6 +157,7 @@ NAMES = {
         "memory_accesses_factor",
         "operations_factor",
         "oracle_speedup",
+        "read_generation_config",
         "render_trace",
         "single_draft_improvement",
         "skip_gram_heads",
@@ -255,6 +257,7 @@ NAMES = {
         "decode",
         "encode",
         "load",
+        "save_huggingface",
     ],
     "otm.models.gpt.train": [
         "PRESETS",
@@ -360,12 +363,13 @@ ATTRIBUTES: dict[type, list[str]] = {
     ],
     TransportPlan: [
         "acceptance", "acceptance_bounds", "conditional", "drafts", "lossless",
-        "output_distribution", "problem", "sample", "select", "uniforms_per_selection",
+        "output_distribution", "problem", "sample", "select", "transport",
+        "uniforms_per_selection",
     ],
     ResidualPlan: [
         "acceptance", "acceptance_bounds", "acceptance_by_test", "accepted_mass", "conditional",
-        "drafts", "lossless", "output_distribution", "problem", "residual", "sample", "select",
-        "uniforms_per_selection",
+        "drafts", "lossless", "output_distribution", "plot", "problem", "residual", "sample",
+        "select", "transport", "uniforms_per_selection",
     ],
     Selection: ["index", "token"],
     Interval: ["exact", "gap", "lower", "upper"],
@@ -377,7 +381,7 @@ ATTRIBUTES: dict[type, list[str]] = {
 SIGNATURES = {
     "solve": "(p, q, k, *, method, memory_limit)",
     "alpha": "(p, q, k)",
-    "compare": "(p, q, k, *, rules)",
+    "compare": "(p, q, k, *, rules, prompts, level, progress)",
     "solve_block": "(draft, target, k, length, *, context, top, tolerance, rounds, node_limit)",
     "Problem": "(draft, target, k)",
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, TypeAlias
@@ -235,3 +237,17 @@ def write_whole(path: Path, content: bytes) -> None:
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     beside.write_bytes(content)
     beside.replace(path)
+
+
+def write_csv(path: AnyPath, rows: Iterable[Iterable[object]]) -> None:
+    """Write rows, the names of the columns first, as text with commas, whole or not at all."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    file = as_path(path)
+    try:
+        write_whole(file, text.getvalue().encode())
+    except OSError as error:
+        raise InvalidInputError(
+            f"{file_label(file)} cannot be written: {error.strerror}; give a file in a folder that "
+            "is there"
+        ) from None

@@ -16,7 +16,7 @@ from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device, to_host
 from otm.audit.adapter import Adapter, Instance, Source
 from otm.audit.adapters.drafted import Batched, InFloats, models_for
-from otm.coupling.build import PLANS, PlanBuilder
+from otm.coupling.build import PlanBuilder, plan_builder
 from otm.coupling.plan import TransportPlan
 from otm.decoding import DeviceVerifier, ModelDrafter, speculative, stream
 from otm.decoding.drafting import Branching, Randomness
@@ -121,7 +121,7 @@ def spectr_step(
     """
     verifier = tree_verifier(rule)
     if isinstance(rule, str) and not named(rule, "verifier").verifier:
-        verifier = spectr_verifier(_each_plan_once(PLANS[rule]))
+        verifier = spectr_verifier(_each_plan_once(plan_builder(rule)))
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
         probs = SparseProbs([0, 1], [0.5, 0.5])
         plan_of_tree(rule, probs, probs, 2)

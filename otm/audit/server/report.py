@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from otm._core.shown import Printed
 from otm._core.text import shown, text_table
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS
 from otm.audit.server.acceptance import Acceptance
@@ -48,7 +49,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, eq=False)
-class ServerReport:
+class ServerReport(Printed):
     """The answer of `audit_server`.
 
     Attributes

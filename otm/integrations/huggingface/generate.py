@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from otm._core.files.paths import AnyPath
 from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Branching, ModelDrafter, as_branching
 from otm.decoding.loop import stream
@@ -24,6 +25,7 @@ from otm.integrations.huggingface import arguments
 from otm.integrations.huggingface.output import as_output
 from otm.integrations.huggingface.past import ContinuedModel, as_past
 from otm.integrations.huggingface.processors import BatchProcessor, check_processors
+from otm.integrations.huggingface.reported import Reported
 from otm.models.huggingface.model import check_loaded, check_same_vocabulary
 from otm.rules import names
 
@@ -54,11 +56,17 @@ class AssistedDecoding:
         Temperature, top-k, top-p and min-p always do.
     streamer : BaseStreamer, optional
         Receives tokens as soon as they are known; for one prompt only.
+    report : str or Path, optional
+        A report of `otm report` about these models (`report.json`, or its folder).  A call that
+        samples in another way than the report assumed is told so by a warning: its acceptance and
+        tokens a step are others.
 
     Raises
     ------
     InvalidParameterError
         If the assistant is no loaded model, or a parameter is out of range.
+    InvalidInputError
+        If the report is none.
     InvalidDraftCountError
         If a number of chains or children is not an integer of at least 1.
     ProblemTooLargeError
@@ -109,6 +117,7 @@ class AssistedDecoding:
         vocabulary: int | None = None,
         process_drafts: bool = True,
         streamer: Any = None,
+        report: AnyPath | None = None,
     ) -> None:
         check_loaded(assistant, "assistant")
         self.assistant = assistant
@@ -122,6 +131,7 @@ class AssistedDecoding:
         self.vocabulary = vocabulary
         self.process_drafts = process_drafts
         self.streamer = streamer
+        self.reported = None if report is None else Reported.read(report)
         self.generation: Generation | None = None
 
     def __call__(
@@ -169,6 +179,8 @@ class AssistedDecoding:
         target.past = as_past(model, input_ids, mask, model_kwargs.get("past_key_values"))
         limit, end, others = arguments.as_endings(stopping_criteria)
         before, sampling = arguments.split_processors(generation_config, logits_processor)
+        if self.reported is not None:
+            self.reported.compare(sampling, len(before))
         processor = None
         if before:
             size = model.config.get_text_config(decoder=True).vocab_size

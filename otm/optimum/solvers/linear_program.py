@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, running_sum, scatter_sum
 from otm._core.ratio_order import places_along
+from otm._core.shown import Brief
 from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import Cut
 from otm.optimum.multisets import (
@@ -120,7 +121,7 @@ def check_size(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProgram:
+class LinearProgram(Brief):
     """The packing form of a problem, in float64.
 
     Of the n tokens only the l that can be drafted and output have variables.  Tokens with p = 0
@@ -158,7 +159,7 @@ class LinearProgram:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProgramSolution:
+class LinearProgramSolution(Brief):
     """A feasible flow and prices, as good as the solver that found them.
 
     Attributes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from figures.beyond import acceptance_by_rule, gain_by_ratio, lossy_frontier, solve_time
+import otm
+from figures.beyond import acceptance_by_rule, gain_by_ratio, lossy_frontier, solve_time, two_bars
 from figures.rules import K_SEQ, OPTIMUM, acceptance
 from figures.shipped_pairs import (
     DRAFTS,
@@ -200,3 +201,14 @@ def test_solve_times_are_those_of_the_record() -> None:
     assert table.where(n=20).rows[0][3:6] == ("", "out of time", "no")
     assert table.where(outcome="solved")["seconds"].astype(float).tolist() == [0.5, 0.25]
     assert set(table["machine"]) == {"2 cores of Some Processor"}
+
+
+def test_two_bars_add_up_to_the_target() -> None:
+    """Catches a bar of another rule, or of the draft: the filled parts sum to the optimum."""
+    for k in two_bars.NUMBERS:
+        rows = [row for row in two_bars.two_bars().records() if row["k"] == k]
+        accepted, residual = (
+            [float(row[name]) for row in rows] for name in ("accepted", "residual")
+        )
+        assert sum(accepted) == pytest.approx(otm.alpha(two_bars.DRAFT, two_bars.TARGET, k))
+        assert [*map(sum, zip(accepted, residual, strict=True))] == pytest.approx(two_bars.TARGET)

@@ -9,12 +9,12 @@ from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from figures.spectr import block_efficiency
 from figures.spectr.steps_given_text import expected_steps, survivors
 from figures.spectr.survivors_along import survivors_along
+from otm._core.means import clustered_mean
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
 from otm.decoding import DraftNode, autoregressive, spectr
 from otm.errors import InvalidParameterError
 from otm.gain.efficiency import tokens_by_rule
-from otm.gain.paired_means import clustered_mean
 from otm.models import TableModel, load
 from otm.problem import Problem
 

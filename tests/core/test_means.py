@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from figures.wagner.profiles import reduction
+from otm._core.means import PairedMeans, Prompts, Setup, clustered_mean, ratio_of_totals
 from otm.errors import InvalidParameterError, UnknownMethodError
-from otm.gain.paired_means import PairedMeans, Prompts, Setup, clustered_mean, ratio_of_totals
 
 
 def test_clusters_of_one_size_are_judged_by_their_means() -> None:

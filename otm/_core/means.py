@@ -1,4 +1,4 @@
-"""Means over contexts, and how well they are known: the one kind of estimate of this package.
+"""Means over contexts, and how well they are known: the one kind of estimate of OTM.
 
 Contexts of one prompt are alike, so only prompts are taken to be independent.  Several ways of
 decoding are measured at the same contexts, so their differences are known better than the means.
@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.files.paths import AnyPath, write_csv
 from otm._core.numbers import as_level
-from otm._core.text import text_table
-from otm.decoding.drafting import Branching
+from otm._core.text import html_table, text_table
 from otm.errors import InvalidParameterError, UnknownMethodError
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Floats = npt.NDArray[np.float64]
+
+DraftCount = int | tuple[int, ...]
+"""Number K of chains, or the numbers of children at the levels of a prefix tree."""
 
 
 class Setup(NamedTuple):
@@ -40,11 +46,11 @@ class Setup(NamedTuple):
     """
 
     rule: str
-    k: Branching
+    k: DraftCount
     gamma: int
 
 
-AnySetup = Setup | tuple[str, Branching, int]
+AnySetup = Setup | tuple[str, DraftCount, int]
 
 
 class Estimate(NamedTuple):
@@ -103,9 +109,9 @@ class Prompts:
         return sums
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PairedMeans:
-    """Values of several ways of decoding at the same contexts; printed as a table of means.
+    """Values of several ways of decoding at the same contexts; shown as a table of means.
 
     Parameters
     ----------
@@ -129,11 +135,11 @@ class PairedMeans:
     >>> values = {chain: np.array([1.0, 2.0, 2.5, 3.0]), block: np.array([1.25, 2.0, 2.75, 3.0])}
     >>> means = PairedMeans("tokens", values, np.array([0, 1, 2, 3]))
     >>> print(means)
-    tokens: mean ± half of the 95 % interval, 4 contexts of 4 prompts
-    rule   K  γ = 2
-    -----  -  -------------
-    chain  1  2.125 ± 1.359
-    block  1  2.250 ± 1.258
+    tokens, γ = 2: mean ± half of the 95 % interval, 4 contexts of 4 prompts
+    rule   K = 1
+    -----  -------------
+    chain  2.125 ± 1.359
+    block  2.250 ± 1.258
     >>> print(means.difference(block, chain))
     0.125 ± 0.230
     """
@@ -192,19 +198,111 @@ class PairedMeans:
             raise UnknownMethodError(f"{tuple(setup)} was not measured; there are {known}")
         return self.values[Setup(*setup)]
 
-    def __str__(self) -> str:
-        gammas = sorted({setup.gamma for setup in self.values})
-        lines = dict.fromkeys((setup.rule, setup.k) for setup in self.values)
-        columns, rows = ["rule", "K", *(f"γ = {gamma}" for gamma in gammas)], []
-        for rule, k in lines:
-            there = [Setup(rule, k, gamma) for gamma in gammas]
-            cells = [str(self[setup]) if setup in self.values else "" for setup in there]
-            rows.append([rule, str(k), *cells])
+    def __repr__(self) -> str:
+        columns, *rows = self._table
+        return f"{self._title}\n{text_table(columns, rows)}"
+
+    def _repr_html_(self) -> str:
+        heading, *rows = self._table
+        return html_table(rows, self._title, heading=heading)
+
+    @property
+    def _title(self) -> str:
+        """What the table shows, and how well it is known."""
         contexts, prompts = self.prompts.size, np.unique(self.prompts).size
-        known = f"mean ± half of the {100 * self.level:g} % interval, {contexts} contexts of "
-        known += f"{prompts} prompts"
-        alone = f"mean of {contexts} contexts of one prompt, which alone has no interval"
-        return f"{self.quantity}: {known if prompts > 1 else alone}\n{text_table(columns, rows)}"
+        (gamma, *others) = {setup.gamma for setup in self.values}
+        what = self.quantity if others or gamma == 1 else f"{self.quantity}, γ = {gamma}"
+        if prompts == 1:
+            of = "context" if contexts == 1 else "contexts of one prompt"
+            return f"{what}: mean, {contexts} {of}, which gives no interval"
+        return (
+            f"{what}: mean ± half of the {100 * self.level:g} % interval, {contexts} contexts of "
+            f"{prompts} prompts"
+        )
+
+    @property
+    def _table(self) -> list[list[str]]:
+        """Heading and rows: rule × K, and beside them γ where there are several."""
+        gammas = sorted({setup.gamma for setup in self.values})
+        ks = list(dict.fromkeys(setup.k for setup in self.values))
+        if len(gammas) == 1:
+            (gamma,) = gammas
+            rules = dict.fromkeys(setup.rule for setup in self.values)
+            body = [[rule, *(self._cell(Setup(rule, k, gamma)) for k in ks)] for rule in rules]
+            return [["rule", *(f"K = {k}" for k in ks)], *body]
+        lines = dict.fromkeys((setup.rule, setup.k) for setup in self.values)
+        body = [
+            [rule, str(k), *(self._cell(Setup(rule, k, gamma)) for gamma in gammas)]
+            for rule, k in lines
+        ]
+        return [["rule", "K", *(f"γ = {gamma}" for gamma in gammas)], *body]
+
+    def _cell(self, setup: Setup) -> str:
+        return str(self[setup]) if setup in self.values else ""
+
+    def to_csv(self, path: AnyPath) -> None:
+        """Write the means and the ends of their intervals, a line for each setup.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; its columns are rule, K, gamma, mean, low and high, the latter two empty
+            where no interval is known.
+
+        Raises
+        ------
+        InvalidInputError
+            If the file cannot be written.
+        """
+        rows = [
+            [*setup, *("" if np.isinf(number) else number for number in self[setup])]
+            for setup in self.values
+        ]
+        write_csv(path, [["rule", "K", "gamma", *Estimate._fields], *rows])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the means over K, or over γ if there is one K alone, with intervals as bands.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+
+        Returns
+        -------
+        Axes
+            What was drawn on; `ax.figure.savefig` writes it.
+
+        Raises
+        ------
+        MissingDependencyError
+            If matplotlib is not installed.
+        """
+        from otm._core.drawing import COLOURS, MARKERS, drawing_on, legend_above
+
+        gammas = sorted({setup.gamma for setup in self.values})
+        over_gamma = len(gammas) > 1 and len({setup.k for setup in self.values}) == 1
+        curves: dict[tuple[str, int], list[tuple[DraftCount, Estimate]]] = {}
+        for setup in self.values:
+            name, x = (0, setup.gamma) if over_gamma else (setup.gamma, setup.k)
+            curves.setdefault((setup.rule, name), []).append((x, self[setup]))
+        several = not over_gamma and len(gammas) > 1
+        with drawing_on(ax, 2.9 + 0.1 * len(curves)) as axes:
+            for i, ((rule, gamma), points) in enumerate(curves.items()):
+                label = f"{rule}, γ = {gamma}" if several else rule
+                places = [str(x) if isinstance(x, tuple) else x for x, _ in points]
+                means, low, high = np.transpose([estimate for _, estimate in points])
+                colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+                axes.plot(places, means, color=colour, marker=marker, markersize=3, label=label)
+                if np.isfinite(high).all():
+                    axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+            numbers = sorted({x for points in curves.values() for x, _ in points}, key=str)
+            if all(isinstance(x, int) for x in numbers):
+                axes.set_xticks([x for x in numbers if isinstance(x, int)])
+            axes.set(xlabel="drafts of a path γ" if over_gamma else "number of drafts K")
+            axes.set(ylabel=self.quantity)
+            legend_above(axes)
+        return axes
 
 
 def clustered_mean(

@@ -1,0 +1,99 @@
+"""
+A researcher's day: two models, every rule
+==========================================
+
+From two local models of Hugging Face to a picture of rule × k, and to what no rule can exceed.
+
+Needs OTM with its extras huggingface and figures.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+
+from otm.coupling import KSeq, TransportPlan
+from otm.decoding import ModelDrafter, spectr
+from otm.gain import (
+    block_efficiency,
+    contexts_from,
+    efficiency_bound,
+    first_step_acceptance,
+    from_models,
+    record,
+)
+from otm.models import encode, load, save_huggingface
+from otm.problem import Problem
+
+# %%
+# Two folders that ``from_pretrained`` reads, and a text.  Here they are the models that come with
+# OTM; take your own instead.  Paragraphs of the text are the prompts, by which intervals are
+# clustered.
+
+torch.set_num_threads(1)  # faster, for models so small
+folder = Path(tempfile.mkdtemp())
+for name in ("target", "small"):
+    save_huggingface(load(name), folder / name)
+unseen = (files("otm.models") / "data" / "king_james_bible_excerpt.txt").read_text()[-24_000:]
+paragraphs = [unseen[start : start + 32] for start in range(0, 24_000, 3_000)]
+(folder / "text.txt").write_text("\n\n".join(" ".join(each.split()) for each in paragraphs))
+
+# %%
+# **Rule × k.**  At every position both models' distributions are computed, and with them the exact
+# acceptance probability of every rule.  A rule of one's own is a function from a problem to a plan.
+
+
+def half_k_seq(problem: Problem) -> TransportPlan:
+    """k-Seq that looks at every second draft alone."""
+    return KSeq(problem.with_k(-(-problem.k // 2)))
+
+
+rules = ["optimal", "k-Seq", "recursive rejection"]
+positions = from_models(folder / "small", folder / "target", folder / "text.txt")
+means = first_step_acceptance(positions, rules, ks=[1, 2, 4, 8])
+own = first_step_acceptance(positions, {"every second draft": half_k_seq}, ks=[1, 2, 4, 8])
+table = means | own
+print(table)
+
+# %%
+
+axes = table.plot()
+plt.show()
+
+# %%
+# Rules are compared at the same positions, so a difference is known better than the means.
+
+gain = table.difference(("optimal", 8, 1), ("k-Seq", 8, 1))
+print(f"optimal − k-Seq at k = 8: {gain}")
+table.to_csv(folder / "acceptance.csv")
+
+# %%
+# **Whole steps.**  For drafts of several tokens, tokens a step are computed from recorded drafts:
+# the mean over the coins of the verifier, for the same drafts.  ``efficiency_bound`` says what no
+# lossless verifier exceeds with such drafts.
+
+target, draft = load("target"), load("small")
+sample = spectr(
+    target, draft, [encode(each) for each in paragraphs], k=4, gamma=4, max_tokens=9, seed=0
+)
+contexts = contexts_from(sample)
+recordings = record(target, ModelDrafter(draft, 4), contexts, depth=4, seed=0)
+setups = {"ks": [1, 2, 4], "gammas": [4]}
+steps = block_efficiency(recordings, ["k-Seq", "optimal", "walk and keep"], **setups)
+steps = steps | efficiency_bound(recordings, **setups)
+print(steps)
+
+# %%
+
+axes = steps.plot()
+plt.show()
+
+# %%
+# **The decision.**  How much of what is possible does the rule reach?
+
+best, bound = steps["walk and keep", 4, 4], steps["bound", 4, 4]
+print(f"walk and keep: {best} tokens a step; no lossless verifier exceeds {bound}")

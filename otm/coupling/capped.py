@@ -1,0 +1,205 @@
+"""The rules that accept min(q, c p): the acceptance of all of them for many k, from one histogram.
+
+The optimum, k-Seq and recursive rejection differ in their caps c alone ("One family" in
+`docs/theory/cap.md`).  So running sums over one order of the tokens by q/p, or over bins of them,
+give the acceptance probabilities of all three, for any number of k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import at_least_once
+from otm._core.ratio_bins import FINEST, RatioBins
+from otm.optimum.cut import ROUNDING
+
+Floats = npt.NDArray[np.float64]
+
+CAPPED_RULES = ("optimal", "k-Seq", "recursive rejection")
+"""The rules that accept min(q, c p), by their names in `otm.rules.RULES`."""
+
+MAX_STEPS = 4
+"""Multiplications that are cheaper than the power itself."""
+
+MAX_ITERATIONS = 100
+"""More than bisection needs for the last digit of a number in [1, k]."""
+
+RESOLVED = 2.0**-46
+"""How much f(ρ) may be of V(ρ) where ρ is taken for ρ*.
+
+As V ascends in ρ and 1 − (1 − V/ρ)^k descends, V(ρ*) is then no farther from V(ρ) than that.
+"""
+
+
+class Accepted(NamedTuple):
+    """Acceptance probabilities [K], one for each number of drafts, and the caps [K]."""
+
+    probability: Floats
+    cap: Floats
+
+
+def capped_rules(
+    draft: Floats,
+    target: Floats,
+    ks: Sequence[int],
+    names: Collection[str],
+    leniences: Sequence[float] = (),
+    *,
+    with_cap: bool = True,
+) -> tuple[dict[str, Accepted], Floats]:
+    """Compute the optimum and the other capped rules, by name, and the lenient optimum [l, K].
+
+    Of many tokens a bin stands for one; all bins in which that could matter are split together.
+    """
+    order = RatioBins.of(draft, target, bits=FINEST)
+    rules: dict[str, Accepted] = {}
+    wide = None
+    while True:
+        rules["optimal"], lenient = by_cut(order, ks, leniences, with_cap=with_cap)
+        if "k-Seq" in names:
+            start = rules["k-Seq"].cap if "k-Seq" in rules else None
+            rules["k-Seq"] = by_division_factor(order, ks, start)
+        if "recursive rejection" in names:
+            rules["recursive rejection"] = by_rounds(order, range(1, ks[-1] + 1))
+        if not order.wide.size:
+            break
+        # a cap depends on those of all rounds before
+        doubtful = _with_caps(order, [rule.cap for rule in rules.values()])
+        now_wide = order.wide.size
+        if wide is None or now_wide > wide:  # as the optimum descends, others come to no doubt
+            values = rules["optimal"].probability, *lenient
+            doubtful = np.union1d(doubtful, _with_cuts(order, ks, (1, *leniences), values))
+        if not doubtful.size:
+            break
+        order, wide = order.split(doubtful), now_wide - np.unique(doubtful).size
+    if "recursive rejection" in rules:
+        of_rounds = rules["recursive rejection"]
+        rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds))
+    return rules, lenient
+
+
+def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.int64]:
+    """Bins whose tokens have ratios on both sides of a cap."""
+    cap = np.concatenate(caps)
+    place = np.searchsorted(bins.least, cap, side="right") - 1
+    return np.asarray(place[(bins.least[place] < cap) & (cap < bins.most[place])])
+
+
+def _with_cuts(
+    bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
+) -> npt.NDArray[np.int64]:
+    """Bins inside of which a cut may have less than some value, [K] a lenience."""
+    draft_above, target_below = bins.corners(bins.wide)
+    below = [target_below / lenience for lenience in leniences]
+    better = np.zeros(bins.wide.size, dtype=np.bool_)
+    for i, hit in enumerate(_at_least_once(draft_above, ks)):
+        for masses, of_lenience in zip(below, values, strict=True):
+            better |= masses + hit < of_lenience[i] * (1 - ROUNDING)
+    return np.asarray(bins.wide[better])
+
+
+def _at_least_once(hit: Floats, ks: Sequence[int]) -> Iterator[Floats]:
+    """Give `at_least_once` of probabilities for each k, from that of the next smaller k if close.
+
+    The same array may come again, with other numbers.
+    """
+    some, miss, before = hit.copy(), 1 - hit, 1
+    for k in ks:
+        if k - before > MAX_STEPS:
+            some = at_least_once(hit, k)
+        else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
+            for _ in range(k - before):
+                some *= miss
+                some += hit
+        before = k
+        yield some
+
+
+def by_cut(
+    order: RatioBins, ks: Sequence[int], leniences: Sequence[float] = (), *, with_cap: bool = True
+) -> tuple[Accepted, Floats]:
+    """α_k of each k, with its cap, and α_k(l) of each lenience l: [K] and [l, K].
+
+    Equivalent to, but faster than `optimal_value` and `lenient_value`, up to rounding: powers come
+    from those for the next smaller k if close.  Without `with_cap` these are NaN.
+    """
+    below = [order.target_below / lenience for lenience in leniences]
+    values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
+    for i, above in enumerate(_at_least_once(order.draft_above, ks)):
+        values[i] = np.minimum.reduce(order.target_below + above)
+        for j, masses in enumerate(below):
+            lenient[j, i] = np.minimum.reduce(masses + above)
+    np.minimum(values, 1, out=values)
+    np.minimum(lenient, 1, out=lenient)
+    cap = _caps_of_values(order, values, ks) if with_cap else np.full(len(ks), np.nan)
+    return Accepted(values, cap), lenient
+
+
+def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floats:
+    """Compute the optimal cap for each α_k [K], as `optimal_cap` does."""
+    with np.errstate(invalid="ignore"):  # ∞ · 0 where no mass is above
+        capped = order.target_below[:-1] + order.ratio * order.draft_above[:-1]
+    below = np.searchsorted(capped, values, side="right")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cap = (values - order.target_below[below]) / order.draft_above[below]
+    # the difference can cancel where little mass is above
+    cap = np.maximum(cap, np.append(0, order.ratio)[below])
+    everything = order.target_below[-1] * (1 - ROUNDING)
+    largest = np.asarray(ks, dtype=np.float64)
+    free = (values >= everything) | (below == capped.size)
+    return np.where(free, largest, np.clip(cap, 1, largest))
+
+
+@np.errstate(divide="ignore", invalid="ignore")  # ln 0 where every draft is accepted
+def by_division_factor(
+    order: RatioBins, ks: Sequence[int], start: Floats | None = None
+) -> Accepted:
+    """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K].
+
+    From factors close by it takes fewer steps.
+    """
+    # ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V, V(ρ) = Σ min(q, ρ p) the capped mass, as in
+    # otm.optimum.division_factor; here by Newton's steps within a bracket
+    counts = np.asarray(ks, dtype=np.float64)
+    low, high = np.ones(counts.size), counts.copy()
+    rho = np.sqrt(counts) if start is None else start  # not far off for models that are alike
+    for _ in range(MAX_ITERATIONS):
+        mass, slope = _capped(order, rho)
+        share = np.minimum(mass / rho, 1)
+        kept = counts * np.log1p(-share)
+        excess = -np.expm1(kept) - mass
+        valid = excess <= 0
+        high, low = np.where(valid, rho, high), np.where(valid, low, rho)
+        fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
+        step = rho - excess / fall
+        inside = (step > low) & (step < high)
+        done = (np.abs(excess) <= RESOLVED * mass) | (high - low <= RESOLVED * rho)
+        rho = np.where(inside, step, np.where(done, rho, (low + high) / 2))
+        if done.all():
+            break
+    mass, _ = _capped(order, rho)
+    return Accepted(np.minimum(mass, 1), rho)
+
+
+def by_rounds(order: RatioBins, ks: Sequence[int]) -> Accepted:
+    """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
+    ratio, draft_above, target_below = order.ratio, order.draft_above, order.target_below
+    mass, cap = 0.0, 0.0
+    rounds = []
+    for _ in range(max(ks)):
+        cap += max(1 - mass, 0)
+        place = ratio.searchsorted(cap, "right").item()
+        mass = min(target_below.item(place) + cap * draft_above.item(place), 1.0)
+        rounds.append((mass, cap))
+    return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
+
+
+def _capped(order: RatioBins, cap: Floats) -> tuple[Floats, Floats]:
+    """`RatioBins.capped_mass` for each entry of an array, and its slopes to the right."""
+    below = order.ratio.searchsorted(cap, "right")
+    slope = order.draft_above[below]
+    return order.target_below[below] + cap * slope, slope

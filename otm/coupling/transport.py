@@ -1,0 +1,221 @@
+"""A transport plan written out: the joint law of what is drafted and what is output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Number, Probs, as_number
+from otm._core.text import html_table, text_table
+from otm.errors import CertificateError, InvalidInputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROWS, COLUMNS = 14, 7
+"""Most sets of drafts and tokens that a table shows; `mass` has all of them."""
+
+DRAWN = 40
+"""Most rows and tokens of a picture."""
+
+TOLERANCE = 1e-12
+"""How far a marginal of floats may be from the law that it must be."""
+
+OTHERS = "others"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Transport:
+    r"""The joint law of drafts and output token; shown as a table with both marginals.
+
+    The entry of a set of drafts and a token is the probability that these are drafted and the rule
+    outputs that token; what stands in brackets was accepted, since the token is in the set.
+
+    Attributes
+    ----------
+    sets : tuple of tuple of int
+        The draft tokens of each row, in ascending order: drafts that differ in their order alone
+        are one row.
+    tokens : int array [n]
+        The output token of each column.
+    mass : array [S, n]
+        Joint probabilities.
+    labels : tuple of str
+        The name of each token in tables and pictures.
+
+    Examples
+    --------
+    >>> import otm
+    >>> plan = otm.solve([0.75, 0.25], [0.25, 0.75], k=2).plan
+    >>> transport = plan.transport(labels=["no", "yes"])
+    >>> transport
+    drafts \ output  no        yes       drafted
+    ---------------  --------  --------  -------
+    no, no           [0.2500]  0.3125    0.5625
+    no, yes          [0.0000]  [0.3750]  0.3750
+    yes, yes         0.0000    [0.0625]  0.0625
+    output           0.2500    0.7500    1.0000
+    >>> round(transport.accepted, 4)
+    0.6875
+    """
+
+    sets: tuple[tuple[int, ...], ...]
+    tokens: npt.NDArray[np.int64]
+    mass: Probs
+    labels: tuple[str, ...]
+    _drafted: Probs = field(repr=False)
+    _output: Probs = field(repr=False)
+
+    @property
+    def members(self) -> npt.NDArray[np.bool_]:
+        """Whether each token is in each set of drafts: array [S, n]."""
+        return np.array([np.isin(self.tokens, drafts) for drafts in self.sets])
+
+    @property
+    def accepted(self) -> Number:
+        """Probability that the output is one of the drafts."""
+        return as_number((self.mass * self.members).sum())
+
+    def check(self) -> None:
+        """Check both marginals: the law of the drafts, and that of the output.
+
+        Raises
+        ------
+        CertificateError
+            If a row does not sum to the probability of its drafts, or a column not to that of its
+            token in the output distribution of the rule: exactly for fractions, otherwise up to
+            10^−12.
+        """
+        for axis, law, what in ((1, self._drafted, "set of drafts"), (0, self._output, "token")):
+            sums = self.mass.sum(axis=axis)
+            tolerance = 0 if isinstance(sums[0], Fraction) else TOLERANCE
+            if (off := np.abs(sums - law)).max() > tolerance:
+                place = int(off.argmax())
+                raise CertificateError(
+                    f"the probabilities of {what} {place} sum to {sums[place]}, and its law says "
+                    f"{law[place]}; this is no transport plan between the two laws"
+                )
+
+    def __repr__(self) -> str:
+        heading, *rows = self._table
+        return text_table(heading, rows)
+
+    def _repr_html_(self) -> str:
+        heading, *rows = self._table
+        return html_table(rows, heading=heading)
+
+    @property
+    def _table(self) -> list[list[str]]:
+        """Heading, a row for each set of drafts, and the marginals; cut where it is long."""
+        columns, rows = min(len(self.tokens), COLUMNS), min(len(self.sets), ROWS)
+        members, drafted = self.members, self.mass.sum(axis=1)
+        cut = len(self.tokens) > columns
+        heading = ["drafts \\ output", *self.labels[:columns], *[OTHERS] * cut, "drafted"]
+        table = [heading]
+        for row in range(rows):
+            cells = [
+                f"[{_text(mass)}]" if accepted else _text(mass)
+                for mass, accepted in zip(
+                    self.mass[row, :columns], members[row, :columns], strict=True
+                )
+            ]
+            rest = [_text(self.mass[row, columns:].sum())] * cut
+            table.append([self._name(row), *cells, *rest, _text(drafted[row])])
+        if len(self.sets) > rows:
+            table.append([f"{len(self.sets) - rows:,} {OTHERS}", *self._sums(rows, columns, cut)])
+        return [*table, ["output", *self._sums(0, columns, cut)]]
+
+    def _sums(self, first: int, columns: int, cut: bool) -> list[str]:
+        """Cells of a row that adds up those from the first on."""
+        sums = self.mass[first:].sum(axis=0)
+        rest = [sums[columns:].sum()] * cut
+        return [_text(mass) for mass in (*sums[:columns], *rest, sums.sum())]
+
+    def _name(self, row: int) -> str:
+        names = dict(zip(self.tokens.tolist(), self.labels, strict=True))
+        return ", ".join(names[token] for token in self.sets[row])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the joint law as a heat map; frames are round what is accepted.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+
+        Returns
+        -------
+        Axes
+            What was drawn on; `ax.figure.savefig` writes it.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are more than 40 sets of drafts or tokens.
+        MissingDependencyError
+            If matplotlib is not installed.
+        """
+        if max(self.mass.shape) > DRAWN:
+            raise InvalidInputError(
+                f"{self.mass.shape[0]} sets of drafts and {self.mass.shape[1]} tokens; a picture "
+                f"has at most {DRAWN} of each, `mass` has all"
+            )
+        from otm._core.drawing import drawing_on
+
+        with drawing_on(ax, 1.3 + 0.24 * len(self.sets), 2.6 + 0.4 * len(self.tokens)) as axes:
+            image = axes.imshow(self.mass.astype(np.float64), cmap="Blues", vmin=0, aspect="auto")
+            axes.figure.colorbar(image, ax=axes, label="probability")
+            _frame(axes, self.members)
+            axes.set_xticks(range(len(self.tokens)), self.labels)
+            axes.set_yticks(range(len(self.sets)), [self._name(r) for r in range(len(self.sets))])
+            axes.set(xlabel="output token (frame: one of the drafts)", ylabel="drafts")
+            axes.grid(visible=False)
+        return axes
+
+
+def _frame(axes: Axes, members: npt.NDArray[np.bool_]) -> None:
+    from matplotlib.patches import Rectangle
+
+    from otm._core.drawing import COLOURS
+
+    for row, column in np.argwhere(members):
+        corner = column - 0.46, row - 0.46
+        axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=COLOURS[1]))
+
+
+def _text(mass: Any) -> str:
+    """Write a probability, a fraction as it is if that is short."""
+    if isinstance(mass, Fraction) and len(str(mass)) <= 9:
+        return str(mass)
+    return f"{float(mass):.4f}"
+
+
+def token_labels(labels: Iterable[object] | None, tokens: npt.NDArray[np.int64]) -> tuple[str, ...]:
+    """Names of tokens: those given, one for each of the n tokens, or else their ids."""
+    if labels is None:
+        return tuple(map(str, tokens.tolist()))
+    names = tuple(map(str, labels))
+    if isinstance(labels, str) or len(names) != tokens.size:
+        raise InvalidInputError(
+            f"{len(names)} labels for {tokens.size} tokens; give one for each, in the order of "
+            "problem.tokens"
+        )
+    return names
+
+
+def by_set(
+    tuples: Iterable[tuple[tuple[int, ...], Number]],
+) -> tuple[list[tuple[int, ...]], list[int], list[Number], list[tuple[int, ...]]]:
+    """Sort tuples of drafts into sets: the sets, of each tuple the set, its mass, and itself."""
+    places: dict[tuple[int, ...], int] = {}
+    rows, masses, drafts = [], [], []
+    for each, mass in tuples:
+        rows.append(places.setdefault(tuple(sorted(each)), len(places)))
+        masses.append(mass)
+        drafts.append(each)
+    return list(places), rows, masses, drafts
