@@ -153,10 +153,9 @@ class Recommendation(Printed):
                 f"K = {other.k}, γ = {other.gamma} would be {speedup} times as fast as no drafts"
             )
         counts = f"{len(self.candidates)} setups, {self.contexts} contexts of "
-        counts += f"{self.prompts} prompts, {100 * self.level:g} % intervals"
         if self.prompts == 1:
-            counts = counts.partition(" prompts")[0] + " prompt, which alone has no intervals"
-        return f"{first}\n{counts}"
+            return f"{first}\n{counts}one prompt, which gives no intervals"
+        return f"{first}\n{counts}{self.prompts} prompts, {100 * self.level:g} % intervals"
 
 
 def ranked(
@@ -276,23 +275,24 @@ def recommend(
     --------
     >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
-    >>> contexts, latency = [[[0]] * 4] * 5, Latency.constant(0.05)
+    >>> contexts = [[[0]] * 4] * 5
+    >>> latency = Latency((1, 2), (1, 5), (0.05, 0.05), ((1.0, 1.1), (1.1, 1.2)))
     >>> print(recommend(target, draft, contexts, latency, ks=[1, 2], gammas=[2, 4]))
-    walk and keep, K = 2, γ = 4: 3.399 ± 0.134 times the speed of decoding without drafts
+    walk and keep, K = 2, γ = 4: 2.913 ± 0.115 times the speed of decoding without drafts
     no lossless verifier exceeds 4.206 ± 0.433 tokens a step with these drafts
     12 setups, 20 contexts of 5 prompts, 95 % intervals
     rule           K  γ  draft model  tokens a step  speed-up       gap to best
     -------------  -  -  -----------  -------------  -------------  -------------
-    walk and keep  2  4  T 1          4.079 ± 0.160  3.399 ± 0.134  0.000 ± 0.000
-    optimal        2  4  T 1          3.903 ± 0.115  3.253 ± 0.096  0.146 ± 0.055
-    traversal      2  4  T 1          3.631 ± 0.287  3.026 ± 0.240  0.373 ± 0.327
-    traversal      1  4  T 1          3.538 ± 0.348  2.948 ± 0.290  0.450 ± 0.375
-    k-Seq          2  4  T 1          3.392 ± 0.202  2.827 ± 0.168  0.572 ± 0.260
-    k-Seq          1  4  T 1          3.018 ± 0.414  2.515 ± 0.345  0.884 ± 0.433
-    walk and keep  2  2  T 1          2.756 ± 0.061  2.506 ± 0.056  0.893 ± 0.157
-    optimal        2  2  T 1          2.728 ± 0.053  2.480 ± 0.049  0.919 ± 0.147
-    k-Seq          2  2  T 1          2.484 ± 0.145  2.258 ± 0.132  1.141 ± 0.240
-    traversal      2  2  T 1          2.422 ± 0.228  2.202 ± 0.207  1.197 ± 0.337
+    walk and keep  2  4  T 1          4.079 ± 0.160  2.913 ± 0.115  0.000 ± 0.000
+    optimal        2  4  T 1          3.903 ± 0.115  2.788 ± 0.082  0.125 ± 0.047
+    traversal      1  4  T 1          3.538 ± 0.348  2.722 ± 0.267  0.192 ± 0.340
+    traversal      2  4  T 1          3.631 ± 0.287  2.594 ± 0.205  0.319 ± 0.280
+    k-Seq          2  4  T 1          3.392 ± 0.202  2.423 ± 0.144  0.490 ± 0.223
+    k-Seq          1  4  T 1          3.018 ± 0.414  2.321 ± 0.318  0.592 ± 0.393
+    walk and keep  2  2  T 1          2.756 ± 0.061  2.205 ± 0.049  0.708 ± 0.135
+    optimal        2  2  T 1          2.728 ± 0.053  2.182 ± 0.043  0.731 ± 0.126
+    traversal      1  2  T 1          2.350 ± 0.338  2.043 ± 0.294  0.870 ± 0.382
+    k-Seq          2  2  T 1          2.484 ± 0.145  1.987 ± 0.116  0.926 ± 0.209
     """
     chosen_ks = sorted({as_positive(k, "k") for k in ks})
     chosen_gammas = sorted({as_positive(gamma, "gamma") for gamma in gammas})

@@ -120,7 +120,7 @@ def report(
     ...     print(*sorted(file.name for file in (path / "report").iterdir()))
     positions report.html report.json
     >>> print(summary.recommendation.best.speedup)
-    2.187 ± 0.022
+    1.689 ± 0.028
     """
     folder = as_path(folder, "of a folder")
     chosen = settings or Settings()

@@ -58,7 +58,7 @@ def test_the_text_names_the_files_and_the_means(capsys: pytest.CaptureFixture[st
     for row in found["acceptance"]:
         assert f"{row['mean']['mean']:.3f}" in out
     assert str(Path("report/report.html")) in out
-    assert "not known: no intervals" in out
+    assert "so that no interval can be" in out
     assert "±" not in out
 
 
@@ -94,8 +94,8 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["lists.jsonl", "--gamma", "2"], "--gamma would have no effect on lists"),
         (["lists.jsonl", "--kind", "logits"], "--kind would have no effect on lists"),
         (
-            ["a", "b", "--text", "text", "--prompts", "prompts.npy"],
-            "--prompts would have no effect",
+            ["a", "b", "--text", "text", "--tokens", "tokens.npy"],
+            "--tokens would have no effect",
         ),
         (["a", "b", "--text", "text", "--tokens", "t.npy"], "no effect on models that read"),
         (["a", "b", "--text", "text", "--kind", "logits"], "--kind would have no effect"),

@@ -70,6 +70,22 @@ def test_positions_are_those_of_the_text(
     assert tokens.tolist() == [token for window in windows for token in window[1:]]
 
 
+def test_prompts_of_a_text_are_named_line_by_line(pair: ModelPair, tmp_path: Path) -> None:
+    """Catches a prompt a line that needs empty lines between, and names for other lines."""
+    text, names = tmp_path / "lines.txt", tmp_path / "names.txt"
+    text.write_text("god created\nthe heaven\n\nwas without form\n", encoding="utf-8")
+    names.write_text("a\na\n\nb\n", encoding="utf-8")
+    models = tmp_path / "draft", tmp_path / "target"
+    named = from_models(*models, text, prompts=names, window=8)
+    assert [window.size for window in named.windows] == [4, 3]
+    assert len(set(named.prompts.tolist())) == 2
+    each = from_models(*models, text, prompts=text, window=8)
+    assert [window.size for window in each.windows] == [2, 2, 3]
+    assert len(set(each.prompts.tolist())) == 3
+    with pytest.raises(InvalidInputError, match="has 7 lines, the text 4"):
+        from_models(*models, text, prompts=tmp_path / "text.txt")
+
+
 def test_models_are_measured_like_files(pair: ModelPair, tmp_path: Path) -> None:
     """Catches results that depend on the workers, or do not resume."""
     one = measure_all(pair, SETTINGS, tmp_path / "one", workers=1)

@@ -56,11 +56,27 @@ def test_speedups_are_efficiencies_over_times() -> None:
 
 def test_the_costs_decide() -> None:
     """Catches a decision by block efficiency alone."""
-    assert recommended(ALIKE).best.setup[1:] == (4, 3)
+    fast_rows = Latency((1, 4), (1, 4), (0.02, 0.02), ((1.0, 1.001), (1.0, 1.001)))
+    assert recommended(fast_rows).best.setup[1:] == (4, 3)
     slow_rows = Latency((1, 4), (1, 4), (0.02, 0.02), ((1.0, 4.0), (1.0, 4.0)))
     assert recommended(slow_rows).best.setup[1:] == (1, 3)
     slow_tokens = Latency((1, 4), (1, 2, 4), (0.02, 0.02), ((1.0, 1.0), (1.0, 1.0), (3.0, 3.0)))
     assert recommended(slow_tokens).best.setup[1:] == (4, 1)
+
+
+def test_costs_that_say_nothing_of_chains_decide_nothing_about_them() -> None:
+    """Catches an answer that rests on chains that cost nothing: the largest K would always win."""
+    found = recommended(ALIKE)
+    assert found.best.setup[1:] == (1, 3)
+    assert {candidate.setup.k for candidate in found.candidates} == {1}
+    free = found.if_chains_are_free
+    assert {candidate.setup.k for candidate in free} == {4}
+    assert free[0].speedup.mean == max(candidate.speedup.mean for candidate in free)
+    assert free[0].gap_to_best.mean == pytest.approx(found.best.speedup.mean - free[0].speedup.mean)
+    first = free[0].setup
+    assert f"if it cost nothing, {first.rule}, K = 4, γ = {first.gamma} would be" in str(found)
+    fewest = recommend(TARGET, DRAFT, CONTEXTS, ALIKE, ks=[2, 4], gammas=[1], seed=5)
+    assert fewest.best.setup.k == 2
 
 
 def test_drafting_that_does_not_pay_is_not_recommended() -> None:

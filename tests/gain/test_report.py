@@ -151,6 +151,7 @@ def test_the_page_says_what_is_assumed_or_not_known(folder: Path) -> None:
     summary = report(source, folder / "bare", SETTINGS, gammas=[2], latency=LATENCY)
     text = (folder / "bare" / "report.html").read_text(encoding="utf-8")
     assert "With an assumption" in text
+    assert summary.intervals in text
     assert "Which positions belong to which prompt was not given" in text
     assert "No lossless verifier" not in text
     assert "±" not in re.sub(r"<p.*?</p>", "", text)
@@ -416,14 +417,22 @@ def test_the_headline_says_what_steps_are_taken_to_cost(folder: Path, summary: S
         (summary, "out", "as the latency table says"),
     ):
         assert wanted in its.costs
-        assert ("a large K wins" in its.costs) == (its is assumed)
+        assert ("the answer is for one chain" in its.costs) == (its is assumed)
         page = (folder / name / "report.html").read_text(encoding="utf-8")
         headline = re.search(r'<p class="answer">.*?</p>', page, re.DOTALL)
         assert headline is not None
         assert its.costs in headline[0]
+        assert its.recommendation is not None
+        assert f"K = {its.recommendation.best.setup.k}," in headline[0]
         assert "an estimated" in headline[0]
         assert "at least" not in headline[0]
         found = json.loads((folder / name / "report.json").read_text(encoding="utf-8"))
+        decided, free = (
+            {way["K"] for way in found[f"recommendation{part}"]}
+            for part in ("", " if chains are free")
+        )
+        assert (decided, free) == (({1}, {4}) if its is assumed else ({1, 2, 4}, set()))
+        assert ("More chains, if they cost nothing" in page) == (its is assumed)
         assert found["costs"] == its.costs
         assert its.latency is not None
         table = {key: value for key, value in found["latency"].items() if key != "target"}
