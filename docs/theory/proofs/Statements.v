@@ -99,6 +99,10 @@ Definition k_seq p q rho d y :=
 Definition beta p q rho := \sum_y Num.min (p y) (q y / rho).
 Definition excess p q rho := 1 - (1 - beta p q rho) ^+ k - rho * beta p q rho.
 
+(** The first j tokens of an order, and the value of this prefix as a cut. *)
+Definition prefix (s : seq T) j : {set T} := [set y in take j s].
+Definition prefix_value p q s j := mass q (prefix s j) + 1 - mass p (prefix s j) ^+ k.
+
 (** What the checker otm/certificate.py tests, for weights a of the draft law and b of the
     target, which need not sum to one.  s is the list [below_cap] of accepted_mass.
     - weights: a, b >= 0, not all zero;
@@ -191,6 +195,16 @@ Definition theorem_2_2 : Prop :=
 Definition iid_all_inside : Prop :=
   forall (R : realFieldType) (T : finType) (p : T -> R) k (H : {set T}),
   all_inside (@drafts T k) (iid p) H = mass p H ^+ k.
+
+(** Theorem 3.1, the closed form: the optimum is the least value of the prefixes in the order
+    of q/p (ties in any order) of the tokens with p > 0. *)
+Definition theorem_3_1 : Prop :=
+  forall (R : realFieldType) (T : finType) k (p q : T -> R) (s : seq T),
+  is_law p -> is_law q ->
+  uniq s -> (forall y, (y \in s) = (0 < p y)) -> sorted (fun y z => q y * p z <= q z * p y) s ->
+  exists2 j, (j <= size s)%N
+    & is_optimum (@drafts T k) (iid p) q (prefix_value k p q s j)
+      /\ forall i, (i <= size s)%N -> prefix_value k p q s j <= prefix_value k p q s i.
 
 (** Theorem 8.1 with the check of the cut: a certificate that passes its check is right, about
     the optimum, which exists. *)
