@@ -227,7 +227,7 @@ Definition theorem_6_1_mass : Prop :=
     first such factor on, so for every rho >= rho*, and at rho = k. *)
 Definition theorem_6_2 : Prop :=
   forall (R : realFieldType) (T : finType) k (p q : T -> R) rho_star rho,
-  is_law p -> is_law q -> (0 < k)%N ->
+  is_law p -> is_law q ->
   1 <= rho_star -> excess k p q rho_star <= 0 -> rho_star <= rho ->
   let f := @k_seq R T k p q rho in
   [/\ accepts (@drafts T k) (iid p) f, forall y, accepted f y <= q y
