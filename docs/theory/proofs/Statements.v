@@ -4,7 +4,9 @@
     files prove each proposition, and Checked.v lists the proofs and what they assume.
     Probabilities are functions from a finite type to any ordered field R. *)
 
-From mathcomp Require Import all_ssreflect all_algebra.
+From Coq Require Import QArith.
+From mathcomp Require Import all_ssreflect all_algebra ssrZ.
+From OTM Require Import Computable.
 Import Order.TTheory GRing.Theory Num.Theory.
 
 Set Implicit Arguments.
@@ -237,3 +239,78 @@ Definition theorem_6_2_factor_k : Prop :=
   forall (R : realFieldType) (T : finType) k (p q : T -> R),
   is_law p -> is_law q -> (0 < k)%N ->
   0 <= excess k p q 1 /\ excess k p q k%:R <= 0.
+
+(** * Part 4: what is computed
+
+    Computable.v has functions on lists.  They are right over any ordered field... *)
+
+Definition numbers_of (R : realFieldType) : numbers :=
+  @Numbers R 0 1 +%R (fun x y => x - y) *%R (fun x y => x / y) (fun x y => x <= y).
+
+(** The function on n tokens that a list of n numbers stands for. *)
+Definition entry (R : realFieldType) n (p : seq R) (y : 'I_n) : R := nth 0 p y.
+Definition lists_law (R : realFieldType) n (p : seq R) : Prop :=
+  size p = n /\ compute_is_law (N := numbers_of R) p.
+
+Definition computed_law : Prop := forall (R : realFieldType) n (p : seq R),
+  lists_law n p -> is_law (@entry R n p).
+
+Definition computed_coupled : Prop := forall (R : realFieldType) n (p q : seq R),
+  lists_law n p -> lists_law n q ->
+  let c := compute_coupled (N := numbers_of R) p q in
+  [/\ size c = n, forall y : 'I_n, entry c y = accepted (coupled (entry p) (entry q)) y :> R,
+      compute_overlap (N := numbers_of R) p q = overlap (@entry R n p) (entry q)
+    & forall y : 'I_n, entry (compute_residual (N := numbers_of R) q c) y
+        = residual (entry q) (coupled (@entry R n p) (entry q)) y].
+
+Definition computed_alpha : Prop := forall (R : realFieldType) n k (p q : seq R),
+  lists_law n p -> lists_law n q ->
+  is_optimum (@drafts _ k) (iid (@entry R n p)) (entry q)
+    (compute_alpha (N := numbers_of R) k p q).
+
+Definition computed_certificate : Prop :=
+  forall (R : realFieldType) n k (a b : seq R) H cap lower upper low high,
+  size a = n -> compute_certificate (N := numbers_of R) k a b H cap lower upper low high ->
+  exists s, certificate_checks k (@entry R n a) (entry b) [set y | val y \in H]
+    cap lower upper low high s.
+
+Definition computed_k_seq : Prop := forall (R : realFieldType) n k (p q : seq R) rho,
+  lists_law n p -> lists_law n q -> 0 < rho ->
+  let v := compute_k_seq (N := numbers_of R) k p q rho in
+  [/\ compute_beta (N := numbers_of R) p q rho = beta (@entry R n p) (entry q) rho,
+      compute_excess (N := numbers_of R) k p q rho = excess k (@entry R n p) (entry q) rho,
+      compute_passed (N := numbers_of R) k p q rho
+        = total (accepted (@k_seq R _ k (@entry R n p) (entry q) rho)),
+      forall y : 'I_n, entry v y = accepted (@k_seq R _ k (@entry R n p) (entry q) rho) y
+    & forall y : 'I_n, entry (compute_residual (N := numbers_of R) q v) y
+        = residual (entry q) (@k_seq R _ k (@entry R n p) (entry q) rho) y].
+
+(** ...and fractions of binary integers compute the same as the field of rationals. *)
+Definition value (x : Q) : rat := (int_of_Z (Qnum x))%:~R / (int_of_Z (Z.pos (Qden x)))%:~R.
+Definition values := map value.
+
+Definition computed_in_fractions : Prop :=
+  let QQ := fractions in let RR := numbers_of rat_realFieldType in
+  (forall p : seq QQ, compute_is_law p = compute_is_law (N := RR) (values p))
+  /\ [/\ forall p q : seq QQ, values (compute_coupled p q) = compute_coupled (N := RR) (values p) (values q),
+      forall q v : seq QQ, values (compute_residual q v) = compute_residual (N := RR) (values q) (values v),
+      forall k (p q : seq QQ), value (compute_alpha k p q) = compute_alpha (N := RR) k (values p) (values q),
+      forall k (a b : seq QQ) H cap lower upper low high,
+        compute_certificate k a b H cap lower upper low high
+        = compute_certificate (N := RR) k (values a) (values b) H (value cap)
+            (value lower) (value upper) (value low) (value high)
+    & forall k (p q : seq QQ) rho,
+        [/\ value (compute_beta p q rho) = compute_beta (N := RR) (values p) (values q) (value rho),
+            value (compute_passed k p q rho)
+              = compute_passed (N := RR) k (values p) (values q) (value rho),
+            value (compute_excess k p q rho)
+              = compute_excess (N := RR) k (values p) (values q) (value rho)
+          & values (compute_k_seq k p q rho)
+              = compute_k_seq (N := RR) k (values p) (values q) (value rho)]].
+
+(** Both together, for the optimum. *)
+Definition fractions_alpha : Prop := forall k (p q : seq Q),
+  size p = size q ->
+  compute_is_law (N := fractions) p -> compute_is_law (N := fractions) q ->
+  is_optimum (@drafts _ k) (iid (@entry _ (size p) (values p))) (entry (values q))
+    (value (compute_alpha (N := fractions) k p q)).
