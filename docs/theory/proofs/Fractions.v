@@ -3,7 +3,7 @@
 
 From Coq Require Import QArith.
 From mathcomp Require Import all_ssreflect all_algebra ring ssrZ zify.
-From OTM Require Import Computable Statements.
+From OTM Require Import Computable Statements Certificates Computed.
 Import Order.TTheory GRing.Theory Num.Theory.
 
 Set Implicit Arguments.
@@ -240,6 +240,31 @@ split=> [p q|q v|k p q|k a b H cap lower upper low high|k p q rho].
 - exact: (@m_certificate QQ RR f).
 - split; [exact: (@m_beta QQ RR f) | exact: (@m_passed QQ RR f) | exact: (@m_excess QQ RR f)
     | exact: (@m_k_seq QQ RR f)].
+Qed.
+
+
+Lemma values_law (p : seq QQ) : compute_is_law p -> lists_law (size p) (values p).
+Proof.
+move=> p_law; split; first by rewrite size_map.
+by case: computed_in_fractions_proved => <-.
+Qed.
+
+Theorem fractions_alpha_proved : fractions_alpha.
+Proof.
+move=> k p q sizes p_law q_law.
+have q_law' : lists_law (size p) (values q) by rewrite sizes; apply: values_law.
+have := computed_alpha_proved k (values_law p_law) q_law'.
+by case: computed_in_fractions_proved => _ [_ _ <-].
+Qed.
+
+Theorem fractions_certificate_proved : fractions_certificate.
+Proof.
+move=> k a b H cap lower upper low high ok.
+have [_ [_ _ _ eq_checks _]] := computed_in_fractions_proved.
+rewrite eq_checks in ok.
+have [|s checks] := computed_certificate_proved (n := size a) _ ok; first by rewrite size_map.
+have [alpha opt [ge le _ _]] := theorem_8_1_proved checks.
+by exists alpha.
 Qed.
 
 End Bridge.

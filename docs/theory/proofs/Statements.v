@@ -308,9 +308,15 @@ Definition computed_in_fractions : Prop :=
           & values (compute_k_seq k p q rho)
               = compute_k_seq (N := RR) k (values p) (values q) (value rho)]].
 
-(** Both together, for the optimum. *)
+(** Both together: the optimum that is computed, and what an accepted certificate says. *)
 Definition fractions_alpha : Prop := forall k (p q : seq Q),
   size p = size q ->
   compute_is_law (N := fractions) p -> compute_is_law (N := fractions) q ->
   is_optimum (@drafts _ k) (iid (@entry _ (size p) (values p))) (entry (values q))
     (value (compute_alpha (N := fractions) k p q)).
+
+Definition fractions_certificate : Prop := forall k (a b : seq Q) H cap lower upper low high,
+  compute_certificate (N := fractions) k a b H cap lower upper low high ->
+  exists2 alpha, is_optimum (@drafts _ k) (@iid _ _ k (normalised (@entry _ (size a) (values a))))
+      (normalised (entry (values b))) alpha
+    & value lower <= alpha /\ alpha <= value upper.
