@@ -1,14 +1,13 @@
 """Write Instances.v: small problems with what OTM computes for them in fractions.
 
 Coq computes the same numbers with the functions of Computable.v and proves that all are equal; the
-negative control, the closed form without its order, must differ. Run by `make proofs`.
+negative control, the closed form without its order, must differ.
 """
 
 from __future__ import annotations
 
 import math
 import random
-import sys
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import accumulate
@@ -146,9 +145,8 @@ def differs(draft: list[int], target: list[int], k: int) -> bool:
     return least != alpha(p, q, k=k)
 
 
-def main() -> None:
-    """Write the file beside this one, or where the argument says."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("Instances.v")
+def main(path: Path) -> None:
+    """Write the instances to a file."""
     drawn = list(problems())
     listed = "\n".join(
         f"(* {name} *) Definition i{at} : instance := {instance(*numbers)}."
@@ -179,7 +177,3 @@ Proof. vm_cast_no_check (erefl {wrong}%N). Qed.
 """
     path.write_text(text, encoding="utf-8")
     print(f"{COUNT} problems written; {wrong} of them tell the control apart")
-
-
-if __name__ == "__main__":
-    main()
