@@ -3,7 +3,8 @@
 
 From Coq Require Import QArith.
 From mathcomp Require Import all_ssreflect all_algebra.
-From OTM Require Import Computable Statements Laws Residual Cuts Certificates KSeq Computed Fractions.
+From OTM Require Import Computable Statements Laws Residual Cuts Certificates KSeq Computed Fractions
+  TextStatements Texts Blocks.
 Import Order.TTheory GRing.Theory Num.Theory.
 
 Set Implicit Arguments.
@@ -143,4 +144,47 @@ move=> ok; have := theorem_2_1_bound_proved (fun _ : 'I_1 => set0) set0
 have [_ p1] := law (n := 1) (p := one) erefl isT.
 rewrite mass_set0 add0r /all_inside (eq_bigl predT) => [|x]; last by rewrite sub0set.
 by rewrite -[X in 1 - X]/(total _) p1 subrr.
+Qed.
+
+(** Texts: two models that differ, that are equal, and that never agree; no draft at all. *)
+Definition always n (p : seq Q) : model _ (ordinal_finType n) := fun _ => law_of p.
+Lemma always_model n (p : seq Q) : size p = n -> compute_is_law (N := fractions) p ->
+  is_model (@always n p).
+Proof. by move=> p_size p_law c; apply: law. Qed.
+
+Example block_text : lossless_text (@always 2 q2) [::]
+  (certainly (block (@always 2 q2) (@always 2 p2) 3%N 1 [::])).
+Proof. by case: (theorem_12_1_proved 3%N [::] (@always_model 2 q2 erefl isT) (@always_model 2 p2 erefl isT)). Qed.
+Example block_disjoint : lossless_text (@always 2 first) [::]
+  (certainly (block (@always 2 first) (@always 2 second) 2%N 1 [::])).
+Proof. by case: (theorem_12_1_proved 2%N [::] (@always_model 2 first erefl isT) (@always_model 2 second erefl isT)). Qed.
+Example block_no_draft : lossless_text (@always 2 q2) [::]
+  (certainly (block (@always 2 q2) (@always 2 p2) 0%N 1 [::])).
+Proof. by case: (theorem_12_1_proved 0%N [::] (@always_model 2 q2 erefl isT) (@always_model 2 p2 erefl isT)). Qed.
+Example chain_text : lossless_text (@always 2 q2) [::] (chain (@always 2 q2) (@always 2 p2) 3%N [::]).
+Proof. exact: chain_lossless_proved (@always_model 2 q2 erefl isT) (@always_model 2 p2 erefl isT). Qed.
+Example chain_equal : lossless_text (@always 2 p2) [::] (chain (@always 2 p2) (@always 2 p2) 2%N [::]).
+Proof. exact: chain_lossless_proved (@always_model 2 p2 erefl isT) (@always_model 2 p2 erefl isT). Qed.
+
+(** SpecTr's recursion over k-Seq with rho = 2, for three chains. *)
+Definition k_seq_rule (c : seq 'I_2) m := accept_or_draw (@iid _ _ m (@law_of 2 p2)) (@law_of 2 q2)
+  (@k_seq _ _ m (@law_of 2 p2) (@law_of 2 q2) (value 3%QQ)).
+Lemma always_excess m : excess m (@law_of 2 p2) (@law_of 2 q2) (value 3%QQ) <= 0.
+Proof.
+have lp : lists_law 2 (values p2) by apply: values_law.
+have lq : lists_law 2 (values q2) by apply: values_law.
+have r0 : 0 < value 3%QQ by [].
+have [b _ _ _ _] := computed_k_seq_proved m lp lq r0.
+have e : value 3%QQ * beta (@law_of 2 p2) (@law_of 2 q2) (value 3%QQ) = 1.
+  by rewrite /law_of -b; apply/eqP.
+have /andP[_ b1] := beta01 (@law 2 p2 erefl isT) (@law 2 q2 erefl isT) r0.
+rewrite /excess e -[leRHS](subrr 1) ler_add2r ler_subl_addr ler_addl exprn_ge0 // subr_ge0.
+exact: b1.
+Qed.
+Example spectr_text : lossless_text (@always 2 q2) [::] (spectr (@always 2 q2) k_seq_rule 4%N [::] 3%N).
+Proof.
+apply: (theorem_12_4_proved (d := @always 2 p2)) => [|c m]; first exact: always_model.
+have [_ _ ok] := theorem_6_2_proved (@law 2 p2 erefl isT) (@law 2 q2 erefl isT)
+  (rho_star := value 3%QQ) isT (always_excess m) (lexx _).
+exact: ok.
 Qed.

@@ -1,6 +1,6 @@
 """Check the proofs: compile them, compare what they compute with OTM, and look for assumptions.
 
-Every `Definition NAME : Prop` of Statements.v must have a proof NAME_proved that assumes nothing.
+Every `Definition NAME : Prop` of Statements.v and TextStatements.v must have a proof NAME_proved that assumes nothing.
 Run by `make proofs`.
 """
 
@@ -17,8 +17,9 @@ import compare
 HERE = Path(__file__).parent
 PROOFS = (
     "Computable", "Statements", "Laws", "Residual", "Hall", "Cuts", "Prefixes", "Certificates",
-    "KSeq", "Computed", "Fractions", "Examples", "Compare",
+    "KSeq", "Computed", "Fractions", "TextStatements", "Texts", "Blocks", "Examples", "Compare",
 )  # fmt: skip
+STATEMENTS = ("Statements", "TextStatements")
 CLOSED = "Closed under the global context"
 
 
@@ -53,7 +54,7 @@ def examples() -> list[str]:
 
 def main() -> None:
     """Check all; the exit status says whether everything holds."""
-    text = (HERE / "Statements.v").read_text(encoding="utf-8")
+    text = "".join((HERE / f"{name}.v").read_text(encoding="utf-8") for name in STATEMENTS)
     statements = re.findall(r"^Definition (\w+) : Prop", text, flags=re.MULTILINE)
     for name in PROOFS:
         compiled(name)
