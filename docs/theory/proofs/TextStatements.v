@@ -118,6 +118,18 @@ Fixpoint spectr n c m : random (seq T) :=
     else ret [:: o.2]
   else z <- draw (t c); ret [:: z].
 
+(** Any rule for one chain of n drafts: the joint law of the drafts, of how many of them are
+    accepted, and of the next token. *)
+Definition outcome n : finType := prod_finType (prod_finType (tuple_finType n T) (ordinal_finType n.+1)) T.
+Definition output n (o : outcome n) : seq T := rcons (take o.1.2 o.1.1) o.2.
+Definition lossless_rule n (law : outcome n -> R) :=
+  [/\ forall o, 0 <= law o,
+      forall y, (size y <= n)%N ->
+        \sum_(o : outcome n | take (size y) o.1.1 == y) law o = path_prob d [::] y
+    & lossless_text t [::] (bind (draw law) (fun o => ret (output o)))].
+Definition accepts_at_least n (law : outcome n -> R) y :=
+  \sum_(o : outcome n | (size y <= o.1.2)%N && (take (size y) o.1.1 == y)) law o.
+
 End Texts.
 
 (** Chain verification. *)
@@ -140,3 +152,9 @@ Definition theorem_12_1 : Prop := forall (R : realFieldType) (T : finType) (t d 
   lossless_text t c (certainly (block t d n 1 c))
   /\ forall y, (size y <= n)%N ->
      certainly (block t d n 1 c) (accepts_drafts R y) = block_accepts t d 1 c y.
+
+(** Theorem 12.2: no lossless rule for one chain accepts any drafts with a larger probability
+    than block verification. *)
+Definition theorem_12_2 : Prop := forall (R : realFieldType) (T : finType) (t d : model R T) n law,
+  is_model t -> is_model d -> @lossless_rule R T t d n law ->
+  forall y, (size y <= n)%N -> accepts_at_least law y <= block_accepts t d 1 [::] y.

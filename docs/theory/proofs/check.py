@@ -1,7 +1,7 @@
 """Check the proofs: compile them, compare what they compute with OTM, and look for assumptions.
 
-Every `Definition NAME : Prop` of Statements.v and TextStatements.v must have a proof NAME_proved that assumes nothing.
-Run by `make proofs`.
+Every `Definition NAME : Prop` of Statements.v and TextStatements.v must have a proof NAME_proved
+that assumes nothing. Run by `make proofs`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import compare
 HERE = Path(__file__).parent
 PROOFS = (
     "Computable", "Statements", "Laws", "Residual", "Hall", "Cuts", "Prefixes", "Certificates",
-    "KSeq", "Computed", "Fractions", "TextStatements", "Texts", "Blocks", "Examples", "Compare",
+    "KSeq", "Computed", "Fractions", "TextStatements", "Texts", "Blocks", "Best", "Examples", "Compare",
 )  # fmt: skip
 STATEMENTS = ("Statements", "TextStatements")
 CLOSED = "Closed under the global context"
