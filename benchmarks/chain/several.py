@@ -67,7 +67,8 @@ def contestants(tier: str, device: torch.device) -> dict[str, Contestant]:
     verify = verify_logits if logits else verify_probs
     one = partial(first_chain, verify, backend=KERNELS if on_gpu else "torch")
     found = {ONE_CHAIN: Contestant(one, "grid k-Seq", logits)}
-    for name, rule in (("k-Seq", "grid k-Seq"), ("optimal", "grid optimal")):
+    for name in ("k-Seq", "optimal", "walk and keep"):
+        rule = f"grid {name}"
         plain = partial(verify, rule=rule, backend="torch")
         found[f"{name}, torch"] = Contestant(plain, rule, logits)
         if on_gpu:
@@ -180,13 +181,13 @@ def measure(
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the rows of one measurement."""
     print("\n{tier}: B = {B}, K = {K}, γ = {gamma}, V = {V:,}, {dtype}".format(**rows[0]))
-    print(f"  {'':<16}{'kernel µs':>11}{'wall µs':>11}{'of one chain':>14}{'accepted':>10}")
+    print(f"  {'':<22}{'kernel µs':>11}{'wall µs':>11}{'of one chain':>14}{'accepted':>10}")
     for row in rows:
         if "failed" in row:
-            print(f"  {row['contestant']:<16}failed: {row['failed']}")
+            print(f"  {row['contestant']:<22}failed: {row['failed']}")
             continue
         kernel = f"{row['kernel s'] * 1e6:.1f}" if row["kernel s"] else "-"
         print(
-            f"  {row['contestant']:<16}{kernel:>11}{row['wall s'] * 1e6:>11.1f}"
+            f"  {row['contestant']:<22}{kernel:>11}{row['wall s'] * 1e6:>11.1f}"
             f"{row.get('times one chain', float('nan')):>13.1f}×{row['accepted']:>10.2f}"
         )

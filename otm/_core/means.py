@@ -213,8 +213,8 @@ class PairedMeans:
         (gamma, *others) = {setup.gamma for setup in self.values}
         what = self.quantity if others or gamma == 1 else f"{self.quantity}, γ = {gamma}"
         if prompts == 1:
-            of = "context" if contexts == 1 else "contexts of one prompt"
-            return f"{what}: mean, {contexts} {of}, which gives no interval"
+            of = "1 context" if contexts == 1 else f"{contexts} contexts of one prompt"
+            return f"{what}: mean of {of}, which alone has no interval"
         return (
             f"{what}: mean ± half of the {100 * self.level:g} % interval, {contexts} contexts of "
             f"{prompts} prompts"

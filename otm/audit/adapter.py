@@ -62,6 +62,9 @@ class Instance(Brief):
         The tokens before.
     length : int, optional
         Number of tokens that a decoding loop is asked for; at least 3 if left out.
+    gammas : tuple of int, optional
+        Numbers of drafts of the steps of a loop with a policy, in turn, γ being the largest of
+        them; γ in each step if left out.
 
     Examples
     --------
@@ -78,11 +81,22 @@ class Instance(Brief):
     k: int = 1
     prompt: Path = (0,)
     length: int | None = None
+    gammas: Path = ()
 
     @property
     def vocabulary(self) -> int:
         """Number V of tokens."""
         return self.target.vocabulary
+
+    def gamma_of(self, step: int) -> int:
+        """Count the drafts of a step of a loop, the first of which is step 0.
+
+        Parameters
+        ----------
+        step : int
+            Number of the steps before.
+        """
+        return self.gammas[step % len(self.gammas)] if self.gammas else self.gamma
 
 
 class Adapter(ABC):

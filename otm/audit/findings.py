@@ -16,10 +16,11 @@ from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
 from otm.audit.exact import by_paths
 from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.known_bugs.drafting import RANDOMNESS
-from otm.audit.known_bugs.sized import SIZED
+from otm.audit.known_bugs.sized import SIZED, beyond
 from otm.audit.known_bugs.steps import Repeated, both
 from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
 from otm.audit.observation import ISOLATED, Observation, UnsuitedError, distance, rows_of
+from otm.audit.own_drafts import SECOND_SAMPLE, samples_twice
 from otm.audit.report import (
     LOSSLESS,
     NOT_LOSSLESS,
@@ -69,7 +70,9 @@ def diagnose(
     of a single step.
     """
     observations = sorted(observations, key=_cost)  # most fail on one soon
-    bugs = [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
+    shapes = [_shape(seen.instance)[:2] for seen in observations]
+    known = (*KNOWN_BUGS, *beyond(*map(max, zip(*shapes, strict=True))))
+    bugs = [(bug, bug.verifier) for bug in known if loop is None or bug.verifier.loops]
     for place, same in enumerate(ways):
         explained = _named(bugs, observations, same)
         if explained:
@@ -90,7 +93,10 @@ def diagnose(
             for cut in (False, True)
             if not (bug.verifier.loops or bug.verifier.several or bug in SIZED)
         ]
-        return _named(steps, few, ways[0]) if _cost(wrong[0]) <= STEPS else ()
+        explained = _named(steps, few, ways[0]) if _cost(wrong[0]) <= STEPS else ()
+        if not explained and samples_twice(wrong):
+            explained = tuple(_named_so(bug) for bug in KNOWN_BUGS if bug.name == SECOND_SAMPLE)
+        return explained
     if _cost(wrong[0]) > PAIRS:
         return ()
     return _named([(bug, bug.verifier) for bug in _pairs()], [wrong[0], *observations], ways[0])
@@ -117,11 +123,15 @@ def _named(
     bugs: Iterable[tuple[KnownBug, Adapter]], observations: Sequence[Observation], same: Same
 ) -> tuple[Diagnosis, ...]:
     named = {
-        bug.name: Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
+        bug.name: _named_so(bug)
         for bug, verifier in bugs
         if _explains(verifier, observations, same)
     }
     return tuple(named.values())
+
+
+def _named_so(bug: KnownBug) -> Diagnosis:
+    return Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
@@ -69,6 +70,11 @@ INSTANCES: dict[str, Instance] = {
     "three of three tokens": pair([1, 4, 5], [5, 2, 3], k=3),
 }
 """By name.  The prompt of all is (0,), and the row (0, 0) is for a first output 0 alone."""
+
+CHANGING = tuple(
+    replace(pair(*TWO, gamma=2), gammas=gammas, length=4) for gammas in ((2, 1), (1, 2))
+)
+"""For loops whose policy changes γ from step to step."""
 
 FOR_SAMPLING = (
     "zeros",

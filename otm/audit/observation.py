@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -37,6 +37,11 @@ class WorstPrefix:
     probability: Number  # probability of the prefix in the output
     output_probs: Probs  # [V]: distribution of the next token in the output
     target_probs: Probs  # [V]: and in the target model
+
+    @property
+    def off(self) -> float:
+        """How far off the next token is (TV), weighted by the probability of the prefix."""
+        return float(self.probability * abs(self.output_probs - self.target_probs).sum() / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,22 +130,26 @@ class Observation(Brief):
         prefixes = [worst[:end] for end in range(len(worst) + 1)]
         return max((p for p in prefixes if p in self.probs), key=self.probs.__getitem__)
 
-    def worst_prefix(self) -> WorstPrefix | None:
-        """Prefix after which the next token is farthest off, weighted by its probability."""
+    def prefixes(self) -> Iterator[WorstPrefix]:
+        """Give the next token's distribution after each prefix of the output, short ones first."""
         masses: dict[Path, Any] = defaultdict(int)
         for path, probability in self.sequences.items():
             for end in range(self.length + 1):
                 masses[path[:end]] += probability
-        worst, farthest = None, self.error
         for prefix in sorted(masses, key=len):
             weight = masses[prefix]
             if len(prefix) < self.length and weight > 0:
                 after = [masses[*prefix, x] / weight for x in range(self.instance.vocabulary)]
                 probs = np.array(after, dtype=object if isinstance(weight, Fraction) else float)
                 target = self.instance.target.probs(self.instance.prompt + prefix)
-                off = float(weight * abs(probs - target).sum() / 2)
-                if off > farthest:
-                    worst, farthest = WorstPrefix(prefix, weight, probs, target), off
+                yield WorstPrefix(prefix, weight, probs, target)
+
+    def worst_prefix(self) -> WorstPrefix | None:
+        """Prefix after which the next token is farthest off, weighted by its probability."""
+        worst, farthest = None, self.error
+        for here in self.prefixes():
+            if here.off > farthest:
+                worst, farthest = here, here.off
         return worst
 
 

@@ -244,7 +244,9 @@ class Report(Printed):
     @staticmethod
     def _example(example: Counterexample) -> Iterable[str]:
         instance = example.instance
-        shape = f"{instance.vocabulary} tokens, γ = {instance.gamma}, k = {instance.k}"
+        drafts = ", ".join(map(str, instance.gammas or (instance.gamma,)))
+        turns = " in turn" if instance.gammas else ""
+        shape = f"{instance.vocabulary} tokens, γ = {drafts}{turns}, k = {instance.k}"
         asked = "" if instance.length is None else f", {instance.length} tokens asked for"
         yield f"  smallest counterexample: {shape}, prompt {_tokens(instance.prompt)}{asked}"
         for name, rows in zip(("target", "draft"), rows_of(instance), strict=True):
@@ -286,8 +288,8 @@ class Report(Printed):
 def _parts(instance: Instance) -> dict[str, Any]:
     """Write out an instance in a counterexample, which then needs no object for it."""
     target, draft = (list(rows.items()) for rows in rows_of(instance))
-    parts = {"gamma": instance.gamma, "k": instance.k, "prompt": instance.prompt}
-    return parts | {"length": instance.length, "target": target, "draft": draft}
+    shape = {name: getattr(instance, name) for name in ("gamma", "k", "prompt", "length", "gammas")}
+    return shape | {"target": target, "draft": draft}
 
 
 def _plain(value: Any) -> Any:

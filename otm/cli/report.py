@@ -188,12 +188,18 @@ def _print(summary: Summary, folder: Path) -> None:
         columns = ("k", "lower", "upper")
         rows = [[str(row[column]) for column in columns] for row in summary.bounds]
         print_table(columns, rows)
+    settings, first = summary.settings, summary.settings.draft_temperatures[0]
     if summary.acceptance:
-        settings = summary.settings
-        first = settings.draft_temperatures[0]
         shown = [row for row in summary.acceptance if row["draft temperature"] == first]
         means = {k: [str(row["mean"]) for row in shown if row["k"] == k] for k in settings.ks}
         print("\nacceptance probability")
         print_table(("k", *settings.rules), [[str(k), *cells] for k, cells in means.items()])
+    if summary.efficiency_bounds:
+        shown = [row for row in summary.efficiency_bounds if row["draft temperature"] == first]
+        gammas = dict.fromkeys(row["gamma"] for row in shown)
+        most = {k: [str(row["bound"]) for row in shown if row["K"] == k] for k in settings.ks}
+        print("\ntokens of a step that no lossless verifier of K chains exceeds")
+        heading = ("K", *(f"γ = {gamma}" for gamma in gammas))
+        print_table(heading, [[str(k), *cells] for k, cells in most.items()])
     if summary.recommendation is not None:
         print(f"\n{summary.recommendation}\n\n{summary.costs}")

@@ -36,10 +36,14 @@ As V ascends in ρ and 1 − (1 − V/ρ)^k descends, V(ρ*) is then no farther 
 
 
 class Accepted(NamedTuple):
-    """Acceptance probabilities [K], one for each number of drafts, and the caps [K]."""
+    """Acceptance probabilities [K], one for each number of drafts, and the caps [K].
+
+    Of the optimum also the draft's masses above the cuts.
+    """
 
     probability: Floats
     cap: Floats
+    above: Floats | None = None
 
 
 def capped_rules(
@@ -78,7 +82,7 @@ def capped_rules(
         order, wide = order.split(doubtful), now_wide - np.unique(doubtful).size
     if "recursive rejection" in rules:
         of_rounds = rules["recursive rejection"]
-        rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds))
+        rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds[:2]))
     return rules, lenient
 
 
@@ -129,14 +133,17 @@ def by_cut(
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
-    for i, above in enumerate(_at_least_once(order.draft_above, ks)):
-        values[i] = np.minimum.reduce(order.target_below + above)
+    above = np.empty(len(ks))
+    for i, hit in enumerate(_at_least_once(order.draft_above, ks)):
+        sums = order.target_below + hit
+        place = sums.argmin()
+        values[i], above[i] = sums[place], order.draft_above[place]
         for j, masses in enumerate(below):
-            lenient[j, i] = np.minimum.reduce(masses + above)
+            lenient[j, i] = np.minimum.reduce(masses + hit)
     np.minimum(values, 1, out=values)
     np.minimum(lenient, 1, out=lenient)
     cap = _caps_of_values(order, values, ks) if with_cap else np.full(len(ks), np.nan)
-    return Accepted(values, cap), lenient
+    return Accepted(values, cap, above), lenient
 
 
 def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floats:

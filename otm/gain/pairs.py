@@ -145,7 +145,8 @@ def measure_pair(
     """Compute what every rule and lossy setting accepts: draft [V], target [V] → arrays.
 
     "acceptance" [rules, K], "optimum" [K], "lossy" [settings, 2, K] (acceptance, total variation);
-    with the ratio p/q of the output token "accepted" [capped rules, K], how likely it is a draft.
+    with the ratio p/q of the output token "ratio", "accepted" [capped rules, K], how likely it is a
+    draft, and "above" [K], the draft's mass above the optimal cut.
     """
     ks = settings.ks
     leniences = [each.lenience for each in settings.lossy_settings if isinstance(each, Lenience)]
@@ -173,6 +174,7 @@ def measure_pair(
     if ratio is not None:
         caps = [rules[name].cap for name in settings.capped_rules]
         measured["accepted"] = np.minimum(np.reshape(caps, (-1, len(ks))) * ratio, 1)
+        measured |= {"ratio": np.asarray(ratio), "above": np.asarray(optimum.above)}
     return measured
 
 

@@ -168,12 +168,14 @@ def page(summary: Summary) -> str:
         "differences": _tables(summary.differences, "k", ("of", "less"), "mean"),
         "chains": _tables(summary.block_efficiency, "gamma", ("rule", "K"), "chains"),
         "trees": _tables(trees, "gamma", ("rule", "K"), "tree"),
+        "efficiency_bounds": _tables(summary.efficiency_bounds, "gamma", ("K",), "bound"),
         "gains": _tables(summary.lossy, "k", ("setting",), "gain"),
         "costs": _tables(summary.lossy, "k", ("setting",), "total variation"),
     }
     return environment.from_string(template).render(
         summary=summary,
         settings=summary.settings,
+        most=summary.most_tokens,
         pictures=pictures(summary),
         main=summary.settings.draft_temperatures[0],
         tables=tables,

@@ -37,6 +37,7 @@ from otm.gain.pairs import Measured
 from otm.gain.recommendation import Candidate, Recommendation, ranked
 from otm.gain.settings import Settings
 from otm.gain.sources import Source
+from otm.gain.text_bound import bound_along_text
 
 Row = dict[str, Any]
 Axes = dict[str, Sequence[Any]]
@@ -71,6 +72,10 @@ class Summary(Facts):
     block_efficiency : list of dict
         Mean number of tokens of a step: "tree" for a prefix tree with K children at each node,
         "chains" at least for K chains.
+    efficiency_bounds : list of dict
+        Mean "bound" that no lossless verifier of K i.i.d. chains exceeds with its tokens of a step,
+        where a step begins at each position of the text alike; if its tokens are known, of two
+        prompts or more.
     lossy : list of dict
         What each setting adds to the acceptance of the best lossless rule, and its total variation
         from the target.
@@ -97,6 +102,7 @@ class Summary(Facts):
     differences: list[Row] = field(default_factory=list)
     bounds: list[Row] = field(default_factory=list)
     block_efficiency: list[Row] = field(default_factory=list)
+    efficiency_bounds: list[Row] = field(default_factory=list)
     lossy: list[Row] = field(default_factory=list)
     recommendation: Recommendation | None = None
     latency: Latency | None = None
@@ -176,6 +182,25 @@ class Summary(Facts):
             f"alike; only the {self.prompts:,} prompts are taken to be independent."
         )
 
+    @property
+    def most_tokens(self) -> Estimate | None:
+        """The bound of `efficiency_bounds` for the drafts of the recommendation, if it is known.
+
+        Examples
+        --------
+        >>> Summary("two files", 100, 1, False, False, Settings(), level=0.95).most_tokens
+        """
+        if self.recommendation is None:
+            return None
+        best = self.recommendation.best
+        drafts = best.draft_sampling.temperature, best.setup.k, best.setup.gamma
+        bounds = (
+            row["bound"]
+            for row in self.efficiency_bounds
+            if (row["draft temperature"], row["K"], row["gamma"]) == drafts
+        )
+        return next(bounds, None)
+
     def as_json(self) -> dict[str, Any]:
         """All of it for `json.dump`; ends of intervals that are not known are null."""
         found = self.recommendation
@@ -245,6 +270,11 @@ def summarise(
             }
             tables["latency"] = latency
             tables["recommendation"] = ranked(fewest, latency, prompts)
+    if "ratio" in measured and prompts.sizes.size > 1:
+        most = bound_along_text(measured, settings.ks, gammas, prompts)
+        bounded: Axes = {"K": settings.ks, "gamma": gammas}
+        rows = _rows(prompts, temperatures | bounded, {"bound": most})
+        tables["efficiency_bounds"] = [row for row in rows if not np.isnan(row["bound"].mean)]
     counts = source.prompts.size, prompts.sizes.size
     known = source.prompts_known, "accepted" in measured
     return Summary(source.name, *counts, *known, settings, level, **tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -13,6 +14,8 @@ from otm.audit import Report, chain, loop, lossless
 from otm.audit.adapter import Adapter
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
+from otm.audit.known_bugs import KNOWN_BUGS
+from otm.audit.known_bugs.sized import beyond
 from otm.audit.known_bugs.steps import Block, Chain, Loop
 from otm.audit.sizes import larger_instances, of_size, spread
 from otm.errors import InvalidParameterError
@@ -133,6 +136,25 @@ def test_mistakes_of_size_are_found_and_named(name: str, where: str) -> None:
     assert [diagnosis.name for diagnosis in report.diagnoses] == [name]
 
 
+@pytest.mark.parametrize("place", [8])
+def test_places_in_chains_made_to_order_are_named(place: int) -> None:
+    """Bug: names end with the chains that every audit has."""
+    longer = of_size(None, 8, None, 0)[2]
+    report = lossless(verifier(passes=place - 1), instances=[longer], examples=0)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [f"draft {place} always accepted"]
+
+
+def test_larger_tiles_and_later_places_come_with_larger_instances() -> None:
+    names = {bug.name for bug in beyond(1100, 8)}
+    assert names == {
+        "draft 7 always accepted", "temperature lost from position 7 on",
+        "draft 8 always accepted", "temperature lost from position 8 on",
+        "sums of tiles of 256 tokens", "sums of tiles of 512 tokens",
+    }  # fmt: skip
+    assert not beyond(300, 6)
+    assert not names & {bug.name for bug in KNOWN_BUGS}
+
+
 def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:
     """Bug: prompts of one token, after which few n-grams come again."""
     wrong = loop(by_n_grams)
@@ -141,6 +163,36 @@ def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:
     example = report.counterexample
     assert example is not None
     assert "prompt 2 0 1 2 0 1 2, 4 tokens asked for" in str(report)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == ["second sample after a mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("again", "named"), [("sample", ["second sample after a mismatch"]), ("draft", []), ("", None)]
+)
+def test_drafts_of_a_loop_s_own_are_told_by_the_law_of_a_token(
+    again: str, named: list[str] | None
+) -> None:
+    """Drafts of the last follower; after a mismatch the draft, another sample, or the first one."""
+
+    def decode(  # noqa: PLR0917
+        target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int, uniforms: Any
+    ) -> list[int]:
+        tokens = list(prompt)
+        while len(tokens) < len(prompt) + max_tokens:
+            for _ in range(gamma):
+                guess = dict(itertools.pairwise(tokens)).get(tokens[-1], 0)
+                token = draw(target.probs(tuple(tokens)), uniforms(1)[0])
+                if token != guess:
+                    other = draw(target.probs(tuple(tokens)), uniforms(1)[0]) if again else token
+                    tokens.append({"draft": guess}.get(again, other))
+                    break
+                tokens.append(token)
+        return tokens[len(prompt) : len(prompt) + max_tokens]
+
+    chosen = [INSTANCES[name] for name in ("rows differ", "three tokens")]
+    report = lossless(loop(decode), instances=chosen, examples=0)
+    assert report.lossless == (named is None)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == (named or [])
 
 
 def test_nothing_else_is_called_wrong() -> None:

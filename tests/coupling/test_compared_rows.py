@@ -84,7 +84,7 @@ def test_one_pair_and_fractions() -> None:
     half = Fraction(1, 2)
     means = means_of([half, half], [Fraction(1, 4), Fraction(3, 4)], [1, 2])
     assert means["optimal", 1, 1].mean == 0.75
-    assert "1 context, which gives no interval" in repr(means)
+    assert "1 context, which alone has no interval" in repr(means)
 
 
 def test_prompts_widen_intervals(rows: tuple[Rows, Rows]) -> None:

@@ -166,20 +166,47 @@ def test_with_the_rule_s_own_uniforms(gamma: int, k: int) -> None:
     assert is_lossless(*models(2, 3), gamma, k)
 
 
-@pytest.mark.usefixtures("by_conditional")
-def test_whole_sequences_have_the_law_of_the_target() -> None:
-    """Several steps, with other numbers of drafts, an end token and a limit inside of blocks."""
-    target, draft = models(2, seed=8)
+def sequences_are_lossless(
+    loop: tuple[Sequence[int], int, type[ModelDrafter]],
+    seed: int,
+    tokens: int,
+    end: int | None,
+    verify: Verifier = verify_walk_and_keep,
+) -> bool:
+    """Several steps of a loop (γ of each, K, drafter): all drafts and coins of all of them."""
+    (gammas, k, drafter), (target, draft) = loop, models(2, seed)
 
     def output(uniforms: Randomness) -> Path:
-        gammas = itertools.cycle((2, 0, 1))
+        gamma = itertools.cycle(gammas)
         steps = stream(
-            target, [PROMPT], ModelDrafter(draft, 2), verify_walk_and_keep, max_tokens=3,
-            gamma=lambda _: next(gammas), eos_token_id=1, uniforms=[uniforms],
+            target, [PROMPT], drafter(draft, k), verify, max_tokens=tokens,
+            gamma=lambda _: next(gamma), eos_token_id=end, uniforms=[uniforms],
         )  # fmt: skip
         return tuple(token for step in steps for token in step.output)
 
-    assert output_distribution_of(output) == sequence_distribution(target, PROMPT, 3, end=1)
+    return output_distribution_of(output) == sequence_distribution(target, PROMPT, tokens, end=end)
+
+
+UNEQUAL = ((2,), 3, Stopping), 17, 3, None
+"""Three paths of up to two tokens that end at a token, in steps that begin anywhere."""
+
+
+@pytest.mark.usefixtures("by_conditional")
+@pytest.mark.parametrize(
+    ("loop", "seed", "tokens", "end"),
+    [
+        (((2, 0, 1), 2, ModelDrafter), 8, 3, 1),
+        (((3,), 2, ModelDrafter), 8, 4, 1),
+        (((2,), 3, ModelDrafter), 9, 3, 1),
+        UNEQUAL,
+    ],
+    ids=["other numbers of drafts", "three tokens", "three paths", "of unequal length"],
+)
+def test_whole_sequences_have_the_law_of_the_target(
+    loop: Any, seed: int, tokens: int, end: int | None
+) -> None:
+    """With an end token and a limit inside of blocks."""
+    assert sequences_are_lossless(loop, seed, tokens, end)
 
 
 # Broken variants
@@ -259,6 +286,11 @@ def test_the_broken_variants_are_tried_where_the_rule_is_lossless() -> None:
 @pytest.mark.parametrize("verify", [_residual_of_the_wrong_node, _share_at_every_node])
 def test_broken_verifiers_are_rejected(verify: Verifier) -> None:
     assert not is_lossless(*GENERIC, 2, 2, verify=verify)
+
+
+@pytest.mark.usefixtures("by_conditional")
+def test_whole_sequences_show_a_broken_verifier() -> None:
+    assert not sequences_are_lossless(*UNEQUAL, _residual_of_the_wrong_node)
 
 
 # Special cases

@@ -20,6 +20,7 @@ from otm.audit.adapters.drafted import (
     is_exact,
     models_for,
 )
+from otm.audit.instances import CHANGING
 from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
@@ -181,13 +182,16 @@ class Loop(Plain):
     ) -> None:
         super().__init__(function, name=name)
         self.max_tokens = max_tokens
+        self.has_policy = "policy" in parameters_of(function)
+        self.more = CHANGING if self.has_policy else ()
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode up to the limit."""
         randomness = {"uniforms": source} if self.repeatable else self._random(source, 0)
         limit = max_tokens(self, instance)
-        options = {"gamma": instance.gamma, "max_tokens": limit, **randomness}
+        drafts = {"policy": instance.gamma_of} if self.has_policy else {"gamma": instance.gamma}
         models = models_for(instance, source)
+        options = {**drafts, "max_tokens": limit, **randomness}
         return as_tokens(self.function(*models, instance.prompt, **options))
 
 
@@ -268,7 +272,8 @@ def loop(function: Callable[..., Any], **options: Any) -> Adapter:
         Takes two models, of which `model.probs(tokens)` is the distribution of the next token; a
         prompt; by name `gamma` and `max_tokens`; and `uniforms`, a source of uniforms such as
         `rng.random`, or its randomness as for `chain`.  Returns the new tokens, at most
-        `max_tokens`.
+        `max_tokens`.  In place of `gamma` it may take `policy`, a function from the number of steps
+        before to the γ of the next step, which is then also audited where γ changes.
     **options
         `name` for reports; `max_tokens`, which is 3 or 4, and on some instances 6, if left out.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ from otm.audit.known_bugs.steps import (
 )
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
+
+DRAFTS, LARGEST_TILE = 6, 128
+"""Last place, and largest tile, of those that the instances of every audit show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,12 +114,22 @@ SIZED = (
         mistake="draft that is not verified",
         summary="Every draft is accepted, whatever its probabilities.",
     ),
-    *map(_passes, range(1, 7)),
-    *map(_hot, range(2, 7)),
-    *map(_cut_off, (2, 3, 4, 5, 6, 8)),
-    *map(_tiles, (4, 8, 16, 32, 64, 128)),
+    *map(_passes, range(1, DRAFTS + 1)),
+    *map(_hot, range(2, DRAFTS + 1)),
+    *map(_cut_off, range(2, 10)),
+    *map(_tiles, (4, 8, 16, 32, 64, LARGEST_TILE)),
     *(_floor(Fraction(1, least)) for least in (10, 20, 50, 100)),
 )
+
+
+@cache
+def beyond(vocabulary: int, gamma: int) -> tuple[KnownBug, ...]:
+    """Make those of places and sizes that only longer chains and larger vocabularies have."""
+    tile, tiles = 2 * LARGEST_TILE, list[int]()
+    while 2 * tile < vocabulary:
+        tiles, tile = [*tiles, tile], 2 * tile
+    places = range(DRAFTS + 1, gamma + 1)
+    return (*map(_passes, places), *map(_hot, places), *map(_tiles, tiles))
 
 
 class _CachedLoop(Loop):
@@ -123,14 +137,17 @@ class _CachedLoop(Loop):
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         tokens, cached, limit = Path(), Path(), max_tokens(self, instance)
-        while len(tokens) < limit:
+        for number in itertools.count():
+            if len(tokens) >= limit:
+                break
 
             def shown(step: Instance, rows: Rows, before: Path = cached) -> Rows:
                 contexts = (step.prompt + rows.tokens[:i] for i in range(len(rows.tokens) + 1))
                 target = [step.target.probs(before + context) for context in contexts]
                 return rows._replace(target=target)
 
-            prompt, gamma = instance.prompt + tokens, min(instance.gamma, limit - len(tokens) - 1)
+            gamma = min(instance.gamma_of(number), limit - len(tokens) - 1)
+            prompt = instance.prompt + tokens
             step = replace(instance, prompt=prompt, gamma=gamma)
             tokens += Chain(shown=shown).output(step, source)
             cached += prompt

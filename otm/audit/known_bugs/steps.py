@@ -214,8 +214,8 @@ class Loop(Chain):
         """Decode, with as many drafts in each step as can be used."""
         tokens: Path = ()
         limit = max_tokens(self, instance)
-        for stream in self.streams(source, instance.gamma):
-            gamma = min(instance.gamma, limit - len(tokens) - 1)
+        for step, stream in enumerate(self.streams(source, instance.gamma)):
+            gamma = min(instance.gamma_of(step), limit - len(tokens) - 1)
             rest = dataclasses.replace(instance, prompt=instance.prompt + tokens, gamma=gamma)
             tokens += super().output(rest, stream)
             if len(tokens) >= limit:
@@ -244,8 +244,12 @@ class Repeated(Adapter):
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Take steps."""
         tokens: Path = ()
-        while (left := max_tokens(self, instance) - len(tokens)) > 0:
-            gamma = instance.gamma if self.cut else min(instance.gamma, left - 1)
+        for step in itertools.count():
+            left = max_tokens(self, instance) - len(tokens)
+            if left <= 0:
+                break
+            gamma = instance.gamma_of(step)
+            gamma = gamma if self.cut else min(gamma, left - 1)
             prompt = instance.prompt + tokens
             rest = dataclasses.replace(instance, prompt=prompt, gamma=gamma)
             tokens += self.step.output(rest, source)[:left]
