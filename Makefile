@@ -69,6 +69,17 @@ gpu: ## try, measure and tune the kernels on a GPU, with the NumPy, torch and Tr
 vllm: $(VENV)-vllm/.installed ## serve models by vLLM, with and without our verifiers, and audit what they send
 	$(VENV)-vllm/bin/python -m benchmarks.vllm $(ARGS)
 
+.PHONY: coq-is-there
+coq-is-there:
+	@command -v coqc > /dev/null || { \
+		echo "coqc is missing: install Coq 8.16 with Mathematical Components 1.15. On Debian 12:"; \
+		echo "apt-get install coq libcoq-mathcomp-algebra libcoq-mathcomp-algebra-tactics"; exit 1; } >&2
+
+# Coq is not installed; the .venv is, for what Coq computes is compared with OTM.
+.PHONY: proofs
+proofs: coq-is-there $(VENV)/.installed-testing ## check the theory by Coq, and what it computes against OTM
+	$(BIN)/python docs/theory/proofs/check.py
+
 .PHONY: dist
 dist: | $(VENV)/.created ## build the wheel and the sdist into dist/, and try both
 	rm -rf dist
@@ -94,6 +105,7 @@ demo: $(VENV)/.installed-torch,cli ## decode a prompt by every method (options: 
 .PHONY: clean
 clean: ## remove .venv, caches and builds; the figures stay
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-vllm build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	cd docs/theory/proofs && rm -f *.vo *.vok *.vos *.glob .*.aux Checked.v Instances.v
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of pyproject.toml. The variables hold the build of the package to the

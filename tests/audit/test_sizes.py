@@ -17,6 +17,7 @@ from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS
 from otm.audit.known_bugs.sized import beyond
 from otm.audit.known_bugs.steps import Block, Chain, Loop
+from otm.audit.own_drafts import samples_twice
 from otm.audit.sizes import larger_instances, of_size, spread
 from otm.errors import InvalidParameterError
 from otm.testing.exact import regions, summed
@@ -193,6 +194,15 @@ def test_drafts_of_a_loop_s_own_are_told_by_the_law_of_a_token(
     report = lossless(loop(decode), instances=chosen, examples=0)
     assert report.lossless == (named is None)
     assert [diagnosis.name for diagnosis in report.diagnoses] == (named or [])
+
+
+def test_other_mistakes_of_loops_are_no_second_samples() -> None:
+    def draft_alone(  # noqa: PLR0917
+        target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int, uniforms: Any
+    ) -> list[int]:
+        return [draw(draft.probs(prompt), uniforms(1)[0])]
+
+    assert not samples_twice([by_paths(loop(draft_alone), INSTANCES["three tokens"])])
 
 
 def test_nothing_else_is_called_wrong() -> None:

@@ -30,6 +30,6 @@ def test_every_committed_picture_has_its_place_on_the_page_that_thumbnails_lead_
 def test_the_order_of_the_examples_names_all_of_them() -> None:
     """Catches a new example, which the build of the site would refuse without saying why."""
     settings = (DOCS / "conf.py").read_text(encoding="utf-8")
-    (order,) = re.findall(r'"within_subsection_order": \[(.*?)\]\.index', settings)
+    (order,) = re.findall(r'"within_subsection_order": \[(.*?)\]\.index', settings, flags=re.DOTALL)
     scripts = {path.name for path in ROOT.glob("examples/*.py")}
     assert set(re.findall(r'"(.+?)"', order)) == scripts
