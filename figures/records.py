@@ -12,10 +12,12 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from figures.registry import measurement
+from figures.registry import OUR_GPTS, measurement
 from otm.errors import InvalidInputError
 
-of_papers = measurement(record="papers", command="python -m benchmarks.papers --save")
+of_papers = measurement(
+    record="papers", command="python -m benchmarks.papers --save", models=OUR_GPTS
+)
 """Decorator of the five tables of two papers that show the record of `benchmarks.papers`."""
 
 PAIRS = ("shipped", "deepened")

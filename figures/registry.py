@@ -87,6 +87,9 @@ _CITED = {
 """How captions cite an entry of docs/references.bib."""
 
 
+OUR_GPTS = "our byte-level GPTs"
+
+
 class Kind(StrEnum):
     """What the numbers of a figure are."""
 
@@ -115,6 +118,8 @@ class DataFigure:
     record, command : str, optional
         Of a measurement, the pattern of its records' names, such as "kernels-*", and the command
         that makes them.
+    models : str, optional
+        What was computed or measured with, for the line above a picture.
     """
 
     kind: Kind
@@ -123,6 +128,7 @@ class DataFigure:
     full: Callable[[], dict[str, Any]] | None = None
     record: str = ""
     command: str = ""
+    models: str = ""
     title: str = field(init=False)
     paragraphs: list[str] = field(init=False)
 
@@ -132,8 +138,27 @@ class DataFigure:
         self.title = self.title.rstrip(".")
 
     def __call__(self, *arguments: Any, **options: Any) -> Table:
-        """Compute the data."""
-        return self.compute(*arguments, **options)
+        """Compute the data; of a measurement with the machine that it was made on."""
+        table = self.compute(*arguments, **options)
+        if self.kind == Kind.MEASUREMENT and not {"device", "machine"} & set(table.names):
+            from figures.records import where
+
+            places = "; ".join(dict.fromkeys(map(where, arguments[0])))
+            table = Table((*table.names, "machine"), tuple((*row, places) for row in table.rows))
+        return table
+
+    def origin(self, table: Table) -> str:
+        """Say whose numbers a picture shows."""
+        if "verdict" in table.names:
+            return "printed: the paper's; computed: ours, exact by its formulas"
+        if self.kind == Kind.THEORY:
+            return "computed exactly, here"
+        if self.kind == Kind.EXPERIMENT:
+            return f"computed here with {self.models}"
+        places = [name for name in ("device", "machine") if name in table.names]
+        machine = "; ".join(dict.fromkeys(table[places[0]].tolist()))
+        said = f"measured here{' with ' if self.models else ''}{self.models}: {machine}"
+        return f"{said}; no comparison with the paper's GPUs" if of_cpus(table) else said
 
     def drawing(self, draw: Callable[[Table], Figure]) -> Callable[[Table], Figure]:
         """Take the function that draws the data."""
@@ -141,9 +166,18 @@ class DataFigure:
         return draw
 
     def draw(self, table: Table) -> Figure:
-        """Draw data that were computed, or read back."""
+        """Draw data that were computed, or read back, below a line that says whose they are."""
+        from figures.drawing.style import write_above
+
         with journal_style():
-            return self._draw(table)
+            figure = self._draw(table)
+            write_above(figure, self.origin(table))
+            return figure
+
+
+def of_cpus(table: Table) -> bool:
+    """Whether all of a paper's measurement on GPUs was made on CPUs."""
+    return "kind" in table.names and set(table["kind"].tolist()) == {"cpu"}
 
 
 def theory(compute: Data) -> DataFigure:
@@ -152,15 +186,17 @@ def theory(compute: Data) -> DataFigure:
 
 
 def experiment(
-    *, seed: int, full: Callable[[], dict[str, Any]] | None = None
+    *, seed: int, models: str = OUR_GPTS, full: Callable[[], dict[str, Any]] | None = None
 ) -> Callable[[Data], DataFigure]:
     """Make a figure of numbers that are computed or sampled with our models."""
-    return lambda compute: DataFigure(Kind.EXPERIMENT, compute, seed=seed, full=full)
+    return lambda compute: DataFigure(Kind.EXPERIMENT, compute, seed=seed, full=full, models=models)
 
 
-def measurement(*, record: str, command: str) -> Callable[[Data], DataFigure]:
+def measurement(*, record: str, command: str, models: str = "") -> Callable[[Data], DataFigure]:
     """Make a figure of what benchmarks recorded."""
-    return lambda compute: DataFigure(Kind.MEASUREMENT, compute, record=record, command=command)
+    return lambda compute: DataFigure(
+        Kind.MEASUREMENT, compute, record=record, command=command, models=models
+    )
 
 
 def module_name(name: str) -> str:

@@ -89,7 +89,7 @@ def accepted(target: Laws, draft: Laws, k: int, length: int) -> dict[str, float]
     return found | {"optimum": float(best.accepted)}
 
 
-@experiment(seed=SEED, full=lambda: {"instances": 40})
+@experiment(seed=SEED, models="random pairs of models", full=lambda: {"instances": 40})
 def block_optimum(instances: int = INSTANCES, sizes: Sequence[tuple[int, int]] = SIZES) -> Table:
     """How near rules for several drafts of several tokens come to the exact optimum.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from figures.records import where
-from figures.registry import measurement
+from figures.registry import OUR_GPTS, measurement
 from figures.table import Table
 from otm._core.drawing import COLOURS, MARKERS, blank_figure
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 BOUND = "bound"
 
 
-@measurement(record="block_rules", command="python -m benchmarks.block_rules --save")
+@measurement(
+    record="block_rules", command="python -m benchmarks.block_rules --save", models=OUR_GPTS
+)
 def block_rules(records: list[dict[str, Any]]) -> Table:
     """How many tokens a step of several drafts gives, and what no lossless rule exceeds.
 

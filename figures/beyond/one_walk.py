@@ -31,7 +31,7 @@ ROOT = "root"
 DRAFTED_ONLY, ABOVE, NOT_KEPT, KEPT, FOLLOWS = "drafted", "above", "not kept", "kept", "follows"
 
 
-@experiment(seed=SEED)
+@experiment(seed=SEED, models="two distributions of three tokens")
 def one_walk() -> Table:
     """One walk of walk and keep: down a path without coins, then up to the node that is kept.
 

@@ -65,7 +65,11 @@ def batch_means_interval(series: npt.ArrayLike, batches: int = 20, level: float 
     return Estimate(mean, mean - reach, mean + reach)
 
 
-@experiment(seed=SEED, full=lambda: {"contexts": positions()})
+@experiment(
+    seed=SEED,
+    models="bigrams as draft, trigrams as target of English text",
+    full=lambda: {"contexts": positions()},
+)
 def real_text(contexts: int = CONTEXTS) -> Table:
     """Real text: acceptance of the optimum, k-Seq and recursive rejection.
 

@@ -72,8 +72,6 @@ def draw_solve_time(table: Table) -> Figure:
     panels[0].set_ylabel("processor time of a solve (s)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center")
-    machine = str(table["machine"][0])
-    figure.supxlabel(machine, fontsize=8, color="#444444")
     return figure
 
 

@@ -51,6 +51,7 @@ def draw_two_bars(table: Table) -> Figure:
         sums = (law.sum() for law in bars[1:])
         masses = (f"{name}, {mass:.4g}" for name, mass in zip(NAMES, sums, strict=True))
         split_bars(axes, [row["token"] for row in of_k], bars, [drawn, *masses])
+        axes.set_xlabel("token")
         if k == NUMBERS[0]:
             axes.set_ylabel("probability")
     return figure

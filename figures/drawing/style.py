@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
 from otm._core.drawing import journal_style
@@ -19,6 +22,12 @@ _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
 }
 """No dates and no versions, by kind of picture; each layout starts from that of the one before."""
+
+LINE, BELOW, LEFT = 0.13, 0.05, 0.05
+"""Inches: of a line above a picture, below all of them, and beside them."""
+
+CHARACTERS = 20
+"""Of such a line, in an inch."""
 
 PICTURES = tuple(_METADATA)
 """Suffixes of the kinds of pictures."""
@@ -56,6 +65,40 @@ def rule_legend(axes: Axes, rules: Sequence[str]) -> None:
 
     handles = [Line2D([], [], color="#444444", **RULE_LINES[rule]) for rule in rules]
     axes.legend(handles, [RULE_LABELS[rule] for rule in rules], loc="lower right")
+
+
+def write_above(figure: Figure, text: str) -> None:
+    """Write a line above all that is drawn, in a strip that the figure gets for it."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.lines import Line2D
+
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(text, round(CHARACTERS * width))
+    taller = height + LINE * len(lines) + BELOW
+    figure.set_size_inches(width, taller)
+    engine = figure.get_layout_engine()
+    if not isinstance(engine, ConstrainedLayoutEngine):
+        # everything has its place, in shares of the height
+        share = height / taller
+        for axes in figure.axes:
+            left, bottom, across, up = axes.get_position().bounds
+            axes.set_position((left, bottom * share, across, up * share))
+        for words in figure.texts:
+            words.set_y(words.get_position()[1] * share)
+        for rule in figure.findobj(Line2D, include_self=False):
+            if rule.axes is None:
+                rule.set_ydata(np.asarray(rule.get_ydata()) * share)
+    else:
+        engine.set(rect=(0, 0, 1, height / taller))
+    figure.text(
+        LEFT / width,
+        1 - LEFT / taller,
+        "\n".join(lines),
+        fontsize=8,
+        color="#555555",
+        verticalalignment="top",
+        linespacing=1.05,
+    )
 
 
 def save_pictures(

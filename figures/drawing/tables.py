@@ -18,6 +18,8 @@ LINE = 0.165
 GAP = 0.12
 """Least inches between columns."""
 MARGIN = 0.05
+APART = 0.05
+"""Inches more between two groups of rows, for the line and what hangs below letters."""
 
 
 def table_figure(
@@ -74,7 +76,8 @@ def table_figure(
     table = sum(widths) + gap * (len(widths) - 1)
     heads = max(text.count("\n") for text in heading) + 1
     notes = note.count("\n") + 1 if note else 0
-    height = (heads + len(rows) + notes) * LINE + 0.25 + (0.08 if notes else 0)
+    between = APART * len(groups)
+    height = (heads + len(rows) + notes) * LINE + between + 0.28 + (0.08 if notes else 0)
     figure = Figure(figsize=(page, height))
     start = (page - table) / 2
 
@@ -97,7 +100,11 @@ def table_figure(
     line(top, 0.9)
     below = top - 0.03 - heads * LINE
     line(below, 0.5)
-    bottom = below - 0.05 - len(rows) * LINE
+    bottom = below - 0.08 - len(rows) * LINE - between
+
+    def foot(row: int) -> float:
+        return below - 0.03 - (row + 1) * LINE - APART * sum(group <= row for group in groups)
+
     line(bottom, 0.9)
     x = start
     for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
@@ -105,10 +112,10 @@ def table_figure(
         write(at, below + 0.03, column[0], side)
         for row, cell in enumerate(column[1:]):
             colour = COLOURS[1] if row in marked else "black"
-            write(at, below - 0.03 - (row + 1) * LINE, cell, side, colour)
+            write(at, foot(row), cell, side, colour)
         x += width + gap
     for row in groups:
-        line(below - 0.03 - row * LINE + 0.005, 0.3)
+        line(foot(row) + LINE + APART / 2, 0.3)
     if note:
         write(start, bottom - 0.06 - notes * LINE, note, "left", "#444444")
     return figure

@@ -133,9 +133,9 @@ def draw_table_4_measured(table: Table) -> Figure:
                     elinewidth=0.6,
                     label=f"{pair}, {draft}",
                 )
-        axes.set(ylabel="measured speed, EMP", xlim=(0, None), ylim=(0, None))
-    panels[0].set_xlabel("Theorem 3.8, EXP")
-    panels[1].set_xlabel("expected with the measured cost of verification")
+        axes.set(ylabel="measured speed-up (EMP)", xlim=(0.6, None), ylim=(0.6, None))
+    panels[0].set_xlabel("expected speed-up (EXP), Theorem 3.8")
+    panels[1].set_xlabel("expected, with the measured cost of verification")
     panels[0].tick_params(labelbottom=True)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2)

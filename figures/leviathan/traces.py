@@ -86,7 +86,11 @@ BLOCKS: dict[str, dict[str, Any]] = {
 HEIGHT = {TARGET: 0.72, DRAFT: 0.44}
 
 
-@measurement(record="timeline", command="python -m benchmarks.timeline --save")
+@measurement(
+    record="timeline",
+    command="python -m benchmarks.timeline --save",
+    models="two pairs of GPTs of ours, one thread",
+)
 def figure_5(records: list[dict[str, Any]]) -> Table:
     """Leviathan et al.'s Figure 5: when the two models are called, with γ = 7, γ = 3 and no drafts.
 

@@ -127,7 +127,6 @@ def draw_table_4(table: Table) -> Figure:
                 ends = [mean - curve["low"], curve["high"] - mean]
                 line = {**RULE_LINES[rule], "color": colour}
                 axes.errorbar(aside, mean, ends, elinewidth=0.6, capsize=1.5, **line)
-            axes.axhline(1, color="#444444", linewidth=0.8)
             axes.set(xscale="log", title=f"{draft} draft model, {SIZES[draft]}, $L = {gamma}$")
             axes.title.set_fontsize(9)
             axes.set_xticks(CHAINS, labels=[str(k) for k in CHAINS])
@@ -136,7 +135,6 @@ def draw_table_4(table: Table) -> Figure:
     for axes in panels[-1]:
         axes.set_xlabel("number of drafts $K$")
     kinds = [Line2D([], [], color="#444444", **RULE_LINES[rule]) for rule in RULES]
-    kinds.append(Line2D([], [], color="#444444", linewidth=0.8))
-    names = [*(RULE_LABELS[rule] for rule in RULES), "without drafts"]
-    figure.legend(kinds, names, loc="outside lower center", ncols=4)
+    names = [RULE_LABELS[rule] for rule in RULES]
+    figure.legend(kinds, names, loc="outside lower center", ncols=3)
     return figure

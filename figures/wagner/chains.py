@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from figures.drawing.tables import table_figure
+from figures.registry import of_cpus
 from figures.table import Cell, Table
-from figures.wagner.profiles import METHODS, device_note, devices, measured, method_rows
+from figures.wagner.profiles import METHODS, devices, measured, method_rows
 from otm._core.drawing import COLOURS, blank_figure
 
 if TYPE_CHECKING:
@@ -96,7 +97,6 @@ def draw_figure_3(table: Table) -> Figure:
     for axes in panels[1]:
         axes.set_xlabel("number of drafts $\\gamma$")
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle(device_note(table), fontsize=8)
     return figure
 
 
@@ -145,8 +145,6 @@ def draw_memory(table: Table, models: tuple[str, ...]) -> Figure:
     columns = 4 if wide else 2
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=columns)
-    note = device_note(table)
-    figure.suptitle(note if wide else note.replace(": ", ":\n"), fontsize=8)
     return figure
 
 
@@ -239,10 +237,7 @@ def draw_table_3(table: Table) -> Figure:
     rows, groups = method_rows(table, cells)
     heading = ["", "method", "needed,\nMB", "moved,\nMB", "time,\nms", "realised,\nGB/s"]
     copy = f"A copy reads and writes {float(table['copy GB/s'][0]):.1f} GB/s."
-    return table_figure(
-        [*heading, "of a\ncopy, %", "in the paper,\nGB/s"],
-        rows,
-        left=2,
-        groups=groups,
-        note=f"{device_note(table)}\n{copy}",
-    )
+    heading += ["of a\ncopy, %", "in the paper,\nGB/s"]
+    if of_cpus(table):  # the paper's are of a GPU
+        heading, rows = heading[:-1], [row[:-1] for row in rows]
+    return table_figure(heading, rows, left=2, groups=groups, note=copy)

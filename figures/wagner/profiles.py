@@ -11,7 +11,11 @@ from figures.registry import measurement
 from figures.table import Cell, Table
 from otm._core.means import Estimate, ratio_of_totals
 
-measured = measurement(record="profiles-*", command="python -m benchmarks.profiles --save")
+measured = measurement(
+    record="profiles-*",
+    command="python -m benchmarks.profiles --save",
+    models="logits and models of ours",
+)
 """Decorator of the figures of these measurements."""
 BASELINE, EXACT, SIGMOID = METHODS = ("baseline", "exact", "sigmoid")
 
@@ -28,14 +32,6 @@ def devices(records: Sequence[dict[str, Any]]) -> list[Device]:
     """Take the GPUs, or all devices if there is none: a CPU says nothing about them."""
     every = [Device(record["device"], record["kind"], record) for record in records]
     return [device for device in every if device.kind != "cpu"] or every
-
-
-def device_note(table: Table) -> str:
-    """Say below a table or above a figure on what it was measured, a line for each device."""
-    places = dict.fromkeys(zip(table["device"].tolist(), table["kind"].tolist(), strict=True))
-    return "\n".join(
-        name if kind != "cpu" else f"{name}: says nothing about a GPU" for name, kind in places
-    )
 
 
 def compared(

@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import numpy as np
@@ -31,11 +32,13 @@ from otm.decoding import (
     tree_rules,
 )
 from otm.decoding.checks import check_task
+from otm.decoding.rendering import Decode
 from otm.errors import InvalidInputError
-from otm.models import LanguageModel, NGramModel, load
-from otm.models import decode as text_of
+from otm.models import HuggingFaceModel, LanguageModel, NGramModel, load
+from otm.models import decode as bytes_as_text
 from otm.models.gpt.model import SHIPPED
 from otm.models.gpt.train import default_text
+from otm.models.huggingface.loading import load_pair
 from otm.rules import names
 
 NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
@@ -75,10 +78,17 @@ def decode(
     ] = RULES,
     temperature: Annotated[float, typer.Option(help="Temperature of the sampling.")] = 1.0,
     target: Annotated[
-        str | None, typer.Option(help="Target model.  [default: target; without torch ngram-5]")
+        str | None,
+        typer.Option(
+            help="Target model, or its folder or name/on-the-hub for a model of Hugging Face.  "
+            "[default: target; without torch ngram-5]"
+        ),
     ] = None,
     draft: Annotated[
-        str | None, typer.Option(help="Draft model.  [default: small; without torch ngram-3]")
+        str | None,
+        typer.Option(
+            help="Draft model, of the same kind.  [default: small; without torch ngram-3]"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the randomness.")] = 0,
     colour: Annotated[
@@ -92,16 +102,16 @@ def decode(
     """Decode a prompt with and without drafts; show what was accepted, and what it saves.
 
     Models are the GPTs target, large, medium and small, which need torch, and ngram-1 to ngram-7.
-    All know bytes, from the same text, seven books of the King James Bible.
+    All know bytes, from the same text, seven books of the King James Bible.  Two models of Hugging
+    Face need one tokenizer, which reads the prompt.
     """
     with_torch = is_installed("torch") and is_installed("safetensors")
     if not with_torch and None in (target, draft):
         print("torch is not installed: n-gram models stand in for GPTs", file=sys.stderr)
     target = ("target" if with_torch else "ngram-5") if target is None else target
     draft = ("small" if with_torch else "ngram-3") if draft is None else draft
-    models = _load(target), _load(draft)
-    # the bytes that were typed, UTF-8 or not
-    prompts, _ = check_task(*models, [list(os.fsencode(prompt))], max_tokens, LanguageModel)
+    models, tokens, text_of = _load_both(target, draft, prompt)
+    prompts, _ = check_task(*models, [tokens], max_tokens, LanguageModel)
     sampling = SamplingParameters(temperature)
     ways = _ways(models, prompts, rule, k, gamma=gamma, sampling=sampling, seed=seed)
     if not json:
@@ -113,14 +123,15 @@ def decode(
             watch.tell(f"{name}; way", number, len(ways))
             generations[name] = way(max_tokens=max_tokens)
     if json:
-        found = [_document(name, generation) for name, generation in generations.items()]
+        found = [_document(name, way, text_of) for name, way in generations.items()]
         print_json({"target": target, "draft": draft, "seed": seed, "ways": found})
         return
     colour = wants_colour(sys.stdout) if colour is None else colour
     print(trace_legend(colour=colour))
-    _print_trace("speculative, chain", generations, None, colour)
+    show = partial(_print_trace, generations, text_of, colour=colour)
+    show("speculative, chain", None)
     if several := [count for count in k if count > 1]:
-        _print_trace(_spectr(rule[0], several[0]), generations, STEPS_SHOWN, colour)
+        show(_spectr(rule[0], several[0]), STEPS_SHOWN)
     print(f"\n{statistics(generations)}\n")
     print("One generation of each, at one seed: another seed gives other numbers.")
     if target in NGRAMS:
@@ -157,6 +168,29 @@ def _spectr(rule: str, k: int) -> str:
     return f"SpecTr, {rule}, K = {k}"
 
 
+def _load_both(
+    target: str, draft: str, prompt: str
+) -> tuple[tuple[LanguageModel, LanguageModel], list[int], Decode]:
+    """Load both models, write the prompt in their tokens, and say how tokens are read."""
+    ours = (*SHIPPED, *NGRAMS, "")  # even where there is a folder with such a name
+    outside = [x for x in (target, draft) if x not in ours and ("/" in x or Path(x).is_dir())]
+    if not outside:
+        # the bytes that were typed, UTF-8 or not
+        return (_load(target), _load(draft)), list(os.fsencode(prompt)), bytes_as_text
+    for name in (target, draft):
+        if name not in outside:
+            raise InvalidInputError(
+                f"{outside[0]!r} is a model of Hugging Face and {name!r} is not; give both by "
+                "--target and --draft, with the same tokenizer"
+            )
+    pair = load_pair(draft, target)
+    size = pair.vocabulary
+    of_target, of_draft = (
+        HuggingFaceModel(model, vocabulary=size) for model in (pair.target, pair.draft)
+    )
+    return (of_target, of_draft), list(pair.tokenizer(prompt).input_ids), pair.tokenizer.decode
+
+
 def _load(name: str) -> LanguageModel:
     """Load a shipped model, or fit an n-gram model to the shipped text."""
     if name in NGRAMS:
@@ -170,7 +204,12 @@ def _load(name: str) -> LanguageModel:
 
 
 def _print_trace(
-    name: str, generations: Mapping[str, Generation], first: int | None, colour: bool
+    generations: Mapping[str, Generation],
+    text_of: Decode,
+    name: str,
+    first: int | None,
+    *,
+    colour: bool,
 ) -> None:
     """Print what happened in the steps of a way, or in the first of them."""
     generation, width = generations[name], shutil.get_terminal_size((100, 24)).columns
@@ -206,7 +245,7 @@ def statistics(generations: Mapping[str, Generation]) -> str:
     return text_table(COLUMNS, rows)
 
 
-def _document(name: str, generation: Generation) -> dict[str, Any]:
+def _document(name: str, generation: Generation, text_of: Decode) -> dict[str, Any]:
     """Return what JSON says of a way to decode."""
     rate = generation.acceptance_rate
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -24,6 +23,7 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.gain.pairs import Pairs
 from otm.gain.sources import Bounds, Ints, split
+from otm.models.huggingface.loading import load_pair
 from otm.models.huggingface.model import HuggingFaceModel
 
 LONGEST_TEXT = 2**28
@@ -182,31 +182,17 @@ def from_models(
     MissingDependencyError
         If transformers is not installed.
     """
-    transformers = require("transformers")
+    require("transformers")
     length = as_positive(window, "window")
     lines = _lines(as_path(text))
     if prompts is None:
         passages = list(enumerate(_paragraphs(lines)))
     else:
         passages = _by_name(lines, _lines(as_path(prompts)), file_label(prompts))
-    loaded = []
-    for part, name in (("draft", draft), ("target", target)):
-        with _one_line(f"the {part} model {shown(str(name))} cannot be read"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(name))
-            model = transformers.AutoModelForCausalLM.from_pretrained(str(name)).eval()
-        if device is not None:
-            with _one_line(f"a model cannot be moved to the device {shown(device)}"):
-                model = model.to(device)
-        loaded.append((tokenizer, model))
-    (of_draft, draft_model), (tokenizer, target_model) = loaded
-    if of_draft.get_vocab() != tokenizer.get_vocab():
-        raise InvalidInputError(
-            "the tokenizers of draft and target have different tokens; the distributions of both "
-            "must be over the same ones"
-        )
+    pair = load_pair(draft, target, device)
     windows, prompt_of_window = [], []
     for number, passage in passages:
-        tokens = np.array(tokenizer(passage, verbose=False).input_ids, dtype=np.int64)
+        tokens = np.array(pair.tokenizer(passage, verbose=False).input_ids, dtype=np.int64)
         for start in range(0, tokens.size, length):
             if tokens[start : start + length].size > 1:
                 windows.append(tokens[start : start + length])
@@ -215,31 +201,15 @@ def from_models(
         raise InvalidInputError(
             f"{file_label(text)} has no two tokens in a row; give a longer text"
         )
-    configs = [model.config.get_text_config(decoder=True) for _, model in loaded]
+    configs = [model.config.get_text_config(decoder=True) for model in (pair.draft, pair.target)]
     reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
     longest = max(tokens.size for tokens in windows) - 1  # nothing is asked about what follows
     if longest > reach:
         raise InvalidInputError(
             f"window = {length}; a model reads {reach} tokens at most, give a window of {reach + 1}"
         )
-    vocabulary = min(config.vocab_size for config in configs)
-    if max(map(np.max, windows)) >= vocabulary or len(tokenizer) > vocabulary:
-        raise InvalidInputError(
-            f"a model has logits for {vocabulary} tokens, the tokenizer {len(tokenizer)}; they do "
-            "not belong together"
-        )
     of_windows = np.array(prompt_of_window)
-    return ModelPair(draft_model, target_model, windows, of_windows, len(tokenizer), sampled)
-
-
-@contextmanager
-def _one_line(what: str) -> Iterator[None]:
-    """Turn the errors of transformers and torch into one line."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, RuntimeError, AssertionError) as error:
-        # torch asserts that it was built for GPUs
-        raise InvalidInputError(f"{what}: {' '.join(str(error).split()):.160}") from None
+    return ModelPair(pair.draft, pair.target, windows, of_windows, pair.vocabulary, sampled)
 
 
 def digest_of_weights(model: Any) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style
+from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style, legend_above
 from otm._core.files.paths import AnyPath, as_path, write_whole
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
@@ -39,8 +39,14 @@ MAX_GAMMA = 1000
 SHOWN = 12
 """Candidates of a recommendation on the page; all are in the JSON file."""
 
-HEIGHT = 2.5
+HEIGHT = 2.4
 """Of a picture, in inches."""
+
+LINE = 0.16
+"""Of a line of its legend."""
+
+APART = 0.12
+"""Least distance between the names of two points, as a share of the axis."""
 
 MAX_CURVES = 4
 
@@ -214,7 +220,9 @@ def pictures(summary: Summary) -> dict[str, str]:
                 figure = blank_figure(HEIGHT)
                 axes = figure.add_subplot()
                 draw(axes, summary)
-                axes.legend(loc="best")
+                legend_above(axes)
+                _, labels = axes.get_legend_handles_labels()
+                figure.set_figheight(HEIGHT + LINE * (len(labels) // 2 + 1))
                 drawn[name] = _svg(figure, name)
     return drawn
 
@@ -248,16 +256,33 @@ def _efficiency(axes: Any, summary: Summary) -> None:
 
 def _lossy(axes: Any, summary: Summary) -> None:
     main, ks = summary.settings.draft_temperatures[0], summary.settings.ks
-    highest = 0.0
+    points: list[Any] = []  # for each k, those of all settings
     for i, k in enumerate(dict.fromkeys((ks[0], ks[-1]))):
         rows = _where(summary.lossy, {"draft temperature": main, "k": k})
-        costs = [row["total variation"].mean for row in rows]
-        gains = [row["gain"].mean for row in rows]
+        points.append([(row["total variation"].mean, row["gain"].mean) for row in rows])
         style = {"color": COLOURS[i], "linestyle": "none", "marker": MARKERS[i]}
-        axes.plot(costs, gains, markersize=4, label=f"$k = {k}$", **style)
-        highest = max(highest, *gains, *costs)
+        axes.plot(*zip(*points[-1], strict=True), markersize=4, label=f"$k = {k}$", **style)
+    for ends in zip(*points, strict=True):  # of one setting
+        axes.plot(*zip(*ends, strict=True), color="#999999", linewidth=0.5, zorder=1)
+    highest = float(np.max(points))
     axes.plot([0, highest], [0, highest], color="#777777", linestyle=":", label="upper bound")
     axes.set(xlabel="total variation from the target", ylabel="acceptance gained")
+    named = sorted(zip(points[0], (str(row["setting"]) for row in rows), strict=True))
+    free = {"left": -1.0, "right": -1.0}  # above what is written on either side
+    for (x, y), name in sorted(named, key=lambda item: item[0][1]):
+        side = "left" if x < highest / 2 else "right"
+        free[side] = at = max(y, free[side])
+        lines = name.replace(" ε", "\nε")
+        free[side] += APART * highest * (1 + lines.count("\n"))
+        axes.annotate(
+            lines,
+            (x, y),
+            (x + (0.03 if side == "left" else -0.03) * highest, at),
+            horizontalalignment=side,
+            verticalalignment="center",
+            fontsize=8,
+            color="#444444",
+        )
 
 
 def _temperatures(axes: Any, summary: Summary) -> None:

@@ -153,9 +153,9 @@ class Summary(Facts):
         k = min(self.settings.ks)
         chains = "one chain" if k == 1 else f"K = {k}, taken to cost as much as one chain"
         return (
-            f"{first}, as given, and reads γ + 1 tokens in the time of one. What more chains cost, "
-            f"such a number does not say, so the answer is for {chains}: to choose K, give a table "
-            "of step times (otm.gain.measure_latency)."
+            f"{first}, as given; the target is taken to read γ + 1 tokens in the time of one. What "
+            f"more chains cost, the number does not say, so the answer is for {chains}: to choose "
+            "K, give a table of step times (otm.gain.measure_latency)."
         )
 
     @property

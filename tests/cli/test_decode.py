@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from otm.cli import main
 from otm.cli.decode import statistics, wants_colour
 from otm.decoding import Generation, Seconds, Step, tree_rules
 from otm.errors import InvalidInputError
+from otm.models import load, save_huggingface
 from otm.models.ngram import NGramModel
 
 SMALL = ["--target", "ngram-3", "--draft", "ngram-2", "--max-tokens", "12", "--gamma", "3"]
@@ -130,6 +132,22 @@ def test_json_has_the_same_ways_and_what_they_wrote(capsys: pytest.CaptureFixtur
     assert f"{rate:.2f}" in capsys.readouterr().out
 
 
+def test_models_of_hugging_face_decode_in_their_own_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: bytes for a model with other tokens, or a padded model that draws what is no token."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    save_huggingface(load("small"), tmp_path / "model")
+    capsys.readouterr()
+    options = ["--max-tokens", "8", "--k", "2", "--rule", "k-Seq", "--json"]
+    texts = []
+    for name in (str(tmp_path / "model"), "small"):
+        assert decode("--target", name, "--draft", name, *options) == 0
+        texts.append([way["text"] for way in json.loads(capsys.readouterr().out)["ways"]])
+    assert texts[0] == texts[1]  # the same model: its tokens are bytes
+
+
 def test_json_says_nothing_else_without_torch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +173,7 @@ def test_json_says_nothing_else_without_torch(
         (["--seed", "-1"], "seed = -1"),
         (["--target", "nonsense"], "there is no model 'nonsense'; there are target, large"),
         (["--target", ""], "there is no model ''"),
+        (["--target", "some/model"], "'some/model' is a model of Hugging Face and 'ngram-2' is"),
         (["--draft", ""], "there is no model ''"),
         (["--gamma", "-1", "--json"], "γ = -1"),
         (["--k", "1", "--k", "100000000"], "at most 65,536"),
