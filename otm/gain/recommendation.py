@@ -140,7 +140,8 @@ class Recommendation(Printed):
     def _title(self) -> str:
         """What to take, what bounds it, and what was measured."""
         rule, k, gamma = self.best.setup
-        first = "no setup is certain to be faster than decoding without drafts"
+        first = "no setup is certain to be faster than decoding without drafts; the best guess is "
+        first += f"{rule}, K = {k}, γ = {gamma}: {self.best.speedup} times that speed"
         if self.beats_autoregressive:
             speed = f"{self.best.speedup} times the speed of decoding without drafts"
             first = f"{rule}, K = {k}, γ = {gamma}: {speed}"

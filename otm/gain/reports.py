@@ -231,6 +231,7 @@ def _acceptance(axes: Any, summary: Summary) -> None:
     rows = _where(summary.acceptance, {"draft temperature": summary.settings.draft_temperatures[0]})
     _curves(axes, rows, "rule", summary.settings.rules, ("k", "mean"))
     axes.set(xlabel="number of drafts $k$", ylabel="acceptance probability")
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _bounds(axes: Any, summary: Summary) -> None:
@@ -240,6 +241,7 @@ def _bounds(axes: Any, summary: Summary) -> None:
     axes.plot(ks, lower, color=COLOURS[0], marker="o", markersize=3, label="at least")
     axes.plot(ks, upper, color=COLOURS[0], marker="s", markersize=3, label="at most")
     axes.set(xlabel="number of drafts $k$", ylabel=r"mean of $\alpha_k$")
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _efficiency(axes: Any, summary: Summary) -> None:
@@ -252,6 +254,7 @@ def _efficiency(axes: Any, summary: Summary) -> None:
             trees = [(row["gamma"], row["tree"].mean) for row in rows if row["K"] == k]
             axes.plot(*zip(*trees, strict=True), color=COLOURS[i], linestyle=":")
     axes.set(xlabel=r"drafts of a path $\gamma$", ylabel="tokens of a step")
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _lossy(axes: Any, summary: Summary) -> None:
@@ -274,12 +277,13 @@ def _lossy(axes: Any, summary: Summary) -> None:
         free[side] = at = max(y, free[side])
         lines = name.replace(" ε", "\nε")
         free[side] += APART * highest * (1 + lines.count("\n"))
+        aside = {"left": (x + 0.03 * highest, at), "right": (x, at + 0.04 * highest)}[side]
         axes.annotate(
             lines,
             (x, y),
-            (x + (0.03 if side == "left" else -0.03) * highest, at),
-            horizontalalignment=side,
-            verticalalignment="center",
+            aside,
+            horizontalalignment="center" if highest / 2 <= x < 0.8 * highest else side,
+            verticalalignment="center" if side == "left" else "bottom",
             fontsize=8,
             color="#444444",
         )

@@ -84,6 +84,7 @@ def test_drafting_that_does_not_pay_is_not_recommended() -> None:
     found = recommended(Latency.constant(5.0))
     assert not found.beats_autoregressive
     assert str(found).startswith("no setup is certain")
+    assert f"the best guess is {found.best.setup.rule}, K = 1," in str(found)
     assert recommended(ALIKE, TARGET).beats_autoregressive
 
 
