@@ -1,5 +1,5 @@
 # Each target works as the only command on a fresh clone: it makes .venv and installs what it needs
-# (but for `gpu`, which installs nothing).
+# (but for `gpu`, which installs nothing, and `proofs`, which does not install Coq).
 
 PYTHON ?= python3
 VENV := .venv

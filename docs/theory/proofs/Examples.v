@@ -4,7 +4,7 @@
 From Coq Require Import QArith.
 From mathcomp Require Import all_ssreflect all_algebra.
 From OTM Require Import Computable Statements Laws Residual Cuts Certificates KSeq Computed Fractions
-  TextStatements Texts Blocks.
+  TextStatements Texts Blocks Best.
 Import Order.TTheory GRing.Theory Num.Theory.
 
 Set Implicit Arguments.
@@ -187,4 +187,29 @@ apply: (theorem_12_4_proved (d := @always 2 p2)) => [|c m]; first exact: always_
 have [_ _ ok] := theorem_6_2_proved (@law 2 p2 erefl isT) (@law 2 q2 erefl isT)
   (rho_star := value 3%QQ) isT (always_excess m) (lexx _).
 exact: ok.
+Qed.
+
+(** A rule without drafts, the least one that [theorem_12_2] speaks of. *)
+Definition no_drafts_law (o : outcome (ordinal_finType 2) 0) : rat := @law_of 2 q2 o.2.
+Lemma no_drafts_sum (F : 'I_2 -> rat) :
+  \sum_(o : outcome (ordinal_finType 2) 0) no_drafts_law o * F o.2 = \sum_z @law_of 2 q2 z * F z.
+Proof.
+rewrite -(pair_bigA _ (fun _ z => @law_of 2 q2 z * F z)) /=.
+rewrite -(pair_bigA _ (fun _ _ => \sum_z @law_of 2 q2 z * F z)) /=.
+rewrite (big_pred1 [tuple]) => [|x]; last by rewrite [x]tuple0; apply/esym/eqP.
+by rewrite big_ord1.
+Qed.
+Example no_drafts : lossless_rule (@always 2 q2) (@always 2 p2) no_drafts_law.
+Proof.
+have [q0 q1] := @law 2 q2 erefl isT; split=> [o|[] // _|y]; first exact: q0.
+  rewrite /= -[RHS]q1; under eq_bigr => o _ do rewrite -[no_drafts_law o]mulr1.
+  rewrite (eq_bigl predT) => [|o]; last by rewrite take0 eqxx.
+  by rewrite (no_drafts_sum (fun=> 1)); apply: eq_bigr => z _; rewrite mulr1.
+rewrite -(last_token (@always_model 2 q2 erefl isT)) -no_drafts_sum.
+apply: eq_bigr => o _; congr (_ * _); rewrite /ret /output.
+by rewrite tuple0.
+Qed.
+Example no_drafts_bound : accepts_at_least no_drafts_law [::] <= 1.
+Proof.
+exact: (theorem_12_2_proved (@always_model 2 q2 erefl isT) (@always_model 2 p2 erefl isT) no_drafts).
 Qed.

@@ -17,7 +17,8 @@ import compare
 HERE = Path(__file__).parent
 PROOFS = (
     "Computable", "Statements", "Laws", "Residual", "Hall", "Cuts", "Prefixes", "Certificates",
-    "KSeq", "Computed", "Fractions", "TextStatements", "Texts", "Blocks", "Best", "Examples", "Compare",
+    "KSeq", "Computed", "Fractions", "TextStatements", "Texts", "Blocks", "Best", "Examples",
+    "Compare",
 )  # fmt: skip
 STATEMENTS = ("Statements", "TextStatements")
 CLOSED = "Closed under the global context"
