@@ -77,7 +77,7 @@ def table_figure(
     heads = max(text.count("\n") for text in heading) + 1
     notes = note.count("\n") + 1 if note else 0
     between = APART * len(groups)
-    height = (heads + len(rows) + notes) * LINE + between + 0.28 + (0.08 if notes else 0)
+    height = (heads + len(rows) + notes) * LINE + between + 0.3 + (0.08 if notes else 0)
     figure = Figure(figsize=(page, height))
     start = (page - table) / 2
 
@@ -98,7 +98,7 @@ def table_figure(
 
     top = height - 0.06
     line(top, 0.9)
-    below = top - 0.03 - heads * LINE
+    below = top - 0.05 - heads * LINE
     line(below, 0.5)
     bottom = below - 0.08 - len(rows) * LINE - between
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.testing.compare import compare_images
 from matplotlib.transforms import Bbox
 
 from figures.drawing.style import save_pictures
 from figures.drawing.tables import comparison_figure, table_figure
-from figures.registry import FIGURES, load
+from figures.registry import FIGURES, Kind, load
 from figures.table import Comparison, Table, comparison_table
 from otm._core.drawing import COLUMN_WIDTH, PAGE_WIDTH, journal_style
 
@@ -82,6 +84,31 @@ def check_boxes(figure: Figure) -> None:
 def test_nothing_is_cut_off_and_no_text_lies_on_text(drawn: Figure) -> None:
     """Bug: labels that leave the page or run into each other."""
     check_boxes(drawn)
+
+
+def test_no_line_of_a_table_runs_through_letters(drawn: Figure) -> None:
+    """Bug: a line between groups of rows on the feet of letters."""
+    lines = [line for line in drawn.findobj(Line2D, include_self=False) if line.axes is None]
+    for line in lines:
+        if line.get_transform() == drawn.transSubfigure:
+            (height,) = set(line.get_window_extent().get_points()[:, 1])
+            for text, box in boxes_of(drawn):
+                assert not box.y0 < height < box.y1, f"a line through {text!r}"
+
+
+def test_each_picture_says_whose_numbers_it_shows(name: str, drawn: Figure) -> None:
+    """Bug: a time of our CPU that is taken for one of the paper's GPU."""
+    said = " ".join(drawn.texts[-1].get_text().split())
+    figure = load(name)
+    beginning = {
+        Kind.THEORY: "(computed exactly, here|printed: the paper's)",
+        Kind.EXPERIMENT: "computed here with .+",
+        Kind.MEASUREMENT: "measured here.*: .*(Processor|EPYC|NVIDIA)",
+    }
+    assert re.match(beginning[figure.kind], said)
+    assert ("no comparison with the paper's GPUs" in said) == name.startswith(
+        (*(f"wagner_table_{i}" for i in (1, 3, 4, 5, 6)), "wagner_figure")
+    )
 
 
 def test_no_legend_and_no_note_covers_a_point(drawn: Figure) -> None:

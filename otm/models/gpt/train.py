@@ -268,6 +268,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OTMError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
     return 0
 
 
