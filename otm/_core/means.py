@@ -183,6 +183,8 @@ class PairedMeans:
 
     def __or__(self, other: PairedMeans) -> PairedMeans:
         """Both in one table; the measurements must be of the same contexts."""
+        if not isinstance(other, PairedMeans):
+            return NotImplemented
         if (self.quantity, self.level) != (other.quantity, other.level) or not np.array_equal(
             self.prompts, other.prompts
         ):

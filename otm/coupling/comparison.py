@@ -219,8 +219,8 @@ def compare(
     InvalidDistributionError, InvalidDraftCountError
         If the distributions or k are not valid.
     InvalidInputError
-        If the drafts are given by their joint distribution, or there are no rows, numbers of drafts
-        or rules.
+        If the drafts are given by their joint distribution, there are no rows, numbers of drafts or
+        rules, or prompts are not those of the rows.
     UnknownMethodError, InvalidParameterError
         If a rule is asked for by a name that does not exist, or one that is given is no rule.
     ProblemTooLargeError
@@ -269,6 +269,10 @@ def compare(
         ks = [as_draft_count(count) for count in (k if several else [k])]
         chosen = named_rules(CAPPED_RULES if rules is None else rules, PLANS)
         return compare_rows(problem, ks, chosen, prompts=prompts, level=level, progress=progress)
+    if prompts is not None:
+        raise InvalidInputError(
+            "prompts beside one pair and one k, which has no mean; leave them out"
+        )
     return compare_pair(problem, rules)
 
 

@@ -27,6 +27,9 @@ from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.optimum.multisets import scientific
 from otm.problem import Problem
 
+MOST_DRAFTS = 1024
+"""Most drafts of a plan that is written out."""
+
 LARGEST_TABLE = 2**22
 """Most probabilities of a plan that is written out, drafts in every order."""
 
@@ -256,7 +259,8 @@ class TransportPlan(Frozen, ABC):
         InvalidInputError
             If there is not one label for each token.
         ProblemTooLargeError
-            If the table, with drafts in every order, would have more than 2^22 entries.
+            If the table, with drafts in every order, would have more than 2^22 entries, or there
+            are more than 1,024 drafts.
         CertificateError
             If a marginal is not what it must be, so that the plan is none.
 
@@ -268,6 +272,10 @@ class TransportPlan(Frozen, ABC):
         """
         names = token_labels(labels, self.problem.tokens)
         drafts, n = self.drafts, self.problem.n
+        if drafts.k > MOST_DRAFTS:
+            raise ProblemTooLargeError(
+                f"k = {drafts.k:,} drafts; a plan is written out for at most {MOST_DRAFTS:,}"
+            )
         if (entries := drafts.tuple_count * n) > LARGEST_TABLE:
             raise ProblemTooLargeError(
                 f"{scientific(drafts.tuple_count)} tuples of drafts with {n:,} tokens each are "

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, as_number
-from otm._core.text import html_table, text_table
+from otm._core.text import html_table, shown, text_table
 from otm.errors import CertificateError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -195,15 +195,16 @@ def _text(mass: Any) -> str:
     return f"{float(mass):.4f}"
 
 
-def token_labels(labels: Iterable[object] | None, tokens: npt.NDArray[np.int64]) -> tuple[str, ...]:
+def token_labels(labels: Any, tokens: npt.NDArray[np.int64]) -> tuple[str, ...]:
     """Names of tokens: those given, one for each of the n tokens, or else their ids."""
     if labels is None:
         return tuple(map(str, tokens.tolist()))
-    names = tuple(map(str, labels))
-    if isinstance(labels, str) or len(names) != tokens.size:
+    several = isinstance(labels, Iterable) and not isinstance(labels, str)
+    names = tuple(map(str, labels)) if several else ()
+    if len(names) != tokens.size:
+        given = f"{len(names)} labels" if several else f"labels = {shown(labels)}"
         raise InvalidInputError(
-            f"{len(names)} labels for {tokens.size} tokens; give one for each, in the order of "
-            "problem.tokens"
+            f"{given} for {tokens.size} tokens; give one for each, in the order of problem.tokens"
         )
     return names
 

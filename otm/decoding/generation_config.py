@@ -66,7 +66,7 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     others = [
         f"{name} = {shown(settings[name])}"
         for name, neutral in NEUTRAL.items()
-        if settings.get(name) is not None and settings[name] != neutral
+        if settings.get(name) not in (None, [], neutral)
     ]
     if others:
         raise InvalidInputError(

@@ -59,7 +59,9 @@ class IID(SingleDistribution):
     @property
     def tuple_count(self) -> int:
         """Number m^k of tuples of the m tokens with p > 0."""
-        return int(np.count_nonzero(self.draftable) ** self.k)
+        tokens = int(np.count_nonzero(self.draftable))  # powers of NumPy's integers overflow
+        count: int = tokens**self.k
+        return count
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """All tuples of drafts that can be drawn, in every order, with their probabilities."""

@@ -65,14 +65,19 @@ def test_token_ids_and_labels() -> None:
     assert "drafts \\ output  a" in repr(sparse.plan.transport("a b c".split()))
     with pytest.raises(InvalidInputError, match="2 labels for 3 tokens"):
         sparse.plan.transport(["a", "b"])
-    with pytest.raises(InvalidInputError, match="3 labels for 3 tokens"):
+    with pytest.raises(InvalidInputError, match="labels = 'abc' for 3 tokens"):
         sparse.plan.transport("abc")
+    with pytest.raises(InvalidInputError, match="labels = 5 for 3 tokens"):
+        sparse.plan.plot(5)  # type: ignore[attr-defined]
 
 
 def test_sizes() -> None:
     uniform = np.full(200, 1 / 200)
     with pytest.raises(ProblemTooLargeError, match="written out up to 4,194,304"):
         KSeq(Problem(uniform, uniform, 4)).transport()
+    for k, size in ((64, r"1\.84e19 tuples of drafts"), (10**6, "at most 1,024")):
+        with pytest.raises(ProblemTooLargeError, match=size):  # 2^64 is 0 in integers of 64 bits
+            KSeq(Problem(np.array([0.5, 0.5]), np.array([0.25, 0.75]), k)).transport()
     hundred = np.full(100, 0.01)
     wide = KSeq(Problem(hundred, hundred, 2)).transport()
     lines = repr(wide).splitlines()

@@ -27,7 +27,7 @@ def written(folder: Path, settings: Any) -> Path:
          SamplingParameters(0.6, 20, 0.95)),
         ({"top_k": 0, "top_p": 1, "min_p": 0.0}, SamplingParameters()),
         ({"do_sample": False, "temperature": 0.6}, SamplingParameters(0)),
-        ({"temperature": None, "min_p": 0.1, "repetition_penalty": 1.0, "eos_token_id": 2},
+        ({"temperature": None, "min_p": 0.1, "repetition_penalty": 1.0, "bad_words_ids": []},
          SamplingParameters(top_k=50, min_p=0.1)),
     ],
     ids=["nothing said", "as chat models", "neutral", "greedy", "others that do nothing"],
