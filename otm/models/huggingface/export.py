@@ -117,4 +117,5 @@ def _tokenizer(transformers: Any) -> Any:
     by_bytes = Tokenizer(models.BPE(vocab=names, merges=[]))
     by_bytes.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     by_bytes.decoder = decoders.ByteLevel()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=by_bytes)
+    inputs = ["input_ids", "attention_mask"]  # all that the model takes
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=by_bytes, model_input_names=inputs)
