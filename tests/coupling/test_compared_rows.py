@@ -127,6 +127,9 @@ def test_tables_and_pictures(rows: tuple[Rows, Rows], tmp_path: Path) -> None:
     assert means._repr_html_().count("<tr>") == 4
     with pytest.raises(InvalidInputError, match="cannot be written"):
         means.to_csv(tmp_path / "none" / "means.csv")
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        means.to_csv(tmp_path)  # a folder; nothing stays beside it
+    assert not list(tmp_path.parent.glob("*.part"))
     one = otm.compare(rows[0][0, 0], rows[1][0, 0], 2)
     one.to_csv(tmp_path / "rules.csv")
     assert (tmp_path / "rules.csv").read_text().startswith("rule,k,acceptance,optimum,")

@@ -235,8 +235,12 @@ def write_whole(path: Path, content: bytes) -> None:
     A process that ends meanwhile leaves no half of a file, and two writers do not mix.
     """
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    beside.write_bytes(content)
-    beside.replace(path)
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def write_csv(path: AnyPath, rows: Iterable[Iterable[object]]) -> None:
