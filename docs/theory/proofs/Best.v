@@ -1,7 +1,7 @@
 (** Part 6: no lossless rule for one chain accepts more than block verification. *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From OTM Require Import Statements TextStatements Laws Texts.
+From OTM Require Import Statements Laws Texts.
 Import Order.TTheory GRing.Theory Num.Theory.
 
 Set Implicit Arguments.

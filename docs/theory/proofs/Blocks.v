@@ -2,7 +2,7 @@
     one chain. *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From OTM Require Import Statements TextStatements Laws Texts.
+From OTM Require Import Statements Laws Texts.
 Import Order.TTheory GRing.Theory Num.Theory.
 
 Set Implicit Arguments.

@@ -3,8 +3,8 @@
 
 From Coq Require Import QArith.
 From mathcomp Require Import all_ssreflect all_algebra.
-From OTM Require Import Computable Statements Laws Residual Cuts Certificates KSeq Computed Fractions
-  TextStatements Texts Blocks Best.
+From OTM Require Import Computable Statements Laws Residual Cuts Certificates KSeq Slots Computed
+  Fractions.
 Import Order.TTheory GRing.Theory Num.Theory.
 
 Set Implicit Arguments.
@@ -146,70 +146,131 @@ rewrite mass_set0 add0r /all_inside (eq_bigl predT) => [|x]; last by rewrite sub
 by rewrite -[X in 1 - X]/(total _) p1 subrr.
 Qed.
 
-(** Texts: two models that differ, that are equal, and that never agree; no draft at all. *)
-Definition always n (p : seq Q) : model _ (ordinal_finType n) := fun _ => law_of p.
-Lemma always_model n (p : seq Q) : size p = n -> compute_is_law (N := fractions) p ->
-  is_model (@always n p).
-Proof. by move=> p_size p_law c; apply: law. Qed.
+(** Independent drafts are all in a set with its mass to the power k; none are, surely. *)
+Example both_first : all_inside (@drafts _ 2) (iid (@law_of 2 p2)) [set ord0] = value (9#16)%QQ.
+Proof. by rewrite iid_all_inside_proved /mass big_set1; apply/eqP. Qed.
+Example none_outside : all_inside (@drafts _ 0) (iid (@law_of 2 p2)) set0 = 1.
+Proof. by rewrite iid_all_inside_proved expr0. Qed.
 
-Example block_text : lossless_text (@always 2 q2) [::]
-  (certainly (block (@always 2 q2) (@always 2 p2) 3%N 1 [::])).
-Proof. by case: (theorem_12_1_proved 3%N [::] (@always_model 2 q2 erefl isT) (@always_model 2 p2 erefl isT)). Qed.
-Example block_disjoint : lossless_text (@always 2 first) [::]
-  (certainly (block (@always 2 first) (@always 2 second) 2%N 1 [::])).
-Proof. by case: (theorem_12_1_proved 2%N [::] (@always_model 2 first erefl isT) (@always_model 2 second erefl isT)). Qed.
-Example block_no_draft : lossless_text (@always 2 q2) [::]
-  (certainly (block (@always 2 q2) (@always 2 p2) 0%N 1 [::])).
-Proof. by case: (theorem_12_1_proved 0%N [::] (@always_model 2 q2 erefl isT) (@always_model 2 p2 erefl isT)). Qed.
-Example chain_text : lossless_text (@always 2 q2) [::] (chain (@always 2 q2) (@always 2 p2) 3%N [::]).
-Proof. exact: chain_lossless_proved (@always_model 2 q2 erefl isT) (@always_model 2 p2 erefl isT). Qed.
-Example chain_equal : lossless_text (@always 2 p2) [::] (chain (@always 2 p2) (@always 2 p2) 2%N [::]).
-Proof. exact: chain_lossless_proved (@always_model 2 p2 erefl isT) (@always_model 2 p2 erefl isT). Qed.
-
-(** SpecTr's recursion over k-Seq with rho = 2, for three chains. *)
-Definition k_seq_rule (c : seq 'I_2) m := accept_or_draw (@iid _ _ m (@law_of 2 p2)) (@law_of 2 q2)
-  (@k_seq _ _ m (@law_of 2 p2) (@law_of 2 q2) (value 3%QQ)).
-Lemma always_excess m : excess m (@law_of 2 p2) (@law_of 2 q2) (value 3%QQ) <= 0.
+(** Accepted masses: what a rule accepts; the least law of two; and one that is too large. *)
+Example coupling_accepts : exists2 v, is_accepted_mass (@one_draft _) (@law_of 2 p2) v
+  & (forall y, v y <= @law_of 2 q2 y) /\ total v = value (1#2)%QQ.
 Proof.
-have lp : lists_law 2 (values p2) by apply: values_law.
-have lq : lists_law 2 (values q2) by apply: values_law.
-have r0 : 0 < value 3%QQ by [].
-have [b _ _ _ _] := computed_k_seq_proved m lp lq r0.
-have e : value 3%QQ * beta (@law_of 2 p2) (@law_of 2 q2) (value 3%QQ) = 1.
-  by rewrite /law_of -b; apply/eqP.
-have /andP[_ b1] := beta01 (@law 2 p2 erefl isT) (@law 2 q2 erefl isT) r0.
-rewrite /excess e -[leRHS](subrr 1) ler_add2r ler_subl_addr ler_addl exprn_ge0 // subr_ge0.
-exact: b1.
+rewrite -coupling_half; apply: theorem_1_1_converse_proved.
+by have [] := theorem_1_2_proved (law (n := 2) (p := p2) erefl isT) (law (p := q2) erefl isT).
 Qed.
-Example spectr_text : lossless_text (@always 2 q2) [::] (spectr (@always 2 q2) k_seq_rule 4%N [::] 3%N).
+Lemma one_hits (A : {set 'I_2}) : hits (@one_draft _) (@law_of 2 p2) A = mass (@law_of 2 p2) A.
+Proof. by apply: eq_bigl => x; rewrite /one_draft disjoints1 negbK. Qed.
+Example least_law : is_accepted_mass (@one_draft _) (@law_of 2 p2)
+  (fun y => Num.min (@law_of 2 p2 y) (@law_of 2 q2 y)).
 Proof.
-apply: (theorem_12_4_proved (d := @always 2 p2)) => [|c m]; first exact: always_model.
-have [_ _ ok] := theorem_6_2_proved (@law 2 p2 erefl isT) (@law 2 q2 erefl isT)
-  (rho_star := value 3%QQ) isT (always_excess m) (lexx _).
-exact: ok.
+have [[p0 _] [q0 _]] := (@law 2 p2 erefl isT, @law 2 q2 erefl isT).
+apply/theorem_2_2_proved => [//|y|A]; first by rewrite le_minr p0 q0.
+by rewrite one_hits; apply: ler_sum => y _; rewrite le_minl lexx.
+Qed.
+Example nothing_accepted : is_accepted_mass (fun _ : 'I_1 => set0) (@law_of 1 one) (fun _ : 'I_2 => 0).
+Proof.
+have [p0 _] := @law 1 one erefl isT.
+by apply/theorem_2_2_proved => [//|//|A]; rewrite /mass big1_eq; apply: sumr_ge0 => x _; apply: p0.
+Qed.
+Example too_much : ~ is_accepted_mass (@one_draft _) (@law_of 2 p2) (@law_of 2 q2).
+Proof.
+have [[p0 _] [q0 _]] := (@law 2 p2 erefl isT, @law 2 q2 erefl isT).
+move/theorem_2_2_proved => /(_ p0 q0 [set Ordinal (isT : (1 < 2)%N)]).
+by rewrite one_hits /mass !big_set1.
 Qed.
 
-(** A rule without drafts, the least one that [theorem_12_2] speaks of. *)
-Definition no_drafts_law (o : outcome (ordinal_finType 2) 0) : rat := @law_of 2 q2 o.2.
-Lemma no_drafts_sum (F : 'I_2 -> rat) :
-  \sum_(o : outcome (ordinal_finType 2) 0) no_drafts_law o * F o.2 = \sum_z @law_of 2 q2 z * F z.
+(** The least cut is attained, also where no more than nothing may be accepted. *)
+Example least_cut : exists v H, [/\ is_accepted_mass (@one_draft _) (@law_of 2 p2) v,
+  forall y, v y <= @law_of 2 q2 y, total v = cut (@one_draft _) (@law_of 2 p2) (@law_of 2 q2) H
+  & total v = value (1#2)%QQ].
 Proof.
-rewrite -(pair_bigA _ (fun _ z => @law_of 2 q2 z * F z)) /=.
-rewrite -(pair_bigA _ (fun _ _ => \sum_z @law_of 2 q2 z * F z)) /=.
-rewrite (big_pred1 [tuple]) => [|x]; last by rewrite [x]tuple0; apply/esym/eqP.
-by rewrite big_ord1.
+have [p_law q_law] := (@law 2 p2 erefl isT, @law 2 q2 erefl isT); have [q0 _] := q_law.
+have [most [v [H [ok below at_cut _]]]] := theorem_2_1_proved (@one_draft _) p_law q0.
+exists v, H; split=> //; apply/le_anti/andP; split.
+  have := most v [set ord0] ok below; rewrite /cut.
+  suff -> : all_inside (@one_draft _) (@law_of 2 p2) [set ord0] = value (3#4)%QQ by rewrite /mass big_set1.
+  by rewrite /all_inside (big_pred1 ord0) // => x; rewrite /one_draft sub1set inE.
+have [w w_ok [w_below <-]] := coupling_accepts.
+by rewrite at_cut; apply: most.
 Qed.
-Example no_drafts : lossless_rule (@always 2 q2) (@always 2 p2) no_drafts_law.
+Example no_cut : exists v H, [/\ is_accepted_mass (@one_draft _) (@law_of 2 p2) v,
+  forall y, v y <= 0 & total v = cut (@one_draft _) (@law_of 2 p2) (fun=> 0) H].
 Proof.
-have [q0 q1] := @law 2 q2 erefl isT; split=> [o|[] // _|y]; first exact: q0.
-  rewrite /= -[RHS]q1; under eq_bigr => o _ do rewrite -[no_drafts_law o]mulr1.
-  rewrite (eq_bigl predT) => [|o]; last by rewrite take0 eqxx.
-  by rewrite (no_drafts_sum (fun=> 1)); apply: eq_bigr => z _; rewrite mulr1.
-rewrite -(last_token (@always_model 2 q2 erefl isT)) -no_drafts_sum.
-apply: eq_bigr => o _; congr (_ * _); rewrite /ret /output.
-by rewrite tuple0.
+have [_ [v [H [ok below at_cut _]]]] := theorem_2_1_proved (@one_draft _) (u := fun=> 0)
+  (@law 2 p2 erefl isT) (fun=> lexx 0).
+by exists v, H.
 Qed.
-Example no_drafts_bound : accepts_at_least no_drafts_law [::] <= 1.
+
+(** The plan of docs/theory/optimal-plan.md, by hand: three bins, of which the first two swap. *)
+Definition p3 : seq Q := [:: 1#2; 1#4; 1#4]%QQ.
+Definition q3 : seq Q := [:: 1#4; 1#4; 1#2]%QQ.
+Definition t3 : 'I_3 -> rat := @entry _ 3 (values [:: 5#8; 1; 7#4]%QQ).
+Definition delta3 (i j : 'I_3) : rat := if (i == 0) && (j == 1) then value (1#16)%QQ else 0.
+Definition first_highest k J (s : {ffun 'I_k.+1 -> 'I_J}) := [arg max_(i > ord0) (s i : nat)].
+Lemma first_highest_ok k J : @highest J k.+1 (@first_highest k J).
+Proof. by move=> s i; rewrite /first_highest; case: arg_maxnP => // j _; apply. Qed.
+Lemma bin3 (F : 'I_3 -> rat) j : \sum_(x | x == j) F x = F j.
+Proof. exact: big_pred1_eq. Qed.
+Lemma slopes3 j : slope 2 (bin_mass id (@law_of 3 p3)) j = @entry _ 3 (values [:: 1#2; 5#4; 7#4]%QQ) j.
 Proof.
-exact: (theorem_12_2_proved (@always_model 2 q2 erefl isT) (@always_model 2 p2 erefl isT) no_drafts).
+rewrite /slope /mass /bin_mass !bin3 !(eq_bigr _ (fun j _ => bin3 (@law_of 3 p3) j)).
+rewrite [\sum_(_ in [set j0 : 'I_3 | (j0 <= j)%N]) _]big_mkcond [\sum_(_ in [set j0 : 'I_3 | (j0 < j)%N]) _]big_mkcond.
+rewrite !big_ord_recl !big_ord0 !inE.
+by case: j => -[|[|[|//]]] lt; apply/eqP.
+Qed.
+Lemma lacks3 j : lacks 2 id (@law_of 3 p3) t3 j = @entry _ 3 (values [:: 1#16; -1#16; 0]%QQ) j.
+Proof.
+rewrite /lacks (eq_bigr (fun x => @law_of 3 p3 x * (t3 x - @entry _ 3 (values [:: 1#2; 5#4; 7#4]%QQ) j))) => [|x _].
+  by rewrite bin3; case: j => -[|[|[|//]]] lt; apply/eqP.
+by rewrite slopes3.
+Qed.
+Lemma pure3 : pure 2 id (@law_of 3 p3) t3.
+Proof.
+split=> [j|x y|x|x]; rewrite ?lacks3 ?slopes3; first by rewrite /bin_mass bin3; case: j => -[|[|[|//]]] lt.
+- by case: x => -[|[|[|//]]] lx; case: y => -[|[|[|//]]] ly.
+- by case: x => -[|[|[|//]]] lx.
+- by case: x => -[|[|[|//]]] lx.
+Qed.
+Lemma matches3 : matches 2 id delta3 (@law_of 3 p3) t3.
+Proof.
+split=> [i j|i j|i|j]; rewrite ?lacks3.
+- by rewrite /delta3; case: ifP.
+- by case: i => -[|[|[|//]]] li; case: j => -[|[|[|//]]] lj.
+- by rewrite !big_ord_recl big_ord0; case: i => -[|[|[|//]]] li; apply/eqP.
+- by rewrite !big_ord_recl big_ord0; case: j => -[|[|[|//]]] lj; apply/eqP.
+Qed.
+Example swaps_optimal : acceptance (@drafts _ 2) (accept_or_draw (iid (@law_of 3 p3)) (@law_of 3 q3)
+  (accept_winner (@law_of 3 p3) (@law_of 3 q3) (swapped 2 id delta3 (@law_of 3 p3) t3)
+    (@first_highest 1 3))) = value (15#16)%QQ.
+Proof.
+have best := @optimum 3 2 p3 q3 (15#16)%QQ erefl erefl isT isT isT.
+have enough : value (15#16)%QQ <= overlap (@law_of 3 q3) (fun y => @law_of 3 p3 y * t3 y).
+  by rewrite /overlap !big_ord_recl big_ord0.
+by case: (theorem_5_3_proved (@law 3 p3 erefl isT) (@law 3 q3 erefl isT) pure3 matches3
+  (@first_highest_ok 1 3) best enough).
+Qed.
+(** Without swaps, and with one slot for all: lossless too. *)
+Definition own_slot (x i : 'I_2) : rat := (i == x)%:R.
+Lemma own_slot_law x : is_law (own_slot x).
+Proof.
+split=> [i|]; first exact: ler0n.
+by rewrite /total /own_slot (bigD1 x) //= eqxx big1 ?addr0 // => i /negbTE ->.
+Qed.
+Example any_table : lossless (iid (@law_of 2 p2)) (@law_of 2 q2) (accept_or_draw (iid (@law_of 2 p2))
+  (@law_of 2 q2) (accept_winner (@law_of 2 p2) (@law_of 2 q2) own_slot (@first_highest 2 2))).
+Proof.
+by case: (theorem_5_4_proved (@law 2 p2 erefl isT) (@law 2 q2 erefl isT) own_slot_law
+  (@first_highest_ok 2 2)).
+Qed.
+Definition one_slot (x : 'I_2) (i : 'I_1) : rat := 1.
+Example one_slot_first y : accepted (wins (@law_of 2 p2) one_slot (fun _ : {ffun 'I_2 -> 'I_1} => ord0)) y
+  = @law_of 2 p2 y.
+Proof.
+have one_law x : is_law (one_slot x) by split=> [i|]; rewrite ?ler01 // /total big_ord1.
+have top : @highest 1 2 (fun _ => ord0) by move=> s i; rewrite !ord1.
+have [-> _ _] := theorem_5_4_proved (@law 2 p2 erefl isT) (@law 2 q2 erefl isT) one_law top.
+rewrite /winner_law big_ord1 /slope /mass /slot_mass /one_slot big_mkcond [X in _ - X ^+ _]big_mkcond.
+rewrite !big_ord1 !inE /= !big_ord_recl !big_ord0 mulr1.
+by case: y => -[|[|//]] lt; apply/eqP.
 Qed.

@@ -2,7 +2,7 @@
     lossless. *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From OTM Require Import Statements TextStatements Laws.
+From OTM Require Import Statements Laws.
 Import Order.TTheory GRing.Theory Num.Theory.
 
 Set Implicit Arguments.
