@@ -71,6 +71,7 @@ FIGURES = {
     "beyond_real_text": "beyond.real_text",
     "beyond_acceptance_by_rule": "beyond.acceptance_by_rule",
     "beyond_lossy_frontier": "beyond.lossy_frontier",
+    "beyond_lossy_texts": "beyond.lossy_texts",
     "beyond_gain_by_ratio": "beyond.gain_by_ratio",
     "beyond_solve_time": "beyond.solve_time",
     "beyond_block_optimum": "beyond.block_optimum",

@@ -169,6 +169,22 @@ _LIST = (
         "typical acceptance", "IID", "Cai et al. 2024 (Medusa), section 2.3.1",
         "typical_acceptance.TypicalAcceptance", lossless=False,
     ),
+    Rule(
+        "ensemble", "IID", "Wang et al. 2026 (DIVERSED); transformers",
+        "relaxed.EnsemblePlan", lossless=False, parameters=("weight",),
+    ),
+    Rule(
+        "cascade", "IID", "Narasimhan et al. 2025, section 4.4",
+        "relaxed.CascadePlan", lossless=False, parameters=("slack",),
+    ),
+    Rule(
+        "Cactus", "IID", "Hao and Mou 2026",
+        "cactus.Cactus", k=1, lossless=False, parameters=("delta",),
+    ),
+    Rule(
+        "synthetic acceptance", "IID", "vLLM, to measure speed",
+        "synthetic_acceptance.SyntheticAcceptance", lossless=False, parameters=("rate",),
+    ),
 )  # fmt: skip
 
 _BY_NAME = {rule.name: rule for rule in _LIST}

@@ -12,6 +12,7 @@ from figures.progress import progress
 from figures.registry import experiment
 from figures.table import Cell, Table
 from figures.wagner.outputs import distance, logits_at_contexts, outputs, weights
+from otm._core.arithmetic import Probs
 from otm._core.distribution import total_variation
 from otm._core.drawing import COLOURS, blank_figure
 from otm._core.means import clustered_mean
@@ -33,35 +34,34 @@ PAIR = "small"
 PROMPTS, TOKENS, EVERY = 80, 40, 20
 NUMBERS = (1, 4)
 FRONTIER = "frontier"
-Point = tuple[float, float]
-"""Acceptance probability, and total variation of the output from the target."""
+Outcome = tuple[float, Probs]
+"""Acceptance probability, and the distribution of the output."""
 
 
 class LossySetting(NamedTuple):
-    """A family of lossy rules: values of its parameter, and where each lies for a problem."""
+    """A family of lossy rules: values of its parameter, and what each does to a problem."""
 
     settings: tuple[float, ...]
-    point: Callable[[Problem, float], Point]
+    outcome: Callable[[Problem, float], Outcome]
 
 
-def _of_plan(plan: TransportPlan) -> Point:
-    distance = total_variation(plan.output_distribution(), plan.problem.target)
-    return float(plan.acceptance), float(distance)
+def of_plan(plan: TransportPlan) -> Outcome:
+    """Return the acceptance of a plan and the distribution of its output."""
+    return float(plan.acceptance), plan.output_distribution()
 
 
-def _at_temperature(problem: Problem, temperature: float) -> Point:
+def _at_temperature(problem: Problem, temperature: float) -> Outcome:
     """Take the optimal rule for the target distribution at another temperature."""
     weights = problem.target ** (1 / temperature)
     other = Problem(problem.draft, weights / weights.sum(), problem.k)
-    distance = total_variation(other.target, problem.target)
-    return float(optimal_value(other)), float(distance)
+    return float(optimal_value(other)), other.target
 
 
-def _typical(otherwise: Any) -> Callable[[Problem, float], Point]:
-    def point(problem: Problem, epsilon: float) -> Point:
-        return _of_plan(TypicalAcceptance(problem, epsilon, epsilon**0.5, otherwise))
+def _typical(otherwise: Any) -> Callable[[Problem, float], Outcome]:
+    def outcome(problem: Problem, epsilon: float) -> Outcome:
+        return of_plan(TypicalAcceptance(problem, epsilon, epsilon**0.5, otherwise))
 
-    return point
+    return outcome
 
 
 _LENIENCES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.03, 0.01)
@@ -69,13 +69,13 @@ _EPSILONS = (0.8, 0.4, 0.2, 0.09, 0.03, 0.01, 0.001)
 
 FAMILIES = {
     "lenience, optimal": LossySetting(
-        _LENIENCES, lambda problem, value: _of_plan(LenientPlan(problem, value))
+        _LENIENCES, lambda problem, value: of_plan(LenientPlan(problem, value))
     ),
     "lenience, paper's residual": LossySetting(
-        _LENIENCES, lambda problem, value: _of_plan(LenientPlan(problem, value, "paper"))
+        _LENIENCES, lambda problem, value: of_plan(LenientPlan(problem, value, "paper"))
     ),
     "argmax lenience": LossySetting(
-        _LENIENCES, lambda problem, value: _of_plan(ArgmaxLenientPlan(problem, value))
+        _LENIENCES, lambda problem, value: of_plan(ArgmaxLenientPlan(problem, value))
     ),
     "typical acceptance, else argmax": LossySetting(_EPSILONS, _typical("argmax")),
     "typical acceptance, else target": LossySetting(_EPSILONS, _typical("target")),
@@ -131,8 +131,12 @@ def lossy_frontier(prompts: int = PROMPTS, every: int = EVERY) -> Table:
 
     for k, name, setting in progress(cases, len(cases), "lossy_frontier"):
         problems = [Problem(*pair, k) for pair in pairs]
-        points = [FAMILIES[name].point(problem, setting) for problem in problems]
-        add(k, name, setting, np.transpose(points))
+        outcomes = [FAMILIES[name].outcome(problem, setting) for problem in problems]
+        distances = [
+            float(total_variation(law, at.target))
+            for (_, law), at in zip(outcomes, problems, strict=True)
+        ]
+        add(k, name, setting, ([accepted for accepted, _ in outcomes], distances))
     for scale in SCALES:
         target, draft = (weights(logits[name], scale, "float64") for name in ("target", PAIR))
         made = outputs(probs[PAIR], target, draft)

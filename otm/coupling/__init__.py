@@ -6,6 +6,7 @@ from otm._core.lazy import lazy
 
 if TYPE_CHECKING:
     from otm.coupling.build import PLANS, PlanBuilder
+    from otm.coupling.cactus import Cactus
     from otm.coupling.greedy_drafts import GreedyRule
     from otm.coupling.grid_k_seq import GridKSeq
     from otm.coupling.grid_optimal import GridOptimal
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from otm.coupling.recursive_rejection_without_replacement import (
         RecursiveRejectionWithoutReplacement,
     )
+    from otm.coupling.relaxed import CascadePlan, EnsemblePlan, RelaxedPlan
     from otm.coupling.residual import ResidualPlan, acceptance_ratio
     from otm.coupling.spec_hub import SpecHub
+    from otm.coupling.synthetic_acceptance import SyntheticAcceptance
     from otm.coupling.table import AcceptanceRule, TablePlan
     from otm.coupling.transport import Transport
     from otm.coupling.typical_acceptance import TypicalAcceptance
@@ -32,7 +35,10 @@ __all__ = [
     "PLANS",
     "AcceptanceRule",
     "ArgmaxLenientPlan",
+    "Cactus",
+    "CascadePlan",
     "Distance",
+    "EnsemblePlan",
     "GreedyRule",
     "GridKSeq",
     "GridOptimal",
@@ -47,9 +53,11 @@ __all__ = [
     "PlanBuilder",
     "RecursiveRejection",
     "RecursiveRejectionWithoutReplacement",
+    "RelaxedPlan",
     "ResidualPlan",
     "Selection",
     "SpecHub",
+    "SyntheticAcceptance",
     "TablePlan",
     "Transport",
     "TransportPlan",

@@ -3,8 +3,8 @@
 - `autoregressive`, `speculative` and `spectr` decode prompts; `stream` is the loop that they share;
   `beam_search` and `speculative_beam_search` search.
 - `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft;
-  `verify_chain`, `verify_traversal`, `verify_walk_and_keep` and `spectr_verifier` verify; policies
-  choose the number of speculative tokens γ of a step.
+  `verify_chain`, `verify_traversal`, `verify_walk_and_keep` and `spectr_verifier` verify,
+  `entropy_window_verifier` with loss; policies choose the number of speculative tokens γ of a step.
 - `SamplingParameters` turns logits into the distribution that is sampled from.
 - `expected_tokens`, `walltime_improvement` and the like are formulas of Leviathan et al. (2023).
 
@@ -26,6 +26,7 @@ from otm.decoding.analysis import (
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search
 from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
 from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.entropy_window import entropy_window_verifier
 from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.generation_config import read_generation_config
 from otm.decoding.hypotheses import Hypothesis
@@ -73,6 +74,7 @@ __all__ = [
     "beam_search",
     "best_gamma",
     "best_gamma_policy",
+    "entropy_window_verifier",
     "expected_tokens",
     "huggingface_heuristic",
     "lk_divergence",

@@ -120,7 +120,7 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
         if output != child.token:
             return (*node.path, output)
         node = child
-    return (*node.path, _bonus(target_probs(node.path), uniforms))
+    return (*node.path, drawn_from(target_probs(node.path), uniforms))
 
 
 def _accept_or_recover(
@@ -131,9 +131,14 @@ def _accept_or_recover(
     for_draft, for_residual = uniforms(2)
     if for_draft * draft.of(token) < target.of(token):
         return token
+    return residual_of(draft, target, for_residual)
+
+
+def residual_of(draft: SparseProbs, target: SparseProbs, uniform: Number) -> int:
+    """Draw from the residual ∝ max(q − p, 0), in place of a rejected draft."""
     tokens, draft_probs, target_probs = align(draft, target)
     residual = residual_weights(target_probs, np.minimum(draft_probs, target_probs))
-    return locate(tokens, residual, for_residual)
+    return locate(tokens, residual, uniform)
 
 
 def spectr_verifier(rule: PlanBuilder) -> Verifier:
@@ -199,7 +204,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
             nodes = [child for child in drafts if child.token == token]
             if not nodes:
                 return path
-        return (*path, _bonus(target_probs(path), uniforms))
+        return (*path, drawn_from(target_probs(path), uniforms))
 
     return verify
 
@@ -235,8 +240,8 @@ def plan_of_tree(
     return plan
 
 
-def _bonus(probs: SparseProbs, uniforms: Randomness) -> int:
-    """Draw the token that follows when all drafts are accepted, the bonus token."""
+def drawn_from(probs: SparseProbs, uniforms: Randomness) -> int:
+    """Draw a token, such as the bonus token that follows when all drafts are accepted."""
     return locate(probs.tokens, probs.probabilities, uniforms(1)[0])
 
 

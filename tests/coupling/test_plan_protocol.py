@@ -22,13 +22,16 @@ from hypothesis import strategies as st
 
 from otm import alpha
 from otm.coupling.build import PlanBuilder
+from otm.coupling.cactus import Cactus
 from otm.coupling.grid_k_seq import GridKSeq
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
 from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan
 from otm.coupling.list_coupling import ListCoupling
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
+from otm.coupling.relaxed import CascadePlan
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
+from otm.coupling.synthetic_acceptance import SyntheticAcceptance
 from otm.coupling.table import TablePlan
 from otm.coupling.typical_acceptance import TypicalAcceptance
 from otm.drafts import Greedy, HubPairs
@@ -347,6 +350,9 @@ def test_no_array_that_a_plan_holds_or_caches_can_be_changed(
         TypicalAcceptance,
         lambda problem: LenientPlan(problem, F(1, 2)),
         lambda problem: ArgmaxLenientPlan(Problem(problem.draft, problem.target, 1), F(1, 2)),
+        lambda problem: CascadePlan(problem, F(1, 2)),
+        lambda problem: SyntheticAcceptance(problem, F(1, 2)),
+        lambda problem: Cactus(Problem(problem.draft, problem.target, 1), F(1, 2)),
     ]
     for build in (rule, *lossy):
         plan = build(instance("four tokens", exact=exact))

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 import otm
-from figures.beyond import acceptance_by_rule, gain_by_ratio, lossy_frontier, solve_time, two_bars
+from figures.beyond import (
+    acceptance_by_rule,
+    gain_by_ratio,
+    lossy_frontier,
+    lossy_texts,
+    solve_time,
+    two_bars,
+)
 from figures.rules import K_SEQ, OPTIMUM, acceptance
 from figures.shipped_pairs import (
     DRAFTS,
@@ -16,6 +23,7 @@ from figures.shipped_pairs import (
     texts_of_target,
 )
 from figures.table import Table
+from otm._core.distribution import total_variation
 from otm.coupling import KSeq
 from otm.optimum.cut import optimal_cap
 from otm.optimum.lenience import acceptance_at_distance
@@ -107,7 +115,8 @@ def test_no_lossy_rule_is_above_the_frontier_of_any_context() -> None:
         for problem in problems(lossy_frontier.PAIR, 4, 2, k):
             for name, knob in lossy_frontier.FAMILIES.items():
                 for setting in knob.settings[::2]:
-                    accepted, distance = knob.point(problem, setting)
+                    accepted, law = knob.outcome(problem, setting)
+                    distance = total_variation(law, problem.target)
                     best = acceptance_at_distance(problem, distance)
                     assert accepted <= best + 1e-9, (k, name, setting)
 
@@ -126,6 +135,23 @@ def test_points_that_must_lie_on_the_frontier_do(frontier: Table) -> None:
             [row] = frontier.where(k=k, rule=name, setting=setting).rows
             assert row[6] == pytest.approx(0, abs=1e-9)
             assert row[3] == pytest.approx(row[9], abs=1e-9)  # fmt: skip
+
+
+def test_lossy_texts() -> None:
+    """Bug: a ratio of other tokens than those of the text, or of another rule's distribution."""
+    prompts, length = 3, 2
+    table = lossy_texts.lossy_texts(prompts, length)
+    texts = texts_of_target(prompts_of_text(prompts), length)
+    draft, target = (logits_at(name, texts, 64) for name in (lossy_texts.PAIR, "target"))
+    p, q = (np.exp(x - x.max(-1, keepdims=True)) for x in (draft, target))
+    p, q = (x / x.sum(-1, keepdims=True) for x in (p, q))
+    at = np.take_along_axis((0.5 * p + 0.5 * q) / q, texts[:, 64:, None], axis=2)[..., 0]
+    [row] = table.where(rule="ensemble", setting=0.5).records()
+    assert row["tv_text"] == pytest.approx(np.maximum(0, 1 - at.prod(1)).mean(), abs=1e-9)
+    assert row["tv_token"] == pytest.approx(np.abs(p - q).sum(-1).mean() / 4, abs=1e-9)
+    for lossless in (("ensemble", 1.0), ("Cactus", 0.0), (lossy_texts.LENIENCE, 1.0)):
+        [row] = table.where(rule=lossless[0], setting=lossless[1]).records()
+        assert row["tv_text"] == row["tv_token"] == pytest.approx(0, abs=1e-9)
 
 
 def test_sigmoids_are_those_of_the_kernel(frontier: Table) -> None:

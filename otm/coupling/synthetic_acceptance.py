@@ -1,0 +1,65 @@
+"""Synthetic acceptance: drafts accepted by a coin, as engines do to measure their speed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from otm._core.arithmetic import Number, Probs, read_only
+from otm._core.distribution import residual_weights
+from otm._core.numbers import as_parameter
+from otm._core.sampling import InverseCdf
+from otm.coupling.residual import TokenwisePlan
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticAcceptance(TokenwisePlan):
+    """Accept each draft with one probability, whatever it is; not lossless.
+
+    Where all are rejected, the output comes from the usual residual ∝ max(q − p, 0).  vLLM's
+    `rejection_sample_method="synthetic"`, for one draft, made to measure its speed at a wanted
+    acceptance: texts and measured qualities mean nothing there.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft distribution, the target distribution and the number of drafts.
+    rate : float or Fraction
+        The probability, in [0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+    InvalidParameterError
+        If the rate is not in [0, 1].
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> plan = SyntheticAcceptance(Problem([0.75, 0.25], [0.25, 0.75], k=1), 0.5)
+    >>> plan.acceptance_by_test, plan.output_distribution()   # and a rejected 1 may be drawn again
+    (0.5, array([0.375, 0.625]))
+    """
+
+    rate: Number
+
+    def __post_init__(self) -> None:
+        self._check_problem()
+        rate = as_parameter(self.rate, "rate", least=0, most=1, exact=self.problem.exact)
+        object.__setattr__(self, "rate", rate)
+
+    lossless = False
+    """False: the test looks neither at the draft nor at the target distribution."""
+
+    @cached_property
+    def accept_probability(self) -> Probs:
+        """The rate, for each token: array [n]."""
+        return read_only(np.asarray(0 * self.problem.draft + self.rate))
+
+    @cached_property
+    def residual(self) -> InverseCdf:
+        """The distribution ∝ max(q − p, 0) of the output where no draft is accepted."""
+        return InverseCdf.from_weights(residual_weights(self.problem.target, self.problem.draft))
