@@ -8,11 +8,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs, as_number, at_most_one
+from otm._core.arithmetic import Number, Probs, as_number, at_most_one, zeros
 from otm._core.checks import Drafts, Uniforms, check_uniforms, leading_shape
+from otm._core.numbers import as_integer
 from otm._core.sampling import chunks, locate_in_rows
 from otm.coupling.list_coupling_clocks import ExactClocks, FloatClocks
 from otm.coupling.plan import TransportPlan
+from otm.errors import InvalidParameterError
 from otm.optimum.multisets import multiset_probabilities, multisets
 
 CHUNK_ENTRIES = 2**24
@@ -80,6 +82,49 @@ class ListCoupling(TransportPlan):
             In exact mode, if the integral has too many terms.
         """
         return at_most_one(self._clocks.accepted_mass().sum())
+
+    def agreeing(self, alive: int | None = None) -> Probs:
+        """Probability of each output together with the number of drafts that equal it.
+
+        In a loop over several positions only some of the k lists still agree with the output;
+        all of them decide the next one.
+
+        Parameters
+        ----------
+        alive : int, optional
+            Number of lists whose drafts count, at most k; all of them if left out.
+
+        Returns
+        -------
+        array [alive + 1, n]
+            Pr(Y = y, exactly b of these drafts equal y), for b = 0, …, alive.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are not so many lists.
+        ProblemTooLargeError
+            In exact mode, if the integrals have too many terms.
+
+        Examples
+        --------
+        >>> from fractions import Fraction
+        >>> from otm import Problem
+        >>> quarter = Fraction(1, 4)
+        >>> plan = ListCoupling(Problem([3 * quarter, quarter], [quarter, 3 * quarter], k=2))
+        >>> [str(sum(law)) for law in plan.agreeing()]      # no draft, one or both are the output
+        ['11/32', '7/16', '7/32']
+        """
+        count = self.problem.k if alive is None else as_integer(alive, "alive", 0)
+        if count > self.problem.k:
+            raise InvalidParameterError(
+                f"alive = {count} of k = {self.problem.k} lists; give at most {self.problem.k}"
+            )
+        law: Probs = zeros((count + 1, self.problem.n), self.problem.target)
+        law[0] = self.problem.target  # of tokens that are never drafted
+        if count:
+            law[:, self.problem.by_ratio.tokens] = self._clocks.agreeing(count)
+        return law
 
     @property
     def lower_bound(self) -> Number:

@@ -31,11 +31,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,9 @@ The tokens with p ≤ 2q have half of the mass q or more.  Let E ~ Exp(1) be the
 list.  If its draft is one of these tokens, t ≤ 2E; if not, t is at most 2E plus an exponential time
 of rate 1/2 or more that is independent of E and of the draft.
 """
+
+_T = TypeVar("_T")
+_Add: TypeAlias = Callable[[_T, _T], _T]
 
 ExponentialSum: TypeAlias = dict[Fraction, Fraction]
 """The sum Σ c e^(−a t): coefficients c by rates a."""
@@ -163,6 +166,23 @@ class FloatClocks(Frozen):
             output += (density * (before[:, -1] * growth[:, 0]) ** (self.k - 1)) @ (own * growth)
         output[:-1] *= self.order.target
         return output
+
+    def agreeing(self, alive: int) -> Floats:
+        """Pr(Y = y, b of the first lists drafted it), b = 0, …, alive, along the order: [b, m]."""
+        share = alive / self.k
+        law = np.zeros((alive + 1, self.order.tokens.size))
+        for t, weights, silent, rung in self._tables():
+            growth = np.exp(t)[:, None]
+            own = silent * growth
+            other = np.minimum(self.order.draft * rung[:, :-1] * growth, 1)
+            density = weights * self.k * np.exp(-self.k * t)
+            others = [(other, 1 - other)]
+            one = np.ones_like(own)
+            with_own = _counts(one, [(own, 1 - own), *others * (alive - 1)], np.add, np.multiply)
+            without = _counts(one, others * alive, np.add, np.multiply)
+            for b in range(alive + 1):
+                law[b] += density @ (share * with_own[b] + (1 - share) * without[b])
+        return law * self.order.target
 
 
 def _product_of_others(factors: Floats) -> Floats:
@@ -269,6 +289,39 @@ class ExactClocks(Frozen):
                 rejected = _times(rejected, missed)
             accepted[y] *= 1 - sum(c * self.k / (self.k + rate) for rate, c in rejected.items())
         return accepted
+
+    def agreeing(self, alive: int) -> Probs:
+        """Pr(Y = y, b of the first lists drafted it), b = 0, …, alive, along the order: [b, m]."""
+        one: ExponentialSum = {Fraction(0): Fraction(1)}
+        share = Fraction(alive, self.k)
+        law = zeros((alive + 1, self.rates.size), self.order.draft)
+        for y, own_rate in enumerate(self.rates):
+            hit = {rate: self.order.draft[y] * c for rate, c in self._rung[y].items()}
+            other = hit, _plus(one, _scaled(hit, -1))
+            own = {own_rate: Fraction(1)}, _plus(one, {own_rate: Fraction(-1)})
+            mixed = [
+                (share, _counts(one, [own, *[other] * (alive - 1)], _plus, _times)),
+                (1 - share, _counts(one, [other] * alive, _plus, _times)),
+            ]
+            for weight, counts in mixed:
+                for b, terms in enumerate(counts):
+                    integral = sum(c * self.k / (self.k + rate) for rate, c in terms.items())
+                    law[b, y] += weight * self.order.target[y] * integral
+        return law
+
+
+def _scaled(a: ExponentialSum, factor: int) -> ExponentialSum:
+    return {rate: factor * weight for rate, weight in a.items()}
+
+
+def _counts(one: _T, hits: Sequence[tuple[_T, _T]], plus: _Add[_T], times: _Add[_T]) -> list[_T]:
+    """Law of the number of hits among independent ones, from each one's hit and miss."""
+    law = [one]
+    for hit, miss in hits:
+        missed, found = ([times(of, part) for of in law] for part in (miss, hit))
+        inner = [plus(a, b) for a, b in zip(missed[1:], found[:-1], strict=True)]
+        law = [missed[0], *inner, found[-1]]
+    return law
 
 
 def _plus(a: ExponentialSum, b: ExponentialSum) -> ExponentialSum:

@@ -1,7 +1,7 @@
 """Speculative decoding: draft, verify, continue, without changing the target's distribution.
 
-- `autoregressive`, `speculative` and `spectr` decode prompts; `stream` is the loop that they share;
-  `beam_search` and `speculative_beam_search` search.
+- `autoregressive`, `speculative`, `spectr` and `coupled`, whose texts no drafter changes, decode
+  prompts; `stream` is the loop that they share; `beam_search` and `speculative_beam_search` search.
 - `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft;
   `verify_chain`, `verify_traversal`, `verify_walk_and_keep` and `spectr_verifier` verify,
   `entropy_window_verifier` with loss; policies choose the number of speculative tokens γ of a step.
@@ -24,10 +24,11 @@ from otm.decoding.analysis import (
     walltime_improvement,
 )
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search
+from otm.decoding.coupled import CoupledVerifier
 from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
 from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.entropy_window import entropy_window_verifier
-from otm.decoding.generate import autoregressive, spectr, speculative
+from otm.decoding.generate import autoregressive, coupled, spectr, speculative
 from otm.decoding.generation_config import read_generation_config
 from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import DecodingOptions, stream
@@ -51,6 +52,7 @@ __all__ = [
     "AcceleratedDrafter",
     "Beams",
     "Branching",
+    "CoupledVerifier",
     "DecodingOptions",
     "DeviceVerifier",
     "DraftNode",
@@ -74,6 +76,7 @@ __all__ = [
     "beam_search",
     "best_gamma",
     "best_gamma_policy",
+    "coupled",
     "entropy_window_verifier",
     "expected_tokens",
     "huggingface_heuristic",

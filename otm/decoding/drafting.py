@@ -28,6 +28,9 @@ from otm.models.base import LanguageModel
 Randomness = Callable[[int], npt.NDArray[Any]]
 """m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
 
+Draw: TypeAlias = "Callable[[int, int, DraftNode, SparseProbs, int], None]"
+"""Gives children to a node: of sequence b, at a place of its level, from probs, so many."""
+
 Branching: TypeAlias = int | tuple[int, ...]
 """Either a number K of chains, or for each level the number of children of a node there."""
 
@@ -269,6 +272,20 @@ class ModelDrafter(Drafter):
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft for every sequence of a batch, level by level."""
+
+        def draw(b: int, place: int, node: DraftNode, probs: SparseProbs, count: int) -> None:
+            node.draw_children(probs, count, uniforms[b])
+
+        return self.grow(contexts, depths, parents, draw)
+
+    def grow(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        draw: Draw,
+    ) -> list[DraftNode]:
+        """Grow a tree for every sequence, whose children a function draws."""
         roots = [DraftNode() for _ in contexts]
         levels = [[root] for root in roots]
         levels_of_tree = len(self.branching) if isinstance(self.branching, tuple) else max(depths)
@@ -279,8 +296,8 @@ class ModelDrafter(Drafter):
             parents = range(len(contexts))
             count = children_at(self.branching, depth)
             for b, nodes in enumerate(growing):
-                for node in nodes:
-                    node.draw_children(probs(b, node.path), count, uniforms[b])
+                for place, node in enumerate(nodes):
+                    draw(b, place, node, probs(b, node.path), count)
                 levels[b] = [child for node in nodes for child in node.children]
         return roots
 

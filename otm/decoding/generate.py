@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from otm._core.checks import as_draft_count
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_prompts, check_draft, check_models
-from otm.decoding.drafting import Branching, Drafter, ModelDrafter
+from otm.decoding.coupled import CoupledVerifier
+from otm.decoding.drafting import Branching, Drafter, ModelDrafter, as_branching
 from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy
@@ -194,6 +196,104 @@ def spectr(
     verifier = tree_verifier(rule)
     drafter = _as_drafter(draft, CHAINS, draft_sampling, options, k=k)
     return _decode(target, prompts, drafter, verifier, rule, gamma=gamma, options=options)
+
+
+def coupled(
+    target: LanguageModel,
+    draft: LanguageModel | Drafter | None,
+    prompts: Prompts,
+    *,
+    k: Branching = 1,
+    lists: int | None = None,
+    gamma: int | GammaPolicy = 5,
+    draft_sampling: SamplingParameters | None = None,
+    **options: Unpack[DecodingOptions],
+) -> Generation:
+    """Decode with drafts and output coupled by a seed: a text that no drafter changes.
+
+    Draft and target read the same exponential clocks, one for each list, position and token
+    ([daliri2024]_; several lists: [rowan2025]_).  The text follows from the seed, the number of
+    lists and the target alone: it is the same with any drafter, any γ and none.  No draft
+    probabilities are needed.  In return fewer drafts are accepted than by the rules of `spectr`.
+
+    Parameters
+    ----------
+    target : LanguageModel
+        The model to sample from.
+    draft : LanguageModel, Drafter or None
+        A cheaper model on the same vocabulary, whose drafts read the clocks; anything else that
+        drafts, in its own way; or None, to decode without drafts.
+    prompts : sequence of sequences of int
+        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+    k : int or tuple of int, optional
+        Of a model's drafts: number K of chains, or the numbers of children (k_1, …, k_L) at the
+        levels of a prefix tree.  Chain m reads list m, child m of a node in a tree too.
+    lists : int, optional
+        Number of lists; the largest number of drafts of a token in `k` if left out.  Another number
+        gives other texts.
+    gamma : int or GammaPolicy, optional
+        Length of the chains, or depth of the tree.
+    draft_sampling : SamplingParameters, optional
+        How to sample from the draft model, if not as from the target.
+    **options
+        See `DecodingOptions`.
+
+    Returns
+    -------
+    Generation
+        The new tokens, distributed as those of `autoregressive`, and all steps.
+
+    Raises
+    ------
+    InvalidDraftCountError, ProblemTooLargeError
+        If a number in k or `lists` is not an integer of at least 1, or there would be more than
+        2^16 paths.
+    InvalidInputError, InvalidParameterError
+        As for `stream`, if there are fewer lists than drafts of a token, or if `k` or a
+        `draft_sampling` is given beside a drafter.
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
+        While decoding, as for `stream`.
+
+    Notes
+    -----
+    Rounding of the models can change a text: scores of one token at a time and of several differ in
+    their last digits, and the first to ring of two nearly equal clocks with them.  Clocks are in
+    floats, also for models in fractions.
+
+    References
+    ----------
+    .. [daliri2024] Daliri, Musco and Suresh, "Coupling without Communication and Drafter-Invariant
+       Speculative Decoding", arXiv 2408.07978.
+    .. [rowan2025] Rowan, Phan and Khisti, "List-Level Distribution Coupling with Applications to
+       Speculative Decoding and Lossy Compression", NeurIPS 2025.
+
+    Examples
+    --------
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
+    >>> texts = [coupled(target, drafter, [[0]], k=2, max_tokens=8, seed=0)
+    ...          for drafter in (None, draft, target)]
+    >>> [text.sequences[0] for text in texts]
+    [(0, 0, 0, 0, 0, 1, 0, 1), (0, 0, 0, 0, 0, 1, 0, 1), (0, 0, 0, 0, 0, 1, 0, 1)]
+    >>> [len(text.steps) for text in texts]
+    [8, 2, 3]
+    """
+    branching = as_branching(k)
+    drafts = max(branching) if isinstance(branching, tuple) else branching
+    count = drafts if lists is None else as_draft_count(lists)
+    if count < drafts:
+        raise InvalidParameterError(
+            f"lists = {count} for {drafts} drafts of a token; each needs a list of its own"
+        )
+    drafter = None
+    if draft is not None:
+        of_model = isinstance(draft, LanguageModel) or k != 1
+        drafter = _as_drafter(draft, 1, draft_sampling, options, k=k if of_model else None)
+    check_models(target, drafter)
+    given = as_prompts(prompts, target.vocabulary)
+    verifier = CoupledVerifier(count)
+    steps = stream(target, given, drafter, verifier, gamma=gamma if drafter else 0, **options)
+    return Generation(given, tuple(steps))
 
 
 def _decode(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from otm._core.tensors import in_inference_mode, inference_mode
 from otm.decoding.checks import as_end, as_sources, check_options, check_task
+from otm.decoding.coupled import CoupledRounds, CoupledVerifier
 from otm.decoding.drafting import Drafter, Randomness
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.on_device import DeviceRounds, DeviceVerifier
@@ -76,7 +77,7 @@ def stream(
     target: LanguageModel,
     prompts: Prompts,
     drafter: Drafter | None = None,
-    verifier: Verifier | DeviceVerifier = verify_chain,
+    verifier: Verifier | DeviceVerifier | CoupledVerifier = verify_chain,
     *,
     gamma: int | GammaPolicy = 5,
     **options: Unpack[DecodingOptions],
@@ -91,7 +92,7 @@ def stream(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     drafter : Drafter, optional
         What drafts; without one the target decodes alone.
-    verifier : Verifier or DeviceVerifier, optional
+    verifier : Verifier, DeviceVerifier or CoupledVerifier, optional
         What verifies the drafts.
     gamma : int or GammaPolicy, optional
         Most drafts γ of a path.
@@ -136,6 +137,8 @@ def stream(
     rounds: Rounds
     if isinstance(verifier, DeviceVerifier):
         rounds = DeviceRounds(HeldRows(target, sampling, processor), drafter, verifier.rule)
+    elif isinstance(verifier, CoupledVerifier):
+        rounds = CoupledRounds(Reader(target, sampling, processor), drafter, verifier.lists)
     else:
         rounds = TreeRounds(Reader(target, sampling, processor), drafter, verifier)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))

@@ -1,0 +1,113 @@
+"""Rounds in which drafts and output read the same clocks: the text does not depend on the drafts.
+
+At each position the output is the token whose clock rings first in any of the lists, whatever was
+drafted; a draft is accepted if it is that token.  So verification needs no draft probabilities, and
+a seed gives the same text with any drafter or none.  Drafts of a model read the clocks of their own
+list, which makes them agree often.  docs/theory/coupled.md has the laws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from otm._core.checks import as_draft_count
+from otm._core.sparse import SparseProbs
+from otm.decoding.checks import as_paths
+from otm.decoding.clocks import SharedClocks
+from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.reading import Context, Path, Reader
+from otm.decoding.rounds import Outcome, Rounds
+
+
+@dataclass(frozen=True)
+class CoupledVerifier:
+    """Verification by shared clocks, for `stream`; `coupled` is the usual way to it.
+
+    Parameters
+    ----------
+    lists : int, optional
+        Number of lists of clocks.  It is part of what decides the text: take the largest number of
+        drafts of a token, and the same with every drafter.
+
+    Raises
+    ------
+    InvalidDraftCountError
+        If it is not an integer of at least 1.
+
+    Examples
+    --------
+    >>> from otm.decoding import stream
+    >>> from otm.models import TableModel
+    >>> model = TableModel({(): [0.5, 0.5]})
+    >>> [list(stream(model, [[0]], drafter, CoupledVerifier(), gamma=2, max_tokens=3, seed=0))
+    ...  [0].output for drafter in (None, ModelDrafter(model))]
+    [(1,), (1, 1, 0)]
+    """
+
+    lists: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lists", as_draft_count(self.lists))
+
+
+class CoupledRounds(Rounds):
+    """Rounds on the host, with clocks that follow each sequence."""
+
+    def __init__(self, reader: Reader, drafter: Drafter | None, lists: int) -> None:
+        self._reader, self._drafter, self._lists = reader, drafter, lists
+        self._clocks: list[SharedClocks] = []
+
+    def play(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[Outcome]:
+        """Draft by the clocks or in any other way, read the drafts, and follow the output."""
+        if parents is None:  # a sequence draws its key first, whatever drafts for it
+            keys = (int(source(1)[0] * 2**53) for source in uniforms)
+            self._clocks = [SharedClocks(key, self._lists) for key in keys]
+        else:
+            self._clocks = [self._clocks[parent] for parent in parents]
+        trees = self._draft(contexts, depths, parents, uniforms)
+        paths = as_paths(trees, depths, self._reader.model.vocabulary)
+        probs = self._reader.read(contexts, paths, parents, whole=True)
+        outcomes = []
+        for b, tree in enumerate(trees):
+            drafted = {node.path for node in tree.nodes()}
+            path: Path = ()
+            while path in drafted:
+                position = len(contexts[b]) + len(path)
+                path = (*path, self._clocks[b].output(position, probs(b, path)))
+            outcomes.append(Outcome(tuple(tree.drawn_paths()), path))
+        return outcomes
+
+    def _draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        drafter = self._drafter
+        if drafter is None:
+            return [DraftNode() for _ in contexts]
+        if not isinstance(drafter, ModelDrafter):
+            return drafter.draft(contexts, depths, parents, uniforms)
+        chains = isinstance(drafter.branching, int)
+
+        def draw(b: int, place: int, node: DraftNode, probs: SparseProbs, count: int) -> None:
+            # chain m reads list m; in a prefix tree child m of any node does
+            lists = [place] if chains and node.path else range(count)
+            position = len(contexts[b]) + len(node.path)
+            tokens = [self._clocks[b].draft(position, m, probs) for m in lists]
+            node.children = [DraftNode((*node.path, token)) for token in tokens]
+
+        return drafter.grow(contexts, depths, parents, draw)
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Seconds of the drafter and of the target so far."""
+        return (0.0 if self._drafter is None else self._drafter.seconds), self._reader.seconds
