@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks.layout import markdown, origin, record
 
-__all__ = ["efficiency", "overhead", "peers", "speed"]
+__all__ = ["coupled", "efficiency", "overhead", "peers", "speed"]
 
 COMMAND = "decoding --save"
 PAIRS = {
@@ -71,6 +71,19 @@ def peers() -> str:
         lines.append([f"{row['pair']}, {'sampled' if row['sampled'] else 'greedy'}", *cells])
     heading = ["pair", *names, "in generate / assisted", "own models / assisted"]
     return markdown(heading, lines, origin(found, COMMAND)) if lines else ""
+
+
+def coupled() -> str:
+    found = record("coupled")
+    drafts = list(found["accepted"])
+    lines = []
+    for rows in zip(*found["accepted"].values(), strict=True):
+        cells = [cell for row in rows for cell in (interval(row), interval(row["less_chain"]))]
+        lines.append([rows[0]["way"], f"{rows[0]['bytes']:,}", *cells])
+    heading = ["", "bytes of a step"]
+    for name in drafts:
+        heading += [f"tokens of a step, {name} draft", "less chain, paired"]
+    return markdown(heading, lines, origin(found, "coupled --save"))
 
 
 def interval(row: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from benchmarks.kernel_tables import (
     targets,
 )
 from benchmarks.layout import markdown, origin, record
-from benchmarks.loop_tables import efficiency, overhead, peers, speed
+from benchmarks.loop_tables import coupled, efficiency, overhead, peers, speed
 
 __all__ = ["PAGES", "TABLES", "filled"]
 
@@ -178,6 +178,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "lost": lost,
     "on-cpu": on_cpu,
     "overhead": overhead,
+    "coupled": coupled,
     "peers": peers,
     "report": report,
     "rows": rows,

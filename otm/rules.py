@@ -1,15 +1,17 @@
 """The rules of verification: the one list of their names and properties.
 
 A rule turns drafts into output without changing the distribution of the target.  It may come in
-three forms, and has one name for all of them:
+four forms, and has one name for all of them:
 
 - a *plan* (`otm.coupling`): one token from k drafts, with exact distributions.  `otm.compare`,
   reports, the audit and the tests of the protocol run over these; in a loop the rules for i.i.d.
   drafts verify trees of drafts by SpecTr's recursion;
 - a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
-- a *kernel* (`otm.kernels`): the same decisions on tensors, in a file of one name per backend.
-  "grid walk and keep" alone is a kernel that has no other form: on the host a loop takes "walk and
-  keep" in its place, which needs no grid and accepts a little more.
+- a *kernel* (`otm.kernels`): the same decisions on tensors, in a file of one name per backend;
+- a *loop* of its own, where drafts and output are drawn together ("list coupling": `coupled`).
+
+"grid walk and keep" alone is a kernel that has no other form: on the host a loop takes "walk and
+keep" in its place, which needs no grid and accepts a little more.
 
 A rule of one's own needs no line here: "module:name" of a function from a problem to a plan, such
 as "my_rules:MyPlan", is a name too, wherever a rule is asked for as a plan.  The module must be one
@@ -57,6 +59,9 @@ class Rule:
     verifier : str
         Its function for chains or trees, below `otm.decoding`, as "file.function"; empty if it
         has none but SpecTr's recursion over its plan.
+    loop : str
+        Function that decodes by it, below `otm.decoding`, as "file.function", where drafts and
+        output are drawn together; empty for all others.
     kernel : str
         File of its kernels, the same in each backend's folder of `otm.kernels`; empty if it has
         none.
@@ -84,6 +89,7 @@ class Rule:
     source: str
     plan: str = ""
     verifier: str = ""
+    loop: str = ""
     kernel: str = ""
     k: int | None = None
     max_k: int | None = None
@@ -119,7 +125,10 @@ _LIST = (
         "importance selection", "IID", "Khisti et al. 2025",
         "importance_selection.ImportanceSelection",
     ),
-    Rule("list coupling", "IID", "Rowan et al. 2025", "list_coupling.ListCoupling"),
+    Rule(
+        "list coupling", "IID", "Daliri et al. 2024; Rowan et al. 2025",
+        "list_coupling.ListCoupling", loop="generate.coupled",
+    ),
     Rule(
         "naive target sampling", "IID", "Miao et al. 2024 (SpecInfer)",
         "naive_target_sampling.NaiveTargetSampling",
@@ -168,6 +177,11 @@ _LIST = (
     Rule(
         "typical acceptance", "IID", "Cai et al. 2024 (Medusa), section 2.3.1",
         "typical_acceptance.TypicalAcceptance", lossless=False,
+    ),
+    Rule(
+        "entropy window", "IID", "FLy, arXiv 2511.22972; vLLM",
+        verifier="entropy_window.entropy_window_verifier", k=1, lossless=False,
+        parameters=("window", "threshold"),
     ),
     Rule(
         "ensemble", "IID", "Wang et al. 2026 (DIVERSED); transformers",
@@ -298,4 +312,4 @@ def _has(rule: Rule, form: Form) -> bool:
     if form != "verifier":
         return bool(rule.plan if form == "plan" else rule.kernel)
     recursion = bool(rule.plan) and rule.drafts == "IID" and rule.several and not rule.parameters
-    return bool(rule.verifier) or (recursion and rule.lossless)
+    return (bool(rule.verifier) and not rule.parameters) or (recursion and rule.lossless)

@@ -113,7 +113,7 @@ class ListCoupling(TransportPlan):
         >>> quarter = Fraction(1, 4)
         >>> plan = ListCoupling(Problem([3 * quarter, quarter], [quarter, 3 * quarter], k=2))
         >>> [str(sum(law)) for law in plan.agreeing()]      # no draft, one or both are the output
-        ['11/32', '7/16', '7/32']
+        ['11/32', '3/8', '9/32']
         """
         count = self.problem.k if alive is None else as_integer(alive, "alive", 0)
         if count > self.problem.k:

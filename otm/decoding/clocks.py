@@ -20,6 +20,7 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,13 +79,19 @@ def _first_ring(bits: npt.NDArray[np.uint64], probs: SparseProbs) -> int:
     As −ln(1 − u) ≥ u, no token rings first whose u/p is above the ring of the one with least u/p:
     few logarithms are needed.
     """
-    tokens, rates = probs.tokens, probs.probabilities.astype(np.float64)
+    tokens = probs.tokens
+    rates = np.asarray(probs.probabilities, dtype=np.float64)
     if tokens.size < bits.size:
         bits = bits[tokens]
-    uniforms = np.minimum(bits * 2.0**-64 + 2.0**-65, BELOW_ONE)
     with np.errstate(over="ignore"):
-        least = uniforms / rates
-        near = least.argmin()
-        seen = np.flatnonzero(least <= -np.log1p(-uniforms[near]) / rates[near])
-        rings = -np.log1p(-uniforms[seen]) / rates[seen]
-    return int(tokens[seen[rings.argmin()]])
+        least = bits / rates
+        near = int(least.argmin())
+        latest = _rings(bits[near], rates[near])
+        seen = np.flatnonzero(least <= latest * 2.0**64)
+        first = _rings(bits[seen], rates[seen]).argmin()
+    return int(tokens[seen[first]])
+
+
+def _rings(bits: Any, rates: Any) -> Any:
+    """When clocks of these bits and rates ring."""
+    return -np.log1p(-np.minimum(bits * 2.0**-64 + 2.0**-65, BELOW_ONE)) / rates

@@ -285,7 +285,21 @@ class ModelDrafter(Drafter):
         parents: Sequence[int] | None,
         draw: Draw,
     ) -> list[DraftNode]:
-        """Grow a tree for every sequence, whose children a function draws."""
+        """Grow a tree for every sequence, whose children a function draws.
+
+        Parameters
+        ----------
+        contexts, depths, parents
+            As for `draft`.
+        draw : callable
+            Gives children to a node, from the number of the sequence, the place of the node in its
+            level, the node, the distribution and the number of its children.
+
+        Returns
+        -------
+        list of DraftNode
+            A tree for each sequence.
+        """
         roots = [DraftNode() for _ in contexts]
         levels = [[root] for root in roots]
         levels_of_tree = len(self.branching) if isinstance(self.branching, tuple) else max(depths)

@@ -51,6 +51,7 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
     "name",
     [
         "block",
+        "coupled",
         "decoding",
         "distances",
         "exactness",

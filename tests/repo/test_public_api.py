@@ -455,7 +455,7 @@ def test_every_selection_rule_has_the_protocol_and_no_more_than_its_parameters()
         "KSeq": k_seq,
         "LenientPlan": {*winner, "accepted_ratio", "lenience", "residual_of"},
         "GridOptimal": {"accept_probability", "steps", "winner_distribution"},
-        "ListCoupling": {"couple", "lower_bound"},
+        "ListCoupling": {"agreeing", "couple", "lower_bound"},
         "MaximalCoupling": k_seq,
         "NonIterativeRejection": k_seq,
         "OptimalPlan": winner,
