@@ -276,7 +276,8 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     rule = RULES.get(name) if isinstance(name, str) else None
     if isinstance(name, str) and ":" in name:
         rule = Rule(name, "IID", name, plan=name)
-    if rule is not None and _has(rule, form) and several in (None, rule.several):
+    found = rule is not None and _has(rule, form) and rule.lossless
+    if rule is not None and found and several in (None, rule.several):
         return rule
     known = names(form, several=several)
     if rule is None:

@@ -175,8 +175,10 @@ def _imported(name: str) -> Any:
     try:
         verifier: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises
+        name = module_name.removesuffix(".py")
+        hint = f"; a module is named as in Python: {name}:{path}" if name != module_name else ""
         raise InvalidInputError(
-            f"module {shown(module_name)} cannot be imported: {type(error).__name__}: {error}"
+            f"module {shown(module_name)} cannot be imported: {type(error).__name__}: {error}{hint}"
         ) from error
     for part in path.split("."):
         if not hasattr(verifier, part):

@@ -196,7 +196,8 @@ def _load(name: str) -> LanguageModel:
     if name in NGRAMS:
         tokens = np.frombuffer(default_text(), np.uint8)
         return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
-    model = load(check_name("model", name, SHIPPED + NGRAMS))
+    folders = "or give two folders of models of Hugging Face by --target and --draft"
+    model = load(check_name("model", name, SHIPPED + NGRAMS, advice=folders))
     import torch
 
     torch.set_num_threads(1)  # threads that wait for each other make models so small slower

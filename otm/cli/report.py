@@ -135,6 +135,12 @@ def report(
             raise InvalidInputError("a .jsonl file has both models' lists; give one file")
         source = gain.from_top_logprobs(draft, vocabulary=vocabulary)
     else:
+        for model in filter(None, (draft, target)):
+            if Path(model).is_dir():
+                raise InvalidInputError(
+                    f"{model!r} is a folder; if it is a model of Hugging Face, give a text for "
+                    "both models to read: --text FILE"
+                )
         names = {"draft_name": draft_name, "target_name": target_name}
         source = gain.from_files(draft, target, kind=kind, prompts=prompts, tokens=tokens, **names)
     more: dict[str, Any] = {"gammas": tuple(gammas)} if gammas else {}

@@ -37,6 +37,7 @@ from otm._core.checks import as_draft_count
 from otm._core.means import PairedMeans, Setup
 from otm._core.numbers import as_level
 from otm._core.progress import Progress
+from otm._core.text import shown
 from otm.coupling.build import PLANS, PlanBuilder, named_rules
 from otm.coupling.compared_rows import compare_pairs
 from otm.decoding.drafting import Branching, DraftNode, as_branching
@@ -222,8 +223,13 @@ def first_step_acceptance(
             )
         prompts = prompts_of(recordings, level)
         pairs: Iterator[Problem | None] = map(_first_pair, recordings)
-    else:
+    elif hasattr(recordings, "blocks"):
         prompts, pairs = recordings.prompts, _pairs_of(recordings, sampling)
+    else:
+        raise InvalidInputError(
+            f"the recordings are {shown(recordings)}; give recordings as `record` makes them, or a "
+            "source such as `from_models(...)` or `from_files(...)`"
+        )
     means = compare_pairs(pairs, counts, named, prompts=prompts, level=level, progress=progress)
     return replace(means, quantity="acceptance of a first draft")
 
@@ -376,6 +382,12 @@ def _widths(recordings: Sequence[Recording]) -> list[int]:
 def prompts_of(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
     """Prompts of recordings; refuses none, and a level that is no probability."""
     as_level(level)
+    given: Sequence[object] = recordings
+    if wrong := [each for each in given if not isinstance(each, Recording)]:
+        raise InvalidInputError(
+            f"the recordings hold {shown(wrong[0])}; give a list of recordings, as `record` makes "
+            "them"
+        )
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")
     return np.array([recording.prompt for recording in recordings], dtype=np.int64)

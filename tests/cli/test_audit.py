@@ -91,6 +91,7 @@ def test_an_audit_that_is_not_allowed_enough_runs_has_status_3() -> None:
         (["../x:f"], "names no function"),
         (["verifiers_of_a_test:nothing"], "has no 'nothing'"),
         (["verifiers_of_a_test:number"], "the verifier is 3"),
+        (["mine.py:f"], "a module is named as in Python: mine:f"),
         (["broken_module_of_a_test:f"], "cannot be imported: SystemExit: two lines"),
         (["no_such_module_of_a_test:f"], "No module named 'no_such_module_of_a_test'"),
         (["otm.coupling:KSeq", "--kind", "magic"], "no kind of verifier 'magic'; there are"),

@@ -173,6 +173,7 @@ def test_json_says_nothing_else_without_torch(
         (["--seed", "-1"], "seed = -1"),
         (["--target", "nonsense"], "there is no model 'nonsense'; there are target, large"),
         (["--target", ""], "there is no model ''"),
+        (["--target", "gpt2"], "; or give two folders of models of Hugging Face"),
         (["--target", "some/model"], "'some/model' is a model of Hugging Face and 'ngram-2' is"),
         (["--draft", ""], "there is no model ''"),
         (["--gamma", "-1", "--json"], "γ = -1"),

@@ -89,6 +89,7 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         ([], "Missing argument"),
         (["missing.npy", "target.npy"], "cannot be found"),
         (["draft.npy"], "'draft.npy' holds one array; give a file for each model, or one file"),
+        ([".", "target.npy"], "'.' is a folder; if it is a model of Hugging Face, give a text"),
         (["lists.jsonl", "target.npy"], "has both models' lists"),
         (["lists.jsonl", "--temperature", "0.5"], "--temperature would have no effect on lists"),
         (["lists.jsonl", "--gamma", "2"], "--gamma would have no effect on lists"),

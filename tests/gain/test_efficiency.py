@@ -395,6 +395,12 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency(recordings, ["no such"])
     with pytest.raises(InvalidParameterError, match="nothing to compute"):
         block_efficiency(recordings, "k-Seq", gammas=[])
+    for none in ("abc", [1, 2]):
+        for function in (block_efficiency, first_step_acceptance):
+            with pytest.raises(InvalidInputError, match="as `record` makes them"):
+                function(none, ["k-Seq"], [1])  # type: ignore[arg-type, operator]
+    with pytest.raises(InvalidInputError, match="or a source such as"):
+        first_step_acceptance(None, ["k-Seq"], [1])  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="nothing was drafted"):
         block_efficiency(record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 0))
     with pytest.raises(InvalidInputError, match="no recordings"):

@@ -15,10 +15,14 @@ transformers = pytest.importorskip("transformers")
 TEXT = "And it came to pass, né\n  thät 𝔖he"
 
 
-def test_scores_and_tokens_are_those_of_the_model(tmp_path: Path) -> None:
+def test_scores_and_tokens_are_those_of_the_model(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Catches rotary pairs in another order, packed heads, a bias or a norm that is left random."""
     model = load("medium")
     save_huggingface(model, tmp_path / "new" / "folder")
+    assert "%|" not in capfd.readouterr().err, "a progress bar"
+    assert transformers.utils.logging.is_progress_bar_enabled()
     network = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "new" / "folder")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "new" / "folder")
     tokens = tokenizer(TEXT).input_ids

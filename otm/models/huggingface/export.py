@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from otm._core.files.paths import AnyPath, as_path
@@ -75,12 +77,25 @@ def save_huggingface(model: GPT, folder: AnyPath) -> None:
     network.generation_config = transformers.GenerationConfig(do_sample=True, top_k=0)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        network.save_pretrained(path)
+        with _without_bars(transformers.utils.logging):
+            network.save_pretrained(path)
         _tokenizer(transformers).save_pretrained(path)
     except OSError as error:
         raise InvalidInputError(
             f"the folder {shown(str(path))} cannot be written to: {error.strerror}"
         ) from None
+
+
+@contextmanager
+def _without_bars(logging: Any) -> Iterator[None]:
+    """Hide the progress bar of transformers: a model is written in a moment."""
+    shows = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shows:
+            logging.enable_progress_bar()
 
 
 def _state(model: GPT) -> dict[str, Any]:
