@@ -16,6 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.osutil import relative_uri
 
 from figures.registry import FIGURES, load
+from figures.table import Table
 
 FOLDER = Path(__file__).resolve().parents[1] / "figures"
 DRAWN = FOLDER / "drawn"
@@ -50,11 +51,12 @@ def _is_drawn(name: str) -> bool:
 
 
 def _card(name: str, folder: str) -> str:
-    kind = load(name).kind
+    figure = load(name)
+    title = escape(figure.caption(Table.read(DRAWN / f"{name}.csv")))
     return (
         f'<a href="{folder}index.html#{name}">'
         f'<img src="{folder}thumbnails/{name}.png" alt="" loading="lazy">'
-        f'<span class="kind {kind}">{kind}</span> {escape(load(name).title)}</a>\n'
+        f'<span class="kind {figure.kind}">{figure.kind}</span> {title}</a>\n'
     )
 
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from figures.registry import FIGURES, load, of_cpus
+from figures.registry import FIGURES, load
 from figures.table import AGREES, Cell, Table
 from otm._core.files.paths import file_label, read_json
 from otm._core.optional import require
@@ -82,8 +82,7 @@ def _entry(name: str, folder: Path) -> dict[str, Any]:
                 f"{file_label(origin)} does not say where the data come from; remove it, and draw "
                 "the figure again"
             )
-        if of_cpus(table):
-            entry["title"] += ", here on a CPU"
+        entry["title"] = figure.caption(table)
         entry["heading"] = table.names
         entry["rows"] = [[_shown(cell) for cell in row] for row in table.rows[:MOST_ROWS]]
         entry["left_out"] = len(table.rows) - len(entry["rows"])

@@ -148,6 +148,10 @@ class DataFigure:
             table = Table((*table.names, "machine"), tuple((*row, places) for row in table.rows))
         return table
 
+    def caption(self, table: Table) -> str:
+        """Title above the data that were drawn; it says so where a CPU stands for GPUs."""
+        return f"{self.title}, here on a CPU" if of_cpus(table) else self.title
+
     def origin(self, table: Table) -> str:
         """Say whose numbers a picture shows."""
         if "verdict" in table.names:

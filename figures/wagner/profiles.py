@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from figures.registry import measurement
+from figures.registry import measurement, of_cpus
 from figures.table import Cell, Table
 from otm._core.means import Estimate, ratio_of_totals
 
@@ -74,15 +74,30 @@ def method_rows(
     return rows, groups
 
 
-def reduction_of(row: dict[str, Cell]) -> str:
-    """Write the reduction of a row with half of its interval; the baseline has none."""
+Written = Callable[[dict[str, Cell]], str]
+
+
+def beside_baseline(table: Table) -> tuple[str, Written]:
+    """Head of the column that compares with the baseline, and how a row of it is written.
+
+    The papers' GPUs are compared by the reduction in per cent.  The plain versions, which run
+    on CPUs, are no method to save time: of them the time itself, relative to the baseline's.
+    """
+    if of_cpus(table):
+        return "time,\nbaseline = 1", lambda row: _beside(row, _relative, digits=2)
+    return "reduction,\n%", lambda row: _beside(row, float, digits=1)
+
+
+def _relative(reduction: Any) -> float:
+    return 1 - float(reduction) / 100
+
+
+def _beside(row: dict[str, Cell], unit: Callable[[Any], float], digits: int) -> str:
+    """Write the comparison of a row, with half of its interval if it has one."""
     if row["method"] == BASELINE:
         return ""
-    mean, high = float(row["reduction"]), float(row["high"])
-    return percent(mean, high - mean)
-
-
-def percent(number: float, reach: float | None = None) -> str:
-    """Write a reduction in per cent, with a minus sign of print."""
-    text = f"{number:.1f}" if reach is None else f"{number:.1f} ± {reach:.1f}"
+    mean = unit(row["reduction"])
+    text = f"{mean:.{digits}f}"
+    if "high" in row:
+        text += f" ± {abs(unit(row['high']) - mean):.{digits}f}"
     return text.replace("-", "−")

@@ -14,13 +14,12 @@ from figures.wagner.profiles import (
     EXACT,
     SIGMOID,
     Device,
+    beside_baseline,
     compared,
     devices,
     measured,
     method_rows,
-    percent,
     reduction,
-    reduction_of,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ def _less(row: dict[str, Any], baseline: dict[str, Any]) -> tuple[Cell, ...]:
 
 def draw_texts(table: Table, note: str = "") -> Figure:
     """Draw one row for each model and method."""
+    head, beside = beside_baseline(table)
 
     def cells(row: dict[str, Cell], first: bool) -> list[str]:
         return [
@@ -72,12 +72,12 @@ def draw_texts(table: Table, note: str = "") -> Figure:
             str(row["steps"]),
             f"{float(row['accepted']):.2f}",
             f"{1e3 * float(row['s']):,.1f}",
-            reduction_of(row),
+            beside(row),
             str(row["paper"]),
         ]
 
     rows, groups = method_rows(table, cells)
-    heading = ["", "$V$", "method", "steps", "drafts\naccepted", "time,\nms", "reduction,\n%"]
+    heading = ["", "$V$", "method", "steps", "drafts\naccepted", "time,\nms", head]
     heading.append("in the\npaper, %")
     if of_cpus(table):  # ratios of GPUs, beside which those of a CPU would look like failures
         heading, rows = heading[:-1], [row[:-1] for row in rows]
@@ -102,9 +102,9 @@ def table_1(records: list[dict[str, Any]]) -> Table:
     transformers.  A method that accepts more takes fewer steps with more drafts each.  On a GPU
     "exact" and "sigmoid" are our Triton kernels; on a CPU they are the plain versions that
     these are checked against, in whole numbers and float64, and slower than the steps of torch
-    that they are compared with.  Of the paper's cells only the ranges in its text are at hand.
-    ± is half of the 95 % interval over texts; word error rates and ROUGE are the business of
-    Tables 2 and 7.
+    that they are compared with: a CPU's table has the times relative to the baseline's.  Of
+    the paper's cells only the ranges in its text are at hand.  ± is half of the 95 % interval
+    over texts; word error rates and ROUGE are the business of Tables 2 and 7.
     """
     return texts(devices(records)[:1], PAPER_1)
 
@@ -188,6 +188,7 @@ def table_5(records: list[dict[str, Any]]) -> Table:
 @table_5.drawing
 def draw_table_5(table: Table) -> Figure:
     """Draw one row for each pair and method, with milliseconds a token."""
+    head, beside = beside_baseline(table)
 
     def cells(row: dict[str, Cell], first: bool) -> list[str]:
         tokens = float(row["tokens"])
@@ -197,13 +198,13 @@ def draw_table_5(table: Table) -> Figure:
             f"{tokens / float(row['steps']):.2f}",
             *(f"{1e3 * float(row[f'{part} s']) / tokens:.3f}" for part in PARTS),
             f"{1e3 * float(row['s']) / tokens:.3f}",
-            reduction_of(row),
+            beside(row),
         ]
 
     rows, groups = method_rows(table, cells)
     heading = ["", "method", "tokens\na step", *(f"{part},\nms a token" for part in PARTS)]
     return table_figure(
-        [*heading, "all,\nms a token", "reduction,\n%"],
+        [*heading, "all,\nms a token", head],
         rows,
         left=2,
         groups=groups,
@@ -234,6 +235,7 @@ def table_6(records: list[dict[str, Any]]) -> Table:
 @table_6.drawing
 def draw_table_6(table: Table) -> Figure:
     """Draw one row for each model and method."""
+    head, beside = beside_baseline(table)
 
     def cells(row: dict[str, Cell], first: bool) -> list[str]:
         return [
@@ -242,9 +244,9 @@ def draw_table_6(table: Table) -> Figure:
             str(row["method"]),
             f"{float(row['gamma']):.1f}",
             f"{1e3 * float(row['s']):.3f} ± {1e3 * float(row['sd']):.3f}",
-            "" if first else percent(float(row["reduction"])),
+            beside(row),
         ]
 
     rows, groups = method_rows(table, cells)
-    heading = ["", "$V$", "method", "mean $\\gamma$", "ms a step", "reduction, %"]
+    heading = ["", "$V$", "method", "mean $\\gamma$", "ms a step", head]
     return table_figure(heading, rows, left=3, groups=groups)
