@@ -14,6 +14,7 @@ import warnings
 from importlib.resources import files
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -59,6 +60,19 @@ positions = from_models(folder / "small", folder / "target", folder / "texts.txt
 settings = Settings(ks=(1, 4), sampling=sampling)
 summary = report(positions, folder / "report", settings, gammas=(2, 4), latency=latency)
 print(summary.recommendation)
+
+# %%
+# What pays is to the right of the line, with its whole interval.
+
+ways = summary.recommendation.candidates[::-1]
+names = [f"{way.setup.rule}, K = {way.setup.k}, γ = {way.setup.gamma}" for way in ways]
+speeds = [way.speedup for way in ways]
+reach = [[each.mean - each.low for each in speeds], [each.high - each.mean for each in speeds]]
+figure, axes = plt.subplots(figsize=(7, 0.6 + 0.26 * len(ways)), layout="constrained")
+axes.errorbar([each.mean for each in speeds], names, xerr=reach, fmt="o", capsize=3)
+axes.axvline(1, color="gray", linestyle="--")
+axes.set_xlabel("speed over decoding without drafts")
+plt.show()
 
 # %%
 # **The same in** ``generate``.  The plug is told of the report, and warns of a call that samples in
