@@ -86,6 +86,16 @@ def coupled() -> str:
     return markdown(heading, lines, origin(found, "coupled --save"))
 
 
+def trees() -> str:
+    found = record("trees")
+    settings = list(found["tokens"])
+    lines = []
+    for rows in zip(*found["tokens"].values(), strict=True):
+        lines.append([rows[0]["way"], str(max(row["nodes"] for row in rows)), *map(interval, rows)])
+    heading = ["", "drafts", *settings]
+    return markdown(heading, lines, origin(found, "trees --save"))
+
+
 def interval(row: dict[str, Any]) -> str:
     return f"{row['mean']:.3f} ± {row['high'] - row['mean']:.3f}"
 

@@ -25,7 +25,7 @@ from benchmarks.kernel_tables import (
     targets,
 )
 from benchmarks.layout import markdown, origin, record
-from benchmarks.loop_tables import coupled, efficiency, overhead, peers, speed
+from benchmarks.loop_tables import coupled, efficiency, overhead, peers, speed, trees
 
 __all__ = ["PAGES", "TABLES", "filled"]
 
@@ -179,6 +179,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "on-cpu": on_cpu,
     "overhead": overhead,
     "coupled": coupled,
+    "trees": trees,
     "peers": peers,
     "report": report,
     "rows": rows,

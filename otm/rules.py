@@ -4,8 +4,8 @@ A rule turns drafts into output without changing the distribution of the target.
 four forms, and has one name for all of them:
 
 - a *plan* (`otm.coupling`): one token from k drafts, with exact distributions.  `otm.compare`,
-  reports, the audit and the tests of the protocol run over these; in a loop the rules for i.i.d.
-  drafts verify trees of drafts by SpecTr's recursion;
+  reports, the audit and the tests of the protocol run over these; in a loop the rules in
+  `TREE_DRAFTS` verify trees of drafts by SpecTr's recursion;
 - a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
 - a *kernel* (`otm.kernels`): the same decisions on tensors, in a file of one name per backend;
 - a *loop* of its own, where drafts and output are drawn together ("list coupling": `coupled`).
@@ -39,6 +39,10 @@ Form = Literal["plan", "verifier", "kernel"]
 
 BACKENDS = ("numpy", "torch", "triton")
 """Where kernels run; numpy is the definition."""
+
+
+TREE_DRAFTS = ("IID", "WithoutReplacement", "Greedy", "Top")
+"""How the children of a node can be drawn in a loop: classes of `otm.drafts`."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,10 @@ _LIST = (
         "recursive_rejection_without_replacement.RecursiveRejectionWithoutReplacement",
     ),
     Rule("greedy", "Greedy", "Hu et al. 2025", "greedy_drafts.GreedyRule"),
+    Rule(
+        "target-only", "Top", "docs/theory/trees.md, Theorem 18.1; SGLang",
+        "target_only.TargetOnly", verifier="target_only.verify_target_only",
+    ),
     Rule("SpecHub", "HubPairs", "Sun et al. 2024 (SpecHub)", "spec_hub.SpecHub", k=2),
     Rule(
         "importance selection", "IID", "Khisti et al. 2025",
@@ -212,7 +220,8 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     Parameters
     ----------
     form : {"plan", "verifier", "kernel"}
-        What they shall have; "verifier" takes in SpecTr's recursion over plans for i.i.d. drafts.
+        What they shall have; "verifier" takes in SpecTr's recursion over plans for drafts in
+        `TREE_DRAFTS`.
     several : bool, optional
         Only those for several drafts of a token (True) or for one chain (False).
 
@@ -312,5 +321,5 @@ def _has(rule: Rule, form: Form) -> bool:
     """Whether a rule has a form."""
     if form != "verifier":
         return bool(rule.plan if form == "plan" else rule.kernel)
-    recursion = bool(rule.plan) and rule.drafts == "IID" and rule.several and not rule.parameters
-    return (bool(rule.verifier) and not rule.parameters) or (recursion and rule.lossless)
+    recursion = bool(rule.plan) and rule.drafts in TREE_DRAFTS and rule.several
+    return (bool(rule.verifier) or (recursion and rule.lossless)) and not rule.parameters

@@ -30,7 +30,8 @@ from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import Selection, TransportPlan
 from otm.coupling.spec_hub import SpecHub
 from otm.coupling.table import TablePlan
-from otm.drafts import Greedy, HubPairs, WithoutReplacement
+from otm.coupling.target_only import TargetOnly
+from otm.drafts import Greedy, HubPairs, Top, WithoutReplacement
 from otm.drafts.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError
 from otm.optimum.bounds import Bound, spectr_bounds
@@ -119,8 +120,8 @@ class Solution(Facts, Frozen):
     def plan(self) -> TransportPlan:
         """An optimal transport plan, built when it is first asked for.
 
-        `OptimalPlan` for i.i.d. drafts, `GreedyRule` and `SpecHub` for theirs, and for others that
-        are few enough a `TablePlan` from the maximum flow.
+        `OptimalPlan` for i.i.d. drafts, `TargetOnly`, `GreedyRule` and `SpecHub` for theirs, and
+        for others that are few enough a `TablePlan` from the maximum flow.
 
         Raises
         ------
@@ -334,6 +335,8 @@ def _summary(problem: Problem, alpha: Any) -> list[tuple[str, str]]:
 def _plan_of_other_drafts(problem: Problem) -> TransportPlan:
     """Optimal plan for drafts that are not i.i.d., if there is one."""
     drafts = problem.drafts
+    if isinstance(drafts, Top):
+        return TargetOnly(problem)
     if isinstance(drafts, Greedy):
         return GreedyRule(problem)
     if isinstance(drafts, HubPairs):

@@ -20,7 +20,7 @@ import pytest
 import otm
 from otm import SparseProbs
 from otm.coupling import PLANS
-from otm.drafts import Greedy, HubPairs, Independent, Joint, WithoutReplacement
+from otm.drafts import Greedy, HubPairs, Independent, Joint, Top, WithoutReplacement
 from otm.errors import InvalidInputError
 from otm.problem import Problem
 from otm.testing.instances import instance
@@ -42,6 +42,7 @@ THINGS: dict[str, Callable[[], Any]] = {
     "sparse law": lambda: SPARSE[0],
     "sparse solution": lambda: otm.solve(*SPARSE, 2),
     "greedy drafts": lambda: Greedy(P, 2),
+    "top drafts": lambda: Top(P, 2),
     "hub pairs": lambda: HubPairs(P),
     "other laws": lambda: Independent([P, Q]),
     "joint law": lambda: Joint({(0, 1): 0.25, (2, 0): 0.75}, 4),

@@ -99,7 +99,7 @@ def test_what_has_a_plan_is_compared() -> None:
     [
         ("k-seq", "plan", "there is no rule 'k-seq'; there are optimal, k-Seq"),
         (None, "plan", "there is no rule of type NoneType"),
-        ("greedy", "verifier", "'greedy' cannot be used here: it is for Greedy drafts"),
+        ("SpecHub", "kernel", "'SpecHub' cannot be used here: it is for HubPairs drafts"),
         ("k-Seq", "kernel", "comes as plan \\(otm.coupling\\).*here there are chain, block"),
     ],
 )

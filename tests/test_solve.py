@@ -26,6 +26,7 @@ from otm.coupling import (
     RecursiveRejectionWithoutReplacement,
     SpecHub,
     TablePlan,
+    TargetOnly,
 )
 from otm.drafts import (
     IID,
@@ -34,6 +35,7 @@ from otm.drafts import (
     HubPairs,
     Independent,
     Joint,
+    Top,
     WithoutReplacement,
 )
 from otm.errors import (
@@ -499,6 +501,7 @@ def other_drafts(law: Any, k: int) -> list[DraftDistribution]:
         IID(law, k),
         WithoutReplacement(law, k),
         Greedy(law, k),
+        Top(law, k),
         HubPairs(law),
         Independent([law, law[::-1]]),
         joint,
@@ -540,9 +543,10 @@ def test_every_kind_of_drafts_is_solved_in_floats(pair: Any, k: int) -> None:
 def test_the_method_for_other_drafts_is_stated_with_a_reason() -> None:
     p, q = np.array([0.5, 0.25, 0.25]), [0.25, 0.25, 0.5]
     methods = [otm.solve(drafts, q).method for drafts in other_drafts(p, 2)]
-    assert methods == ["closed-form"] * 4 + ["max-flow"] * 2
+    assert methods == ["closed-form"] * 5 + ["max-flow"] * 2
     plans = [type(otm.solve(drafts, q).plan) for drafts in other_drafts(p, 2)]
-    assert plans == [OptimalPlan, TablePlan, GreedyRule, SpecHub, TablePlan, TablePlan]
+    own = [GreedyRule, TargetOnly, SpecHub]
+    assert plans == [OptimalPlan, TablePlan, *own, TablePlan, TablePlan]
     for drafts in other_drafts(p, 2):
         solution = otm.solve(drafts, q)
         lines = dict(line.split(maxsplit=1) for line in repr(solution).splitlines()[1:])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from otm.coupling.spec_hub import SpecHub
     from otm.coupling.synthetic_acceptance import SyntheticAcceptance
     from otm.coupling.table import AcceptanceRule, TablePlan
+    from otm.coupling.target_only import TargetOnly
     from otm.coupling.transport import Transport
     from otm.coupling.typical_acceptance import TypicalAcceptance
 
@@ -59,6 +60,7 @@ __all__ = [
     "SpecHub",
     "SyntheticAcceptance",
     "TablePlan",
+    "TargetOnly",
     "Transport",
     "TransportPlan",
     "TypicalAcceptance",

@@ -2,8 +2,9 @@
 
 - `autoregressive`, `speculative`, `spectr` and `coupled`, whose texts no drafter changes, decode
   prompts; `stream` is the loop that they share; `beam_search` and `speculative_beam_search` search.
-- `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft;
-  `verify_chain`, `verify_traversal`, `verify_walk_and_keep` and `spectr_verifier` verify,
+- `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft, and
+  whole trees `BestFirstDrafter` and `StaticTreeDrafter`; `verify_chain`, `verify_traversal`,
+  `verify_walk_and_keep`, `verify_target_only` and `spectr_verifier` verify,
   `entropy_window_verifier` with loss; policies choose the number of speculative tokens γ of a step.
 - `SamplingParameters` turns logits into the distribution that is sampled from.
 - `expected_tokens`, `walltime_improvement` and the like are formulas of Leviathan et al. (2023).
@@ -37,7 +38,9 @@ from otm.decoding.policies import GammaPolicy, OnlineGamma, best_gamma_policy, h
 from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.target_only import verify_target_only
 from otm.decoding.trace import Generation, Seconds, Step
+from otm.decoding.tree_drafters import BestFirstDrafter, Shape, StaticTreeDrafter
 from otm.decoding.verification import (
     TargetProbs,
     Verifier,
@@ -51,6 +54,7 @@ from otm.decoding.walk_and_keep import verify_walk_and_keep
 __all__ = [
     "AcceleratedDrafter",
     "Beams",
+    "BestFirstDrafter",
     "Branching",
     "CoupledVerifier",
     "DecodingOptions",
@@ -68,6 +72,8 @@ __all__ = [
     "Randomness",
     "SamplingParameters",
     "Seconds",
+    "Shape",
+    "StaticTreeDrafter",
     "Step",
     "TargetProbs",
     "Verifier",
@@ -96,6 +102,7 @@ __all__ = [
     "trace_legend",
     "tree_rules",
     "verify_chain",
+    "verify_target_only",
     "verify_traversal",
     "verify_walk_and_keep",
     "walltime_improvement",

@@ -17,19 +17,25 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+import otm.drafts
 from otm._core.checks import as_draft_count
+from otm._core.numbers import check_name
 from otm._core.shown import Brief
 from otm._core.sparse import SparseProbs
-from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
+from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDraftsError, InvalidParameterError, ProblemTooLargeError
 from otm.models.base import LanguageModel
+from otm.rules import TREE_DRAFTS
 
 Randomness = Callable[[int], npt.NDArray[Any]]
 """m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
 
 Draw: TypeAlias = "Callable[[int, int, DraftNode, SparseProbs, int], None]"
 """Gives children to a node: of sequence b, at a place of its level, from probs, so many."""
+
+Expand: TypeAlias = "Callable[[int, list[DraftNode], ProbsAfter], list[DraftNode]]"
+"""Gives children to nodes of sequence b, from the probs after them; returns what grows on."""
 
 Branching: TypeAlias = int | tuple[int, ...]
 """Either a number K of chains, or for each level the number of children of a node there."""
@@ -48,9 +54,13 @@ class DraftNode(Brief):
         The draft tokens from the root's child down to this one; empty at the root, which stands
         for the last token that is known.
     draft_probs : SparseProbs or None
-        The distribution that the children were drawn from, independently; None if there are none.
+        The distribution that the children were drawn from; None if there are none, or if they are
+        certain ("Top").
     children : list of DraftNode
-        One for each draw.
+        One for each draw, in the order of the draws.
+    law : str
+        How the children were drawn together: a class of `otm.drafts`, "IID" for independently.
+        Each verifier is lossless for one law alone, but `verify_target_only`, which takes any tree.
 
     Examples
     --------
@@ -64,21 +74,33 @@ class DraftNode(Brief):
     path: Path = ()
     draft_probs: SparseProbs | None = None
     children: list[DraftNode] = field(default_factory=list)
+    law: str = "IID"
 
     @property
     def token(self) -> int:
         """The draft token itself; the root has none."""
         return self.path[-1]
 
-    def checked_draft_probs(self) -> SparseProbs:
+    def checked_draft_probs(self, law: str = "IID") -> SparseProbs:
         """Return the distribution of the children, after checking that it can give them.
+
+        Parameters
+        ----------
+        law : str, optional
+            How the children must have been drawn, if there are several.
 
         Raises
         ------
         InvalidDraftsError
-            If the node has no distribution, or a child that it cannot give or whose path does not
-            continue the node's.
+            If the children were drawn in another way, or the node has no distribution, or a child
+            that it cannot give or whose path does not continue the node's.
         """
+        if self.law != law and (len(self.children) > 1 or self.law == "Top"):
+            raise InvalidDraftsError(
+                f"the drafts after {self.path} are {self.law} drafts, and this rule is lossless "
+                f"for {law} drafts alone; choose a rule for {self.law} drafts, or draft otherwise "
+                f"(`ModelDrafter(…, law={law!r})`)"
+            )
         if not isinstance(self.draft_probs, SparseProbs):
             raise InvalidDraftsError(
                 f"the drafts after {self.path} come with a {type(self.draft_probs).__name__} as "
@@ -105,7 +127,7 @@ class DraftNode(Brief):
             node = DraftNode(child.path)
             kept = first.setdefault(child.token, node)
             if child.children:
-                kept.draft_probs = child.draft_probs
+                kept.draft_probs, kept.law = child.draft_probs, child.law
                 kept.children += child.children
             children.append(node)
         return children
@@ -128,20 +150,30 @@ class DraftNode(Brief):
         """List the paths to the last drafts, as often as each was drawn."""
         return [node.path for node in self.nodes() if node.path and not node.children]
 
-    def draw_children(self, draft_probs: SparseProbs, count: int, uniforms: Randomness) -> None:
-        """Draw children from a distribution, independently, with a uniform each.
+    def draw_children(
+        self, draft_probs: SparseProbs, count: int, uniforms: Randomness, law: str = "IID"
+    ) -> None:
+        """Draw children from a distribution, with a uniform each if they are independent.
 
         Parameters
         ----------
         draft_probs : SparseProbs
-            The distribution of each child.
+            The distribution of a child.
         count : int
             How many to draw.
         uniforms : Randomness
             Source of independent uniforms in [0, 1).
+        law : str, optional
+            How they are drawn together: "IID", "WithoutReplacement", "Greedy" or "Top"; but for
+            "IID" there are at most as many as the distribution has tokens.
         """
-        self.draft_probs = draft_probs
-        tokens = draft_probs.draw(uniforms(count))
+        self.draft_probs, self.law = draft_probs if law != "Top" else None, law
+        if law == "IID":
+            tokens = draft_probs.draw(uniforms(count))
+        else:
+            kind: Any = getattr(otm.drafts, law)
+            drafts = kind(draft_probs.probabilities, count, tokens=draft_probs.tokens)
+            tokens = drafts.draw(uniforms(drafts.uniforms_per_draw))
         self.children = [DraftNode((*self.path, token)) for token in tokens.tolist()]
 
 
@@ -217,11 +249,16 @@ class ModelDrafter(Drafter):
         How to sample from the model; need not be that of the target.
     logits_processor : LogitsProcessor, optional
         Adjusts the model's scores before they are sampled from; need not be that of the target.
+    law : {"IID", "WithoutReplacement", "Greedy", "Top"}, optional
+        How the children of a node are drawn together, as by the class of `otm.drafts`: what the
+        rule that verifies needs (`otm.rules.Rule.drafts`).
 
     Raises
     ------
     InvalidDraftCountError
         If a number of chains or children is not an integer of at least 1.
+    UnknownMethodError
+        If there is no such law.
     InvalidParameterError
         If a prefix tree has no level.
     ProblemTooLargeError
@@ -252,7 +289,9 @@ class ModelDrafter(Drafter):
         branching: Branching = 1,
         sampling: SamplingParameters | None = None,
         logits_processor: LogitsProcessor | None = None,
+        law: str = "IID",
     ) -> None:
+        self.law = check_name("law of drafts", law, TREE_DRAFTS)
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
         self.branching = as_branching(branching)
@@ -274,7 +313,7 @@ class ModelDrafter(Drafter):
         """Draft for every sequence of a batch, level by level."""
 
         def draw(b: int, place: int, node: DraftNode, probs: SparseProbs, count: int) -> None:
-            node.draw_children(probs, count, uniforms[b])
+            node.draw_children(probs, count, uniforms[b], self.law)
 
         return self.grow(contexts, depths, parents, draw)
 
@@ -300,20 +339,41 @@ class ModelDrafter(Drafter):
         list of DraftNode
             A tree for each sequence.
         """
-        roots = [DraftNode() for _ in contexts]
-        levels = [[root] for root in roots]
-        levels_of_tree = len(self.branching) if isinstance(self.branching, tuple) else max(depths)
-        for depth in range(max(1, min(levels_of_tree, max(depths)))):  # once, to follow the batch
-            growing = [nodes if depth < d else [] for nodes, d in zip(levels, depths, strict=True)]
-            paths = [list(dict.fromkeys(node.path for node in nodes)) for nodes in growing]
-            probs = self._reader.read(contexts, paths, parents, whole=False)
-            parents = range(len(contexts))
-            count = children_at(self.branching, depth)
-            for b, nodes in enumerate(growing):
-                for place, node in enumerate(nodes):
-                    draw(b, place, node, probs(b, node.path), count)
-                levels[b] = [child for node in nodes for child in node.children]
-        return roots
+
+        def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
+            for place, node in enumerate(nodes):
+                count = children_at(self.branching, len(node.path))
+                draw(b, place, node, probs(b, node.path), count)
+            return [child for node in nodes for child in node.children]
+
+        levels = len(self.branching) if isinstance(self.branching, tuple) else max(depths)
+        limits = [min(depth, levels) for depth in depths]
+        return grow_by_levels(self._reader, contexts, limits, parents, expand)
+
+
+def grow_by_levels(
+    reader: Reader,
+    contexts: Sequence[Context],
+    depths: Sequence[int],
+    parents: Sequence[int] | None,
+    expand: Expand,
+) -> list[DraftNode]:
+    """Grow trees from their roots; a model reads one level of the whole batch at a time.
+
+    `expand` gives children to the nodes of a level of sequence b, from the model's distributions
+    after their paths, and returns the nodes of the next level that are to grow.
+    """
+    roots = [DraftNode() for _ in contexts]
+    levels = [[root] for root in roots]
+    for depth in range(max(1, *depths)):  # once at least, to follow the batch
+        growing = [nodes if depth < d else [] for nodes, d in zip(levels, depths, strict=True)]
+        if depth and not any(growing):
+            break
+        paths = [list(dict.fromkeys(node.path for node in nodes)) for nodes in growing]
+        probs = reader.read(contexts, paths, parents, whole=False)
+        parents = range(len(contexts))
+        levels = [expand(b, nodes, probs) for b, nodes in enumerate(growing)]
+    return roots
 
 
 def as_branching(branching: Any) -> Branching:

@@ -14,7 +14,13 @@ from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
-from otm.decoding.verification import Verifier, chain_verifier, tree_verifier, verify_chain
+from otm.decoding.verification import (
+    Verifier,
+    chain_verifier,
+    law_of,
+    tree_verifier,
+    verify_chain,
+)
 from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 
@@ -139,7 +145,7 @@ def spectr(
     target : LanguageModel
         The model to sample from.
     draft : LanguageModel or Drafter
-        A cheaper model on the same vocabulary, or anything that drafts i.i.d. at every node.
+        A cheaper model on the same vocabulary, or anything that drafts trees as the rule needs.
     prompts : sequence of sequences of int
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     k : int or tuple of int, optional
@@ -149,11 +155,13 @@ def spectr(
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
-        How one of the drafts of a node is selected: the name of a rule for i.i.d. drafts, such as
-        "k-Seq" or "optimal" (`tree_rules` lists them); a function from a `Problem` to a
-        plan, such as a lenient one; or one that verifies whole paths: "traversal", from the leaves
-        to the root ([weng2025]_), or "walk and keep", down to the end of a path and up again
-        (`verify_walk_and_keep`).  Of models on a GPU, "grid k-Seq", "grid optimal" and "grid walk
+        How one of the drafts of a node is selected: a name (`tree_rules` lists them), such as
+        "k-Seq" or "optimal"; a function from a `Problem` to a plan, such as a lenient one; or one
+        that verifies whole paths: "traversal", from the leaves to the root ([weng2025]_), or "walk
+        and keep", down to the end of a path and up again (`verify_walk_and_keep`).  The rule also
+        says how a model's drafts of a node are drawn: nearly always independently, for "recursive
+        rejection without replacement" and "greedy" as these say, for "target-only" not at all: the
+        likeliest tokens are taken.  Of models on a GPU, "grid k-Seq", "grid optimal" and "grid walk
         and keep" (on the host the same as "walk and keep") run there; with several chains all
         others copy scores to the host.
     draft_sampling : SamplingParameters, optional
@@ -194,7 +202,7 @@ def spectr(
     True
     """
     verifier = tree_verifier(rule)
-    drafter = _as_drafter(draft, CHAINS, draft_sampling, options, k=k)
+    drafter = _as_drafter(draft, CHAINS, draft_sampling, options, k=k, law=law_of(rule))
     return _decode(target, prompts, drafter, verifier, rule, gamma=gamma, options=options)
 
 
@@ -318,13 +326,15 @@ def _as_drafter(
     chains: int,
     sampling: SamplingParameters | None,
     options: DecodingOptions,
+    *,
     k: Branching | None = None,
+    law: str = "IID",
 ) -> Drafter:
     """Return a drafter as it is, or one of a model: of so many chains, unless k is given."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
         processor = options.get("logits_processor")
-        return ModelDrafter(draft, chains if k is None else k, chosen, processor)
+        return ModelDrafter(draft, chains if k is None else k, chosen, processor, law)
     check_draft(draft, LanguageModel, Drafter)
     for name, value in {"k": k, "draft_sampling": sampling}.items():
         if value is not None:

@@ -101,8 +101,8 @@ def rule_on_device(
     if target.device is None:
         return None  # arrays, perhaps of fractions
     if type(drafter) is ModelDrafter:
-        if drafter.model.device is None or not isinstance(drafter.branching, int):
-            return None  # arrays, or a prefix tree
+        if drafter.model.device is None or not _drafts_there(drafter):
+            return None  # arrays, a prefix tree, or drafts that are not independent
         if drafter.branching == 1 and (name in NAMES_FOR_ONE or rule in OPTIMAL_FOR_ONE):
             name = "chain"
     elif drafter is not None and type(drafter) is not PromptLookup:
@@ -115,13 +115,18 @@ def rule_on_device(
     return name if name in names("kernel") else None
 
 
+def _drafts_there(drafter: ModelDrafter) -> bool:
+    """Whether a model's drafts can be drawn on its device: independent chains."""
+    return isinstance(drafter.branching, int) and drafter.law == "IID"
+
+
 class DeviceRounds(Rounds):
     """Chains of drafts of a whole batch, verified by a kernel."""
 
     def __init__(self, target: HeldRows, drafter: Drafter | None, rule: str) -> None:
         self._target, self._rule = target, rule
         self._drafts: DeviceDrafts | None = None
-        if type(drafter) is ModelDrafter and isinstance(drafter.branching, int):
+        if type(drafter) is ModelDrafter and _drafts_there(drafter):
             self._drafts = ModelDrafts(drafter)
         elif drafter is not None:
             several = named(rule, "kernel").several

@@ -36,7 +36,6 @@ from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.drafts.iid import IID
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.problem import Problem
 from otm.rules import Rule, named, names
@@ -151,8 +150,8 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     Parameters
     ----------
     rule : callable
-        From a problem to a plan for i.i.d. drafts: `KSeq`, `OptimalPlan`, `RecursiveRejection`, a
-        lenient one, or one's own.
+        From a problem to a plan for drafts of the law that the tree has: for i.i.d. ones `KSeq`,
+        `OptimalPlan`, `RecursiveRejection`, a lenient one, or one's own.
 
     Returns
     -------
@@ -163,7 +162,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     Raises
     ------
     InvalidParameterError
-        In the returned function, if the rule returns no plan, or is for drafts that are not i.i.d.
+        In the returned function, if the rule returns no plan, or is for drafts of another law.
     InvalidDraftsError
         There too, if a node has no `draft_probs`, drafts that these cannot give, or nodes that
         agree with the output so far have different ones.
@@ -193,11 +192,12 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
         path: Path = root.path
         nodes = [root]
         while drafts := [child for node in nodes for child in node.children]:
-            draft, target = shared_draft_probs(nodes), target_probs(path)
+            law = nodes[0].law
+            draft, target = shared_draft_probs(nodes, law), target_probs(path)
             if len(drafts) == 1 and rule in OPTIMAL_FOR_ONE:
                 token = _accept_or_recover(drafts[0].token, draft, target, uniforms)
             else:
-                plan = plan_of_tree(rule, draft, target, len(drafts))
+                plan = plan_of_tree(rule, draft, target, len(drafts), law)
                 tokens = [child.token for child in drafts]
                 token = int(plan.select(tokens, uniforms(plan.uniforms_per_selection)).token)
             path = (*path, token)
@@ -209,11 +209,11 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     return verify
 
 
-def shared_draft_probs(nodes: Sequence[DraftNode]) -> SparseProbs:
+def shared_draft_probs(nodes: Sequence[DraftNode], law: str = "IID") -> SparseProbs:
     """Distribution of the drafts of nodes with one path: the same, or they are not i.i.d."""
-    probs = nodes[0].checked_draft_probs()
+    probs = nodes[0].checked_draft_probs(law)
     for node in nodes[1:]:
-        other = node.checked_draft_probs()
+        other = node.checked_draft_probs("IID")
         same = other is probs or (
             np.array_equal(other.tokens, probs.tokens)
             and np.array_equal(other.probabilities, probs.probabilities)
@@ -228,14 +228,20 @@ def shared_draft_probs(nodes: Sequence[DraftNode]) -> SparseProbs:
 
 
 def plan_of_tree(
-    rule: PlanBuilder, draft_probs: SparseProbs, target_probs: SparseProbs, k: int
+    rule: PlanBuilder,
+    draft_probs: SparseProbs,
+    target_probs: SparseProbs,
+    k: int,
+    law: str = "IID",
 ) -> TransportPlan:
-    """Build the plan of a rule for k i.i.d. drafts of a tree, on the tokens of both supports."""
+    """Build the plan of a rule for k drafts of a node, on the tokens of both supports."""
     plan = build_plan(rule, Problem(draft_probs, target_probs, k))
-    if not isinstance(plan.drafts, IID) or plan.drafts.k != k:
+    of_rule = type(plan.drafts).__name__
+    if of_rule != law or plan.drafts.k != k:
         raise InvalidParameterError(
-            f"{type(plan).__name__} is not a rule for k independent drafts, and those of a tree "
-            "are; use KSeq, OptimalPlan, RecursiveRejection or another rule for i.i.d. drafts"
+            f"{type(plan).__name__} is a rule for {plan.drafts.k} {of_rule} drafts, and those of "
+            f"this tree are {k} {law} drafts; use a rule for {law} drafts (`Rule.drafts` in "
+            f"`otm.rules.RULES`), or draft otherwise (`ModelDrafter(…, law=…)`)"
         )
     return plan
 
@@ -347,6 +353,8 @@ class OpenNode:
 def tree_rules() -> tuple[str, ...]:
     """List the rules that verify several drafts of a token: those that `spectr` takes by name.
 
+    Most are for i.i.d. drafts; `otm.rules.Rule.drafts` says how the drafts of a rule are drawn.
+
     Returns
     -------
     tuple of str
@@ -375,6 +383,11 @@ def tree_verifier(rule: str | PlanBuilder) -> Verifier:
             "from a problem to a plan"
         )
     return _verifier(named(rule, "verifier", several=True))
+
+
+def law_of(rule: str | PlanBuilder) -> str:
+    """How the drafts of a rule must be drawn; independently, for a function."""
+    return named(rule, "verifier").drafts if isinstance(rule, str) else "IID"
 
 
 def _verifier(rule: Rule) -> Verifier:

@@ -6,6 +6,7 @@ from otm.drafts.hub import HubPairs
 from otm.drafts.iid import IID
 from otm.drafts.independent import Independent
 from otm.drafts.joint import Joint
+from otm.drafts.top import Top
 from otm.drafts.without_replacement import WithoutReplacement
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "HubPairs",
     "Independent",
     "Joint",
+    "Top",
     "WithoutReplacement",
 ]

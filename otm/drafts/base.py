@@ -180,7 +180,7 @@ class DraftDistribution(Frozen, ABC):
         shape = (*leading_shape(uniforms, 1), self.uniforms_per_draw)
         need = f"a draw needs {self.uniforms_per_draw} along the last axis"
         numbers = check_uniforms(uniforms, shape, self.exact, need)
-        places = self._draw(numbers.reshape(-1, self.uniforms_per_draw))
+        places = self._draw(numbers.reshape(math.prod(shape[:-1]), shape[-1]))
         drafts: Drafts = like(uniforms, self.ids(places.reshape(*shape[:-1], self.k)))
         return drafts
 

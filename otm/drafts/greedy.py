@@ -15,6 +15,7 @@ from otm._core.distribution import mass_beyond
 from otm._core.ratio_order import places_along
 from otm._core.sampling import InverseCdf
 from otm.drafts.base import SingleDistribution
+from otm.drafts.top import likeliest
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class Greedy(SingleDistribution):
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
         """Positions of the sure drafts, likeliest first, of equal ones the lowest: [k − 1]."""
-        return read_only(np.argsort(-self.probs, kind="stable")[: self.k - 1])
+        return read_only(likeliest(self.probs, self.k - 1))
 
     @cached_property
     def last(self) -> Probs:

@@ -20,6 +20,7 @@ from otm.gain.settings import Lenience, LossySetting, Settings, Typical
 from otm.gain.sources import ScoreFiles, Source, from_files
 from otm.gain.summary import Summary
 from otm.gain.top_lists import TopLogprobs, from_top_logprobs
+from otm.gain.tree_budget import PlannedTree, best_tree, rank_hits
 
 __all__ = [
     "Candidate",
@@ -29,6 +30,7 @@ __all__ = [
     "LossySetting",
     "ModelPair",
     "PairedMeans",
+    "PlannedTree",
     "Recommendation",
     "Recording",
     "ScoreFiles",
@@ -38,6 +40,7 @@ __all__ = [
     "Summary",
     "TopLogprobs",
     "Typical",
+    "best_tree",
     "block_efficiency",
     "clustered_mean",
     "contexts_from",
@@ -47,6 +50,7 @@ __all__ = [
     "from_models",
     "from_top_logprobs",
     "measure_latency",
+    "rank_hits",
     "read_latency",
     "recommend",
     "record",

@@ -43,7 +43,7 @@ from otm.coupling.compared_rows import compare_pairs
 from otm.decoding.drafting import Branching, DraftNode, as_branching
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.verification import OpenNode, TargetProbs, plan_of_tree
+from otm.decoding.verification import OpenNode, TargetProbs, plan_of_tree, shared_draft_probs
 from otm.decoding.walk_and_keep import Walk
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.pairs import Pairs
@@ -75,8 +75,9 @@ def block_efficiency(
     recordings : sequence of Recording
         From `record`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.rules.RULES` of rules for i.i.d. drafts that have a plan, "traversal" or "walk
-        and keep"; "module:name" of your own; or functions from a problem to a plan.
+        Names in `otm.rules.RULES` of rules that have a plan for the drafts that were recorded (most
+        are for i.i.d. ones), "traversal", "walk and keep", or of any tree "target-only";
+        "module:name" of your own; or functions from a problem to a plan.
     ks : iterable of int or tuple of int, optional
         Numbers K of chains, or of children at the levels of a prefix tree; at most what was
         recorded, which is taken if they are left out.
@@ -99,8 +100,10 @@ def block_efficiency(
     InvalidDraftCountError, ProblemTooLargeError
         If a number in `ks` is not an integer of at least 1, or has too many paths.
     InvalidParameterError
-        If a rule is no function, returns no plan or is for drafts that are not independent, nothing
-        is asked for, or the level is not above 0 and below 1.
+        If a rule is no function, returns no plan or is for drafts of another law, nothing is asked
+        for, or the level is not above 0 and below 1.
+    InvalidDraftsError
+        If a rule that verifies whole paths gets drafts that are not i.i.d.
 
     Notes
     -----
@@ -270,8 +273,8 @@ def tokens_by_rule(
         survivors: dict[int, list[DraftNode]] = {}
         for child in drafts:
             survivors.setdefault(child.token, []).append(child)
-        draft_probs = nodes[0].checked_draft_probs()
-        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts))
+        draft_probs, law = shared_draft_probs(nodes, nodes[0].law), nodes[0].law
+        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts), law)
         outputs = plan.conditional([child.token for child in drafts])
         for token, agreeing in survivors.items():
             selected = outputs.item(int(np.searchsorted(plan.problem.tokens, token)))
@@ -331,14 +334,31 @@ def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Pr
     return np.cumsum(reached)
 
 
+def tokens_by_target_only(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
+    """Mean number of output tokens of target-only verification, given drafts of depth L: [L + 1].
+
+    One more than the sum of the target's probabilities of all paths of the tree.
+    """
+    reached = zeros(depth + 1, target_probs(root.path).probabilities)
+    probability = {root.path: 1 + reached.item(0)}
+    for node in root.nodes():  # parents before their children
+        if node.path not in probability:
+            above = node.path[:-1]
+            probability[node.path] = probability[above] * target_probs(above).of(node.token)
+    for path, mass in probability.items():
+        reached[len(path)] += mass
+    return np.cumsum(reached)
+
+
 OF_WHOLE_PATHS: dict[str, TreeMeans] = {
+    "target-only": tokens_by_target_only,
     "traversal": tokens_by_traversal,
     "walk and keep": tokens_by_walk,
 }
-"""Rules that verify whole paths, and have no plan."""
+"""Rules that verify whole trees, without a plan at each node."""
 
 KNOWN: dict[str, PlanBuilder | None] = {**PLANS, **dict.fromkeys(OF_WHOLE_PATHS)}
-"""Rules by name; None stands for one that verifies whole paths."""
+"""Rules by name; None stands for one that verifies whole trees."""
 
 
 def drafts_of(

@@ -147,8 +147,8 @@ def record(
                 paths = as_paths(trees, depths, target.vocabulary)
                 nodes = [list(tree.nodes()) for tree in trees]
                 for node in itertools.chain(*nodes):
-                    if node.children:  # without the probs of their drafts they say nothing
-                        node.checked_draft_probs()
+                    if node.children and node.law != "Top":  # which needs no probs
+                        node.checked_draft_probs(node.law)
                 probs = reader.read(now, paths, parents, whole=True)
                 for b, i in enumerate(active):
                     of_target = {
@@ -208,12 +208,18 @@ def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Contex
 def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     """Return the first drafts of a tree, as if fewer had been drafted: a new tree, same probs.
 
-    The children of a node are independent, so the first of them are what would have been drafted.
+    Children are drawn one after another, so the first of them are what would have been drafted; but
+    for greedy ones, of which the last alone is random.
     """
     level = len(tree.path)
     width = children_at(branching, level) if level < depth else 0
+    if tree.law == "Greedy" and 0 < width < len(tree.children):
+        raise InvalidInputError(
+            f"{width} of {len(tree.children)} greedy drafts are asked for, and the first of these "
+            "are no greedy drafts; record as many as are asked for"
+        )
     children = [pruned(child, branching, depth) for child in tree.children[:width]]
-    return DraftNode(tree.path, tree.draft_probs if children else None, children)
+    return DraftNode(tree.path, tree.draft_probs if children else None, children, tree.law)
 
 
 def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:

@@ -34,7 +34,7 @@ from otm._core.interval import Interval
 from otm._core.numbers import as_positive, as_real
 from otm._core.ratio_order import RatioOrder, scale_of_weights
 from otm._core.shown import Brief
-from otm.drafts import DraftDistribution, Greedy, HubPairs, WithoutReplacement
+from otm.drafts import DraftDistribution, Greedy, HubPairs, Top, WithoutReplacement
 from otm.optimum.cut import Cut, minimum_cut
 from otm.optimum.solvers.max_flow import fits_max_flow, minimum_cut_by_max_flow
 from otm.problem import Problem
@@ -168,6 +168,8 @@ def _optimal_order(drafts: DraftDistribution, target: Probs) -> npt.NDArray[np.i
     if isinstance(drafts, Greedy):
         last = RatioOrder(drafts.last, target)
         return np.append(drafts.sure, last.tokens)
+    if isinstance(drafts, Top):
+        return drafts.sure
     if isinstance(drafts, WithoutReplacement):
         return RatioOrder(drafts.probs * scale_of_weights(drafts.probs), target).tokens
     return None

@@ -70,11 +70,11 @@ def test_more_tokens_than_a_model_takes_are_refused_before_the_heading(
 
 
 def test_every_rule_that_the_help_lists_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    """Fails if the help lists rules for drafts that are not i.i.d."""
+    """Fails if the help lists rules for drafts that no model draws."""
     assert decode("--help") == 0
     listed = " ".join(capsys.readouterr().out.split())
     assert f"Rule of SpecTr, one of {', '.join(tree_rules())};" in listed
-    assert "greedy" not in tree_rules()
+    assert "SpecHub" not in tree_rules()
 
 
 def test_without_torch_it_says_so_and_takes_ngrams(
@@ -167,7 +167,7 @@ def test_json_says_nothing_else_without_torch(
         (["--gamma", "-1"], "γ = -1"),
         (["--k", "0"], "k = 0"),
         (["--rule", "nonsense"], "there is no rule 'nonsense'; there are optimal, k-Seq"),
-        (["--rule", "greedy"], "rule 'greedy' cannot be used here: it is for Greedy drafts"),
+        (["--rule", "SpecHub"], "'SpecHub' cannot be used here: it is for HubPairs drafts"),
         (["--max-tokens", "0"], "max_tokens = 0"),
         (["--temperature", "-1"], "temperature = -1.0"),
         (["--seed", "-1"], "seed = -1"),

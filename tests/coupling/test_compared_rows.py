@@ -133,7 +133,7 @@ def test_tables_and_pictures(rows: tuple[Rows, Rows], tmp_path: Path) -> None:
     one = otm.compare(rows[0][0, 0], rows[1][0, 0], 2)
     one.to_csv(tmp_path / "rules.csv")
     assert (tmp_path / "rules.csv").read_text().startswith("rule,k,acceptance,optimum,")
-    assert len(one.plot().patches) == 13
+    assert len(one.plot().patches) == 14
 
 
 def test_a_rule_of_ones_own_by_name_in_loop_and_report() -> None:

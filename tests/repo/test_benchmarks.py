@@ -52,6 +52,7 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
     [
         "block",
         "coupled",
+        "trees",
         "decoding",
         "distances",
         "exactness",

@@ -21,7 +21,7 @@ from otm.coupling.plan import TransportPlan
 from otm.decoding import DeviceVerifier, ModelDrafter, speculative, stream
 from otm.decoding.drafting import Branching, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verification import plan_of_tree, spectr_verifier, tree_verifier
+from otm.decoding.verification import law_of, plan_of_tree, spectr_verifier, tree_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.models.base import Rows, Session
@@ -119,7 +119,7 @@ def spectr_step(
     >>> spectr_step("traversal", prefix_tree=True).name
     'spectr, traversal, prefix tree'
     """
-    verifier = tree_verifier(rule)
+    verifier, law = tree_verifier(rule), law_of(rule)
     if isinstance(rule, str) and not named(rule, "verifier").verifier:
         verifier = spectr_verifier(_each_plan_once(plan_builder(rule)))
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
@@ -129,7 +129,7 @@ def spectr_step(
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         gamma = instance.gamma
         branching: Branching = (instance.k,) * gamma if prefix_tree else instance.k
-        drafter = ModelDrafter(draft, branching)
+        drafter = ModelDrafter(draft, branching, law=law)
         prompts, limit = [instance.prompt], gamma + 1
         steps = stream(
             target, prompts, drafter, verifier, gamma=gamma, max_tokens=limit, uniforms=[source]

@@ -19,7 +19,7 @@ from otm.decoding.loop import stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.trace import Generation
-from otm.decoding.verification import chain_verifier, tree_verifier
+from otm.decoding.verification import chain_verifier, law_of, tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import arguments
 from otm.integrations.huggingface.output import as_output
@@ -187,7 +187,7 @@ class AssistedDecoding:
             processor = BatchProcessor(before, input_ids, prompts, end or (), size)
         turns = deque(range(len(prompts)))
         of_drafts = processor if self.process_drafts else None
-        drafter = ModelDrafter(draft, self.k, sampling, of_drafts)
+        drafter = ModelDrafter(draft, self.k, sampling, of_drafts, law_of(self.rule))
         steps = stream(
             target,
             prompts,

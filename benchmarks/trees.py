@@ -1,0 +1,167 @@
+"""Tokens of a step for 32 drafted tokens: every way to draft and verify them, at the same contexts.
+
+    python -m benchmarks.trees [--quick] [--save]
+
+One chain, several, prefix trees, and trees as engines draft them, on the shipped pairs.  The
+contexts are those where the steps of a loop of four chains begin.  The mean over the coins of the
+verifier is computed, but for coupled decoding, whose drafts are its coins: there it is one step of
+each context.  Intervals are over prompts.  Fixed shapes come from the dynamic program, by hits
+measured at contexts of other prompts.
+
+With --save the results go to benchmarks/results/trees.json.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.command import command, keep, options_of
+from benchmarks.machine import machine
+from figures.shipped_pairs import prompts_of_text
+from otm._core.means import PairedMeans, Setup
+from otm.decoding import (
+    BestFirstDrafter,
+    Drafter,
+    ModelDrafter,
+    SamplingParameters,
+    StaticTreeDrafter,
+    coupled,
+    spectr,
+)
+from otm.gain import (
+    best_tree,
+    block_efficiency,
+    contexts_from,
+    first_step_acceptance,
+    rank_hits,
+    record,
+)
+from otm.gain.recording import Recording
+from otm.models import LanguageModel, load
+
+RESULTS = Path(__file__).parent / "results" / "trees.json"
+NODES, DEPTH, PLACES = 32, 8, 8
+BEST = "best-first, target-only"
+WITHOUT = "recursive rejection without replacement"
+
+Contexts = Sequence[Sequence[tuple[int, ...]]]
+Way = tuple[str, Drafter, str, int]
+"""What a way is called, its drafter, its rule and the longest path."""
+
+
+def ways(
+    target: LanguageModel, draft: LanguageModel, sampling: SamplingParameters, held: Contexts
+) -> list[Way]:
+    """Return each way to draft at most 32 tokens; shapes are planned by what is held out."""
+    recorded = record(target, ModelDrafter(draft, 1, sampling), held, 1, sampling=sampling, seed=1)
+    top = best_tree(rank_hits(recorded, PLACES), NODES, DEPTH).shape
+    sampled = best_tree(hits_of_rejection(recorded), NODES, DEPTH).shape
+    one = ModelDrafter(draft, 1, sampling)
+    found: list[Way] = [
+        ("one chain of 8, up to the first rejected", one, "k-Seq", DEPTH),
+        ("one chain of 8, block", one, "traversal", DEPTH),
+    ]
+    found += [
+        (f"{k} chains, {rule}", ModelDrafter(draft, k, sampling), rule, NODES // k)
+        for k in (4, 8)
+        for rule in ("recursive rejection", "k-Seq", "optimal", "traversal", "walk and keep")
+    ]
+    trees = {"prefix tree": (2, 2, *(1,) * 6), "branching delayed by two": (1, 1, 5, *(1,) * 5)}
+    found += [
+        (f"{name}, walk and keep", ModelDrafter(draft, branching, sampling), "walk and keep", DEPTH)
+        for name, branching in trees.items()
+    ]
+    static = StaticTreeDrafter(draft, sampled, "WithoutReplacement", sampling)
+    return [
+        *found,
+        ("planned shape, without replacement", static, WITHOUT, DEPTH),
+        ("planned shape, target-only", StaticTreeDrafter(draft, top, "Top", sampling),
+         "target-only", DEPTH),
+        (BEST, BestFirstDrafter(draft, NODES, None, sampling), "target-only", DEPTH),
+        ("best-first of width 4, target-only", BestFirstDrafter(draft, NODES, 4, sampling),
+         "target-only", DEPTH),
+        ("best-first by the target itself", BestFirstDrafter(target, NODES, None, sampling),
+         "target-only", DEPTH),
+    ]  # fmt: skip
+
+
+def hits_of_rejection(recordings: Sequence[Recording]) -> Any:
+    """Measure how often recursive rejection accepts its i-th draft first."""
+    places = list(range(1, PLACES + 1))
+    means = first_step_acceptance(recordings, "recursive rejection", places)
+    return np.diff([0.0, *(means["recursive rejection", k, 1].mean for k in places)])
+
+
+def coupled_tokens(
+    target: LanguageModel,
+    draft: LanguageModel,
+    k: int,
+    sampling: SamplingParameters,
+    asked: Contexts,
+) -> Any:
+    """Count the tokens of one coupled step after each context, with a seed for each."""
+    counts = []
+    for number, context in enumerate(context for group in asked for context in group):
+        given: dict[str, Any] = {"k": k, "gamma": DEPTH, "max_tokens": DEPTH + 1, "seed": number}
+        found = coupled(target, draft, [context], sampling=sampling, **given)
+        counts.append(len(found.steps[0].output))
+    return np.array(counts, dtype=np.float64)
+
+
+def measured(
+    draft: LanguageModel, temperature: float, prompts: int, tokens: int
+) -> list[dict[str, Any]]:
+    """Tokens of a step in each way, and its paired difference to best-first trees."""
+    target, sampling = load("target"), SamplingParameters(temperature=temperature)
+    given = prompts_of_text(2 * prompts, 64)
+    options: dict[str, Any] = {"k": 4, "gamma": DEPTH, "max_tokens": tokens, "seed": 0}
+    loop = spectr(target, draft, given, rule="optimal", sampling=sampling, **options)
+    contexts = contexts_from(loop)
+    held, asked = contexts[prompts:], contexts[:prompts]
+    values, nodes = {}, {}
+    for name, drafter, rule, depth in ways(target, draft, sampling, held):
+        recordings = record(target, drafter, asked, depth, sampling=sampling, seed=0)
+        found = block_efficiency(recordings, [rule])
+        (of_all,) = found.values.values()
+        values[Setup(name, NODES, DEPTH)] = of_all
+        drafted = [sum(1 for _ in each.tree.nodes()) - 1 for each in recordings]
+        nodes[name] = max(drafted)
+    for k in (1, 4):
+        name = f"{k} chains, coupled" if k > 1 else f"one chain of {DEPTH}, coupled"
+        values[Setup(name, NODES, DEPTH)] = coupled_tokens(target, draft, k, sampling, asked)
+        nodes[name] = k * DEPTH
+    means = PairedMeans("tokens of a step", values, found.prompts)
+    rows = []
+    for setup in means:
+        less = means.difference(setup, Setup(BEST, NODES, DEPTH))
+        rows.append(
+            {
+                "way": setup.rule,
+                "nodes": nodes[setup.rule],
+                **means[setup]._asdict(),
+                "less_best_first": less._asdict(),
+            }
+        )
+        print(f"T {temperature}, {setup.rule}: {means[setup]}; less best-first {less}", flush=True)
+    return rows
+
+
+def main() -> None:
+    """Run from the command line."""
+    arguments = options_of(command(__doc__))
+    quick = arguments.quick
+    prompts, tokens = (2, 8) if quick else (40, 64)
+    results = {
+        f"{name}, T {temperature}": measured(load(name), temperature, prompts, tokens)
+        for name in (("small",) if quick else ("large", "small"))
+        for temperature in ((1,) if quick else (1, 0.5))
+    }
+    if arguments.save:
+        record_of = {"prompts": prompts, "nodes": NODES, "depth": DEPTH, "tokens": results}
+        keep({**machine("numpy", "torch"), **record_of}, RESULTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Target-only sampling: the optimal rule for drafts that are certain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Number, Probs, at_most_one, read_only
+from otm._core.checks import Drafts, Uniforms
+from otm.coupling.residual import ResidualPlan
+from otm.drafts.top import Top
+
+
+@dataclass(frozen=True, eq=False)
+class TargetOnly(ResidualPlan):
+    """Draw Y from the target distribution, and see whether it is among the k likeliest drafts.
+
+    The drafts are the k most likely tokens A of p for sure (`Top`).  Then no rule accepts more than
+    q(A), which this one attains (Theorem 18.1 of docs/theory/trees.md).  It needs no probabilities
+    of the drafts.  Engines verify their trees so ([zheng2024]_).
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft distribution, the target distribution and the number of drafts; if fewer than k
+        tokens have p > 0, all of them are drafted, `plan.drafts.k` in number.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+
+    References
+    ----------
+    .. [zheng2024] Zheng et al., "SGLang: Efficient Execution of Structured Language Model
+       Programs", NeurIPS 2024; its kernel `tree_speculative_sampling_target_only`.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> plan = TargetOnly(Problem([0.5, 0.25, 0.25], [0.25, 0.125, 0.625], k=2))
+    >>> plan.drafts.sure
+    array([0, 1])
+    >>> plan.acceptance
+    0.375
+    """
+
+    @cached_property
+    def drafts(self) -> Top:
+        """The k most likely tokens."""
+        return self.problem.drafts_as(Top, self.problem.k)
+
+    uniforms_per_selection = 1
+    """One uniform, for the draw from the target."""
+
+    @cached_property
+    def accepted_mass(self) -> Probs:
+        """Zero for each token, since no draft is tested: the residual is the target, array [n]."""
+        return read_only(0 * self.problem.target)
+
+    @property
+    def acceptance(self) -> Number:
+        """Acceptance probability q(A)."""
+        return at_most_one(self.residual.probs(self.problem.n)[self.drafts.sure].sum())
+
+    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
+        return np.full(len(drafts), -1)
+
+    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
+        return np.zeros_like(self.problem.target, shape=drafts.shape)

@@ -1,0 +1,105 @@
+"""Top drafts: the most likely tokens, all of them for sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Number, Probs, is_exact, read_only, zeros
+from otm._core.checks import Drafts, Uniforms, as_draft_count
+from otm._core.ratio_order import places_along
+from otm.drafts.base import SingleDistribution
+
+
+@dataclass(frozen=True, eq=False)
+class Top(SingleDistribution):
+    """The k most likely tokens of p, without any randomness.
+
+    So draft the trees of EAGLE ([li2024]_) and Medusa ([cai2024]_).
+
+    Parameters
+    ----------
+    probs : array-like [n]
+        The distribution p; held normalised and read-only.
+    k : int
+        The number of drafts, at least 1.  If fewer tokens have p > 0, all of them are drafted and
+        the attribute `k` is their number.
+    tokens : int array [n], optional
+        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
+
+    Raises
+    ------
+    InvalidDistributionError, InvalidDraftCountError
+        If p or k is not valid.
+
+    References
+    ----------
+    .. [cai2024] Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple
+       Decoding Heads", ICML 2024.
+    .. [li2024] Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees",
+       EMNLP 2024.
+
+    Examples
+    --------
+    >>> drafts = Top([0.125, 0.5, 0.25, 0.125], k=3)
+    >>> list(drafts.tuples())  # of equally likely tokens the lowest
+    [((1, 2, 0), 1.0)]
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        tokens = int(np.count_nonzero(self.probs))
+        object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
+
+    uniforms_per_draw = 0
+    """None: nothing is random."""
+
+    tuple_count = 1
+    """One tuple of drafts."""
+
+    @cached_property
+    def sure(self) -> npt.NDArray[np.int64]:
+        """Positions of the drafts, likeliest first, of equal ones the lowest: [k]."""
+        return read_only(likeliest(self.probs, self.k))
+
+    @cached_property
+    def draftable(self) -> npt.NDArray[np.bool_]:
+        """Whether each token is drafted: array [n]."""
+        drafted = np.zeros(self.n, dtype=np.bool_)
+        drafted[self.sure] = True
+        return read_only(drafted)
+
+    def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """Give the one tuple of drafts, with probability 1."""
+        yield tuple(self.sure.tolist()), 1 + zeros(1, self.probs).item(0)
+
+    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+        """Whether the first tokens of an order do not hold all drafts: 1 until they do, then 0."""
+        missed = zeros(order.size + 1, self.probs)
+        missed[: places_along(order, self.n)[self.sure].max() + 1] = 1 + missed.item(0)
+        return missed
+
+    def __str__(self) -> str:
+        return f"top {self.k}"
+
+    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+        return np.asarray((drafts == self.sure).all(axis=-1))
+
+    def _draw(self, uniforms: Uniforms) -> Drafts:
+        return np.tile(self.sure, (len(uniforms), 1))
+
+
+def likeliest(probs: Probs, count: int) -> npt.NDArray[np.int64]:
+    """Places of the largest probabilities, the largest first, of equal ones the lowest."""
+    places = np.arange(probs.size)
+    if not is_exact(probs) and 0 < count < probs.size:  # without a sort of the whole vocabulary
+        least = np.partition(probs, probs.size - count)[probs.size - count]
+        places = np.flatnonzero(probs >= least)
+    order: npt.NDArray[np.int64] = places[np.argsort(-probs[places], kind="stable")]
+    return order[:count]

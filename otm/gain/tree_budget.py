@@ -1,0 +1,211 @@
+"""Which tree to draft for a budget of nodes.
+
+References
+----------
+.. [chen2024] Chen et al., "Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding",
+   NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.checks import as_draft_count
+from otm._core.numbers import as_positive
+from otm._core.shown import Brief
+from otm._core.text import shown
+from otm.decoding.tree_drafters import Shape
+from otm.drafts.top import likeliest
+from otm.errors import InvalidInputError, ProblemTooLargeError
+from otm.gain.recording import Recording
+
+MAX_WORK = 2**28
+"""Most steps of the dynamic program: about a second."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedTree(Brief):
+    """A shape, and what it is expected to give.
+
+    Attributes
+    ----------
+    shape : tuple of tuples
+        What a `StaticTreeDrafter` takes.
+    accepted : float
+        Mean number of accepted drafts; tokens a step are one more.
+
+    Examples
+    --------
+    >>> best_tree([0.5, 0.25], nodes=2).accepted
+    0.75
+    """
+
+    shape: Shape
+    accepted: float
+
+
+def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> PlannedTree:
+    """Find the shape of at most N nodes that has the most accepted drafts on average.
+
+    It is Sequoia's dynamic program ([chen2024]_), which takes it that the output is the i-th child
+    of a node with a probability that the place i alone decides, or the place and the level.
+
+    Parameters
+    ----------
+    hits : array-like [k] or [L, k]
+        Probability that the output goes on from a node to its i-th child: the same for all nodes,
+        or for those of each level.  `rank_hits` measures it for the likeliest tokens; for drafts
+        that a rule selects from it is the i-th difference of its acceptance by the number of
+        drafts.
+    nodes : int
+        The budget N.
+    depth : int, optional
+        Most levels; as many as there are rows, or nodes, if left out.
+
+    Returns
+    -------
+    PlannedTree
+        The shape and its mean number of accepted drafts, under that assumption.
+
+    Raises
+    ------
+    InvalidInputError
+        If the hits are no such probabilities, or a node's sum to more than one.
+    InvalidParameterError
+        If a number is not an integer of at least 1.
+    ProblemTooLargeError
+        If the program would take more than some seconds.
+
+    Notes
+    -----
+    Where hits fall with the place and are the same at all levels, the best tree has the N largest
+    products of hits along a path (Theorem 18.4 of docs/theory/trees.md).
+
+    References
+    ----------
+    .. [chen2024] Chen et al., "Sequoia: Scalable, Robust, and Hardware-aware Speculative
+       Decoding", NeurIPS 2024.
+
+    Examples
+    --------
+    >>> best_tree([0.6, 0.2], nodes=4)
+    PlannedTree(shape=((((),),), ()), accepted=1.376)
+    """
+    budget = as_positive(nodes, "nodes")
+    rows = _as_hits(hits)
+    if rows.ndim == 1:
+        most = budget if depth is None else min(as_positive(depth, "depth"), budget)
+        rows = np.tile(rows, (most, 1))
+    elif depth is not None:
+        rows = rows[: as_positive(depth, "depth")]
+    rows = rows[:, :budget]
+    work = rows.size * (budget + 1) ** 2
+    if work > MAX_WORK:
+        raise ProblemTooLargeError(
+            f"{budget:,} nodes of {rows.shape[0]:,} levels with {rows.shape[1]:,} children take "
+            f"{work:.2g} steps, more than {MAX_WORK:.2g}; give fewer nodes, a depth or fewer hits"
+        )
+    below = np.zeros(budget + 1)
+    levels: list[npt.NDArray[np.int64]] = []
+    for row in rows[::-1]:
+        below, given = _best_children(row, below)
+        levels.append(given)
+    return PlannedTree(_shape(levels[::-1], budget), below.item(budget))
+
+
+def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
+    """Measure how often the target's next token is the draft model's i-th likeliest.
+
+    Parameters
+    ----------
+    recordings : sequence of Recording
+        From `otm.gain.record`, with one or more drafts of a `ModelDrafter`.
+    k : int
+        Number of places.
+
+    Returns
+    -------
+    float64 array [k]
+        The mean over the contexts, for `best_tree`; exact given the distributions.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are no recordings, or one without a draft distribution.
+    InvalidDraftCountError
+        If k is not an integer of at least 1.
+
+    Examples
+    --------
+    >>> from otm.decoding import ModelDrafter
+    >>> from otm.gain import record
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.25, 0.75]}), TableModel({(): [0.75, 0.25]})
+    >>> rank_hits(record(target, ModelDrafter(draft), [[[0]]], 1, seed=0), 2)
+    array([0.25, 0.75])
+    """
+    hits = np.zeros(as_draft_count(k))
+    if not recordings:
+        raise InvalidInputError("there are no recordings; make some with `record`")
+    for recording in recordings:
+        draft, target = recording.tree.draft_probs, recording.target[()]
+        if draft is None:
+            raise InvalidInputError(
+                f"the recording after {shown(recording.context)} has no draft distribution; record "
+                "drafts of a `ModelDrafter`"
+            )
+        for place, i in enumerate(likeliest(draft.probabilities, hits.size).tolist()):
+            hits[place] += float(target.of(draft.tokens.item(i)))
+    return hits / len(recordings)
+
+
+def _as_hits(hits: Any) -> Floats:
+    """Check probabilities of the children of a node: [k] or [L, k]."""
+    try:
+        rows = np.array(hits, dtype=np.float64)
+    except (TypeError, ValueError):
+        rows = np.empty(())
+    valid = rows.ndim in {1, 2} and rows.size and (rows >= 0).all()
+    if not valid or (rows.sum(axis=-1) > 1 + 1e-9).any():
+        raise InvalidInputError(
+            f"hits = {shown(hits)}; give the probability that the output goes on to each child of "
+            "a node, for all nodes [k] or for those of each level [L, k]: at least 0, and at most "
+            "1 together"
+        )
+    return rows
+
+
+def _best_children(hits: Floats, below: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Best value of at most n nodes below a node, and how many go to child i and below: [k, N + 1].
+
+    `below` are the best values of n nodes below a child.
+    """
+    k, most = hits.size, below.size
+    n, m = np.ogrid[:most, 1:most]  # nodes in all; those of a child, itself among them
+    rest, possible = np.maximum(n - m, 0), m <= n
+    value, given = np.zeros(most), np.zeros((k, most), dtype=np.int64)  # without further children
+    for i in reversed(range(k)):
+        values = np.where(possible, hits[i] * (1 + below[:-1]) + value[rest], 0.0)
+        best = values.max(axis=1)
+        given[i] = np.where(best > 0, values.argmax(axis=1) + 1, 0)
+        value = best
+    return value, given
+
+
+def _shape(levels: Sequence[npt.NDArray[np.int64]], nodes: int) -> Shape:
+    """Read a shape off the tables of how many nodes each child and what is below it get."""
+    children: list[Shape] = []
+    for given in levels[0] if levels else ():
+        taken = given.item(nodes)
+        if not taken:
+            break
+        children.append(_shape(levels[1:], taken - 1))
+        nodes -= taken
+    return tuple(children)
