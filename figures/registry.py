@@ -77,6 +77,7 @@ FIGURES = {
     "beyond_block_optimum": "beyond.block_optimum",
     "beyond_block_rules": "beyond.block_rules",
     "beyond_one_walk": "beyond.one_walk",
+    "beyond_trees": "beyond.trees",
 }
 """By name, in the order of the page, the module below `figures` that a figure is in."""
 

@@ -111,6 +111,25 @@ def test_greedy_output_is_that_of_generate(target: Any, draft: Any, end: int | N
     assert type(out).__name__ == kind
 
 
+@pytest.mark.parametrize(
+    "rule", ["target-only", "greedy", "recursive rejection without replacement"]
+)
+def test_siblings_are_drawn_as_the_rule_needs(rule: str) -> None:
+    """Catches i.i.d. siblings under a rule for others: two equal ones in some of the steps."""
+    decoding = AssistedDecoding(DRAFT, k=(3, 2), gamma=2, rule=rule)
+    options: dict[str, Any] = {"max_new_tokens": 16, "custom_generate": decoding, **PADDED}
+    greedy = TARGET.generate(PROMPTS, do_sample=False, **options)
+    assert torch.equal(
+        greedy, TARGET.generate(PROMPTS, do_sample=False, max_new_tokens=16, **PADDED)
+    )
+    torch.manual_seed(0)
+    TARGET.generate(PROMPTS, do_sample=True, top_k=0, **options)
+    assert decoding.generation is not None
+    for step in decoding.generation.steps:
+        drafts = [path for path in step.drafts if len(path) == 2]
+        assert len(drafts) == len(set(drafts)) == (6 if drafts else 0)
+
+
 def test_stopping_criteria_are_honoured() -> None:
     """Catches a sequence that goes on behind a criterion, or one that stops with another."""
 
