@@ -91,6 +91,7 @@ def draw_trees(table: Table) -> Figure:
                 )
         panel.grid(visible=True, axis="y", linewidth=0.3)
         panel.set_xlabel("tokens of a step, less best-first trees")
+    panels[0].set_ylabel("drafts, and the rule that verifies them")
     panels[0].set_yticks(list(places.values()), list(places), fontsize=8)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))

@@ -1,6 +1,7 @@
-"""Draws that a verifier makes for itself, from global generators, taken from the audit's uniforms.
+"""Draws that a verifier makes by generators, taken from the audit's uniforms.
 
-While such a verifier runs, functions of `random` and `numpy.random`, and operations of torch
+The generators are the global ones, or one that it takes as a parameter.  While such a verifier
+runs, functions of `random` and `numpy.random`, and operations of torch
 (`otm.audit.own_draws_torch`), draw from the source of the run.  So its output is a function of
 uniforms, whose distribution can be computed.  A generator that the verifier seeds is left to
 itself: then the same numbers come again, and the audit shall see that.  What is drawn elsewhere
@@ -132,6 +133,7 @@ class Generators:
         ]
         self.drawing: list[Any] = [self.python, self.numpy]  # what has a source
         self._made: _NumPy | None = None
+        self.torch: Any = None  # the generator of torch whose draws are the run's
 
     def begin(self, source: Randomness) -> None:
         """Begin a run."""
@@ -156,7 +158,7 @@ class Generators:
             self._made = None
 
     def make(self) -> _NumPy:
-        """Make what `numpy.random.default_rng()` returns in a run."""
+        """Make what `numpy.random.default_rng()` returns in a run, and what a verifier is given."""
         if self._made is None:
             self._made = _NumPy(self.races, self.numpy.source)
             self.drawing.append(self._made)
@@ -184,8 +186,23 @@ def own_generators() -> Iterator[Generators]:
             draws = TorchDraws(_of_its_own, generators.races)
             generators.watches.append(draws.watch)
             generators.drawing.append(draws)
+            generators.watches.append(draws.watch_of_handed)
+            generators.torch = draws.handed
             stack.enter_context(draws)
+        stack.callback(_replacing.pop)
+        _replacing.append(generators)
         yield generators
+
+
+_replacing: list[Generators] = []
+"""Generators that are replaced now, the innermost last."""
+
+
+def handed_out(name: str) -> Any:
+    """Return the "rng" or "generator" for a verifier's parameter; None if none is replaced."""
+    if not _replacing:
+        return None
+    return _replacing[-1].make() if name == "rng" else _replacing[-1].torch
 
 
 @contextmanager

@@ -6,6 +6,7 @@ and rows of uniforms, become so where they make a race (`otm.audit.races`), or a
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -56,14 +57,20 @@ class _Reads(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no type
 class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no types
     """Random operations of torch draw from a source while this context lasts.
 
-    A generator that is given to an operation is left to itself, and so is the global one once it
-    has been seeded.
+    A generator that is given to an operation is left to itself, but for `handed`; and so is the
+    global one once it has been seeded.
     """
 
     def __init__(self, source: Randomness, races: list[Race]) -> None:
         super().__init__()
         self._source, self._races = source, races
         self.watch = Watch(lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1))
+        # what a verifier takes as a parameter, in a state that no other generator has
+        self.handed = torch.Generator().manual_seed(secrets.randbits(63))
+        self.watch_of_handed = Watch(
+            lambda: self.handed.get_state().numpy().tobytes(),
+            lambda: torch.rand(1, generator=self.handed),
+        )
         self._known: dict[int, Racing] = {}  # by id of the tensor
 
     @property
@@ -89,14 +96,16 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             if raced is not None:
                 return raced
             self._look((args, options))
-        draws = random and not self.watch.seeded
+        given = options.get("generator")
+        watch = self.watch if given is None else self.watch_of_handed
+        draws = random and not watch.seeded and (given is None or self._is_handed(given))
         if draws:
-            self.watch.check()
+            watch.check()
         result = func(*args, **options)  # it refuses what is wrong, and has the right shape
         if draws:
-            self.watch.drawn(step=False)
+            watch.drawn(step=False)
         self._known.pop(id(result), None)
-        if options.get("generator") is not None or self.watch.seeded:
+        if not draws:
             return result
         if name == "exponential_":
             rate = args[1] if len(args) > 1 else options.get("lambd", 1)
@@ -106,6 +115,10 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         elif name in DRAWS:
             result.copy_(DRAWS[name](self._uniforms, result, *args, **options))
         return result
+
+    def _is_handed(self, given: torch.Generator) -> bool:
+        """Whether a generator is the one handed out; operations get it as another object."""
+        return bool(torch.equal(given.get_state(), self.handed.get_state()))
 
     def __enter__(self) -> Any:
         self._manual_seed = torch.manual_seed

@@ -64,6 +64,7 @@ class TableModel(StatelessModel):
 
     def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
         """Return the distribution of the token that follows a context: array [V]."""
+        context = tuple(context)  # also of a list, which is no key
         for start in range(max(len(context) - self._longest, 0), len(context) + 1):
             if context[start:] in self._rows:
                 return self._rows[context[start:]]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import chain, lossless
+from otm.audit import chain, loop, lossless
 from otm.audit.adapter import Source
 from otm.audit.instances import INSTANCES
 from otm.audit.own_draws import drawing_from
@@ -319,6 +319,62 @@ def test_a_generator_that_is_reset_unseen_is_sampled(library: str) -> None:
     report = lossless(verifier(coins[library], by_choices), instances=INSTANCE[1:], examples=0)
     assert (report.verdict, report.method) == ("not lossless", "Monte Carlo")
     assert "sets the state" in str(report.why_not_exact)
+
+
+def by_parameter(name: str, *, shared: bool = False, seeded: bool = False) -> Any:
+    """Verify a chain with a generator that is a parameter of that name."""
+    torch = torch_module()
+
+    def draws(generator: Any) -> tuple[Any, Draw]:
+        if name == "rng":
+            return generator.random, lambda weights: by_choice(generator, weights)
+
+        def coin() -> Any:
+            return torch.rand((), dtype=torch.float64, generator=generator)
+
+        return coin, lambda weights: int(tensors(weights).multinomial(1, generator=generator))
+
+    def verify(target: Any, draft: Any, tokens: Any, generator: Any) -> Any:
+        if seeded:
+            generator.manual_seed(1)
+        return verifier(*draws(generator), shared=shared)(target, draft, tokens)
+
+    def with_rng(target: Any, draft: Any, tokens: Any, rng: Any) -> Any:
+        return verify(target, draft, tokens, rng)
+
+    return chain(with_rng) if name == "rng" else chain(verify, convert=as_tensor)
+
+
+@pytest.mark.parametrize("name", ["rng", "generator"])
+def test_a_generator_that_is_a_parameter_draws_from_the_audit(name: str) -> None:
+    """Bug: code that takes its generator was sampled, where code that takes none was computed."""
+    right = lossless(by_parameter(name), instances=INSTANCE[:1], examples=0)
+    assert (right.verdict, right.method) == ("lossless on everything tried", "breakpoints")
+    wrong = lossless(by_parameter(name, shared=True), instances=INSTANCE[1:], examples=0)
+    exact = lossless(verifier(*NUMPY["random"], shared=True), instances=INSTANCE[1:], examples=0)
+    assert (wrong.verdict, wrong.method) == ("not lossless", "breakpoints")
+    assert float(wrong.tv_distance) == pytest.approx(float(exact.tv_distance), abs=1e-6)
+
+
+def test_a_generator_that_is_a_parameter_and_seeded_is_sampled() -> None:
+    """Bug: the same coins in every step passed as fresh ones."""
+    report = lossless(by_parameter("generator", seeded=True), instances=INSTANCE[1:], examples=0)
+    assert (report.verdict, report.method) == ("not lossless", "Monte Carlo")
+    assert "sets the state" in str(report.why_not_exact)
+
+
+def test_a_loop_may_ask_for_probs_after_a_list() -> None:
+    """Bug: TypeError, unhashable, as the verdict on a right loop."""
+
+    def decode(target: Any, draft: Any, prompt: Any, *, max_tokens: Any, rng: Any, **_: Any) -> Any:
+        tokens = list(prompt)
+        for _ in range(max_tokens):
+            weights = target.probs(tokens)
+            tokens.append(int(rng.choice(len(weights), p=weights)))
+        return tokens[len(prompt) :]
+
+    report = lossless(loop(decode), instances=INSTANCE[:1], examples=0)
+    assert (report.verdict, report.method) == ("lossless on everything tried", "exact paths")
 
 
 def test_a_generator_kept_from_run_to_run_is_sampled() -> None:

@@ -20,6 +20,7 @@ def test_scores_and_tokens_are_those_of_the_model(
 ) -> None:
     """Catches rotary pairs in another order, packed heads, a bias or a norm that is left random."""
     model = load("medium")
+    transformers.utils.logging.enable_progress_bar()
     save_huggingface(model, tmp_path / "new" / "folder")
     assert "%|" not in capfd.readouterr().err, "a progress bar"
     assert transformers.utils.logging.is_progress_bar_enabled()

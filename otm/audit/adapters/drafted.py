@@ -90,7 +90,7 @@ class InFloats(StatelessModel):
 
     def probs(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """Distribution of the token that follows a context: array [V]."""
-        return _probs(self._table, context, False)
+        return _probs(self._table, tuple(context), False)
 
 
 def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, StatelessModel]:

@@ -21,6 +21,7 @@ from otm.audit.adapters.drafted import (
     models_for,
 )
 from otm.audit.instances import CHANGING
+from otm.audit.own_draws import handed_out
 from otm.coupling.build import PlanBuilder
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
@@ -100,7 +101,9 @@ class Plain(Adapter):
         self.convert = convert or (lambda array: array)
         self.takes_randomness = randomness_of(function, self.before)
         self.repeatable = self.takes_randomness == "uniforms"
-        self.own_draws = self.takes_randomness is None
+        self.own_draws = self.takes_randomness in {None, "rng", "generator"}
+        if self.takes_randomness == "generator":
+            require("torch")  # before generators are replaced, so that its own are, too
         self.exact = (self.repeatable or self.own_draws) and convert is None
         self._uniforms = uniforms or (lambda drafts: drafts + self.beyond)
 
@@ -120,6 +123,8 @@ class Plain(Adapter):
             return {}
         if name == "uniforms":
             return {name: self.convert(source(self._uniforms(drafts)))}
+        if name != "seed" and (generator := handed_out(name)) is not None:
+            return {name: generator}
         seed = int(source(1)[0] * LARGEST_SEED)
         if name == "rng":
             return {name: np.random.default_rng(seed)}
