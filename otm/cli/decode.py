@@ -21,9 +21,9 @@ from otm._core.optional import is_installed
 from otm._core.progress import watching
 from otm._core.text import text_table
 from otm.cli.output import JsonOption, print_json
+from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.decoding import (
     Generation,
-    SamplingParameters,
     autoregressive,
     render_trace,
     spectr,
@@ -76,7 +76,11 @@ def decode(
         list[str],
         typer.Option(help=f"Rule of SpecTr, one of {', '.join(tree_rules())}; may be repeated."),
     ] = RULES,
-    temperature: Annotated[float, typer.Option(help="Temperature of the sampling.")] = 1.0,
+    temperature: Temperature = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    generation_config: GenerationConfig = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -110,12 +114,15 @@ def decode(
         print("torch is not installed: n-gram models stand in for GPTs", file=sys.stderr)
     target = ("target" if with_torch else "ngram-5") if target is None else target
     draft = ("small" if with_torch else "ngram-3") if draft is None else draft
+    sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
+    for name in (target, draft):
+        if name in (*SHIPPED, *NGRAMS) and Path(name).is_dir():
+            print(f"{name} is the model that comes with OTM, not ./{name}", file=sys.stderr)
     models, tokens, text_of = _load_both(target, draft, prompt)
     prompts, _ = check_task(*models, [tokens], max_tokens, LanguageModel)
-    sampling = SamplingParameters(temperature)
     ways = _ways(models, prompts, rule, k, gamma=gamma, sampling=sampling, seed=seed)
     if not json:
-        settings = f"γ = {gamma}, temperature {temperature:g}, seed {seed}"
+        settings = f"γ = {gamma}, {sampling}, seed {seed}"
         print(f"target: {target}, draft: {draft}, {settings}", flush=True)
     generations = {}
     with watching(None, "decoding") as watch:

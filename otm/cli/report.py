@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Context, Option
 
 from otm.cli.output import JsonOption, print_json, print_table
+from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _ONLY_FOR = {
     "prompts": (_FILES, _TEXT),
     **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
     "vocabulary": (_LISTS,),
-    **dict.fromkeys(("rules", "temperature", "top_k", "top_p"), (_FILES, _TEXT)),
+    **dict.fromkeys(("rules", "temperature", "top_k", "top_p", "min_p"), (_FILES, _TEXT)),
     "generation_config": (_FILES, _TEXT),
     **dict.fromkeys(("draft_temperatures", "gammas", "latency"), (_FILES, _TEXT)),
 }
@@ -69,16 +70,11 @@ def report(
         list[int] | None, Option("-k", "--k", help="Drafts; may be repeated.")
     ] = None,
     rules: Annotated[list[str] | None, Option("--rule", help="A rule; may be repeated.")] = None,
-    temperature: Annotated[float, Option(help="Temperature of both models.")] = 1.0,
-    top_k: Annotated[int | None, Option(help="Top-k of both models.")] = None,
-    top_p: Annotated[float | None, Option(help="Top-p of both models.")] = None,
-    generation_config: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR|FILE",
-            help="generation_config.json of the target, or its folder: sample as generate does.",
-        ),
-    ] = None,
+    temperature: Temperature = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    generation_config: GenerationConfig = None,
     draft_temperatures: Annotated[
         list[float] | None,
         Option("--draft-temperature", help="Of the draft model, to compare; may be repeated."),
@@ -98,24 +94,16 @@ def report(
 ) -> None:
     """Compute what drafts would gain, and write report.json and report.html.
 
-    The report has the acceptance probability of every rule, the expected tokens of a step with
-    intervals clustered by prompt, the cost of rules that are not lossless and, with --latency, a
-    recommendation.
+    The report has the acceptance probability of the rules that are asked for (three if none is),
+    the expected tokens of a step with intervals clustered by prompt, the cost of rules that are not
+    lossless and, with --latency, a recommendation.
     """
     from otm import gain
-    from otm.decoding.generation_config import read_generation_config
-    from otm.decoding.sampling_parameters import SamplingParameters
 
     lists = text is None and draft.lower().endswith(".jsonl")
     _refuse_unused(context, _LISTS if lists else _FILES if text is None else _TEXT)
     defaults = gain.Settings()
-    sampling = SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p)
-    if generation_config is not None:
-        if sampling != SamplingParameters():
-            raise InvalidInputError(
-                "--generation-config beside --temperature, --top-k or --top-p; give either"
-            )
-        sampling = read_generation_config(generation_config)
+    sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
     settings = gain.Settings(
         ks=tuple(drafts or defaults.ks),
         rules=tuple(rules or defaults.rules),
@@ -209,3 +197,5 @@ def _print(summary: Summary, folder: Path) -> None:
         print_table(heading, [[str(k), *cells] for k, cells in most.items()])
     if summary.recommendation is not None:
         print(f"\n{summary.recommendation}\n\n{summary.costs}")
+    if summary.not_recommended:
+        print(f"\n{summary.not_recommended}")

@@ -25,7 +25,7 @@ from otm._core.numbers import as_positive
 from otm._core.shown import Brief
 from otm._core.tensors import to_host
 from otm._core.text import shown
-from otm.decoding.checks import check_length
+from otm.decoding.checks import check_length, check_models
 from otm.decoding.parameters import LARGEST_GAMMA, as_costs
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
@@ -183,7 +183,8 @@ class Latency(Brief):
         if rows > self.rows[-1] or tokens > self.tokens[-1]:
             raise InvalidInputError(
                 f"γ = {gamma} and K = {k}; times are known for at most γ = {self.tokens[-1] - 1} "
-                f"and K = {self.rows[-1]}: measure more"
+                f"and K = {self.rows[-1]}: measure more, or ask for no more (reports go up to 8 of "
+                "both if nothing else is said)"
             )
         draft = np.interp(rows, self.rows, self.draft)
         by_tokens = [np.interp(rows, self.rows, times) for times in self.target]
@@ -311,6 +312,7 @@ def measure_latency(
     >>> latency.tokens, latency.rows
     ((1, 3, 5), (1, 8))
     """
+    check_models(target, draft, LanguageModel)
     rows = tuple(sorted({1, *(as_positive(k, "k") for k in ks)}))
     tokens = tuple(sorted({1, *(as_gamma(gamma) + 1 for gamma in gammas)}))
     length, times = as_positive(prompt_length, "prompt_length"), as_positive(repeats, "repeats")

@@ -142,6 +142,11 @@ class Recommendation(Printed):
         rule, k, gamma = self.best.setup
         first = "no setup is certain to be faster than decoding without drafts; the best guess is "
         first += f"{rule}, K = {k}, γ = {gamma}: {self.best.speedup} times that speed"
+        if self.best.speedup.high < 1:
+            first = (
+                "every setup is slower than decoding without drafts, so do not draft; the least "
+                f"slow is {rule}, K = {k}, γ = {gamma}: {self.best.speedup} times that speed"
+            )
         if self.beats_autoregressive:
             speed = f"{self.best.speedup} times the speed of decoding without drafts"
             first = f"{rule}, K = {k}, γ = {gamma}: {speed}"

@@ -23,9 +23,10 @@ from otm._core.files.paths import AnyPath, as_path, write_whole
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
 from otm._core.progress import Progress
+from otm._core.text import shown
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.blocks import measure_all, writing
 from otm.gain.latency import Latency
 from otm.gain.settings import Settings
@@ -130,6 +131,17 @@ def report(
     """
     folder = as_path(folder, "of a folder")
     chosen = settings or Settings()
+    wanted = {
+        "a source, such as `from_files(draft, target)`": (source, hasattr(source, "bounds")),
+        "Settings(...)": (chosen, isinstance(chosen, Settings)),
+        "a Latency, such as Latency.constant(0.1) or `read_latency(file)`": (
+            latency,
+            latency is None or isinstance(latency, Latency),
+        ),
+    }
+    for instead, (given, right) in wanted.items():
+        if not right:
+            raise InvalidInputError(f"a report was given {shown(given)}; give {instead}")
     lengths = tuple(sorted({as_gamma(gamma) for gamma in gammas} - {0}))
     if not lengths:
         raise InvalidParameterError("gammas has no number above 0; give at least one")

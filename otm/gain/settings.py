@@ -130,6 +130,9 @@ class Settings(Brief):
     )
 
     def __post_init__(self) -> None:
+        for name in ("ks", "rules"):  # a single one may stand alone
+            if isinstance(vars(self)[name], int | str):
+                vars(self)[name] = (vars(self)[name],)
         ks = sorted({1, *map(as_draft_count, self.ks)})
         if ks[-1] > MAX_DRAFTS:
             raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MAX_DRAFTS}")

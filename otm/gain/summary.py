@@ -32,6 +32,7 @@ import numpy as np
 
 from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.shown import Facts
+from otm.coupling.capped import CAPPED_RULES
 from otm.gain.latency import Latency
 from otm.gain.pairs import Measured
 from otm.gain.recommendation import Candidate, Recommendation, ranked
@@ -134,6 +135,27 @@ class Summary(Facts):
         return lines
 
     @property
+    def not_recommended(self) -> str:
+        """Which of the rules a recommendation leaves out, and why, in words; empty if none.
+
+        Examples
+        --------
+        >>> settings = Settings(rules=("greedy",))
+        >>> summary = Summary("two files", 100, 1, False, False, settings, level=0.95,
+        ...                   latency=Latency.constant(0.05))
+        >>> summary.not_recommended[:34]
+        'not in a recommendation: greedy, w'
+        """
+        others = [rule for rule in self.settings.rules if rule not in CAPPED_RULES]
+        if self.latency is None or not others:
+            return ""
+        return (
+            f"not in a recommendation: {', '.join(others)}, whose tokens of a step do not follow "
+            f"from a recorded text (they do for {', '.join(CAPPED_RULES)}); `otm.gain.recommend` "
+            "measures rules, also those for whole paths such as walk and keep, on models' drafts"
+        )
+
+    @property
     def costs(self) -> str:
         """What the recommendation takes steps to cost, in words; empty without one.
 
@@ -144,7 +166,7 @@ class Summary(Facts):
         >>> replace(summary, latency=Latency.constant(0.05)).costs[:68]
         'The draft model takes 0.05 of the time of the target for a token, as'
         """
-        if self.latency is None:
+        if self.latency is None or self.recommendation is None:
             return ""
         ratio = self.latency.draft[0] / self.latency.autoregressive_time
         first = f"The draft model takes {ratio:.3g} of the time of the target for a token"
@@ -233,7 +255,7 @@ def summarise(
     temperatures: Axes = {"draft temperature": settings.draft_temperatures}
     rules: Axes = {"rule": settings.rules}
     ks: Axes = {"k": settings.ks}
-    tables: dict[str, Any] = {}
+    tables: dict[str, Any] = {} if "interval" in measured else {"latency": latency}
     if "interval" in measured:
         sums = prompts.sums(measured["interval"])
         ends = {"lower": sums[..., 0], "upper": sums[..., 1]}
@@ -268,7 +290,6 @@ def summarise(
                 (Setup(rule, k, gamma), sampling): sums
                 for (sampling, rule, k, gamma), sums in zip(ways, chains.T, strict=True)
             }
-            tables["latency"] = latency
             tables["recommendation"] = ranked(fewest, latency, prompts)
     if "ratio" in measured and prompts.sizes.size > 1:
         most = bound_along_text(measured, settings.ks, gammas, prompts)

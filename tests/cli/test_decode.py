@@ -77,6 +77,20 @@ def test_every_rule_that_the_help_lists_is_taken(capsys: pytest.CaptureFixture[s
     assert "SpecHub" not in tree_rules()
 
 
+def test_sampling_is_that_of_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: chat settings that cannot be tried, and a folder that a shipped name hides unseen."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ngram-2").mkdir()
+    (tmp_path / "generation_config.json").write_text('{"do_sample": true, "top_p": 0.5}')
+    few = ("--target", "ngram-2", "--max-tokens", "2", "--k", "1", "--rule", "k-Seq")
+    assert decode(*few, "--draft", "ngram-1", "--generation-config", ".") == 0
+    out, err = capsys.readouterr()
+    assert "top-p 0.5" in out
+    assert "ngram-2 is the model that comes with OTM, not ./ngram-2" in err
+
+
 def test_without_torch_it_says_so_and_takes_ngrams(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

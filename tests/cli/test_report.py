@@ -108,7 +108,7 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["lists.jsonl", "--generation-config", "."], "--generation-config would have no effect"),
         (
             ["draft.npy", "target.npy", "--generation-config", ".", "--top-k", "3"],
-            "--generation-config beside --temperature, --top-k or --top-p",
+            "--generation-config beside --temperature, --top-k",
         ),
         (["draft.npy", "target.npy", "--generation-config", "."], "cannot be found"),
         (
@@ -163,6 +163,9 @@ def test_probabilities_are_named_with_the_option_and_leave_no_folder(
 def test_the_recommendation_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "draft.npy", "target.npy", *SMALL, "--latency", "0.05"]) == 0
     assert "0.05 of the time of the target" in capsys.readouterr().out
+    greedy = ["--rule", "greedy", "--latency", "0.05", "--output", "other"]
+    assert main(["report", "draft.npy", "target.npy", *SMALL, *greedy]) == 0
+    assert "not in a recommendation: greedy, whose tokens of a step" in capsys.readouterr().out
 
 
 def test_a_report_samples_as_generate_would(capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,6 +175,8 @@ def test_a_report_samples_as_generate_would(capsys: pytest.CaptureFixture[str]) 
     assert main(["report", *files, "--generation-config", ".", "--output", "a"]) == 0
     out = capsys.readouterr().out
     assert "T 0.5, top-k 50" in out
+    assert main(["report", *files, "--min-p", "0.25", "--output", "c"]) == 0
+    assert "min-p 0.25" in capsys.readouterr().out
     same = ["--temperature", "0.5", "--top-k", "50", "--json", "--output", "b"]
     assert main(["report", *files, *same]) == 0
     of_file = json.loads(Path("a/report.json").read_text(encoding="utf-8"))

@@ -149,6 +149,14 @@ def test_wrong_tables_are_refused(wrong: dict[str, Any]) -> None:
     assert isinstance(caught.value, OTMError)
 
 
+def test_what_is_no_model_is_not_measured() -> None:
+    """Bug: AttributeError for a model of transformers that nobody wrapped."""
+    model = TimedModel(Clock(), 1, 1, 1)
+    for pair in ((object(), model), (model, object())):
+        with pytest.raises(InvalidInputError, match="give a LanguageModel"):
+            measure_latency(*pair, 16, gammas=[1], ks=[1])  # type: ignore[arg-type]
+
+
 def test_what_cannot_be_measured_is_refused() -> None:
     model = TimedModel(Clock(), 1, 1, 1)
     model.context_length = 8

@@ -264,7 +264,12 @@ def test_arguments_are_refused_before_any_work(folder: Path) -> None:
     ):
         with pytest.raises(InvalidInputError):
             report(source, folder / "out", **given)  # type: ignore[arg-type]
+    for wrong in ((source, {"latency": 0.1}), ("pair.npz", {}), (source, {"settings": 3})):
+        with pytest.raises(InvalidInputError, match="a report was given"):
+            report(wrong[0], folder / "out", **wrong[1])  # type: ignore[arg-type]
     assert not (folder / "out").exists()
+    one = Settings(ks=4, rules="k-Seq")  # type: ignore[arg-type]
+    assert (one.ks, one.rules) == ((1, 4), ("k-Seq",))
     with pytest.raises(UnknownMethodError, match="k-Seq"):
         Settings(rules=("k-seq",))
     for wrong in ({"ks": (0,)}, {"ks": (10**6,)}, {"rules": ()}, {"draft_temperatures": (-1,)}):

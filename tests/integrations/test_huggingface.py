@@ -569,7 +569,7 @@ def write_report(folder: Path, **sampling: Any) -> Path:
         ({"top_k": 50}, {}, None),
         ({}, {"top_k": 0}, None),
         ({}, {}, "samples with T 1, top-k 50, and the report assumed T 1"),
-        ({"top_k": 50}, {"repetition_penalty": 1.3}, "has 1 logits processors"),
+        ({"top_k": 50}, {"repetition_penalty": 1.3}, "has 1 logits processor, of"),
     ],
     ids=["default top-k", "top-k off", "default top-k, report without", "a penalty"],
 )

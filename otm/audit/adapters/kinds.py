@@ -59,7 +59,8 @@ def as_adapter(verifier: Any, kind: str | None) -> Adapter:
             kind = "token"
         else:
             raise InvalidParameterError(
-                f"a verifier with the parameters ({', '.join(names)}); say what it is by `kind`: "
-                f"one of {', '.join(map(repr, KINDS))}, or call its first three {', '.join(CHAIN)}"
+                f"a verifier with the parameters ({', '.join(names)}); say what it is by `kind` "
+                f"(--kind): one of {', '.join(map(repr, KINDS))}, or call its first three "
+                f"{', '.join(CHAIN)}"
             )
     return KINDS[check_name("kind of verifier", kind, KINDS)](verifier)

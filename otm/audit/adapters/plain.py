@@ -65,12 +65,16 @@ def randomness_of(function: Callable[..., Any], before: int) -> str | None:
     if required(function) > before + len(names) or len(names) > 1 or len(parameters) < before:
         raise InvalidParameterError(
             f"a verifier with the parameters ({', '.join(parameters)}); it must take {before} "
-            f"arguments, then at most one of {', '.join(RANDOMNESS)}; bind others beforehand"
+            f"arguments, then at most one that is called {', '.join(RANDOMNESS[:-1])} or "
+            f"{RANDOMNESS[-1]}; rename or bind others beforehand"
         )
     return names[0] if names else None
 
 
-WANTS_TENSORS = "if it takes tensors, give convert=torch.as_tensor"
+WANTS_TENSORS = (
+    "if it takes tensors, give convert=torch.as_tensor; for the command line in a line of the "
+    "module, wrapped = otm.audit.chain(verify, convert=torch.as_tensor)"
+)
 """What a function that fails on arrays may need."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from otm._core.files.paths import AnyPath
@@ -242,11 +242,12 @@ def _stop(
     return stop
 
 
-@contextmanager
-def patch_generate(model: Any, assistant: Any = None, **options: Any) -> Iterator[Any]:
+def patch_generate(
+    model: Any, assistant: Any = None, **options: Any
+) -> AbstractContextManager[Any]:
     """Run the assisted calls of ``model.generate(...)`` on OTM, also those within other code.
 
-    A context manager; on exit the model has its own `generate` again.
+    A context manager, to be used by `with`; on exit the model has its own `generate` again.
 
     Parameters
     ----------
@@ -257,10 +258,10 @@ def patch_generate(model: Any, assistant: Any = None, **options: Any) -> Iterato
     **options
         Parameters of `AssistedDecoding`.
 
-    Yields
-    ------
-    PreTrainedModel
-        The model, patched.
+    Returns
+    -------
+    context manager
+        Gives the model, patched.
 
     Raises
     ------
@@ -284,6 +285,11 @@ def patch_generate(model: Any, assistant: Any = None, **options: Any) -> Iterato
         AssistedDecoding(model if assistant is None else assistant, **options)
     except TypeError as reason:
         raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
+    return _patched(model, assistant, options)
+
+
+@contextmanager
+def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[Any]:
     own = vars(model).get("generate")
     original = model.generate
 

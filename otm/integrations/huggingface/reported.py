@@ -41,11 +41,15 @@ class Reported:
         if sampling != self.sampling:
             differs.append(f"samples with {sampling}, and the report assumed {self.sampling}")
         if processors:
-            differs.append(f"has {processors} logits processors, of which the report knows nothing")
+            several = "s" if processors > 1 else ""
+            differs.append(
+                f"has {processors} logits processor{several}, of which the report knows nothing"
+            )
         if differs:
             warnings.warn(
                 f"this call of generate {' and '.join(differs)}: acceptance and tokens a step are "
                 f"not those of {self.name}.  Give generate the same settings (top_k=0 turns off "
-                "its top-k of 50), or compute the report again (otm report --generation-config)",
+                "its top-k of 50), or compute the report again (otm report --generation-config).  "
+                "All is well if it is of recorded scores that went through these settings",
                 stacklevel=2,
             )

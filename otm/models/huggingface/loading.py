@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from otm._core.files.paths import AnyPath
@@ -33,6 +34,8 @@ def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> Loa
         transformers.utils.logging.disable_progress_bar()  # which it shows in pipes too
     loaded = []
     for part, name in (("draft", draft), ("target", target)):
+        if str(name).startswith((".", "/", "~")) and not Path(name).is_dir():
+            raise InvalidInputError(f"the {part} model {shown(str(name))}: there is no such folder")
         with _one_line(f"the {part} model {shown(str(name))} cannot be read"):
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(name))
             model = transformers.AutoModelForCausalLM.from_pretrained(str(name)).eval()
@@ -44,7 +47,7 @@ def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> Loa
     if of_draft.get_vocab() != tokenizer.get_vocab():
         raise InvalidInputError(
             "the tokenizers of draft and target have different tokens; the distributions of both "
-            "must be over the same ones"
+            "must be over the same ones (a folder without tokenizer files has none of its own)"
         )
     sizes = [model.config.get_text_config(decoder=True).vocab_size for _, model in loaded]
     if len(tokenizer) > min(sizes):

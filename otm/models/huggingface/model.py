@@ -168,8 +168,8 @@ def _check_model(model: Any) -> None:
         )
     if model.training:
         raise InvalidParameterError(
-            "the model is in training mode, in which dropout makes its output random; call "
-            "model.eval() first"
+            f"the model ({type(model).__name__}) is in training mode, in which dropout makes its "
+            "output random; call model.eval() first, of target and draft"
         )
 
 

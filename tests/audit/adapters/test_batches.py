@@ -161,7 +161,7 @@ def test_code_that_draws_for_itself() -> None:
     """Bug: rows in place of others where outputs cannot be compared at the same uniforms."""
     few: Any = {"instances": FEW[:2], "delta": 0.05}
     report = lossless(batch(by_rng), **few)
-    assert (report.verdict, report.method) == ("lossless on everything tried", "Monte Carlo")
+    assert (report.verdict, report.method) == ("lossless on everything tried", "exact paths")
 
     def own(target_probs: Any, draft_probs: Any, draft_tokens: Any) -> Any:
         uniforms = [np.random.default_rng().random(draft_tokens.shape[1] + 2) for _ in draft_tokens]
