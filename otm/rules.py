@@ -61,8 +61,8 @@ class Rule:
         Class of its plan, below `otm.coupling`, as "file.Class", or "module:name" of one of your
         own; empty if it has none.
     verifier : str
-        Its function for chains or trees, below `otm.decoding`, as "file.function"; empty if it
-        has none but SpecTr's recursion over its plan.
+        Its function for chains or trees, below `otm.decoding`, as "file.function", or what
+        `stream` takes in its place; empty if it has none but SpecTr's recursion over its plan.
     loop : str
         Function that decodes by it, below `otm.decoding`, as "file.function", where drafts and
         output are drawn together; empty for all others.
@@ -157,6 +157,10 @@ _LIST = (
         "block", "IID", "Sun et al. 2024 (block verification), Algorithm 2",
         verifier="verification.verify_traversal", kernel="block", k=1,
     ),
+    Rule(
+        "greedy block", "IID", "docs/theory/state.md, Theorem 19.1; Sun et al. 2024",
+        verifier="greedy_block.GREEDY_BLOCK", k=1,
+    ),
     Rule("traversal", "IID", "Weng et al. 2025", verifier="verification.verify_traversal"),
     Rule(
         "walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.1",
@@ -190,6 +194,10 @@ _LIST = (
         "entropy window", "IID", "FLy, arXiv 2511.22972; vLLM",
         verifier="entropy_window.entropy_window_verifier", k=1, lossless=False,
         parameters=("window", "threshold"),
+    ),
+    Rule(
+        "hierarchical", "IID", "Zhou et al. 2026 (HSD), released code",
+        verifier="greedy_block.verify_hierarchical", k=1, lossless=False,
     ),
     Rule(
         "ensemble", "IID", "Wang et al. 2026 (DIVERSED); transformers",
@@ -240,7 +248,7 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     >>> names("kernel")
     ('chain', 'block', 'grid k-Seq', 'grid optimal', 'grid walk and keep')
     >>> names("verifier", several=False)
-    ('chain', 'block')
+    ('chain', 'block', 'greedy block')
     """
     check_name("form", form, _HOMES)
     return tuple(

@@ -4,8 +4,9 @@
   prompts; `stream` is the loop that they share; `beam_search` and `speculative_beam_search` search.
 - `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft, and
   whole trees `BestFirstDrafter` and `StaticTreeDrafter`; `verify_chain`, `verify_traversal`,
-  `verify_walk_and_keep`, `verify_target_only` and `spectr_verifier` verify,
-  `entropy_window_verifier` with loss; policies choose the number of speculative tokens γ of a step.
+  `verify_walk_and_keep`, `verify_target_only` and `spectr_verifier` verify, `GreedyBlockVerifier`
+  with a state, `entropy_window_verifier` and `verify_hierarchical` with loss; policies choose the
+  number of speculative tokens γ of a step.
 - `SamplingParameters` turns logits into the distribution that is sampled from.
 - `expected_tokens`, `walltime_improvement` and the like are formulas of Leviathan et al. (2023).
 
@@ -31,6 +32,7 @@ from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, R
 from otm.decoding.entropy_window import entropy_window_verifier
 from otm.decoding.generate import autoregressive, coupled, spectr, speculative
 from otm.decoding.generation_config import read_generation_config
+from otm.decoding.greedy_block import GreedyBlockVerifier, verify_hierarchical
 from otm.decoding.hypotheses import Hypothesis
 from otm.decoding.loop import DecodingOptions, stream
 from otm.decoding.on_device import DeviceVerifier
@@ -63,6 +65,7 @@ __all__ = [
     "Drafter",
     "GammaPolicy",
     "Generation",
+    "GreedyBlockVerifier",
     "Hypothesis",
     "LogitsProcessor",
     "ModelDrafter",
@@ -102,6 +105,7 @@ __all__ = [
     "trace_legend",
     "tree_rules",
     "verify_chain",
+    "verify_hierarchical",
     "verify_target_only",
     "verify_traversal",
     "verify_walk_and_keep",

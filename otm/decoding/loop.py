@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from otm._core.tensors import in_inference_mode, inference_mode
 from otm.decoding.checks import as_end, as_sources, check_options, check_task
 from otm.decoding.coupled import CoupledRounds, CoupledVerifier
 from otm.decoding.drafting import Drafter, Randomness
+from otm.decoding.greedy_block import GreedyBlockRounds, GreedyBlockVerifier
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.on_device import DeviceRounds, DeviceVerifier
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
@@ -73,11 +74,15 @@ class DecodingOptions(TypedDict, total=False):
     uniforms: Sequence[Randomness] | None
 
 
+AnyVerifier: TypeAlias = Verifier | DeviceVerifier | CoupledVerifier | GreedyBlockVerifier
+"""A function of one sequence's drafts, or what verifies in rounds of its own."""
+
+
 def stream(
     target: LanguageModel,
     prompts: Prompts,
     drafter: Drafter | None = None,
-    verifier: Verifier | DeviceVerifier | CoupledVerifier = verify_chain,
+    verifier: AnyVerifier = verify_chain,
     *,
     gamma: int | GammaPolicy = 5,
     **options: Unpack[DecodingOptions],
@@ -92,7 +97,7 @@ def stream(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     drafter : Drafter, optional
         What drafts; without one the target decodes alone.
-    verifier : Verifier, DeviceVerifier or CoupledVerifier, optional
+    verifier : Verifier, DeviceVerifier, CoupledVerifier or GreedyBlockVerifier, optional
         What verifies the drafts.
     gamma : int or GammaPolicy, optional
         Most drafts γ of a path.
@@ -139,6 +144,8 @@ def stream(
         rounds = DeviceRounds(HeldRows(target, sampling, processor), drafter, verifier.rule)
     elif isinstance(verifier, CoupledVerifier):
         rounds = CoupledRounds(Reader(target, sampling, processor), drafter, verifier.lists)
+    elif isinstance(verifier, GreedyBlockVerifier):
+        rounds = GreedyBlockRounds(Reader(target, sampling, processor), drafter)
     else:
         rounds = TreeRounds(Reader(target, sampling, processor), drafter, verifier)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))

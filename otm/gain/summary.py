@@ -166,7 +166,7 @@ class Summary(Facts):
         >>> replace(summary, latency=Latency.constant(0.05)).costs[:68]
         'The draft model takes 0.05 of the time of the target for a token, as'
         """
-        if self.latency is None or self.recommendation is None:
+        if self.latency is None:
             return ""
         ratio = self.latency.draft[0] / self.latency.autoregressive_time
         first = f"The draft model takes {ratio:.3g} of the time of the target for a token"

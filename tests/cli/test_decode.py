@@ -38,10 +38,11 @@ def test_the_demo_prints_traces_and_a_table(capsys: pytest.CaptureFixture[str]) 
     for name in ("speculative, chain", "SpecTr, k-Seq, K = 2, the first 6 steps"):
         assert re.search(rf"^{name}\n\n   0 And it came to pass\|", out, re.MULTILINE)
     table = out[out.rindex("tokens/call") :].splitlines()[2:]
-    assert [line.split("  ")[0] for line in table[:7]] == [
+    assert [line.split("  ")[0] for line in table[:8]] == [
         "autoregressive",
         "speculative, chain",
         "speculative, block",
+        "speculative, greedy block",
         "SpecTr, k-Seq, K = 1",
         "SpecTr, k-Seq, K = 2",
         "SpecTr, traversal, K = 1",
@@ -136,6 +137,7 @@ def test_json_has_the_same_ways_and_what_they_wrote(capsys: pytest.CaptureFixtur
         "autoregressive",
         "speculative, chain",
         "speculative, block",
+        "speculative, greedy block",
         "SpecTr, k-Seq, K = 1",
         "SpecTr, k-Seq, K = 2",
     ]
