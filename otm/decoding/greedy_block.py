@@ -71,10 +71,10 @@ class GreedyBlockRounds(Rounds):
     """Chains of a draft model on the host, with what earlier steps of a sequence have left."""
 
     def __init__(self, reader: Reader, drafter: Drafter | None) -> None:
-        if not isinstance(drafter, ModelDrafter) or drafter.branching != 1:
+        if not isinstance(drafter, ModelDrafter) or drafter.branching != 1 or drafter.law == "Top":
             raise InvalidInputError(
                 "greedy block verification needs the distributions of a draft model for one chain, "
-                "also behind its drafts; give a model, or a ModelDrafter of one chain"
+                "also behind its drafts; give a model, or a ModelDrafter of one sampled chain"
             )
         self._reader, self._drafter = reader, drafter
         self._debts: list[list[_Debt]] = []

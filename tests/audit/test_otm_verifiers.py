@@ -33,7 +33,7 @@ def passes(adapter: Adapter, names: tuple[str, ...], method: str) -> None:
     assert report.instances == len(names)
 
 
-@pytest.mark.parametrize("rule", ["chain", "block"])
+@pytest.mark.parametrize("rule", ["chain", "block", "greedy block"])
 def test_loops_of_one_chain(rule: str) -> None:
     passes(speculative_loop(rule), CHAINS, "exact paths")
 

@@ -126,9 +126,13 @@ def test_a_batch_keeps_what_each_sequence_owes() -> None:
         assert alone.sequences[0] == together[i]
 
 
-@pytest.mark.parametrize("drafter", [PromptLookup(), ModelDrafter(DRAFT, 2), None])
+@pytest.mark.parametrize(
+    "drafter", [PromptLookup(), ModelDrafter(DRAFT, 2), ModelDrafter(DRAFT, law="Top"), None]
+)
 def test_other_drafters_are_refused(drafter: Any) -> None:
-    with pytest.raises(InvalidInputError, match="give a model, or a ModelDrafter of one chain"):
+    with pytest.raises(
+        InvalidInputError, match="give a model, or a ModelDrafter of one sampled chain"
+    ):
         next(stream(TARGET, [PROMPT], drafter, GreedyBlockVerifier(), gamma=1, seed=0))
 
 
