@@ -164,7 +164,8 @@ class _Residuals(Frozen):
         Token y is in the residuals of all x with c(x) > p(y)/q(y): sums over a sorted order.
         """
         seen, asked = np.flatnonzero(self.target > 0), np.flatnonzero(mass > 0)
-        ratio = self.draft[seen] / self.target[seen]
+        with np.errstate(over="ignore"):  # above every scale, as infinity is
+            ratio = self.draft[seen] / self.target[seen]
         order = np.argsort(ratio, kind="stable")
         seen, ratio = seen[order], ratio[order]
         scale = self.scale[asked]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from otm._core.distribution import total_variation
@@ -123,6 +123,7 @@ def test_cactus_bends_the_target_towards_the_draft(problem: Problem, delta: Frac
 
 
 @given(problems(max_tokens=5, max_drafts=1), st.floats(0, 1))
+@example(Problem([0.5, 0.5], [5e-324, 1.0], 1), 0.0)  # a ratio beyond floats
 def test_cactus_in_floats_is_its_own_enumeration(problem: Problem, delta: float) -> None:
     plan = Cactus(problem, delta)
     given_each = plan.conditional(np.arange(problem.n)[problem.draft > 0, None])
