@@ -233,7 +233,27 @@ class Drafter(ABC):
         """
 
 
-class ModelDrafter(Drafter):
+class ReadingDrafter(Drafter):
+    """A drafter that reads one model, whose vocabulary and limit are its own."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        sampling: SamplingParameters | None,
+        logits_processor: LogitsProcessor | None,
+    ) -> None:
+        self.vocabulary = model.vocabulary
+        self.context_length = model.context_length
+        self.model = model
+        self._reader = Reader(model, sampling, logits_processor)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the model so far."""
+        return self._reader.seconds
+
+
+class ModelDrafter(ReadingDrafter):
     """Drafts of a language model, each drawn after the one before it.
 
     Equal paths are read once.
@@ -292,16 +312,9 @@ class ModelDrafter(Drafter):
         law: str = "IID",
     ) -> None:
         self.law = check_name("law of drafts", law, TREE_DRAFTS)
-        self.vocabulary = model.vocabulary
-        self.context_length = model.context_length
         self.branching = as_branching(branching)
-        self.model, self.sampling, self.processor = model, sampling, logits_processor
-        self._reader = Reader(model, sampling, logits_processor)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent in the model so far."""
-        return self._reader.seconds
+        super().__init__(model, sampling, logits_processor)
+        self.sampling, self.processor = sampling, logits_processor
 
     def draft(
         self,

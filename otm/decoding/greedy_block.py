@@ -220,10 +220,11 @@ def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Ra
     weight = ratio = 1 + 0 * target_probs(root.path).probabilities.item(0)
     residuals = []
     for node, child in pairwise(nodes):
-        tokens, p, q = align(node.checked_draft_probs(), target_probs(node.path))
+        draft, target = node.checked_draft_probs(), target_probs(node.path)
+        tokens, p, q = align(draft, target)
         excess = np.maximum(weight * q - p, 0 * p)
         residuals.append((node.path, tokens, excess, weight))
-        grown = target_probs(node.path).of(child.token) / node.checked_draft_probs().of(child.token)
+        grown = target.of(child.token) / draft.of(child.token)
         weight, ratio = min(weight * grown, 1 + 0 * grown), ratio * grown
     if uniforms(1)[0] < ratio:
         return (*nodes[-1].path, drawn_from(target_probs(nodes[-1].path), uniforms))

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeAlias
 from otm._core.arithmetic import Number
 from otm._core.numbers import as_positive, check_name
 from otm._core.text import shown
-from otm.decoding.drafting import Drafter, DraftNode, Randomness, grow_by_levels
-from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter, Reader
+from otm.decoding.drafting import DraftNode, Randomness, ReadingDrafter, grow_by_levels
+from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.drafts.top import likeliest
 from otm.errors import InvalidParameterError, ProblemTooLargeError
@@ -51,7 +51,7 @@ class _Candidate(NamedTuple):
         return -self.probability, len(self.node.path)
 
 
-class BestFirstDrafter(Drafter):
+class BestFirstDrafter(ReadingDrafter):
     """Draft the N paths that the draft model finds likeliest, as one tree.
 
     No other tree of N nodes has more accepted drafts on average if the target agrees with the draft
@@ -112,14 +112,7 @@ class BestFirstDrafter(Drafter):
     ) -> None:
         self.nodes = _as_nodes(nodes)
         self.width = None if width is None else as_positive(width, "width")
-        self.vocabulary, self.context_length = model.vocabulary, model.context_length
-        self.model = model
-        self._reader = Reader(model, sampling, logits_processor)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent in the model so far."""
-        return self._reader.seconds
+        super().__init__(model, sampling, logits_processor)
 
     def draft(
         self,
@@ -153,7 +146,7 @@ class BestFirstDrafter(Drafter):
         return roots
 
 
-class StaticTreeDrafter(Drafter):
+class StaticTreeDrafter(ReadingDrafter):
     """Draft trees of one shape, in which a node has as many children as its place says.
 
     Medusa and EAGLE take the likeliest tokens ([cai2024]_), Sequoia draws without replacement
@@ -216,14 +209,7 @@ class StaticTreeDrafter(Drafter):
         self.law = check_name("law of drafts", law, SHAPED)
         self.shape = shape
         self.nodes = _as_nodes(_size(shape))
-        self.vocabulary, self.context_length = model.vocabulary, model.context_length
-        self.model = model
-        self._reader = Reader(model, sampling, logits_processor)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent in the model so far."""
-        return self._reader.seconds
+        super().__init__(model, sampling, logits_processor)
 
     def draft(
         self,
