@@ -17,6 +17,7 @@ from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, zer
 from otm._core.checks import (
     Drafts,
     Uniforms,
+    as_draft_count,
     as_drafts,
     check_generator,
     check_uniforms,
@@ -339,6 +340,18 @@ class SingleDistribution(FromProbs):
     def draftable(self) -> npt.NDArray[np.bool_]:
         """Whether each token has p > 0: array [n]."""
         return read_only(np.asarray(self.probs > 0, dtype=np.bool_))
+
+
+@dataclass(frozen=True, eq=False)
+class DifferentTokens(SingleDistribution):
+    """k different drafts of one distribution; as many as it has tokens, if these are fewer."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        tokens = int(np.count_nonzero(self.probs))
+        object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
 
 
 def independent_tuples(probs: Sequence[Probs]) -> Iterator[tuple[tuple[int, ...], Number]]:

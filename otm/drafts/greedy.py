@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, read_only, zeros
-from otm._core.checks import Drafts, Uniforms, as_draft_count
+from otm._core.checks import Drafts, Uniforms
 from otm._core.distribution import mass_beyond
 from otm._core.ratio_order import places_along
 from otm._core.sampling import InverseCdf
-from otm.drafts.base import SingleDistribution
+from otm.drafts.base import DifferentTokens
 from otm.drafts.top import likeliest
 
 
 @dataclass(frozen=True, eq=False)
-class Greedy(SingleDistribution):
+class Greedy(DifferentTokens):
     """The k − 1 most likely tokens of p surely, then a draft from p restricted to the rest.
 
     The greedy drafts of [hu2025]_.
@@ -51,13 +51,6 @@ class Greedy(SingleDistribution):
     >>> list(drafts.tuples())
     [((1, 2, 0), 0.5), ((1, 2, 3), 0.5)]
     """
-
-    k: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        tokens = int(np.count_nonzero(self.probs))
-        object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
 
     uniforms_per_draw = 1
     """One uniform, for the last draft."""

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, is_exact, read_only, zeros
-from otm._core.checks import Drafts, Uniforms, as_draft_count
+from otm._core.checks import Drafts, Uniforms
 from otm._core.ratio_order import places_along
-from otm.drafts.base import SingleDistribution
+from otm.drafts.base import DifferentTokens
 
 
 @dataclass(frozen=True, eq=False)
-class Top(SingleDistribution):
+class Top(DifferentTokens):
     """The k most likely tokens of p, without any randomness.
 
     So draft the trees of EAGLE ([li2024]_) and Medusa ([cai2024]_).
@@ -49,13 +49,6 @@ class Top(SingleDistribution):
     >>> list(drafts.tuples())  # of equally likely tokens the lowest
     [((1, 2, 0), 1.0)]
     """
-
-    k: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        tokens = int(np.count_nonzero(self.probs))
-        object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
 
     uniforms_per_draw = 0
     """None: nothing is random."""

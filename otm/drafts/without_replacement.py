@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, read_only, running_sum
-from otm._core.checks import Drafts, Uniforms, as_draft_count
-from otm.drafts.base import SingleDistribution
+from otm._core.checks import Drafts, Uniforms
+from otm.drafts.base import DifferentTokens
 from otm.drafts.joint import Joint
 from otm.errors import ProblemTooLargeError
 
@@ -43,7 +43,7 @@ DIGITS = 37.0
 
 
 @dataclass(frozen=True, eq=False)
-class WithoutReplacement(SingleDistribution):
+class WithoutReplacement(DifferentTokens):
     """k different drafts: each from p, restricted to the tokens not drawn before.
 
     Parameters
@@ -82,13 +82,6 @@ class WithoutReplacement(SingleDistribution):
     >>> drafts.draw([0.75, 0.25])
     array([0, 1])
     """
-
-    k: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        tokens = int(np.count_nonzero(self.probs))
-        object.__setattr__(self, "k", min(as_draft_count(self.k), tokens))
 
     @property
     def tuple_count(self) -> int:
