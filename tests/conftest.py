@@ -87,3 +87,20 @@ def hears_ctrl_c() -> None:
         pytest.skip("signals are others there")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         pytest.skip("started in the background, where whatever is started is deaf to Ctrl-C")
+
+
+@pytest.fixture
+def each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build plans of loops once: their paths meet the same few problems a thousand times."""
+    from otm.coupling.build import build_plan
+
+    plans: dict[Any, Any] = {}
+
+    def build(rule: Any, problem: Any) -> Any:
+        arrays = problem.tokens, problem.draft, problem.target
+        key = (rule, problem.k, *(None if array is None else tuple(array) for array in arrays))
+        if key not in plans:
+            plans[key] = build_plan(rule, problem)
+        return plans[key]
+
+    monkeypatch.setattr("otm.decoding.verification.build_plan", build)

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
 from otm._core.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
-from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.plan import TransportPlan
 from otm.decoding import autoregressive, spectr, speculative, stream
 from otm.decoding.drafting import Branching, DraftNode, ModelDrafter, Randomness
@@ -38,19 +36,7 @@ from otm.testing.sequences import (
 PROMPT = (0,)
 
 
-@pytest.fixture(autouse=True)
-def each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build plans once: the paths of a loop meet the same few problems a thousand times."""
-    plans: dict[Any, TransportPlan] = {}
-
-    def build(rule: PlanBuilder, problem: Problem) -> TransportPlan:
-        arrays = problem.tokens, problem.draft, problem.target
-        key = (rule, problem.k, *(None if array is None else tuple(array) for array in arrays))
-        if key not in plans:
-            plans[key] = build_plan(rule, problem)
-        return plans[key]
-
-    monkeypatch.setattr("otm.decoding.verification.build_plan", build)
+pytestmark = pytest.mark.usefixtures("each_plan_once")
 
 
 def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:

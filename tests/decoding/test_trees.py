@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm import Problem, SparseProbs, alpha, solve_block
-from otm.coupling.build import PlanBuilder, build_plan
-from otm.coupling.plan import TransportPlan
+from otm import SparseProbs, alpha, solve_block
 from otm.decoding import (
     BestFirstDrafter,
     Branching,
@@ -57,19 +55,7 @@ WITHOUT = "recursive rejection without replacement"
 SAMPLED = {WITHOUT: "WithoutReplacement", "greedy": "Greedy"}
 
 
-@pytest.fixture(autouse=True)
-def each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build plans once: the paths of a loop meet the same few problems a thousand times."""
-    plans: dict[Any, TransportPlan] = {}
-
-    def build(rule: PlanBuilder, problem: Problem) -> TransportPlan:
-        arrays = problem.tokens, problem.draft, problem.target
-        key = (rule, problem.k, *(None if array is None else tuple(array) for array in arrays))
-        if key not in plans:
-            plans[key] = build_plan(rule, problem)
-        return plans[key]
-
-    monkeypatch.setattr("otm.decoding.verification.build_plan", build)
+pytestmark = pytest.mark.usefixtures("each_plan_once")
 
 
 def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:

@@ -18,14 +18,11 @@ import pytest
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import to_host
 from otm.coupling import KSeq
-from otm.coupling.build import PlanBuilder, build_plan
-from otm.coupling.plan import TransportPlan
 from otm.decoding.drafting import Randomness
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.integrations.huggingface import AssistedDecoding, generate, processors
 from otm.models.base import LanguageModel, Rows, Session, TokenRows
-from otm.problem import Problem
 from otm.testing.sequences import by_conditional, output_distribution_of
 
 torch = pytest.importorskip("torch")
@@ -46,18 +43,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(autouse=True)
-def each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build plans once: the paths of a loop meet the same few problems a thousand times."""
-    plans: dict[Any, TransportPlan] = {}
-
-    def build(rule: PlanBuilder, problem: Problem) -> TransportPlan:
-        key = (rule, problem.k, *map(tuple, (problem.tokens, problem.draft, problem.target)))
-        if key not in plans:
-            plans[key] = build_plan(rule, problem)
-        return plans[key]
-
-    monkeypatch.setattr("otm.decoding.verification.build_plan", build)
+pytestmark = pytest.mark.usefixtures("each_plan_once")
 
 
 def llama(seed: int) -> Any:
