@@ -3,7 +3,8 @@
 - `autoregressive`, `speculative`, `spectr` and `coupled`, whose texts no drafter changes, decode
   prompts; `stream` is the loop that they share; `beam_search` and `speculative_beam_search` search.
 - `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft, and
-  whole trees `BestFirstDrafter` and `StaticTreeDrafter`; `verify_chain`, `verify_traversal`,
+  whole trees `BestFirstDrafter` and `StaticTreeDrafter`, and texts `StringDrafter`, for a target of
+  another vocabulary; `verify_chain`, `verify_traversal`,
   `verify_walk_and_keep`, `verify_target_only` and `spectr_verifier` verify, `GreedyBlockVerifier`
   with a state, `entropy_window_verifier` and `verify_hierarchical` with loss; policies choose the
   number of speculative tokens γ of a step.
@@ -40,6 +41,7 @@ from otm.decoding.policies import GammaPolicy, OnlineGamma, best_gamma_policy, h
 from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.string_drafter import StringDrafter
 from otm.decoding.target_only import verify_target_only
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.tree_drafters import BestFirstDrafter, Shape, StaticTreeDrafter
@@ -78,6 +80,7 @@ __all__ = [
     "Shape",
     "StaticTreeDrafter",
     "Step",
+    "StringDrafter",
     "TargetProbs",
     "Verifier",
     "acceptance_from_divergence",

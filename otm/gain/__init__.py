@@ -9,6 +9,7 @@ distributions; `block_efficiency` and `first_step_acceptance` compare all rules 
 """
 
 from otm._core.means import Estimate, PairedMeans, Setup, clustered_mean
+from otm.gain.along_text import accepted_along_text
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency, measure_latency, read_latency
@@ -40,6 +41,7 @@ __all__ = [
     "Summary",
     "TopLogprobs",
     "Typical",
+    "accepted_along_text",
     "best_tree",
     "block_efficiency",
     "clustered_mean",
