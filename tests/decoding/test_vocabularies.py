@@ -239,63 +239,13 @@ def test_the_text_of_coupled_decoding_is_that_without_drafts() -> None:
         (lambda: Spelling(["a", 1]), "give a string for every token"),  # type: ignore[list-item]
         (lambda: Spelling([]), "0 names for 0 texts"),
         (lambda: Spelling(["a"], names=["a", "b"]), "2 names for 1 texts"),
-        (lambda: Spelling.of("gpt2"), "the tokenizer is a str"),
         (lambda: IntersectionModel(tables(0)[0], STRANGE, TARGET), "no token in common"),
     ],
-    ids=["string", "number", "nothing", "names", "tokenizer", "disjoint"],
+    ids=["string", "number", "nothing", "names", "disjoint"],
 )
 def test_bad_vocabularies_are_refused(make: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         make()
-
-
-# Tokenizers of transformers
-
-
-def bpe(merges: list[tuple[str, str]], end: str) -> Any:
-    """Make a byte-level tokenizer with these merges."""
-    transformers = pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
-    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    tokens = [end, *alphabet, *map("".join, merges)]
-    model = tokenizers.models.BPE({token: i for i, token in enumerate(tokens)}, merges)
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=end)
-
-
-@pytest.fixture(scope="module")
-def tokenizers_of_two() -> tuple[Any, Any]:
-    """Tokenizers of a target and a draft, with words of their own and end tokens of two names."""
-    of_target = bpe([("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ġ", "a")], "</s>")
-    of_draft = bpe([("h", "e"), ("t", "he"), ("Ġ", "t")], "<|end|>")
-    return of_target, of_draft
-
-
-def test_spelling_of_a_tokenizer(tokenizers_of_two: tuple[Any, Any]) -> None:
-    """Bug: spaces lost where a text begins, an end token that spells its name."""
-    for tokenizer in tokenizers_of_two:
-        spelling = Spelling.of(tokenizer)
-        assert spelling.texts[tokenizer.eos_token_id] == ""
-        for text in (" the cat", "the\n a  theé", "\n\nx"):
-            tokens = spelling.encode(text)
-            assert tokens == tokenizer.encode(text, add_special_tokens=False)
-            if text.isascii():
-                assert spelling.decode(tokens) == text
-
-
-def test_shared_tokens_of_two_tokenizers(tokenizers_of_two: tuple[Any, Any]) -> None:
-    """All bytes, parts of characters too, "the" in two ways, and the end under two names."""
-    of_target, of_draft = tokenizers_of_two
-    model = TableModel({(): np.ones(len(of_draft)) / len(of_draft)})
-    shared = IntersectionModel(model, Spelling.of(of_draft), Spelling.of(of_target)).translation
-    assert len(shared.shared) == 256 + 2
-    assert shared.shared[of_target.eos_token_id] == of_draft.eos_token_id
-    the, space_the = of_target.convert_tokens_to_ids(["the", "Ġthe"])
-    assert of_draft.convert_ids_to_tokens(shared.shared[the]) == "the"
-    assert space_the not in shared.shared
-    assert of_draft.convert_ids_to_tokens(shared.pieces(space_the)) == ["Ġ", "the"]
 
 
 def test_session_types() -> None:

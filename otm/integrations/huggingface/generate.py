@@ -14,7 +14,7 @@ from typing import Any
 
 from otm._core.files.paths import AnyPath
 from otm.coupling.build import PlanBuilder
-from otm.decoding.drafting import Branching, ModelDrafter, as_branching
+from otm.decoding.drafting import Branching, Drafter, ModelDrafter, as_branching
 from otm.decoding.loop import stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy
@@ -26,6 +26,8 @@ from otm.integrations.huggingface.output import as_output
 from otm.integrations.huggingface.past import ContinuedModel, as_past
 from otm.integrations.huggingface.processors import BatchProcessor, check_processors
 from otm.integrations.huggingface.reported import Reported
+from otm.integrations.huggingface.vocabularies import OtherVocabulary
+from otm.models.base import LanguageModel
 from otm.models.huggingface.model import check_loaded, check_same_vocabulary
 from otm.rules import names
 
@@ -56,6 +58,12 @@ class AssistedDecoding:
         Temperature, top-k, top-p and min-p always do.
     streamer : BaseStreamer, optional
         Receives tokens as soon as they are known; for one prompt only.
+    tokenizers : tuple of two PreTrainedTokenizerBase, optional
+        That of the target and that of the assistant, if they are different.
+    match : {"tokens", "strings"}, optional
+        How an assistant with another tokenizer drafts: tokens that both have, by their text
+        (`IntersectionModel`), or any text of its own (`StringDrafter`; one chain, whose tokens are
+        accepted as far as the target draws the same: k = 1 and rule "target-only").
     report : str or Path, optional
         A report of `otm report` about these models (`report.json`, or its folder).  A call that
         samples in another way than the report assumed is told so by a warning: its acceptance and
@@ -117,6 +125,8 @@ class AssistedDecoding:
         vocabulary: int | None = None,
         process_drafts: bool = True,
         streamer: Any = None,
+        tokenizers: tuple[Any, Any] | None = None,
+        match: str = "tokens",
         report: AnyPath | None = None,
     ) -> None:
         check_loaded(assistant, "assistant")
@@ -128,6 +138,9 @@ class AssistedDecoding:
             self.verifier = chain_verifier(rule)
         else:
             self.verifier = tree_verifier(rule)
+        self.other: OtherVocabulary | None = None
+        if tokenizers is not None:
+            self.other = OtherVocabulary(tokenizers, match, rule, self.k)
         self.vocabulary = vocabulary
         self.process_drafts = process_drafts
         self.streamer = streamer
@@ -171,11 +184,13 @@ class AssistedDecoding:
             model, self.assistant, input_ids, inputs_tensor, model_kwargs
         )
         cached = generation_config.use_cache is not False
+        sizes = self.vocabulary, self.vocabulary if self.other is None else None
         target, draft = (
-            ContinuedModel(each, vocabulary=self.vocabulary, source=source, cache=cached)
-            for each, source in zip((model, self.assistant), sources, strict=True)
+            ContinuedModel(each, vocabulary=size, source=source, cache=cached)
+            for each, source, size in zip((model, self.assistant), sources, sizes, strict=True)
         )
-        check_same_vocabulary(target, draft)
+        if self.other is None:
+            check_same_vocabulary(target, draft)
         target.past = as_past(model, input_ids, mask, model_kwargs.get("past_key_values"))
         limit, end, others = arguments.as_endings(stopping_criteria)
         before, sampling = arguments.split_processors(generation_config, logits_processor)
@@ -187,12 +202,17 @@ class AssistedDecoding:
             processor = BatchProcessor(before, input_ids, prompts, end or (), size)
         turns = deque(range(len(prompts)))
         of_drafts = processor if self.process_drafts else None
-        drafter = ModelDrafter(draft, self.k, sampling, of_drafts, law_of(self.rule))
+        drafting: Drafter | LanguageModel = draft
+        if self.other is not None:
+            drafting = self.other.drafter(draft, target.vocabulary, sampling)
+        if isinstance(drafting, LanguageModel):
+            law = law_of(self.rule)
+            drafting = ModelDrafter(drafting, self.k, sampling, of_drafts, law)
         steps = stream(
             target,
             prompts,
-            drafter,
-            place_verifier(self.verifier, self.rule, target, drafter, sampling),
+            drafting,
+            place_verifier(self.verifier, self.rule, target, drafting, sampling),
             gamma=self.gamma,
             sampling=sampling,
             logits_processor=processor,
@@ -300,11 +320,14 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
         prepared = isinstance(kwargs.get("custom_generate"), AssistedDecoding)  # by an inner patch
         if drafting is None or prepared:
             return original(*args, **kwargs)
-        for name in "custom_generate", "assistant_tokenizer", "synced_gpus":
+        for name in "custom_generate", "synced_gpus":
             if kwargs.get(name):
                 raise InvalidParameterError(f"{name} cannot be given to a patched model")
         kwargs.pop("assistant_model", None)
-        decoding = AssistedDecoding(drafting, **options)
+        more = {}
+        if (of_draft := kwargs.pop("assistant_tokenizer", None)) is not None:
+            more = {"tokenizers": (kwargs.get("tokenizer"), of_draft)}
+        decoding = AssistedDecoding(drafting, **options | more)
         decoding.streamer = kwargs.pop("streamer", None) or decoding.streamer
         return original(*args, custom_generate=decoding, **_with_stop_strings(kwargs))
 

@@ -1,0 +1,43 @@
+"""An assistant with another tokenizer than the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otm._core.numbers import check_name
+from otm.decoding.drafting import Branching, Drafter
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.string_drafter import StringDrafter
+from otm.errors import InvalidInputError, InvalidParameterError
+from otm.models.base import LanguageModel
+from otm.models.intersection import IntersectionModel
+from otm.models.spelling import Spelling
+
+BY_TEXT = "target-only", "list coupling"
+"""Rules that need no probabilities of drafts."""
+
+
+class OtherVocabulary:
+    """What the tokens of target and assistant spell, and what goes from one to the other."""
+
+    def __init__(self, tokenizers: Any, match: str, rule: object, k: Branching) -> None:
+        check_name("match", match, ("tokens", "strings"))
+        if not isinstance(tokenizers, tuple | list) or len(tokenizers) != 2:
+            raise InvalidInputError(
+                "tokenizers must be two: (that of the target, that of the assistant)"
+            )
+        self._target, self._draft = map(Spelling.of, tokenizers)
+        self._by_text = match == "strings"
+        if self._by_text and (rule not in BY_TEXT or k != 1):
+            raise InvalidParameterError(
+                f"match='strings' drafts one chain without probabilities; give k=1 and a rule that "
+                f"needs none: {', '.join(BY_TEXT)}"
+            )
+
+    def drafter(
+        self, assistant: LanguageModel, vocabulary: int, sampling: SamplingParameters
+    ) -> Drafter | LanguageModel:
+        """Return what drafts strings, or the model of shared tokens for a target of so many."""
+        if self._by_text:
+            return StringDrafter(assistant, self._draft, self._target, sampling)
+        return IntersectionModel(assistant, self._draft, self._target, vocabulary)

@@ -1,0 +1,148 @@
+"""Assistants with another tokenizer: spellings of real tokenizers, and `generate`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.errors import InvalidInputError, InvalidParameterError
+from otm.integrations.huggingface import AssistedDecoding, patch_generate
+from otm.models import IntersectionModel, Spelling, TableModel
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+
+def bpe(merges: list[tuple[str, str]], end: str) -> Any:
+    """Make a byte-level tokenizer with these merges."""
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokens = [end, *alphabet, *map("".join, merges)]
+    model = tokenizers.models.BPE({token: i for i, token in enumerate(tokens)}, merges)
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=end)
+
+
+@pytest.fixture(scope="module")
+def tokenizers_of_two() -> tuple[Any, Any]:
+    """Tokenizers of a target and a draft, with words of their own and end tokens of two names."""
+    of_target = bpe([("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ġ", "a")], "</s>")
+    of_draft = bpe([("h", "e"), ("t", "he"), ("Ġ", "t")], "<|end|>")
+    return of_target, of_draft
+
+
+def test_spelling_of_a_tokenizer(tokenizers_of_two: tuple[Any, Any]) -> None:
+    """Bug: spaces lost where a text begins, an end token that spells its name."""
+    for tokenizer in tokenizers_of_two:
+        spelling = Spelling.of(tokenizer)
+        assert spelling.texts[tokenizer.eos_token_id] == ""
+        for text in (" the cat", "the\n a  theé", "\n\nx"):
+            tokens = spelling.encode(text)
+            assert tokens == tokenizer.encode(text, add_special_tokens=False)
+            if text.isascii():
+                assert spelling.decode(tokens) == text
+
+
+def test_shared_tokens_of_two_tokenizers(tokenizers_of_two: tuple[Any, Any]) -> None:
+    """All bytes, parts of characters too, "the" in two ways, and the end under two names."""
+    of_target, of_draft = tokenizers_of_two
+    model = TableModel({(): np.ones(len(of_draft)) / len(of_draft)})
+    shared = IntersectionModel(model, Spelling.of(of_draft), Spelling.of(of_target)).translation
+    assert len(shared.shared) == 256 + 2
+    assert shared.shared[of_target.eos_token_id] == of_draft.eos_token_id
+    the, space_the = of_target.convert_tokens_to_ids(["the", "Ġthe"])
+    assert of_draft.convert_ids_to_tokens(shared.shared[the]) == "the"
+    assert space_the not in shared.shared
+    assert of_draft.convert_ids_to_tokens(shared.pieces(space_the)) == ["Ġ", "the"]
+
+
+def llama(vocabulary: int, seed: int, width: int = 16) -> Any:
+    torch.manual_seed(seed)
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=24, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=128,
+        initializer_range=0.8, bos_token_id=None, eos_token_id=0, pad_token_id=0,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config).double().eval()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"k": 2}, {"k": 1, "rule": "block"}, {"k": 1, "rule": "target-only", "match": "strings"}],
+    ids=str,
+)
+def test_greedy_text_is_that_of_generate(
+    tokenizers_of_two: tuple[Any, Any], options: dict[str, Any]
+) -> None:
+    """Two tokenizers, a target padded to more logits than tokens, a batch with padding."""
+    of_target, of_draft = tokenizers_of_two
+    target, draft = llama(len(of_target) + 3, 0), llama(len(of_draft), 1)
+    of_target.pad_token, of_target.padding_side = of_target.eos_token, "left"
+    inputs = of_target([" the cat", "a dog and the cat é"], return_tensors="pt", padding=True)
+    inputs.pop("token_type_ids", None)
+    how: dict[str, Any] = {"do_sample": False, "max_new_tokens": 12, "pad_token_id": 0}
+    named = {"tokenizer": of_target, "assistant_tokenizer": of_draft}
+    expected = target.generate(**inputs, **how)
+    decoding = AssistedDecoding(draft, gamma=3, tokenizers=tokenizers_of_two, **options)
+    assert torch.equal(target.generate(**inputs, custom_generate=decoding, **how), expected)
+    with patch_generate(target, gamma=3, **options):
+        patched = target.generate(**inputs, assistant_model=draft, **named, **how)
+    assert torch.equal(patched, expected)
+
+
+def parrot(tokenizer: Any) -> Any:
+    """Make a model that writes " the" for ever."""
+    model = llama(len(tokenizer), 0, width=4 * len(tokenizer))
+    weights = model.state_dict()
+    for name, weight in weights.items():
+        if "norm" not in name:
+            weight.zero_()
+    tokens = tokenizer.encode(" the the", add_special_tokens=False)
+    for token, following in itertools.pairwise(tokens):
+        weights["model.embed_tokens.weight"][token, token] = 1
+        weights["lm_head.weight"][following, token] = 100
+    return model
+
+
+def test_an_assistant_that_writes_the_same_text_is_accepted(
+    tokenizers_of_two: tuple[Any, Any],
+) -> None:
+    """Bug: texts cut or joined wrongly, so that good drafts fail; both write " the" for ever."""
+    of_target, of_draft = tokenizers_of_two
+    target, draft = map(parrot, tokenizers_of_two)
+    ids = of_target(" the", return_tensors="pt").input_ids
+    decoding = AssistedDecoding(
+        draft, k=1, gamma=4, rule="target-only", tokenizers=(of_target, of_draft), match="strings"
+    )
+    out = target.generate(
+        ids, custom_generate=decoding, do_sample=False, max_new_tokens=9, pad_token_id=0
+    )
+    assert of_target.decode(out[0]) == " the" * 10
+    assert decoding.generation is not None
+    # four tokens of the draft are two of these
+    assert [len(step.output) for step in decoding.generation.steps] == [3, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"tokenizers": "gpt2"}, InvalidInputError, "must be two"),
+        ({"tokenizers": ("a", "b")}, InvalidInputError, "the tokenizer is a str"),
+        ({"match": "strings"}, InvalidParameterError, "k=1 and a rule that needs none"),
+        ({"match": "strings", "k": 1, "rule": "block"}, InvalidParameterError, "needs none"),
+        ({"match": "text"}, Exception, "there is no match 'text'"),
+    ],
+    ids=["one", "strings", "several", "rule", "match"],
+)
+def test_wrong_options_are_refused_at_once(
+    tokenizers_of_two: tuple[Any, Any], options: dict[str, Any], error: Any, words: str
+) -> None:
+    """Bug: an error of transformers, or one in the middle of a call."""
+    draft = llama(len(tokenizers_of_two[1]), 1)
+    with pytest.raises(error, match=words):
+        AssistedDecoding(draft, **{"tokenizers": tokenizers_of_two} | options)
