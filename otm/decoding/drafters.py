@@ -30,6 +30,7 @@ from otm.decoding.drafting import (
     extend,
 )
 from otm.decoding.reading import Context
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.models.ngram import NGramModel
 
@@ -146,19 +147,22 @@ class NonAutoregressiveDrafter(Drafter):
     branching : int or tuple of int, optional
         As of a `ModelDrafter`: a number of chains, or the numbers of children at the levels of a
         prefix tree.
+    sampling : SamplingParameters, optional
+        How to draw from the distributions: as they are if left out; sharpened by a temperature
+        below 1; the likeliest tokens, as in [stern2018]_, at a temperature of 0.
 
     Raises
     ------
     InvalidParameterError
-        If the heads are no function, the vocabulary is not an integer of at least 1, or a prefix
-        tree has no level.
+        If the heads are no function, the vocabulary is not an integer of at least 1, a prefix tree
+        has no level, or the sampling parameters are none.
     InvalidDraftCountError, ProblemTooLargeError
         If the branching is none, or has too many paths, as of a `ModelDrafter`.
 
     Notes
     -----
-    Drafts are drawn from the distributions.  The heads of [stern2018]_ give their likeliest tokens,
-    and so do distributions that `SamplingParameters` made at temperature 0.
+    What the heads should say to have most drafts accepted is not what is likeliest at each place:
+    see `otm.gain.factorised_draft`.
 
     References
     ----------
@@ -180,8 +184,13 @@ class NonAutoregressiveDrafter(Drafter):
     seconds: float = 0.0  # spent in the heads so far
 
     def __init__(
-        self, heads: Heads, vocabulary: int | None = None, branching: Branching = 1
+        self,
+        heads: Heads,
+        vocabulary: int | None = None,
+        branching: Branching = 1,
+        sampling: SamplingParameters | None = None,
     ) -> None:
+        self.sampling = as_sampling(sampling)
         self.vocabulary = None if vocabulary is None else as_positive(vocabulary, "vocabulary")
         self.branching = as_branching(branching)
         if not callable(heads):
@@ -214,11 +223,20 @@ class NonAutoregressiveDrafter(Drafter):
         _check_heads(rows, len(drafting))
         for b, row in zip(drafting, rows, strict=True):
             level = [roots[b]]
-            for depth, probs in enumerate(row[: depths[b]]):
+            for depth, given in enumerate(row[: depths[b]]):
+                probs = self._adjusted(given)
                 for node in level:
                     node.draw_children(probs, children_at(self.branching, depth), uniforms[b])
                 level = [child for node in level for child in node.children]
         return roots
+
+    def _adjusted(self, probs: SparseProbs) -> SparseProbs:
+        """Apply the sampling parameters to a distribution of a head."""
+        if self.sampling == SamplingParameters():
+            return probs
+        logs = np.log(np.asarray(probs.probabilities, dtype=np.float64))
+        kept = self.sampling.sparse_probs(logs)
+        return SparseProbs.from_support(probs.tokens[kept.tokens], kept.probabilities)
 
 
 def _check_heads(rows: Any, count: int) -> None:

@@ -12,6 +12,7 @@ from otm._core.means import Estimate, PairedMeans, Setup, clustered_mean
 from otm.gain.along_text import accepted_along_text
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.efficiency_bound import efficiency_bound
+from otm.gain.factorised import common_draft, factorised_draft
 from otm.gain.latency import Latency, measure_latency, read_latency
 from otm.gain.models import ModelPair, from_models
 from otm.gain.recommendation import Candidate, Recommendation, recommend
@@ -45,8 +46,10 @@ __all__ = [
     "best_tree",
     "block_efficiency",
     "clustered_mean",
+    "common_draft",
     "contexts_from",
     "efficiency_bound",
+    "factorised_draft",
     "first_step_acceptance",
     "from_files",
     "from_models",
