@@ -1,10 +1,19 @@
-"""The tables of the decoding loops, from `benchmarks.decoding`."""
+"""The tables of the decoding loops."""
 
 from typing import Any
 
 from benchmarks.layout import markdown, origin, record
 
-__all__ = ["coupled", "efficiency", "overhead", "peers", "speed"]
+__all__ = [
+    "coupled",
+    "drafters",
+    "efficiency",
+    "overhead",
+    "peers",
+    "speed",
+    "state",
+    "trees",
+]
 
 COMMAND = "decoding --save"
 PAIRS = {
@@ -94,6 +103,29 @@ def trees() -> str:
         lines.append([rows[0]["way"], str(max(row["nodes"] for row in rows)), *map(interval, rows)])
     heading = ["", "drafts", *settings]
     return markdown(heading, lines, origin(found, "trees --save"))
+
+
+def drafters() -> str:
+    found = record("drafters")
+    lines = [
+        [rows[0]["way"], *(cell for row in rows for cell in (interval(row), interval(row["less"])))]
+        for rows in zip(*found["tokens"].values(), strict=True)
+    ]
+    heading = [""]
+    for name in found["tokens"]:
+        heading += [name, "less small model, paired"]
+    return markdown(heading, lines, origin(found, "drafters --save"))
+
+
+def state() -> str:
+    found = record("state")
+    rules = ("block", "greedy block", "less")
+    lines = [
+        [row["pair"], str(row["gamma"]), *(interval(row[rule]) for rule in rules)]
+        for row in found["results"]
+    ]
+    heading = ["pair", "γ", "block", "greedy block", "greedy less block, paired"]
+    return markdown(heading, lines, origin(found, "state --save"))
 
 
 def interval(row: dict[str, Any]) -> str:

@@ -25,12 +25,23 @@ from benchmarks.kernel_tables import (
     targets,
 )
 from benchmarks.layout import markdown, origin, record
-from benchmarks.loop_tables import coupled, efficiency, overhead, peers, speed, trees
+from benchmarks.loop_tables import (
+    coupled,
+    drafters,
+    efficiency,
+    overhead,
+    peers,
+    speed,
+    state,
+    trees,
+)
 
 __all__ = ["PAGES", "TABLES", "filled"]
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "how-to-choose.md")
+PAGES = tuple(
+    ROOT / "docs" / name for name in ("benchmarks.md", "how-to-choose.md", "theory/state.md")
+)
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -179,6 +190,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "on-cpu": on_cpu,
     "overhead": overhead,
     "coupled": coupled,
+    "drafters": drafters,
+    "state": state,
     "trees": trees,
     "peers": peers,
     "report": report,

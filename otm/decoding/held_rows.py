@@ -16,8 +16,6 @@ from otm.decoding.reading import (
     LogitsProcessor,
     check_processed,
     check_scores,
-    common_length,
-    padded,
 )
 from otm.decoding.sampling_parameters import (
     SamplingParameters,
@@ -25,7 +23,7 @@ from otm.decoding.sampling_parameters import (
     dtype_on_device,
     probs_on_device,
 )
-from otm.models.base import LanguageModel, Session
+from otm.models.base import LanguageModel, Session, common_length, padded
 
 SUM_TOLERANCE = 1e-3
 """How far probabilities that a model returns may sum from one; they are divided by their sum."""

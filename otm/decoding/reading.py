@@ -15,7 +15,7 @@ from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor, like, to_host
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.errors import InvalidDistributionError
-from otm.models.base import LanguageModel, Session
+from otm.models.base import LanguageModel, Session, common_length, padded
 
 Context = tuple[int, ...]
 """All tokens of a sequence so far."""
@@ -251,25 +251,9 @@ def check_processed(scores: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def common_length(a: Path, b: Path) -> int:
-    """Length of what two sequences begin with."""
-    n = min(len(a), len(b))
-    if a is b or a[:n] == b[:n]:
-        return n
-    return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-
-
 def _tokens(
     rows: Sequence[_Row], starts: Sequence[int], ends: Sequence[int | None]
 ) -> npt.NDArray[np.int64]:
     """Tokens of rows of different lengths, filled up with −1."""
     triples = zip(rows, starts, ends, strict=True)
     return padded([(row.context + row.path)[a:b] for row, a, b in triples])
-
-
-def padded(parts: Sequence[Path]) -> npt.NDArray[np.int64]:
-    """Tokens of rows as one array, with −1 behind the shorter ones."""
-    tokens = np.full((len(parts), max(map(len, parts), default=0)), -1, dtype=np.int64)
-    for row, part in zip(tokens, parts, strict=True):
-        row[: len(part)] = part
-    return tokens

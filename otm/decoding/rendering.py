@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from otm.decoding.reading import Path, common_length
+from otm.decoding.reading import Path
 from otm.decoding.trace import Step
 from otm.errors import InvalidInputError
+from otm.models.base import common_length
 
 Decode = Callable[[Sequence[int]], str]
 """From token ids to text; called with single parts of a sequence."""

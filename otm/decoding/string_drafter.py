@@ -84,7 +84,8 @@ class StringDrafter(Drafter):
             most = [max(self.model.context_length - depth, 1) for depth in depths]
             read = [row[-n:] for row, n in zip(read, most, strict=True)]
         known = [depth if row else 0 for row, depth in zip(read, depths, strict=True)]
-        chains = self._chains.draft([row or (0,) for row in read], known, parents, uniforms)
+        rows = [tuple(row) or (0,) for row in read]
+        chains = self._chains.draft(rows, known, parents, uniforms)
         return [
             _chain(self.cut(chain.leaf_paths()[0], depth))
             for chain, depth in zip(chains, depths, strict=True)

@@ -8,6 +8,7 @@ it appends tokens, and it keeps a prefix of some rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -204,3 +205,19 @@ def check_length(longest: int, most: int | None) -> None:
             f"a row would have {longest:,} tokens; this model reads at most {most:,}: keep fewer, "
             "or go on from the last ones in a new session"
         )
+
+
+def common_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of what two sequences of one kind begin with."""
+    n = min(len(a), len(b))
+    if a is b or a[:n] == b[:n]:
+        return n
+    return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+
+
+def padded(parts: Sequence[Sequence[int]]) -> Rows:
+    """Tokens of rows as one array, with −1 behind the shorter ones."""
+    tokens = np.full((len(parts), max(map(len, parts), default=0)), -1, dtype=np.int64)
+    for row, part in zip(tokens, parts, strict=True):
+        row[: len(part)] = part
+    return tokens

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.numbers import as_integer
+from otm._core.optional import require
 from otm._core.tensors import is_tensor, like
 from otm.errors import InvalidInputError
-from otm.models.base import LanguageModel, Rows, Session
-from otm.models.spelling import Spelling, Translation
+from otm.models.base import LanguageModel, Rows, Session, common_length, padded
+from otm.models.spelling import Spelling, TranslatedRow, Translation
 
 
 class IntersectionModel(LanguageModel):
@@ -43,9 +43,9 @@ class IntersectionModel(LanguageModel):
 
     Notes
     -----
-    A token that only the target has is read as the tokens that spell its text, which the model's
-    tokenizer finds.  Where nothing was read, or the row would be longer than the model takes, all
-    shared tokens are equally likely.
+    The model reads words of the target's text as its own tokenizer cuts them.  Where nothing was
+    read, all shared tokens are equally likely; of a row that is longer than the model takes it
+    reads the end.
 
     References
     ----------
@@ -112,72 +112,87 @@ class _SharedSession(Session):
     ) -> None:
         self._model, self._session = model, model.start(rows)
         self._most = model.context_length
-        self._probs = model.returns_probs
         self._vocabulary = vocabulary
-        self._translation = translation
-        # how many tokens of its own the model has read after each token of a row
-        self._ends: list[list[int]] = [[0] for _ in range(rows)]
+        self._rows = [TranslatedRow(translation) for _ in range(rows)]
+        self._held: list[list[int]] = [[] for _ in range(rows)]  # what the model has read
         pairs = sorted(translation.shared.items())
         self._shared = np.array(pairs, dtype=np.int64).T  # [2, shared]: of the target, of the draft
 
     def append(self, tokens: Rows) -> Any:
         """Read tokens, and return what follows each: logits or probabilities [R, L, V]."""
-        begun = [ends[-1] for ends in self._ends]
-        held = [len(ends) for ends in self._ends]
-        scores = self._read(tokens, self._session.append)
-        places = np.full(tokens.shape, -1, dtype=np.int64)
-        for r, ends in enumerate(self._ends):
-            new = np.array(ends[held[r] :], dtype=np.int64)
-            # nothing was read for a token: what follows it is not known
-            places[r, : new.size] = np.where(np.diff([begun[r], *new]) > 0, new - begun[r] - 1, -1)
-        return self._among_shared(scores, places)
+        found = [self._append(column) for column in tokens.T]
+        if is_tensor(found[0]):
+            return require("torch").stack(found, 1)
+        return np.stack(found, 1)
 
     def read(self, tokens: Rows) -> None:
         """Read tokens."""
-        self._read(tokens, self._session.read)
+        self._take(tokens)
+        new = self._turned(np.zeros(len(tokens), dtype=bool))
+        if new.size:
+            self._session.read(new)
 
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-        """Rewind, by as many of the model's own tokens."""
-        ends = [
-            self._ends[r][: n + 1] for r, n in zip(rows.tolist(), lengths.tolist(), strict=True)
-        ]
-        self._session.keep(rows, np.array([kept[-1] for kept in ends], dtype=np.int64))
-        self._ends = ends
+        """Rewind, to what the model's tokens have in common."""
+        pairs = list(zip(rows.tolist(), lengths.tolist(), strict=True))
+        kept = [self._rows[row].cut(length) for row, length in pairs]
+        held = [self._held[row] for row, _ in pairs]
+        same = list(map(common_length, map(self._window, kept), held))
+        self._session.keep(rows, np.array(same, dtype=np.int64))
+        self._rows, self._held = kept, [own[:n] for own, n in zip(held, same, strict=True)]
 
-    def _read(self, tokens: Rows, read: Any) -> Any:
-        """Let the model read the pieces of tokens [R, L]; None if there are none."""
-        parts: list[list[int]] = []
-        for row, ends in zip(tokens.tolist(), self._ends, strict=True):
-            part: list[int] = []
-            for token in row:
-                if token < 0:
-                    break
-                pieces: Sequence[int] = self._translation.pieces(token)
-                if self._most is not None and ends[-1] + len(pieces) > self._most:
-                    pieces = ()
-                part += pieces
-                ends.append(ends[-1] + len(pieces))
-            parts.append(part)
-        longest = max(map(len, parts))
-        if not longest:
-            return None
-        return read(np.array([part + [-1] * (longest - len(part)) for part in parts], np.int64))
+    def _append(self, column: npt.NDArray[np.int64]) -> Any:
+        """Read at most one token [R] of each row, and return what follows it: [R, V]."""
+        self._take(column[:, None])
+        new = self._turned(column >= 0)
+        scores = self._session.append(new) if new.size else None
+        last = (new >= 0).sum(1) - 1
+        return self._among_shared(scores, np.where(column < 0, -1, last))
+
+    def _take(self, tokens: Rows) -> None:
+        """Add tokens to the rows."""
+        for row, given in zip(self._rows, tokens.tolist(), strict=True):
+            for token in given:
+                if token >= 0:
+                    row.append(token)
+
+    def _turned(self, asked: npt.NDArray[np.bool_]) -> Rows:
+        """Rewind to what stays, and return the tokens that the model is to read, −1 behind them.
+
+        Rows [R] that are asked what follows read their last token in any case.
+        """
+        rows = [self._window(row) for row in self._rows]
+        most = [max(len(row) - ask, 0) for row, ask in zip(rows, asked.tolist(), strict=True)]
+        same = list(map(min, map(common_length, rows, self._held), most))
+        if same != list(map(len, self._held)):
+            self._session.keep(np.arange(len(rows)), np.array(same, dtype=np.int64))
+        self._held = rows
+        return padded([row[n:] for row, n in zip(rows, same, strict=True)])
+
+    def _window(self, row: TranslatedRow) -> list[int]:
+        """Return what the model reads of a row: all, or the end if that is more than it takes."""
+        found = row.read()
+        if self._most is None or len(found) <= self._most:
+            return found
+        step = max(self._most // 2, 1)  # not a token at a time, so that the cache serves again
+        return found[-(-(len(found) - self._most) // step) * step :]
 
     def _among_shared(self, scores: Any, places: npt.NDArray[np.int64]) -> Any:
-        """Take scores [R, L', V'] at places [R, L], −1 if unknown, of shared tokens: [R, L, V]."""
+        """Take scores [R, L', V'] at places [R], −1 if unknown, of shared tokens: [R, V]."""
         of_target, of_draft = self._shared
-        empty = 0 if self._probs else -np.inf
-        rows, columns = np.arange(len(places))[:, None], places.clip(0)
+        probs = self._model.returns_probs
+        empty = 0 if probs else -np.inf
+        rows, columns = np.arange(len(places)), places.clip(0)
         if scores is None:  # any token, to know what scores are like
             scores, rows = self._model.start(1).append(np.zeros((1, 1), np.int64)), rows * 0
-        shape = (*places.shape, self._vocabulary)
+        shape = (len(places), self._vocabulary)
         if is_tensor(scores):
             rows, columns, places = (like(scores, index) for index in (rows, columns, places))
             of_target, of_draft = (like(scores, index) for index in (of_target, of_draft))
             found = scores.new_full(shape, empty)
         else:
             found = np.full(shape, empty, dtype=scores.dtype)
-        chosen = scores[rows, columns][..., of_draft]
+        chosen = scores[rows, columns][:, of_draft]
         chosen[(places < 0) | ~(chosen > empty).any(-1)] = 1  # nothing is known of what follows
-        found[..., of_target] = chosen / chosen.sum(-1)[..., None] if self._probs else chosen
+        found[:, of_target] = chosen / chosen.sum(-1)[:, None] if probs else chosen
         return found

@@ -1,15 +1,16 @@
 """What the tokens of a vocabulary spell, and how tokens of one are read by another.
 
-Two models with different tokenizers have in common what tokens spell.  A token that both have is
-read as it is; any other as the tokens that the draft's tokenizer makes of its text.  So what a
-draft model reads grows at its end alone, whatever the target goes on with, and its cache is kept.
-Where a tokenizer would have cut a whole text otherwise, drafts are worse, and nothing else.
+Two models with different tokenizers have in common what tokens spell.  A draft model reads the
+target's tokens word by word, each as its own tokenizer cuts the text of the word; so what it reads
+changes at the end alone, and its cache is kept.  Where a tokenizer would have cut a whole text
+otherwise, drafts are worse, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 from otm._core.shown import Brief
@@ -21,6 +22,9 @@ Encode = Callable[[str], Sequence[int]]
 
 ANCHOR = "\n"
 """A text before others, since tokenizers treat what they begin with in another way."""
+
+LONGEST_WORD = 64
+"""Most tokens that are read as one word, as of a text without spaces."""
 
 UNREADABLE = "\ufffd"
 """What a tokenizer writes for bytes that are a part of a character."""
@@ -154,21 +158,63 @@ class Translation:
         for i, name in enumerate(target.names[: sizes[0]]):
             if name in first:  # the first of equal ones has it
                 self.shared[i] = first.pop(name)
-        self._pieces: dict[int, tuple[int, ...]] = {}
+        self.word = cache(self._word)
 
-    def pieces(self, token: int) -> tuple[int, ...]:
-        """Read a token of the target as tokens of the draft model, none if it has no text."""
-        if token in self.shared:
-            return (self.shared[token],)
-        if token not in self._pieces:
-            text = self._target.texts[token] if token < len(self._target.texts) else ""
-            found = self._draft.encode(text) if UNREADABLE not in text else []
-            self._pieces[token] = tuple(i for i in found if i < self._size)
-        return self._pieces[token]
+    def begins_word(self, token: int) -> bool:
+        """Whether a word begins with this token: a space comes first, or it spells nothing."""
+        text = self._text(token)
+        return not text or text[0].isspace()
 
-    def row(self, tokens: Iterable[int]) -> tuple[int, ...]:
+    def row(self, tokens: Iterable[int]) -> list[int]:
         """Read tokens of the target as the draft model does."""
-        return tuple(piece for token in tokens for piece in self.pieces(token))
+        row = TranslatedRow(self)
+        for token in tokens:
+            row.append(token)
+        return row.read()
+
+    def _word(self, tokens: tuple[int, ...]) -> list[int]:
+        """Read the tokens of a word."""
+        texts = [self._text(token) for token in tokens]
+        if all(texts) and not any(UNREADABLE in text for text in texts):
+            return [i for i in self._draft.encode("".join(texts)) if i < self._size]
+        # parts of characters, and what spells nothing, are the same by their names alone
+        return [self.shared[token] for token in tokens if token in self.shared]
+
+    def _text(self, token: int) -> str:
+        return self._target.texts[token] if token < len(self._target.texts) else ""
+
+
+class TranslatedRow:
+    """A row of the target's tokens that grows, and what the draft model reads."""
+
+    def __init__(self, translation: Translation) -> None:
+        self._translation = translation
+        self.tokens: list[int] = []
+        self._closed: list[int] = []  # what the model reads of the words before the last one
+        self._start = 0  # of the last word
+
+    def append(self, token: int) -> None:
+        """Take a token."""
+        word = self.tokens[self._start :]
+        if word and (self._translation.begins_word(token) or len(word) == LONGEST_WORD):
+            self._closed = self._closed + self._translation.word(tuple(word))
+            self._start = len(self.tokens)
+        self.tokens.append(token)
+
+    def read(self) -> list[int]:
+        """Return the draft model's tokens."""
+        return self._closed + self._translation.word(tuple(self.tokens[self._start :]))
+
+    def cut(self, length: int) -> TranslatedRow:
+        """Return a row of the first tokens."""
+        row = TranslatedRow(self._translation)
+        if length > self._start:
+            row._closed, row._start = self._closed, self._start
+            row.tokens = self.tokens[:length]
+        else:
+            for token in self.tokens[:length]:
+                row.append(token)
+        return row
 
 
 def _as_strings(values: Any, name: str) -> tuple[str, ...]:

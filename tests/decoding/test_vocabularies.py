@@ -100,12 +100,14 @@ def test_a_wrong_translation_of_drafts_only_costs_acceptance_and_a_wrong_law_is_
 
 
 def test_the_intersection_is_the_draft_among_shared_tokens() -> None:
-    """By hand: a is token 3 of the draft, b token 1, the end token 2; ab is in one only."""
-    draft = TableModel({(): [F(1, 2), F(1, 4), F(1, 8), F(1, 8)], (3, 1): [0, 0, 0, 1]})
+    """By hand: a is token 3 of the draft, b token 1, the end token 2; abab is read as a, ba, b."""
+    draft = TableModel(
+        {(): [F(1, 2), F(1, 4), F(1, 8), F(1, 8)], (3, 1): [0, 0, 0, 1], (0, 1): [0, 0, 1, 0]}
+    )
     session = IntersectionModel(draft, DRAFT, TARGET).start(1)
     found = session.append(np.array([[0, 1, 2, 1]]))
     usual = [F(1, 4), F(1, 2), 0, F(1, 4)]
-    assert found.tolist() == [[usual, [1, 0, 0, 0], [1, 0, 0, 0], usual]]
+    assert found.tolist() == [[usual, [1, 0, 0, 0], [0, 0, 0, 1], usual]]
 
 
 def test_acceptance_is_that_of_the_divided_masses_and_never_below_the_union() -> None:

@@ -58,7 +58,11 @@ def test_shared_tokens_of_two_tokenizers(tokenizers_of_two: tuple[Any, Any]) -> 
     the, space_the = of_target.convert_tokens_to_ids(["the", "Ġthe"])
     assert of_draft.convert_ids_to_tokens(shared.shared[the]) == "the"
     assert space_the not in shared.shared
-    assert of_draft.convert_ids_to_tokens(shared.pieces(space_the)) == ["Ġ", "the"]
+    assert of_draft.convert_ids_to_tokens(shared.row([space_the])) == ["Ġ", "the"]
+    letter = of_target.encode("é", add_special_tokens=False)  # two tokens, of a byte each
+    assert shared.row(letter) == of_draft.encode("é", add_special_tokens=False)
+    parts = of_target.convert_tokens_to_ids(["Ġ", "t", "h", "e"])
+    assert of_draft.convert_ids_to_tokens(shared.row(parts)) == ["Ġ", "the"]
 
 
 def llama(vocabulary: int, seed: int, width: int = 16) -> Any:

@@ -52,6 +52,8 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
     [
         "block",
         "coupled",
+        "drafters",
+        "state",
         "trees",
         "decoding",
         "distances",

@@ -1,4 +1,4 @@
-"""The experiment of docs/train-a-draft.md, in small: objectives, training, judgement."""
+"""The experiments of docs/train-a-draft.md, in small: objectives, training, judgement."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ import otm  # noqa: E402
 from otm.models import load  # noqa: E402
 from otm.models.gpt.train import default_text, split  # noqa: E402
 
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "training" / "train_a_draft.py"
+SCRIPTS = Path(__file__).resolve().parents[2] / "examples" / "training"
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    """Import the script, which is in no package."""
-    spec = spec_from_file_location(SCRIPT.stem, SCRIPT)
+def imported(name: str) -> ModuleType:
+    """Import a script, which is in no package."""
+    spec = spec_from_file_location(name, SCRIPTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return imported("train_a_draft")
 
 
 def test_objectives_are_what_their_names_say(script: ModuleType) -> None:
@@ -83,3 +87,30 @@ def test_models_are_judged_at_every_position(
     for k in (1, 4):
         tokens_of_steps, prompts = found[f"tokens, K = {k}"]
         assert np.bincount(prompts, tokens_of_steps).tolist() == [6, 6]
+
+
+def test_training_for_a_block_teaches_each_copy_and_judges_it() -> None:
+    """Bug: laws of other places than the tokens, texts that the target did not draw."""
+    script, target = imported("train_for_a_block"), load("target")
+    script.LENGTH = 24
+    seen, _ = split(default_text())
+    drawn = script.texts(target, seen, 4, seed=0)
+    assert drawn.shape == (4, script.PROMPT + 24)
+    of_target = script.laws(target, drawn).softmax(-1)
+    tokens = drawn[:, script.PROMPT :]
+    assert of_target.shape[:2] == tokens.shape
+    surprise = -of_target.gather(-1, tokens[..., None]).log().mean()
+    entropy = -(of_target * of_target.log()).sum(-1).mean()
+    assert abs(surprise - entropy) < 0.5, "the tokens are those that the laws are of"
+    trained = script.train(target, "small", drawn, steps=2, seed=0)
+    logits = script.laws(load("small"), drawn)
+    losses = {name: loss(logits, of_target, tokens) for name, loss in script.OBJECTIVES.items()}
+    overlap = torch.minimum(logits.softmax(-1), of_target).sum(-1).mean()
+    assert losses["1 - alpha_1"].item() == pytest.approx(1 - overlap.item(), abs=1e-6)
+    both = losses["1 - alpha_1"] + losses["block of 8"]
+    assert losses["both"].item() == pytest.approx(both.item(), abs=1e-6)
+    assert len({tuple(draft.weights["norm"].tolist()) for draft in trained.values()}) == 5
+    judged = script.judge(target, target, drawn)
+    assert {name: values.mean().round(5) for name, values in judged.items()} == {
+        "alpha_1": 1, "chain, 4": 5, "block, 4": 5, "chain, 8": 9, "block, 8": 9,
+    }  # fmt: skip

@@ -1,0 +1,83 @@
+"""What drafts: a model, heads, copies and models of another vocabulary, at the same contexts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from figures.records import where
+from figures.registry import OUR_GPTS, measurement
+from figures.table import Table
+from otm._core.drawing import COLOURS, blank_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MODEL = "small model"
+KINDS = {"heads": "all at once: heads", "words": "another vocabulary", "": "one after another"}
+"""What a way is, by a part of its name; the first that fits."""
+
+
+@measurement(record="drafters", command="python -m benchmarks.drafters --save", models=OUR_GPTS)
+def drafters(records: list[dict[str, Any]]) -> Table:
+    """Draft models, heads, copies and other vocabularies: tokens of a step for one chain of 5.
+
+    The shipped target at contexts where steps of a loop begin; each drafter with the best rule for
+    it.  Tokens of a step less those of the small draft model; 95 % intervals over prompts, paired.
+    Open: at temperature 0.5.  Heads draft without seeing each other; "best" are those of Theorem
+    21.1, from what a model draws at the context.  Models of words draft for the target's bytes.
+    """
+    rows = [
+        (
+            float(setting.removeprefix("T ")), row["way"],
+            *(row[name] for name in ("mean", "low", "high")),
+            *(row["less"][name] for name in ("mean", "low", "high")),
+            where(content),
+        )
+        for content in records
+        for setting, found in content["tokens"].items()
+        for row in found
+    ]  # fmt: skip
+    names = ("temperature", "way", "mean", "low", "high", "gain", "gain_low", "gain_high")
+    return Table((*names, "machine"), tuple(rows))
+
+
+@drafters.drawing
+def draw_drafters(table: Table) -> Figure:
+    """Draw a row for each way, best first, and both temperatures in it."""
+    sharp, flat = sorted(set(table["temperature"].tolist()))
+    whole = table.where(temperature=flat)
+    means = dict(zip(whole["way"].tolist(), whole["gain"].astype(float), strict=True))
+    ways = sorted(means, key=lambda way: means[way])
+    places = {way: i for i, way in enumerate(ways)}
+    figure = blank_figure(height=1.4 + 0.24 * len(ways), wide=True)
+    panel = figure.subplots()
+    panel.axvline(0, color="#444444", linewidth=0.8)
+    for (part, kind), colour in zip(KINDS.items(), COLOURS, strict=False):
+        for temperature, aside in ((flat, 0.13), (sharp, -0.13)):
+            rows = table.where(temperature=temperature)
+            chosen = [kind_of(way) == part for way in rows["way"]]
+            gain, low, high = (
+                rows[name][chosen].astype(float) for name in ("gain", "gain_low", "gain_high")
+            )
+            panel.errorbar(
+                gain,
+                [places[way] + aside for way in rows["way"][chosen]],
+                xerr=[gain - low, high - gain],
+                linestyle="none",
+                marker="o",
+                markersize=4,
+                color=colour,
+                markerfacecolor=colour if aside > 0 else "white",
+                label=kind if aside > 0 else None,
+            )
+    panel.grid(visible=True, axis="y", linewidth=0.3)
+    panel.set_yticks(list(places.values()), list(places), fontsize=8)
+    panel.set_xlabel(f"tokens of a step, less those of the {MODEL}")
+    panel.set_ylabel("what drafts")
+    panel.legend(loc="lower right")
+    return figure
+
+
+def kind_of(way: str) -> str:
+    """Return which of `KINDS` a way is."""
+    return next(part for part in KINDS if part in way)
