@@ -28,9 +28,11 @@ from otm.decoding.drafting import (
     as_branching,
     children_at,
     extend,
+    grow_levels,
 )
-from otm.decoding.reading import Context
+from otm.decoding.reading import Context, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
+from otm.decoding.tree_drafters import BestFirst, as_nodes
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.models.ngram import NGramModel
 
@@ -150,14 +152,17 @@ class NonAutoregressiveDrafter(Drafter):
     sampling : SamplingParameters, optional
         How to draw from the distributions: as they are if left out; sharpened by a temperature
         below 1; the likeliest tokens, as in [stern2018]_, at a temperature of 0.
+    nodes : int, optional
+        Draft no chains but the likeliest paths, so many nodes in one tree, for target-only
+        verification (DDTree, [ringel2026]_), as a `BestFirstDrafter` does.
 
     Raises
     ------
     InvalidParameterError
-        If the heads are no function, the vocabulary is not an integer of at least 1, a prefix tree
-        has no level, or the sampling parameters are none.
+        If the heads are no function, a number is not an integer of at least 1, a prefix tree has no
+        level, the sampling parameters are none, or both `branching` and `nodes` are given.
     InvalidDraftCountError, ProblemTooLargeError
-        If the branching is none, or has too many paths, as of a `ModelDrafter`.
+        If the branching is none, or the tree too large, as of a `ModelDrafter`.
 
     Notes
     -----
@@ -168,6 +173,8 @@ class NonAutoregressiveDrafter(Drafter):
     ----------
     .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
        Speculative Decoding", ICML 2023.
+    .. [ringel2026] Ringel and Romano, "Accelerating Speculative Decoding with Block Diffusion Draft
+       Trees", arXiv 2604.12989.
     .. [stern2018] Stern, Shazeer and Uszkoreit, "Blockwise Parallel Decoding for Deep
        Autoregressive Models", NeurIPS 2018.
 
@@ -189,10 +196,16 @@ class NonAutoregressiveDrafter(Drafter):
         vocabulary: int | None = None,
         branching: Branching = 1,
         sampling: SamplingParameters | None = None,
+        nodes: int | None = None,
     ) -> None:
         self.sampling = as_sampling(sampling)
+        self.nodes = None if nodes is None else as_nodes(nodes)
         self.vocabulary = None if vocabulary is None else as_positive(vocabulary, "vocabulary")
         self.branching = as_branching(branching)
+        if nodes is not None and self.branching != 1:
+            raise InvalidParameterError(
+                f"nodes = {nodes} and branching = {branching}; give the budget of a tree, or chains"
+            )
         if not callable(heads):
             raise InvalidParameterError(
                 f"heads = {shown(heads)}; give a function from contexts and a number to SparseProbs"
@@ -213,21 +226,31 @@ class NonAutoregressiveDrafter(Drafter):
         InvalidDraftsError
             If the heads do not return sequences of distributions, one for each context.
         """
-        roots = [DraftNode() for _ in contexts]
         drafting = [b for b, depth in enumerate(depths) if depth]
         if not drafting:
-            return roots
+            return [DraftNode() for _ in contexts]
         begun = time.perf_counter()
-        rows = self._heads([contexts[b] for b in drafting], max(depths))
+        given = self._heads([contexts[b] for b in drafting], max(depths))
         self.seconds += time.perf_counter() - begun
-        _check_heads(rows, len(drafting))
-        for b, row in zip(drafting, rows, strict=True):
-            level = [roots[b]]
-            for depth, given in enumerate(row[: depths[b]]):
-                probs = self._adjusted(given)
-                for node in level:
-                    node.draw_children(probs, children_at(self.branching, depth), uniforms[b])
-                level = [child for node in level for child in node.children]
+        _check_heads(given, len(drafting))
+        rows: list[list[SparseProbs]] = [[] for _ in contexts]
+        for b, row in zip(drafting, given, strict=True):
+            rows[b] = [self._adjusted(probs) for probs in row[: depths[b]]]
+
+        def draw(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
+            for node in nodes:
+                count = children_at(self.branching, len(node.path))
+                node.draw_children(probs(b, node.path), count, uniforms[b])
+            return [child for node in nodes for child in node.children]
+
+        best = None if self.nodes is None else BestFirst(self.nodes, None, len(contexts))
+        roots = grow_levels(
+            [len(row) for row in rows],
+            lambda paths: lambda b, path: rows[b][len(path)],
+            draw if best is None else best.expand,
+        )
+        if best is not None:
+            best.finish()
         return roots
 
     def _adjusted(self, probs: SparseProbs) -> SparseProbs:

@@ -371,20 +371,33 @@ def grow_by_levels(
     parents: Sequence[int] | None,
     expand: Expand,
 ) -> list[DraftNode]:
-    """Grow trees from their roots; a model reads one level of the whole batch at a time.
+    """Grow trees from their roots; a model reads one level of the whole batch at a time."""
+    before = parents
 
-    `expand` gives children to the nodes of a level of sequence b, from the model's distributions
-    after their paths, and returns the nodes of the next level that are to grow.
+    def read(paths: list[list[Path]]) -> ProbsAfter:
+        nonlocal before
+        probs = reader.read(contexts, paths, before, whole=False)
+        before = range(len(contexts))
+        return probs
+
+    return grow_levels(depths, read, expand)
+
+
+def grow_levels(
+    depths: Sequence[int], read: Callable[[list[list[Path]]], ProbsAfter], expand: Expand
+) -> list[DraftNode]:
+    """Grow trees from their roots, level by level, as deep as each sequence's depth says.
+
+    `read` gives the distributions after the different paths of a level; `expand` gives children to
+    the nodes of a level of sequence b, and returns the nodes of the next that are to grow.
     """
-    roots = [DraftNode() for _ in contexts]
+    roots = [DraftNode() for _ in depths]
     levels = [[root] for root in roots]
     for depth in range(max(1, *depths)):  # once at least, to follow the batch
         growing = [nodes if depth < d else [] for nodes, d in zip(levels, depths, strict=True)]
         if depth and not any(growing):
             break
-        paths = [list(dict.fromkeys(node.path for node in nodes)) for nodes in growing]
-        probs = reader.read(contexts, paths, parents, whole=False)
-        parents = range(len(contexts))
+        probs = read([list(dict.fromkeys(node.path for node in nodes)) for nodes in growing])
         levels = [expand(b, nodes, probs) for b, nodes in enumerate(growing)]
     return roots
 

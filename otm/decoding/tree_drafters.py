@@ -51,6 +51,36 @@ class _Candidate(NamedTuple):
         return -self.probability, len(self.node.path)
 
 
+class BestFirst:
+    """The likeliest paths of each sequence of a batch so far, while their trees grow."""
+
+    def __init__(self, nodes: int, width: int | None, batch: int) -> None:
+        self._nodes, self._width = nodes, width
+        self._best: list[list[_Candidate]] = [[] for _ in range(batch)]
+        self._reached: list[dict[int, Number]] = [{} for _ in range(batch)]  # by identity
+
+    def expand(self, b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
+        """Look at the children of a level; return those among the best that may grow."""
+        candidates = list(self._best[b])
+        for node in nodes:
+            law = probs(b, node.path)
+            above = self._reached[b].get(id(node), 1 + 0 * law.probabilities.item(0))
+            for i in likeliest(law.probabilities, self._nodes).tolist():
+                child = DraftNode((*node.path, law.tokens.item(i)))
+                candidates.append(_Candidate(above * law.probabilities.item(i), node, child))
+        self._best[b] = nsmallest(self._nodes, candidates, key=lambda one: one.place)
+        depth = len(nodes[0].path) + 1 if nodes else -1
+        new = [one for one in self._best[b] if len(one.node.path) == depth][: self._width]
+        self._reached[b] = {id(one.node): one.probability for one in new}
+        return [one.node for one in new]
+
+    def finish(self) -> None:
+        """Put the best nodes into their trees."""
+        for one in (one for chosen in self._best for one in chosen):
+            one.parent.children.append(one.node)
+            one.parent.law = "Top"
+
+
 class BestFirstDrafter(ReadingDrafter):
     """Draft the N paths that the draft model finds likeliest, as one tree.
 
@@ -110,7 +140,7 @@ class BestFirstDrafter(ReadingDrafter):
         sampling: SamplingParameters | None = None,
         logits_processor: LogitsProcessor | None = None,
     ) -> None:
-        self.nodes = _as_nodes(nodes)
+        self.nodes = as_nodes(nodes)
         self.width = None if width is None else as_positive(width, "width")
         super().__init__(model, sampling, logits_processor)
 
@@ -122,27 +152,9 @@ class BestFirstDrafter(ReadingDrafter):
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft for every sequence of a batch, level by level; takes no uniform."""
-        best: list[list[_Candidate]] = [[] for _ in contexts]
-        reached: list[dict[int, Number]] = [{} for _ in contexts]  # of nodes, by identity
-
-        def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
-            candidates = list(best[b])
-            for node in nodes:
-                law = probs(b, node.path)
-                above = reached[b].get(id(node), 1 + 0 * law.probabilities.item(0))
-                for i in likeliest(law.probabilities, self.nodes).tolist():
-                    child = DraftNode((*node.path, law.tokens.item(i)))
-                    candidates.append(_Candidate(above * law.probabilities.item(i), node, child))
-            best[b] = nsmallest(self.nodes, candidates, key=lambda one: one.place)
-            depth = len(nodes[0].path) + 1 if nodes else -1
-            new = [one for one in best[b] if len(one.node.path) == depth][: self.width]
-            reached[b] = {id(one.node): one.probability for one in new}
-            return [one.node for one in new]
-
-        roots = grow_by_levels(self._reader, contexts, depths, parents, expand)
-        for one in (one for chosen in best for one in chosen):
-            one.parent.children.append(one.node)
-            one.parent.law = "Top"
+        best = BestFirst(self.nodes, self.width, len(contexts))
+        roots = grow_by_levels(self._reader, contexts, depths, parents, best.expand)
+        best.finish()
         return roots
 
 
@@ -208,7 +220,7 @@ class StaticTreeDrafter(ReadingDrafter):
     ) -> None:
         self.law = check_name("law of drafts", law, SHAPED)
         self.shape = shape
-        self.nodes = _as_nodes(_size(shape))
+        self.nodes = as_nodes(_size(shape))
         super().__init__(model, sampling, logits_processor)
 
     def draft(
@@ -235,7 +247,7 @@ class StaticTreeDrafter(ReadingDrafter):
         return grow_by_levels(self._reader, contexts, depths, parents, expand)
 
 
-def _as_nodes(number: Any) -> int:
+def as_nodes(number: Any) -> int:
     """Check a number of nodes."""
     if (nodes := as_positive(number, "nodes")) > MAX_NODES:
         raise ProblemTooLargeError(

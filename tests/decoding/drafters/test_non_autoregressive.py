@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from otm.decoding.drafters import NonAutoregressiveDrafter, skip_gram_heads
 from otm.decoding.drafting import Branching, DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Context, Path
+from otm.decoding.target_only import verify_target_only
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.models.ngram import NGramModel
 from otm.models.table import TableModel
@@ -166,3 +168,40 @@ def test_heads_that_return_no_laws_are_refused(answer: Any, message: str) -> Non
     drafter = NonAutoregressiveDrafter(lambda contexts, most: answer())
     with pytest.raises(InvalidDraftsError, match=message):
         drafter.draft([(0,)], [2], [0], [np.zeros])
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 6])
+def test_a_budget_drafts_the_likeliest_paths_under_the_product(nodes: int) -> None:
+    """Against all paths in order.  Bug: a level read as another, siblings that share a parent."""
+    rng = np.random.default_rng(nodes)
+    row = [SparseProbs.from_dense(rng.dirichlet(np.ones(3))) for _ in range(3)]
+    drafter = NonAutoregressiveDrafter(lambda contexts, gamma: [row] * len(contexts), nodes=nodes)
+    first, none, second = drafter.draft([(0,), (1,), (0, 2)], [3, 0, 2], None, [])
+    assert not none.children
+    for root, depth in ((first, 3), (second, 2)):
+        paths = [path for i in range(depth) for path in product(range(3), repeat=i + 1)]
+        chance = {
+            path: np.prod([probs.of(token) for probs, token in zip(row, path, strict=False)])
+            for path in paths
+        }
+        best = sorted(paths, key=lambda path: -chance[path])[:nodes]
+        assert {node.path for node in root.nodes()} == {(), *best}
+        assert {node.law for node in root.nodes() if node.children} == {"Top"}
+
+
+def test_a_tree_of_heads_keeps_the_law() -> None:
+    target = TableModel.random(3, 2, np.random.default_rng(4))
+    drafter = NonAutoregressiveDrafter(heads, nodes=3)
+
+    def decode(uniforms: Randomness) -> Path:
+        steps = stream(
+            target, [(0,)], drafter, verify_target_only, gamma=2, max_tokens=3, uniforms=[uniforms]
+        )
+        return tuple(token for step in steps for token in step.output)
+
+    assert output_distribution_of(decode) == sequence_distribution(target, (0,), 3)
+
+
+def test_a_budget_and_chains_are_refused_together() -> None:
+    with pytest.raises(InvalidParameterError, match="give the budget of a tree, or chains"):
+        NonAutoregressiveDrafter(lambda contexts, gamma: [], branching=2, nodes=4)
