@@ -92,7 +92,21 @@ class StringDrafter(Drafter):
         ]
 
     def cut(self, drafts: Path, most: int) -> Path:
-        """Cut the text of tokens of the model into at most so many of the target."""
+        """Cut the text of tokens of the model into tokens of the target.
+
+        Parameters
+        ----------
+        drafts : tuple of int
+            Tokens of the model; the text ends with the first that spells none, but for one that the
+            target has too, such as an end token.
+        most : int
+            Number of tokens that are kept.
+
+        Returns
+        -------
+        tuple of int
+            Tokens of the target, at most so many.
+        """
         tokens, text = list[int](), ""
         for token in drafts:
             if token < len(self._spelling.texts) and self._spelling.texts[token]:

@@ -73,6 +73,8 @@ def accepted_along_text(
         If there is no such rule.
     InvalidDistributionError
         If the target gives a token of the text no probability.
+    MissingDependencyError
+        If torch is not installed.
 
     References
     ----------

@@ -130,11 +130,33 @@ class Spelling(Brief):
         return cls(texts, encode, names)
 
     def encode(self, text: str) -> list[int]:
-        """Cut a text into tokens."""
+        """Cut a text into tokens.
+
+        Parameters
+        ----------
+        text : str
+            Any text.
+
+        Returns
+        -------
+        list of int
+            The tokens that spell it, as far as there are some.
+        """
         return [] if self.encoder is None else [int(token) for token in self.encoder(text)]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Join what tokens spell."""
+        """Join what tokens spell.
+
+        Parameters
+        ----------
+        tokens : iterable of int
+            From 0 to V − 1.
+
+        Returns
+        -------
+        str
+            Their texts.
+        """
         return "".join(self.texts[token] for token in tokens)
 
 
