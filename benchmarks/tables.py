@@ -25,12 +25,23 @@ from benchmarks.kernel_tables import (
     targets,
 )
 from benchmarks.layout import markdown, origin, record
-from benchmarks.loop_tables import coupled, efficiency, overhead, peers, speed, trees
+from benchmarks.loop_tables import (
+    coupled,
+    efficiency,
+    overhead,
+    peers,
+    speed,
+    trees,
+    watermark,
+    watermark_laws,
+)
 
 __all__ = ["PAGES", "TABLES", "filled"]
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "how-to-choose.md")
+PAGES = tuple(
+    ROOT / "docs" / name for name in ("benchmarks.md", "how-to-choose.md", "theory/watermarks.md")
+)
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -180,6 +191,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "overhead": overhead,
     "coupled": coupled,
     "trees": trees,
+    "watermark": watermark,
+    "watermark-laws": watermark_laws,
     "peers": peers,
     "report": report,
     "rows": rows,

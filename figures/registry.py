@@ -78,6 +78,7 @@ FIGURES = {
     "beyond_block_rules": "beyond.block_rules",
     "beyond_one_walk": "beyond.one_walk",
     "beyond_trees": "beyond.trees",
+    "beyond_watermarks": "beyond.watermarks",
 }
 """By name, in the order of the page, the module below `figures` that a figure is in."""
 

@@ -225,9 +225,8 @@ def watermark_laws(
     ratio = np.divide(both, p, out=np.ones_like(p), where=p > 0)  # a draft is accepted with it
     rejected = float(left.sum())
     residual = left / rejected if rejected else left
-    of_draft, of_target, of_residual = map(_mean_score, (p, q, residual))
-    # in the list of drafts the clock of a token that was not drafted is late
-    late = np.divide(1 - p * of_draft, 1 - p, out=np.ones_like(p), where=p < 1)
+    of_draft, of_target, of_residual = map(mean_score, (p, q, residual))
+    late = late_score(p)
     entropy = float(_surprise(q).sum())
     coins = float((p * (_surprise(ratio) + _surprise(1 - ratio))).sum())
     both_lists = (both * (of_draft + 1) + left * (late + of_residual)).sum()
@@ -246,13 +245,19 @@ def watermark_laws(
     }
 
 
-def _mean_score(probs: Floats) -> Floats:
+def mean_score(probs: Floats) -> Floats:
     """Mean score H(1/p) of tokens that are drawn with these probabilities; 0 where it is 0."""
     from scipy.special import digamma
 
     positive = probs > 0
     inverse = np.divide(1, probs, out=np.ones_like(probs), where=positive)
     return np.where(positive, digamma(1 + inverse) + np.euler_gamma, 0.0)
+
+
+def late_score(probs: Floats) -> Floats:
+    """Mean score of tokens that were not drawn, below 1: their clocks are late."""
+    drawn = probs * mean_score(probs)  # as the mean over both cases is 1
+    return np.divide(1 - drawn, 1 - probs, out=np.ones_like(probs), where=probs < 1)
 
 
 def _surprise(probs: Floats) -> Floats:

@@ -39,11 +39,7 @@ METHODS = ("coupled", "rejection", "keyed rejection")
 LARGEST_KEY = 2**64 - 1
 
 DRAFTS, RECOVERED, COINS = range(3)
-"""Lists of clocks of the rules by rejection.
-
-The bonus token reads the list of drafts, not that of recovered tokens as in the papers: most tokens
-of a text are drafts, so that a detector looks there.
-"""
+"""Lists of clocks of the rules by rejection."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +89,8 @@ class RejectionRounds(CoupledRounds):
     """
 
     keeps_draft_probs = True
+    bonus = DRAFTS
+    """List of the bonus token: not the second one, since a detector looks where most tokens are."""
 
     def __init__(
         self, reader: Reader, drafter: Drafter | None, keys: Sequence[int], *, keyed: bool
@@ -119,8 +117,8 @@ class RejectionRounds(CoupledRounds):
                 left = SparseProbs.from_support(tokens[weights > 0], weights[weights > 0])
                 return (*node.path, clocks.draft(position, RECOVERED, left))
             node = node.children[0]
-        bonus = clocks.draft(start + len(node.path), DRAFTS, target_probs(node.path))
-        return (*node.path, bonus)
+        last = clocks.draft(start + len(node.path), self.bonus, target_probs(node.path))
+        return (*node.path, last)
 
 
 def watermark_rounds(
