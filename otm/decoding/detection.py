@@ -216,7 +216,7 @@ def watermark_laws(
     ...     print(f"{method}: {law.acceptance:.2f} accepted, score {law.score - law.clocks:+.2f}")
     coupled: 0.70 accepted, score +0.79
     rejection: 0.75 accepted, score +0.58
-    keyed rejection: 0.75 accepted, score +0.50
+    keyed rejection: 0.75 accepted, score +0.54
     """
     problem = Problem(draft_probs, target_probs, 1)
     p, q = (np.asarray(probs, dtype=np.float64) for probs in (problem.draft, problem.target))
