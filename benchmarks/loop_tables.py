@@ -13,6 +13,8 @@ __all__ = [
     "speed",
     "state",
     "trees",
+    "watermark",
+    "watermark_laws",
 ]
 
 COMMAND = "decoding --save"
@@ -105,6 +107,45 @@ def trees() -> str:
     return markdown(heading, lines, origin(found, "trees --save"))
 
 
+def watermark() -> str:
+    found = record("watermark")
+    settings = [setting.split(", ") for setting in found["texts"]]
+    temperatures = list(dict.fromkeys(temperature for _, temperature in settings))
+    heading = [""]
+    for temperature in temperatures:
+        heading += [
+            f"tokens of a step, {temperature}",
+            f"−log10 p, {found['tokens'] // 2} and {found['tokens']} tokens",
+            "p < 1e-4",
+        ]
+    lines = []
+    for draft in dict.fromkeys(draft for draft, _ in settings):
+        of_draft = (found["texts"][f"{draft}, {temperature}"] for temperature in temperatures)
+        for rows in zip(*of_draft, strict=True):
+            cells = []
+            for row in rows:
+                shares = (
+                    f"{100 * row[name]['mean']:.0f} %" for name in ("clear_short", "clear_long")
+                )
+                means = (interval(row[name], 2) for name in ("short", "long"))
+                cells += [interval(row["tokens"]), "; ".join(means), "; ".join(shares)]
+            lines.append([f"{draft}: {rows[0]['way']}", *cells])
+    return markdown(heading, lines, origin(found, "watermark --save"))
+
+
+def watermark_laws() -> str:
+    found = record("watermark")
+    lines = []
+    for setting, of_setting in found["laws"].items():
+        for way, law in of_setting["laws"].items():
+            cells = [f"{law[name]:.3f}" for name in ("acceptance", "strength", "score")]
+            lines.append(
+                [f"{setting}: {way}", *cells, f"{law['clocks']:.0f}", f"{law['signal']:.3f}"]
+            )
+    heading = ["", "acceptance", "strength, nats", "score", "without key", "signal"]
+    return markdown(heading, lines, origin(found, "watermark --save"))
+
+
 def drafters() -> str:
     found = record("drafters")
     lines = [
@@ -128,8 +169,8 @@ def state() -> str:
     return markdown(heading, lines, origin(found, "state --save"))
 
 
-def interval(row: dict[str, Any]) -> str:
-    return f"{row['mean']:.3f} ± {row['high'] - row['mean']:.3f}"
+def interval(row: dict[str, Any], digits: int = 3) -> str:
+    return f"{row['mean']:.{digits}f} ± {row['high'] - row['mean']:.{digits}f}"
 
 
 def percent(share: float) -> str:

@@ -34,13 +34,16 @@ from benchmarks.loop_tables import (
     speed,
     state,
     trees,
+    watermark,
+    watermark_laws,
 )
 
 __all__ = ["PAGES", "TABLES", "filled"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(
-    ROOT / "docs" / name for name in ("benchmarks.md", "how-to-choose.md", "theory/state.md")
+    ROOT / "docs" / f"{name}.md"
+    for name in ("benchmarks", "how-to-choose", "theory/state", "theory/watermarks")
 )
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -193,6 +196,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "drafters": drafters,
     "state": state,
     "trees": trees,
+    "watermark": watermark,
+    "watermark-laws": watermark_laws,
     "peers": peers,
     "report": report,
     "rows": rows,

@@ -79,6 +79,7 @@ FIGURES = {
     "beyond_one_walk": "beyond.one_walk",
     "beyond_trees": "beyond.trees",
     "beyond_drafters": "beyond.drafters",
+    "beyond_watermarks": "beyond.watermarks",
 }
 """By name, in the order of the page, the module below `figures` that a figure is in."""
 

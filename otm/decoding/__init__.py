@@ -8,6 +8,7 @@
   `verify_walk_and_keep`, `verify_target_only` and `spectr_verifier` verify, `GreedyBlockVerifier`
   with a state, `entropy_window_verifier` and `verify_hierarchical` with loss; policies choose the
   number of speculative tokens γ of a step.
+- `watermarked` decodes a text that `detect_watermark` recognises by a key.
 - `SamplingParameters` turns logits into the distribution that is sampled from.
 - `expected_tokens`, `walltime_improvement` and the like are formulas of Leviathan et al. (2023).
 
@@ -28,10 +29,16 @@ from otm.decoding.analysis import (
 )
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search
 from otm.decoding.coupled import CoupledVerifier
+from otm.decoding.detection import (
+    Detection,
+    WatermarkLaw,
+    detect_watermark,
+    watermark_laws,
+)
 from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
 from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.entropy_window import entropy_window_verifier
-from otm.decoding.generate import autoregressive, coupled, spectr, speculative
+from otm.decoding.generate import autoregressive, coupled, spectr, speculative, watermarked
 from otm.decoding.generation_config import read_generation_config
 from otm.decoding.greedy_block import GreedyBlockVerifier, verify_hierarchical
 from otm.decoding.hypotheses import Hypothesis
@@ -54,6 +61,7 @@ from otm.decoding.verification import (
     verify_traversal,
 )
 from otm.decoding.walk_and_keep import verify_walk_and_keep
+from otm.decoding.watermark import WatermarkVerifier, watermark_keys
 
 __all__ = [
     "AcceleratedDrafter",
@@ -62,6 +70,7 @@ __all__ = [
     "Branching",
     "CoupledVerifier",
     "DecodingOptions",
+    "Detection",
     "DeviceVerifier",
     "DraftNode",
     "Drafter",
@@ -83,12 +92,15 @@ __all__ = [
     "StringDrafter",
     "TargetProbs",
     "Verifier",
+    "WatermarkLaw",
+    "WatermarkVerifier",
     "acceptance_from_divergence",
     "autoregressive",
     "beam_search",
     "best_gamma",
     "best_gamma_policy",
     "coupled",
+    "detect_watermark",
     "entropy_window_verifier",
     "expected_tokens",
     "huggingface_heuristic",
@@ -113,4 +125,7 @@ __all__ = [
     "verify_traversal",
     "verify_walk_and_keep",
     "walltime_improvement",
+    "watermark_keys",
+    "watermark_laws",
+    "watermarked",
 ]

@@ -66,6 +66,14 @@ class SharedClocks:
             np.minimum(least, self._bits(position, of_list, probs), out=least)
         return _first_ring(least, probs)
 
+    def uniform(self, position: int, of_list: int, token: int) -> float:
+        """Uniform u in (0, 1) of one clock, which is −ln(1 − u): small if it is early."""
+        # a block of Philox has four tokens, and NumPy counts before it draws
+        block, place = divmod(token, 4)
+        counter = np.array([block, of_list, position, 0], dtype=np.uint64)
+        bits = np.random.Philox(key=self.key, counter=counter).random_raw(place + 1)
+        return float(_uniforms(bits[-1]))
+
     def _bits(self, position: int, of_list: int, probs: SparseProbs) -> npt.NDArray[np.uint64]:
         """64 bits for each token up to the last that the distribution can give."""
         counter = np.array([0, of_list, position, 0], dtype=np.uint64)
@@ -94,4 +102,9 @@ def _first_ring(bits: npt.NDArray[np.uint64], probs: SparseProbs) -> int:
 
 def _rings(bits: Any, rates: Any) -> Any:
     """When clocks of these bits and rates ring."""
-    return -np.log1p(-np.minimum(bits * 2.0**-64 + 2.0**-65, BELOW_ONE)) / rates
+    return -np.log1p(-_uniforms(bits)) / rates
+
+
+def _uniforms(bits: Any) -> Any:
+    """Uniforms in (0, 1) from 64 bits each."""
+    return np.minimum(bits * 2.0**-64 + 2.0**-65, BELOW_ONE)

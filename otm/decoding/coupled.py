@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
@@ -18,6 +19,7 @@ from otm.decoding.clocks import SharedClocks
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Outcome, Rounds
+from otm.decoding.verification import TargetProbs
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,16 @@ class CoupledVerifier:
 class CoupledRounds(Rounds):
     """Rounds on the host, with clocks that follow each sequence."""
 
-    def __init__(self, reader: Reader, drafter: Drafter | None, lists: int) -> None:
-        self._reader, self._drafter, self._lists = reader, drafter, lists
+    keeps_draft_probs = False
+
+    def __init__(
+        self,
+        reader: Reader,
+        drafter: Drafter | None,
+        lists: int,
+        keys: Sequence[int] | None = None,
+    ) -> None:
+        self._reader, self._drafter, self._lists, self._keys = reader, drafter, lists, keys
         self._clocks: list[SharedClocks] = []
 
     def play(
@@ -67,22 +77,34 @@ class CoupledRounds(Rounds):
     ) -> list[Outcome]:
         """Draft by the clocks or in any other way, read the drafts, and follow the output."""
         if parents is None:  # a sequence draws its key first, whatever drafts for it
-            keys = (int(source(1)[0] * 2**53) for source in uniforms)
+            keys = map(drawn_key, uniforms) if self._keys is None else self._keys
             self._clocks = [SharedClocks(key, self._lists) for key in keys]
         else:
             self._clocks = [self._clocks[parent] for parent in parents]
         trees = self._draft(contexts, depths, parents, uniforms)
         paths = as_paths(trees, depths, self._reader.model.vocabulary)
         probs = self._reader.read(contexts, paths, parents, whole=True)
-        outcomes = []
-        for b, tree in enumerate(trees):
-            drafted = {node.path for node in tree.nodes()}
-            path: Path = ()
-            while path in drafted:
-                position = len(contexts[b]) + len(path)
-                path = (*path, self._clocks[b].output(position, probs(b, path)))
-            outcomes.append(Outcome(tuple(tree.drawn_paths()), path))
-        return outcomes
+        outputs = (
+            self.output(self._clocks[b], tree, len(contexts[b]), partial(probs, b), uniforms[b])
+            for b, tree in enumerate(trees)
+        )
+        drafts = [tuple(tree.drawn_paths()) for tree in trees]
+        return list(map(Outcome, drafts, outputs))
+
+    def output(
+        self,
+        clocks: SharedClocks,
+        root: DraftNode,
+        start: int,
+        target_probs: TargetProbs,
+        uniforms: Randomness,
+    ) -> Path:
+        """Follow the clocks from position `start` on, as long as there is a draft."""
+        drafted = {node.path for node in root.nodes()}
+        path: Path = ()
+        while path in drafted:
+            path = (*path, clocks.output(start + len(path), target_probs(path)))
+        return path
 
     def _draft(
         self,
@@ -104,6 +126,7 @@ class CoupledRounds(Rounds):
             position = len(contexts[b]) + len(node.path)
             tokens = [self._clocks[b].draft(position, m, probs) for m in lists]
             node.children = [DraftNode((*node.path, token)) for token in tokens]
+            node.draft_probs = probs if self.keeps_draft_probs else None
 
         return drafter.grow(contexts, depths, parents, draw)
 
@@ -111,3 +134,8 @@ class CoupledRounds(Rounds):
     def seconds(self) -> tuple[float, float]:
         """Seconds of the drafter and of the target so far."""
         return (0.0 if self._drafter is None else self._drafter.seconds), self._reader.seconds
+
+
+def drawn_key(uniforms: Randomness) -> int:
+    """Draw the key of a sequence, the first that it takes from its uniforms."""
+    return int(uniforms(1)[0] * 2**53)

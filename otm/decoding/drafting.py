@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy.typing as npt
 
@@ -362,6 +362,11 @@ class ModelDrafter(ReadingDrafter):
         levels = len(self.branching) if isinstance(self.branching, tuple) else max(depths)
         limits = [min(depth, levels) for depth in depths]
         return grow_by_levels(self._reader, contexts, limits, parents, expand)
+
+
+def samples_one_chain(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
+    """Whether a drafter draws one chain from the distributions of a model."""
+    return isinstance(drafter, ModelDrafter) and drafter.branching == 1 and drafter.law != "Top"
 
 
 def grow_by_levels(

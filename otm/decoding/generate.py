@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Unpack
 
 from otm._core.checks import as_draft_count
@@ -21,6 +22,7 @@ from otm.decoding.verification import (
     tree_verifier,
     verify_chain,
 )
+from otm.decoding.watermark import WatermarkVerifier
 from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 
@@ -300,6 +302,93 @@ def coupled(
     check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
     verifier = CoupledVerifier(count)
+    steps = stream(target, given, drafter, verifier, gamma=gamma if drafter else 0, **options)
+    return Generation(given, tuple(steps))
+
+
+def watermarked(
+    target: LanguageModel,
+    draft: LanguageModel | Drafter | None,
+    prompts: Prompts,
+    *,
+    key: int | Sequence[int],
+    method: str = "coupled",
+    gamma: int | GammaPolicy = 5,
+    draft_sampling: SamplingParameters | None = None,
+    **options: Unpack[DecodingOptions],
+) -> Generation:
+    """Decode a text that whoever knows a key can tell from others, with `detect_watermark`.
+
+    Over random keys each text has exactly the target's distribution.  By "coupled", whose text is
+    the same with any draft model and none, every token shows as much of the key as it can; fewer
+    drafts are accepted than by rejection.
+
+    Parameters
+    ----------
+    target : LanguageModel
+        The model to sample from.
+    draft : LanguageModel, Drafter or None
+        A cheaper model on the same vocabulary, or a ModelDrafter of one sampled chain; "coupled"
+        takes any drafter.  None to decode without drafts.
+    prompts : sequence of sequences of int
+        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+    key : int or sequence of int
+        From 0 to 2^64 − 1: one for all prompts, or one for each.  Texts of one key are not
+        independent: equal prompts get equal texts.
+    method : {"coupled", "rejection", "keyed rejection"}, optional
+        `coupled` with one list ([aaronson2022]_, [daliri2024]_); or chain verification with drafts
+        by one list of clocks and recovered tokens by another ([hu2024]_), where the coins of
+        acceptance are those of the seed, or also follow from the key ([he2026]_).  Without drafts
+        all are the same.
+    gamma : int or GammaPolicy, optional
+        Number of drafts γ of a step.
+    draft_sampling : SamplingParameters, optional
+        How to sample from the draft model, if not as from the target.
+    **options
+        See `DecodingOptions`; the seed is for the coins of "rejection" alone.
+
+    Returns
+    -------
+    Generation
+        The new tokens and all steps.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such method.
+    InvalidInputError, InvalidParameterError
+        As for `stream`, and if a key is outside its range, keys are not as many as prompts, or a
+        `draft_sampling` is given beside a drafter.
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
+        While decoding, as for `stream`.
+
+    References
+    ----------
+    .. [aaronson2022] Aaronson, "My AI Safety Lecture for UT Effective Altruism", 2022.
+    .. [daliri2024] Daliri, Musco and Suresh, "Coupling without Communication and Drafter-Invariant
+       Speculative Decoding", arXiv 2408.07978.
+    .. [hu2024] Hu and Huang, "Inevitable Trade-off between Watermark Strength and Speculative
+       Sampling Efficiency for Language Models", NeurIPS 2024.
+    .. [he2026] He, Li, Shen, Su and Long, "Improve the Trade-off Between Watermark Strength and
+       Speculative Sampling Efficiency for Language Models", ICLR 2026, arXiv 2602.01428.
+
+    Examples
+    --------
+    >>> from otm.decoding import detect_watermark
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.25] * 4}), TableModel({(): [0.4, 0.2, 0.2, 0.2]})
+    >>> for method in ("coupled", "rejection", "keyed rejection"):
+    ...     made = watermarked(target, draft, [[0]], key=7, method=method, max_tokens=90, seed=0)
+    ...     found = detect_watermark(made.sequences[0], 7, start=1, method=method)
+    ...     print(f"{method}: {made.block_efficiency:.1f} tokens a step, p = {found.p_value:.0e}")
+    coupled: 3.1 tokens a step, p = 2e-13
+    rejection: 3.9 tokens a step, p = 3e-07
+    keyed rejection: 3.6 tokens a step, p = 5e-13
+    """
+    verifier = WatermarkVerifier(key, method)
+    drafter = None if draft is None else _as_drafter(draft, 1, draft_sampling, options)
+    check_models(target, drafter)
+    given = as_prompts(prompts, target.vocabulary)
     steps = stream(target, given, drafter, verifier, gamma=gamma if drafter else 0, **options)
     return Generation(given, tuple(steps))
 

@@ -25,7 +25,7 @@ from otm._core.arithmetic import Number, Probs
 from otm._core.sampling import locate
 from otm._core.sparse import align
 from otm.decoding.checks import as_paths
-from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.drafting import Drafter, DraftNode, Randomness, samples_one_chain
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.verification import TargetProbs, drawn_from
@@ -71,7 +71,7 @@ class GreedyBlockRounds(Rounds):
     """Chains of a draft model on the host, with what earlier steps of a sequence have left."""
 
     def __init__(self, reader: Reader, drafter: Drafter | None) -> None:
-        if not isinstance(drafter, ModelDrafter) or drafter.branching != 1 or drafter.law == "Top":
+        if not samples_one_chain(drafter):
             raise InvalidInputError(
                 "greedy block verification needs the distributions of a draft model for one chain, "
                 "also behind its drafts; give a model, or a ModelDrafter of one sampled chain"

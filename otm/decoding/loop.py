@@ -25,6 +25,7 @@ from otm.decoding.rounds import Rounds, TreeRounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
 from otm.decoding.verification import Verifier, verify_chain
+from otm.decoding.watermark import WatermarkVerifier, watermark_rounds
 from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]
@@ -74,7 +75,9 @@ class DecodingOptions(TypedDict, total=False):
     uniforms: Sequence[Randomness] | None
 
 
-AnyVerifier: TypeAlias = Verifier | DeviceVerifier | CoupledVerifier | GreedyBlockVerifier
+AnyVerifier: TypeAlias = (
+    Verifier | DeviceVerifier | CoupledVerifier | GreedyBlockVerifier | WatermarkVerifier
+)
 """A function of one sequence's drafts, or what verifies in rounds of its own."""
 
 
@@ -97,8 +100,8 @@ def stream(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     drafter : Drafter, optional
         What drafts; without one the target decodes alone.
-    verifier : Verifier, DeviceVerifier, CoupledVerifier or GreedyBlockVerifier, optional
-        What verifies the drafts.
+    verifier : Verifier, DeviceVerifier, CoupledVerifier, GreedyBlockVerifier or WatermarkVerifier
+        What verifies the drafts; `verify_chain` if left out.
     gamma : int or GammaPolicy, optional
         Most drafts γ of a path.
     **options
@@ -144,6 +147,9 @@ def stream(
         rounds = DeviceRounds(HeldRows(target, sampling, processor), drafter, verifier.rule)
     elif isinstance(verifier, CoupledVerifier):
         rounds = CoupledRounds(Reader(target, sampling, processor), drafter, verifier.lists)
+    elif isinstance(verifier, WatermarkVerifier):
+        reader = Reader(target, sampling, processor)
+        rounds = watermark_rounds(verifier, reader, drafter, len(given))
     elif isinstance(verifier, GreedyBlockVerifier):
         rounds = GreedyBlockRounds(Reader(target, sampling, processor), drafter)
     else:

@@ -27,7 +27,7 @@ import numpy as np
 from otm._core.arithmetic import Number, Probs
 from otm._core.distribution import residual_weights
 from otm._core.sampling import locate
-from otm._core.sparse import SparseProbs, align, of_one_kind
+from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
 from otm._core.text import shown
 from otm.coupling.build import PlanBuilder, build_plan, plan_builder
 from otm.coupling.k_seq import KSeq
@@ -135,9 +135,13 @@ def _accept_or_recover(
 
 def residual_of(draft: SparseProbs, target: SparseProbs, uniform: Number) -> int:
     """Draw from the residual ∝ max(q − p, 0), in place of a rejected draft."""
+    return locate(*residual_on(draft, target), uniform)
+
+
+def residual_on(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs]:
+    """Tokens of either support, and the weights max(q − p, 0) of the residual on them."""
     tokens, draft_probs, target_probs = align(draft, target)
-    residual = residual_weights(target_probs, np.minimum(draft_probs, target_probs))
-    return locate(tokens, residual, uniform)
+    return tokens, residual_weights(target_probs, np.minimum(draft_probs, target_probs))
 
 
 def spectr_verifier(rule: PlanBuilder) -> Verifier:

@@ -64,6 +64,7 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
         "report",
         "rows",
         "timeline",
+        "watermark",
     ],
 )
 def test_a_benchmark_runs(name: str) -> None:
