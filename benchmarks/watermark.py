@@ -6,7 +6,7 @@
   shipped pairs, γ = 4, from the same prompts with a key for each; tokens of a step, −log10 of the
   p-value of the first 64 and of 128 tokens, and the share of texts with p < 1e-4; intervals over
   prompts, paired differences to coupled decoding.  "Without drafts" is the watermark alone, whose
-  text is that of coupled decoding; "bonus by list 1" is rejection as in the papers.
+  text is that of coupled decoding; "bonus by list 1" draws the bonus token from the other list.
 - laws: acceptance, strength and score of a token in closed form, on the mean over contexts of texts
   of the target, with thresholds of the keyed coins; and what the coins can add to any detector that
   weighs scores by them.
