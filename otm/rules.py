@@ -155,13 +155,13 @@ _LIST = (
     ),
     Rule(
         "block", "IID", "Sun et al. 2024 (block verification), Algorithm 2",
-        verifier="verification.verify_traversal", kernel="block", k=1,
+        verifier="traversal.verify_traversal", kernel="block", k=1,
     ),
     Rule(
         "greedy block", "IID", "docs/theory/state.md, Theorem 19.1; Sun et al. 2024",
         verifier="greedy_block.GREEDY_BLOCK", k=1,
     ),
-    Rule("traversal", "IID", "Weng et al. 2025", verifier="verification.verify_traversal"),
+    Rule("traversal", "IID", "Weng et al. 2025", verifier="traversal.verify_traversal"),
     Rule(
         "walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.1",
         verifier="walk_and_keep.verify_walk_and_keep",

@@ -19,7 +19,7 @@ from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, OptimalPlan
 from otm.decoding import DraftNode
 from otm.decoding.reading import Path
-from otm.gain.efficiency import tokens_by_rule, tokens_by_traversal, tokens_by_walk
+from otm.gain.tokens_given_drafts import tokens_by_rule, tokens_by_traversal, tokens_by_walk
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

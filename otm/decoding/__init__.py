@@ -51,6 +51,7 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.string_drafter import StringDrafter
 from otm.decoding.target_only import verify_target_only
 from otm.decoding.trace import Generation, Seconds, Step
+from otm.decoding.traversal import verify_traversal
 from otm.decoding.tree_drafters import BestFirstDrafter, Shape, StaticTreeDrafter
 from otm.decoding.verification import (
     TargetProbs,
@@ -58,7 +59,6 @@ from otm.decoding.verification import (
     spectr_verifier,
     tree_rules,
     verify_chain,
-    verify_traversal,
 )
 from otm.decoding.walk_and_keep import verify_walk_and_keep
 from otm.decoding.watermark import WatermarkVerifier, watermark_keys

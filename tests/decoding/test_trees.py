@@ -40,7 +40,7 @@ from otm.errors import (
     UnknownMethodError,
 )
 from otm.gain import best_tree, block_efficiency, rank_hits, record
-from otm.gain.efficiency import tokens_by_rule, tokens_by_target_only
+from otm.gain.tokens_given_drafts import tokens_by_rule, tokens_by_target_only
 from otm.models import TableModel
 from otm.testing.sequences import (
     by_conditional,

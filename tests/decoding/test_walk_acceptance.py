@@ -18,7 +18,7 @@ from otm.coupling import OptimalPlan
 from otm.coupling.agreeing import AgreeingDrafts
 from otm.decoding.drafting import Branching, DraftNode
 from otm.decoding.reading import Path
-from otm.gain.efficiency import tokens_by_rule, tokens_by_traversal
+from otm.gain.tokens_given_drafts import tokens_by_rule, tokens_by_traversal
 from otm.models import TableModel
 
 F = Fraction

@@ -38,14 +38,9 @@ from otm.decoding import (
 from otm.decoding.drafting import Branching, Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
-from otm.gain.efficiency import (
-    block_efficiency,
-    first_step_acceptance,
-    tokens_by_rule,
-    tokens_by_traversal,
-    tokens_by_walk,
-)
+from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.recording import contexts_from, pruned, record
+from otm.gain.tokens_given_drafts import tokens_by_rule, tokens_by_traversal, tokens_by_walk
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing import BUDGET, Control

@@ -17,7 +17,8 @@ from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, R
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
+from otm.decoding.traversal import verify_traversal
+from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
 from otm.decoding.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidInputError
 from otm.models.table import TableModel, UniformModel

@@ -14,7 +14,8 @@ from otm.decoding.drafters import LONGEST_COPY, PromptLookup
 from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain, verify_traversal
+from otm.decoding.traversal import verify_traversal
+from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
 from otm.decoding.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidParameterError
 from otm.models.table import TableModel

@@ -14,7 +14,7 @@ from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
 from otm.decoding import DraftNode, autoregressive, spectr
 from otm.errors import InvalidParameterError
-from otm.gain.efficiency import tokens_by_rule
+from otm.gain.tokens_given_drafts import tokens_by_rule
 from otm.models import TableModel, load
 from otm.problem import Problem
 
