@@ -25,7 +25,7 @@ from figures.shipped_pairs import prompts_of_text
 from otm._core.means import clustered_mean
 from otm._core.sparse import SparseProbs
 from otm.decoding import Generation, SamplingParameters, coupled, spectr, speculative
-from otm.decoding.clocks import SharedClocks
+from otm.kernels.numpy.clocks import SharedClocks
 from otm.models import load
 
 RESULTS = Path(__file__).parent / "results" / "coupled.json"

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
 from otm.decoding.checks import as_paths
-from otm.decoding.clocks import SharedClocks
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Outcome, Rounds
+from otm.kernels.numpy.clocks import SharedClocks
+
+RULE = "list coupling"
+"""Name of the rule in `otm.rules`; one token of it is `ListCoupling.couple`."""
 
 
 @dataclass(frozen=True)
