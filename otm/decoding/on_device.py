@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
-from otm.decoding.verification import OPTIMAL_FOR_ONE, Verifier
+from otm.decoding.verification import OPTIMAL_FOR_ONE
 from otm.errors import InvalidDistributionError, InvalidDraftsError
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
@@ -37,6 +37,9 @@ LEAST_VOCABULARY = 2048
 BAD_DRAFT, BAD_TARGET = 1, 2
 """What is said of a sequence whose scores gave no distribution."""
 
+
+AnyVerifier = TypeVar("AnyVerifier")
+"""What verifies if the device does not."""
 
 NAMES_FOR_ONE = {rule for rule, plan in PLANS.items() if plan in OPTIMAL_FOR_ONE}
 """Rules that are chain verification for a single chain."""
@@ -79,12 +82,12 @@ class DeviceVerifier:
 
 
 def place_verifier(
-    verifier: Verifier,
+    verifier: AnyVerifier,
     rule: str | PlanBuilder,
     target: LanguageModel,
     drafter: Drafter | None,
     sampling: SamplingParameters | None,
-) -> Verifier | DeviceVerifier:
+) -> AnyVerifier | DeviceVerifier:
     """Return what verifies on the device of the models, if that suits; else the host's verifier."""
     kernel = rule_on_device(rule, target, drafter, sampling)
     return verifier if kernel is None else DeviceVerifier(kernel)
