@@ -54,11 +54,24 @@ class CoupledVerifier:
         object.__setattr__(self, "lists", as_draft_count(self.lists))
 
 
+def follow_keys(
+    keys: Sequence[int], parents: Sequence[int] | None, uniforms: Sequence[Randomness]
+) -> list[int]:
+    """Return the key of each sequence: that of the sequence it continues, or a new one.
+
+    A sequence draws its key before anything else, whatever drafts for it.
+    """
+    if parents is None:
+        return [int(source(1)[0] * 2**53) for source in uniforms]
+    return [keys[parent] for parent in parents]
+
+
 class CoupledRounds(Rounds):
     """Rounds on the host, with clocks that follow each sequence."""
 
     def __init__(self, reader: Reader, drafter: Drafter | None, lists: int) -> None:
         self._reader, self._drafter, self._lists = reader, drafter, lists
+        self._keys: list[int] = []
         self._clocks: list[SharedClocks] = []
 
     def play(
@@ -69,11 +82,8 @@ class CoupledRounds(Rounds):
         uniforms: Sequence[Randomness],
     ) -> list[Outcome]:
         """Draft by the clocks or in any other way, read the drafts, and follow the output."""
-        if parents is None:  # a sequence draws its key first, whatever drafts for it
-            keys = (int(source(1)[0] * 2**53) for source in uniforms)
-            self._clocks = [SharedClocks(key, self._lists) for key in keys]
-        else:
-            self._clocks = [self._clocks[parent] for parent in parents]
+        self._keys = follow_keys(self._keys, parents, uniforms)
+        self._clocks = [SharedClocks(key, self._lists) for key in self._keys]
         trees = self._draft(contexts, depths, parents, uniforms)
         paths = as_paths(trees, depths, self._reader.model.vocabulary)
         probs = self._reader.read(contexts, paths, parents, whole=True)
