@@ -42,6 +42,7 @@ from otm.kernels import SparseDrafts, verify_logits, verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.triton import (
     chain,
+    clocks,
     distributions,
     grid_walk_and_keep,
     multi_draft,
@@ -94,7 +95,7 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        verifying = (grid_walk_and_keep, multi_draft, one_chain)
+        verifying = (clocks, grid_walk_and_keep, multi_draft, one_chain)
         for module in (distributions, *verifying):
             stack.enter_context(mock.patch.object(module, "launch", record))
         for module in verifying:
@@ -180,6 +181,13 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
             further = {"temperature": temperature, "counted": counted}
             verify = partial(verify_logits, rule=rule, **further, **options)
             yield f"{rule}, logits, sparse tree", verify, arguments
+
+
+    keys, positions = (on_meta(*of, dtype=torch.int64) for of in ((batch,), (batch, gamma + 1)))
+    for count, lists in ((1, "one list"), (MOST_CHAINS, f"{MOST_CHAINS} lists")):
+        if batch > 1 or count == 1:
+            rings = partial(clocks.first_rings, count=count)
+            yield f"clocks, probabilities, {lists}", rings, (target, keys, positions, positions)
 
 
 def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict[str, Any]:

@@ -15,10 +15,10 @@ import numpy as np
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.decoding.coupled import follow_keys
-from otm.decoding.device_drafts import Drafted, DrawLevel, ModelDrafts
+from otm.decoding.device_drafts import Drafted, DrawLevel, ModelDrafts, as_drafts
 from otm.decoding.drafting import Drafter, ModelDrafter, Randomness
 from otm.decoding.held_rows import HeldRows
-from otm.decoding.on_device import DeviceRounds, as_drafts
+from otm.decoding.on_device import DeviceRounds
 from otm.decoding.reading import Context
 from otm.kernels.clocks import first_rings
 from otm.kernels.verified import Verified
@@ -86,7 +86,7 @@ class CoupledDeviceRounds(DeviceRounds):
     def __init__(self, target: HeldRows, drafter: Drafter | None, lists: int) -> None:
         self._clocks, self._lists = DeviceClocks(), lists
         of_model = partial(CoupledDrafts, clocks=self._clocks)
-        super().__init__(target, as_drafts(drafter, target, of_model, several=False))
+        super().__init__(target, as_drafts(drafter, target.model, of_model, several=False))
 
     def _begin(
         self,

@@ -19,6 +19,7 @@ from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError
 from otm.kernels.sparse_drafts import SparseDrafts
+from otm.models.base import LanguageModel
 
 Place = tuple[int, int, int]
 """A sequence, a chain and a position."""
@@ -218,6 +219,26 @@ class HostDrafts(DeviceDrafts):
             ids[place][: each.tokens.size] = each.tokens
             values[place][: each.tokens.size] = each.probabilities
         return SparseDrafts(torch.from_numpy(ids), torch.from_numpy(values))
+
+
+def drafts_there(drafter: ModelDrafter) -> bool:
+    """Whether a model's drafts can be drawn on its device: independent chains."""
+    return isinstance(drafter.branching, int) and drafter.law == "IID"
+
+
+def as_drafts(
+    drafter: Drafter | None,
+    target: LanguageModel,
+    of_model: Callable[[ModelDrafter], DeviceDrafts],
+    *,
+    several: bool,
+) -> DeviceDrafts | None:
+    """Return what drafts tensors: a model on its device, or any drafter on the host."""
+    if drafter is None:
+        return None
+    if type(drafter) is ModelDrafter and drafts_there(drafter):
+        return of_model(drafter)
+    return HostDrafts(drafter, target.vocabulary, several=several)
 
 
 def _as_chain(node: DraftNode) -> list[DraftNode]:

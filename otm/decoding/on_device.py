@@ -17,7 +17,13 @@ import numpy.typing as npt
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.coupling.build import PLANS, PlanBuilder
-from otm.decoding.device_drafts import DeviceDrafts, Drafted, HostDrafts, ModelDrafts
+from otm.decoding.device_drafts import (
+    DeviceDrafts,
+    Drafted,
+    ModelDrafts,
+    as_drafts,
+    drafts_there,
+)
 from otm.decoding.drafters import PromptLookup
 from otm.decoding.drafting import Drafter, ModelDrafter, Randomness
 from otm.decoding.held_rows import HeldRows
@@ -127,11 +133,6 @@ def suits_device(
         return False  # where single calls of torch take longer than their work
     # of a few tokens that are left the host keeps the support
     return leaves_all(as_sampling(sampling))
-
-
-def drafts_there(drafter: ModelDrafter) -> bool:
-    """Whether a model's drafts can be drawn on its device: independent chains."""
-    return isinstance(drafter.branching, int) and drafter.law == "IID"
 
 
 class DeviceRounds(Rounds):
@@ -263,7 +264,7 @@ class KernelRounds(DeviceRounds):
     def __init__(self, target: HeldRows, drafter: Drafter | None, rule: str) -> None:
         self._rule = rule
         several = named(rule, "kernel").several
-        super().__init__(target, as_drafts(drafter, target, ModelDrafts, several=several))
+        super().__init__(target, as_drafts(drafter, target.model, ModelDrafts, several=several))
 
     def _decide(
         self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
@@ -288,21 +289,6 @@ class KernelRounds(DeviceRounds):
         if not several:
             arguments = (target[:, 0], _moved(draft, lambda x: x[:, 0]), tokens[:, 0])
         return verify_probs(*arguments, on_device(coins, device), rule=rule, validate=False)
-
-
-def as_drafts(
-    drafter: Drafter | None,
-    target: HeldRows,
-    of_model: Callable[[ModelDrafter], DeviceDrafts],
-    *,
-    several: bool,
-) -> DeviceDrafts | None:
-    """Return what drafts tensors: a model on its device, or any drafter on the host."""
-    if drafter is None:
-        return None
-    if type(drafter) is ModelDrafter and drafts_there(drafter):
-        return of_model(drafter)
-    return HostDrafts(drafter, target.model.vocabulary, several=several)
 
 
 def _moved(probs: Any, move: Callable[[Any], Any]) -> Any:
