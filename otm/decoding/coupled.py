@@ -27,6 +27,8 @@ RULE = "list coupling"
 class CoupledVerifier:
     """Verification by shared clocks, for `stream`; `coupled` is the usual way to it.
 
+    Chains of models that return tensors are drafted and verified on the models' device.
+
     Parameters
     ----------
     lists : int, optional

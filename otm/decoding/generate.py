@@ -272,7 +272,8 @@ def coupled(
     -----
     Rounding of the models can change a text: scores of one token at a time and of several differ in
     their last digits, and the first to ring of two nearly equal clocks with them.  Clocks are in
-    floats, also for models in fractions.
+    floats, also for models in fractions.  Of models that return tensors on a GPU, chains and
+    prompt lookup run there, without probabilities of drafts; the clocks are the same, to the bit.
 
     References
     ----------

@@ -112,7 +112,11 @@ def test_rules_for_one_chain() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("options", [{"top_k": 0}, PROCESSED], ids=["plain", "processed"])
+@pytest.mark.parametrize(
+    "options",
+    [{"top_k": 0}, PROCESSED, {"do_sample": False}],
+    ids=["plain", "processed", "greedy"],
+)
 def test_a_coupled_text_is_that_of_the_host(
     k: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
